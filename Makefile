@@ -1,0 +1,50 @@
+# Everything runs in .venv, made from requirements/dev.lock. Needs python3 (3.11 or newer) and make.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help setup demo test check lint types unit selftest bench lock engine-vllm clean
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(READY)  ## make the environment
+
+$(READY): requirements/dev.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(READY)  ## run every check against the embedded reference server
+	$(BIN)/harmony-conformance run reference
+
+test: lint types unit selftest  ## all that CI runs
+
+check: lint types  ## without running the tests
+
+lint: $(READY)  ## ruff, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+types: $(READY)  ## mypy and pyright, strict
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+unit: $(READY)  ## the tests
+	$(BIN)/python -m pytest -q -n 2
+
+selftest: $(READY)  ## every defect against every check
+	$(BIN)/harmony-conformance selftest
+
+lock:  ## pin the versions anew (needs uv)
+	uv pip compile pyproject.toml --group dev --all-extras --universal --python-version 3.11 --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header --upgrade -o requirements/dev.lock
+
+engine-vllm: $(READY)  ## opt-in: a real vLLM on this machine, and the suite against it
+	engines/vllm/run.sh
+
+clean:  ## remove the environment and what runs left behind
+	rm -rf .venv .engines runs dist

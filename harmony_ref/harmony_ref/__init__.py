@@ -1,0 +1,1 @@
+"""An independent implementation of the Harmony response format of the gpt-oss models."""

@@ -1,0 +1,1 @@
+"""Middleware that judges live traffic between clients and gpt-oss servers."""
