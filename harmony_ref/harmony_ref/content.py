@@ -1,0 +1,95 @@
+"""The tokens of a message's content → text, as they come.
+
+A token may hold a part of a character, so text can lag behind the tokens. The rules are those of openai-harmony 0.0.8
+(encoding.rs:1118-1315), its losses included:
+
+- invalid bytes become U+FFFD, at most one per token: what follows them in the same token waits for the next one;
+- an id outside the vocabulary makes it and everything after it one U+FFFD, which appears at the end.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from harmony_ref import tokens
+from harmony_ref.errors import UnknownTokenError
+
+_REPLACEMENT: Final = "\ufffd"
+_WINDOW: Final = 256
+"""Bytes looked at first; doubled while they are valid, so that waiting bytes are not read again for every token."""
+
+
+class ContentDecoder:
+    """Decodes the content of one message."""
+
+    __slots__ = ("_lost", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting = bytearray()
+        self._lost = False
+
+    def push(self, token: int) -> str:
+        """The text that this token completes; may be empty."""
+        if self._lost:
+            return ""
+        try:
+            data = tokens.TOKEN_BYTES[token]
+        except UnknownTokenError:
+            self._lost = True
+            return ""
+        if not self._waiting:
+            try:
+                return data.decode("utf-8")
+            except UnicodeDecodeError:
+                pass
+        self._waiting += data
+        return self._take()
+
+    def push_run(self, run: Sequence[int]) -> str:
+        """The text that these tokens complete: what `push` returns for each of them, joined."""
+        if self._lost or not run:
+            return ""
+        try:
+            data = bytes(self._waiting) + tokens.decode_bytes(run)
+            text = data.decode("utf-8")
+        except UnknownTokenError:
+            return "".join(map(self.push, run))
+        except UnicodeDecodeError as error:
+            if not _ends_early(error):
+                return "".join(map(self.push, run))
+            text = error.object[: error.start].decode("utf-8")
+            self._waiting = bytearray(error.object[error.start :])
+            return text
+        self._waiting.clear()
+        return text
+
+    def flush(self) -> str:
+        """What is left when the message ends; never part of the library's deltas."""
+        rest = self._waiting.decode("utf-8", "replace")
+        return _REPLACEMENT + rest if self._lost else rest
+
+    def _take(self) -> str:
+        """The waiting text up to the first invalid byte or unfinished character."""
+        waiting = self._waiting
+        taken: list[str] = []
+        window = _WINDOW
+        while waiting:
+            head = bytes(waiting[:window])
+            try:
+                taken.append(head.decode("utf-8"))
+                del waiting[: len(head)]
+            except UnicodeDecodeError as error:
+                taken.append(head[: error.start].decode("utf-8"))
+                if not _ends_early(error):
+                    taken.append(_REPLACEMENT)
+                    del waiting[: error.end]
+                    break
+                del waiting[: error.start]
+                if len(head) < window:
+                    break
+            window *= 2
+        return "".join(taken)
+
+
+def _ends_early(error: UnicodeDecodeError) -> bool:
+    """Whether the bytes stop inside a character, rather than being invalid."""
+    return error.reason == "unexpected end of data"

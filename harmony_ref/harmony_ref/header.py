@@ -1,0 +1,236 @@
+"""One message header: what stands between `<|start|>` and `<|message|>`.
+
+    AUTHOR [" to=" RECIPIENT] [<|channel|> CHANNEL] [" " CONTENT_TYPE]
+
+The library writes the recipient before the channel; the guide's examples and the models write it after. Both are read.
+Reading works on decoded text, so a marker that was typed in ordinary tokens counts as well (encoding.rs:1332-1471).
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from harmony_ref import tokens
+from harmony_ref.errors import HarmonyError, HeaderError, HeaderProblem, RenderError
+from harmony_ref.messages import Author, Role
+from harmony_ref.stream_state import StreamState
+
+CHANNEL_MARKER: Final = "<|channel|>"
+CONSTRAIN_MARKER: Final = "<|constrain|>"
+RECIPIENT_PREFIX: Final = "to="
+EVERYONE: Final = "all"
+"""The recipient that is not written."""
+
+_WHITE_SPACE: Final = (
+    "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
+"""Unicode White_Space. str.strip() would also take U+001C to U+001F."""
+
+_CHANNEL_VALUE: Final = re.compile(f"[^<{_WHITE_SPACE}]*")
+_WORD: Final = re.compile(r"[^ \t\n\x0c\r]+")
+_ROLES: Final = {role.value: role for role in Role}
+_CACHED_LENGTH: Final = 64
+"""Longer headers and header strings are not remembered, so that the caches stay small."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Header:
+    """The fields of a header. A content type keeps its `<|constrain|>`."""
+
+    author: Author
+    recipient: str | None = None
+    channel: str | None = None
+    content_type: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeaderFault:
+    """Why a header cannot be read.
+
+    Attributes:
+        problem: the rule that was broken.
+        text: the library's text.
+        expected: what would have been right.
+    """
+
+    problem: HeaderProblem
+    text: str
+    expected: str
+
+
+def read_header(header: Sequence[int], *, role: Role | None = None, position: int = 0) -> Header:
+    """Read the tokens of one header.
+
+    Args:
+        header: the ids between `<|start|>` and `<|message|>`.
+        role: the role that is known beforehand, when `<|start|>` and role stood in the prompt.
+        position: where in its stream the header ended; goes into the error.
+
+    Raises:
+        HeaderError: the header breaks a rule.
+    """
+    read = _read_remembered if len(header) <= _CACHED_LENGTH else _read
+    found = read(tuple(header), role)
+    if isinstance(found, Header):
+        return found
+    raise HeaderError(
+        found.text,
+        problem=found.problem,
+        header=header,
+        position=position,
+        state=StreamState.HEADER,
+        expected=found.expected,
+    )
+
+
+def write_header(header: Header) -> list[int]:
+    """The ids of a header, `<|start|>` and `<|message|>` included (encoding.rs:813-903).
+
+    Every field is ordinary text, whatever it contains, but for a content type that begins with `<|constrain|>`.
+
+    Raises:
+        RenderError: a tool without a name.
+    """
+    author = header.author
+    written = [tokens.START]
+    if author.role is Role.TOOL:
+        if author.name is None:
+            raise RenderError("Tools should have a name!", found="a tool without a name", expected="Author.name")
+        written += encode_field(author.name)
+    else:
+        written += encode_field(author.role.value)
+        if author.name is not None:
+            written += encode_field(f":{author.name}")
+    if header.recipient is not None and header.recipient != EVERYONE:
+        written += encode_field(f" {RECIPIENT_PREFIX}{header.recipient}")
+    if header.channel is not None:
+        written.append(tokens.CHANNEL)
+        written += encode_field(header.channel)
+    if header.content_type is not None:
+        written += _content_type(header.content_type)
+    written.append(tokens.MESSAGE)
+    return written
+
+
+def encode_field(text: str) -> Sequence[int]:
+    """The ids of a string in a header, remembered: the same few come again and again."""
+    return _encode_remembered(text) if len(text) <= _CACHED_LENGTH else tokens.encode_text(text)
+
+
+def split_channel(text: str) -> tuple[str | None, str] | HeaderFault:
+    """The channel, if there is one, and the text without it: what stood before and after is joined without a space."""
+    before, marker, rest = text.partition(CHANNEL_MARKER)
+    if not marker:
+        return None, text
+    matched = _CHANNEL_VALUE.match(rest)
+    channel = matched.group() if matched else ""
+    if not channel:
+        return HeaderFault(
+            problem=HeaderProblem.NO_CHANNEL_VALUE,
+            text="channel marker present but no channel value found in header",
+            expected="a channel directly after <|channel|>",
+        )
+    return channel, before + rest[len(channel) :]
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a header without its channel; `<|constrain|>` begins a word wherever it stands."""
+    spaced = text.strip(_WHITE_SPACE).replace(CONSTRAIN_MARKER, f" {CONSTRAIN_MARKER}")
+    return _WORD.findall(spaced.strip(_WHITE_SPACE))
+
+
+def _content_type(content_type: str) -> list[int]:
+    if not content_type.startswith(CONSTRAIN_MARKER):
+        return list(encode_field(f" {content_type}"))
+    return [*encode_field(" "), tokens.CONSTRAIN, *encode_field(content_type.removeprefix(CONSTRAIN_MARKER))]
+
+
+@lru_cache(maxsize=4096)
+def _encode_remembered(text: str) -> tuple[int, ...]:
+    return tuple(tokens.encode_text(text))
+
+
+def _read(header: tuple[int, ...], role: Role | None) -> Header | HeaderFault:
+    try:
+        text = tokens.decode_utf8(header)
+    except HarmonyError:
+        return HeaderFault(
+            problem=HeaderProblem.NOT_TEXT, text="could not decode header", expected="known tokens that are UTF-8"
+        )
+    split = split_channel(text)
+    if isinstance(split, HeaderFault):
+        return split
+    channel, rest = split
+    words = words_of(rest)
+    author = _author(words, role)
+    if isinstance(author, HeaderFault):
+        return author
+    recipient, content_type = _addressee(words)
+    if words:
+        left = debug_quoted(" ".join(words))
+        return HeaderFault(
+            problem=HeaderProblem.WORDS_LEFT,
+            text=f"unexpected tokens remaining in message header: Some({left})",
+            expected="at most a recipient and a content type after the role",
+        )
+    return Header(author=author, recipient=recipient, channel=channel, content_type=content_type)
+
+
+_read_remembered = lru_cache(maxsize=4096)(_read)
+
+
+def _author(words: list[str], role: Role | None) -> Author | HeaderFault:
+    """The author; the words that said so are removed."""
+    name = None
+    if role is None:
+        if not words:
+            return HeaderFault(
+                problem=HeaderProblem.NO_ROLE, text="message header did not contain a role", expected="a role"
+            )
+        word = words[0]
+        role = _ROLES.get(word)
+        if role is None:
+            if len(words) == 1 and not word.startswith(RECIPIENT_PREFIX):
+                return HeaderFault(
+                    problem=HeaderProblem.UNKNOWN_ROLE,
+                    text=f"Unknown role: {word}",
+                    expected="a role, or the name of a tool and a recipient",
+                )
+            role = Role.TOOL
+        if role is Role.TOOL:
+            name = word
+        del words[0]
+    elif words and words[0] == role.value:
+        del words[0]
+    return Author(role=role, name=name)
+
+
+def _addressee(words: list[str]) -> tuple[str | None, str | None]:
+    """The recipient and the content type; their words are removed."""
+    if not words:
+        return None, None
+    last = words.pop()
+    if last.startswith(RECIPIENT_PREFIX):
+        return last.removeprefix(RECIPIENT_PREFIX), None
+    if not words:
+        return last, None
+    return words.pop().removeprefix(RECIPIENT_PREFIX), last
+
+
+_DEBUG_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\0": "\\0", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
+
+
+def debug_quoted(text: str) -> str:
+    """The text as Rust's `{:?}` quotes it, which is how the library quotes words in an error."""
+    return f'"{"".join(map(_debug_escaped, text))}"'
+
+
+def _debug_escaped(character: str) -> str:
+    if character in _DEBUG_ESCAPES:
+        return _DEBUG_ESCAPES[character]
+    combines = unicodedata.category(character) in {"Mn", "Me"}
+    return character if character.isprintable() and not combines else f"\\u{{{ord(character):x}}}"

@@ -1,0 +1,55 @@
+"""The packaged vocabulary: 199,998 byte strings and their ranks, read on first use and never fetched.
+
+The file is `o200k_base.tiktoken`, gzipped; what it unpacks to is checked against the digest that tiktoken and
+openai-harmony 0.0.8 both demand. This is the only module of the package that reads a file.
+"""
+
+import base64
+import gzip
+import hashlib
+from functools import cache
+from importlib import resources
+
+SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
+"""Digest of the unpacked file (openai-harmony 0.0.8, src/tiktoken_ext/public_encodings.rs)."""
+
+SIZE = 199_998
+"""Number of ordinary tokens; their ids are 0 to SIZE - 1."""
+
+
+class VocabularyError(ImportError):
+    """The packaged vocabulary is not the published one.
+
+    Attributes:
+        expected: the published SHA-256 digest.
+        actual: the digest of what is installed.
+    """
+
+    def __init__(self, *, expected: str, actual: str) -> None:
+        super().__init__(
+            f"The packaged o200k_base vocabulary is damaged: its SHA-256 is {actual}, expected {expected}. "
+            "Install the package again."
+        )
+        self.expected = expected
+        self.actual = actual
+
+
+def unpacked() -> bytes:
+    """The vocabulary file as published: one line `base64(token) rank` per token.
+
+    Raises:
+        VocabularyError: the installed file is damaged.
+    """
+    packed = resources.files(__package__).joinpath("data", "o200k_base.tiktoken.gz").read_bytes()
+    data = gzip.decompress(packed)
+    actual = hashlib.sha256(data).hexdigest()
+    if actual != SHA256:
+        raise VocabularyError(expected=SHA256, actual=actual)
+    return data
+
+
+@cache
+def ranks() -> dict[bytes, int]:
+    """The bytes of each ordinary token and its id. Shared: not to be changed."""
+    lines = (line.split() for line in unpacked().splitlines())
+    return {base64.b64decode(token): int(rank) for token, rank in lines}

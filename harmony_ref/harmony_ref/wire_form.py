@@ -1,0 +1,107 @@
+"""Reading JSON values as the shapes of the wire form, with the error texts of the library's reader (serde).
+
+Each function takes a JSON value, returns it under a narrower type, and raises ShapeError when it has another shape.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import TypeAlias, TypeVar
+
+Json: TypeAlias = "str | int | float | bool | None | Sequence[Json] | Mapping[str, Json]"
+"""What `json.loads` returns; tuples may stand for lists."""
+
+_Variant = TypeVar("_Variant", bound=StrEnum)
+
+
+class ShapeError(ValueError):
+    """A JSON value of another shape than expected.
+
+    Attributes:
+        problem: what was found and what was expected, as serde says it.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+def struct(data: Json, name: str) -> Mapping[str, Json]:
+    """An object that stands for the named structure."""
+    if isinstance(data, Mapping):
+        return data
+    raise ShapeError(f"invalid type: {described(data)}, expected struct {name}")
+
+
+def mapping(data: Json) -> Mapping[str, Json]:
+    """Any object."""
+    if isinstance(data, Mapping):
+        return data
+    raise ShapeError(f"invalid type: {described(data)}, expected a map")
+
+
+def sequence(data: Json) -> Sequence[Json]:
+    """An array."""
+    if isinstance(data, list | tuple):
+        return data
+    raise ShapeError(f"invalid type: {described(data)}, expected a sequence")
+
+
+def string(data: Json) -> str:
+    """A string."""
+    if isinstance(data, str):
+        return data
+    raise ShapeError(f"invalid type: {described(data)}, expected a string")
+
+
+def optional_string(data: Json) -> str | None:
+    """A string or null."""
+    return None if data is None else string(data)
+
+
+def boolean(data: Json) -> bool:
+    """True or false."""
+    if isinstance(data, bool):
+        return data
+    raise ShapeError(f"invalid type: {described(data)}, expected a boolean")
+
+
+def required(fields: Mapping[str, Json], name: str) -> Json:
+    """The value of a member that has to be there."""
+    if name in fields:
+        return fields[name]
+    raise ShapeError(f"missing field `{name}`")
+
+
+def one_of(names: Iterable[str], data: Json) -> str:
+    """One of the named strings."""
+    found = string(data)
+    allowed = list(names)
+    if found in allowed:
+        return found
+    raise ShapeError(f"unknown variant `{found}`, expected one of {', '.join(f'`{name}`' for name in allowed)}")
+
+
+def variant(kind: type[_Variant], data: Json) -> _Variant:
+    """The member of an enumeration that has this value."""
+    return kind(one_of([member.value for member in kind], data))
+
+
+def without_none(fields: Mapping[str, Json]) -> dict[str, Json]:
+    """The members that are not None, in the given order."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def described(data: Json) -> str:
+    """The value as serde names it in an error."""
+    if data is None:
+        return "null"
+    if isinstance(data, bool):
+        return f"boolean `{str(data).lower()}`"
+    if isinstance(data, int):
+        return f"integer `{data}`"
+    if isinstance(data, float):
+        return f"floating point `{data}`"
+    if isinstance(data, str):
+        return f"string {json.dumps(data, ensure_ascii=False)}"
+    return "map" if isinstance(data, Mapping) else "sequence"
