@@ -1,0 +1,17 @@
+"""The reference provider: what a gpt-oss server is that makes no mistake, and, on demand, one that makes a known one.
+
+    with running() as url: ...                       # a server in a thread
+    with running(defects=["usage-all-zero"]) as url: ...
+    app = create_app()                               # the same as an ASGI application
+
+A request may say what the model is to produce: `harmony_script` is a list of token ids or a text with special tokens,
+`harmony_token_delay` the seconds that each token takes.
+"""
+
+from harmony_conformance.reference_server.app import create_app
+from harmony_conformance.reference_server.changes import Defect
+from harmony_conformance.reference_server.chat_request import MODEL
+from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.reference_server.serving import defect_lines, running, serve
+
+__all__ = ["DEFECTS", "MODEL", "Defect", "create_app", "defect_lines", "running", "serve"]

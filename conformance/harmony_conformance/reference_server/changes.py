@@ -1,0 +1,183 @@
+"""Where a defect takes hold: one pure change at one stage between request and answer.
+
+request -> conversation -> prompt -> sampling -> events -> answer
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TypeAlias, TypeVar
+
+from harmony_conformance.json_value import Json, JsonObject
+from harmony_conformance.reference_server.answer import Offer
+from harmony_conformance.reference_server.conversation import drop_finished_reasoning
+from harmony_conformance.reference_server.errors import Reply
+from harmony_conformance.reference_server.generation import Sampling
+from harmony_conformance.reference_server.reading import Event
+from harmony_ref import Message
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class OnRequest:
+    """Changes the body of a request before it is read."""
+
+    apply: Callable[[JsonObject], JsonObject]
+
+
+@dataclass(frozen=True)
+class OnNeighbour:
+    """Changes the body of a request that has a neighbour: the body of one that is answered at the same time."""
+
+    apply: Callable[[JsonObject, JsonObject], JsonObject]
+
+
+@dataclass(frozen=True)
+class OnHistory:
+    """Chooses which messages of the history the model is shown, instead of the right choice."""
+
+    apply: Callable[[Sequence[Message]], tuple[Message, ...]]
+
+
+@dataclass(frozen=True)
+class OnConversation:
+    """Changes the conversation that is rendered."""
+
+    apply: Callable[[tuple[Message, ...]], tuple[Message, ...]]
+
+
+@dataclass(frozen=True)
+class OnPrompt:
+    """Changes the token ids of the prompt."""
+
+    apply: Callable[[tuple[int, ...]], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class OnSampling:
+    """Changes what ends a generation."""
+
+    apply: Callable[[Sampling], Sampling]
+
+
+@dataclass(frozen=True)
+class OnOffer:
+    """Changes what the answer may hold."""
+
+    apply: Callable[[Offer], Offer]
+
+
+@dataclass(frozen=True)
+class OnEvents:
+    """Changes what was read from the generated tokens; raising an ApiError fails the request."""
+
+    apply: Callable[[Iterator[Event]], Iterator[Event]]
+
+
+@dataclass(frozen=True)
+class OnJson:
+    """Changes the body of an answer, and likewise each chunk of a stream."""
+
+    apply: Callable[[JsonObject], JsonObject]
+
+
+@dataclass(frozen=True)
+class OnStream:
+    """Changes the data of a stream's events: chunks, errors and the last one, `[DONE]`."""
+
+    apply: Callable[[Iterator[Json]], Iterator[Json]]
+
+
+@dataclass(frozen=True)
+class OnReply:
+    """Changes the status and the body of an answer that is no stream."""
+
+    apply: Callable[[Reply], Reply]
+
+
+Change: TypeAlias = (
+    OnRequest
+    | OnNeighbour
+    | OnHistory
+    | OnConversation
+    | OnPrompt
+    | OnSampling
+    | OnOffer
+    | OnEvents
+    | OnJson
+    | OnStream
+    | OnReply
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Defect:
+    """Something a real server did wrong.
+
+    Attributes:
+        catalogue: ids of the catalogue of defects it is taken from; none where no thread reports it alone.
+        summary: what the server did, in one sentence.
+    """
+
+    id: str
+    catalogue: tuple[str, ...]
+    summary: str
+    change: Change
+
+
+class Changes:
+    """The defects that are switched on, by stage; several at one stage apply in the order given."""
+
+    def __init__(self, defects: Iterable[Defect] = ()) -> None:
+        self._changes = tuple(defect.change for defect in defects)
+
+    @property
+    def crosses_requests(self) -> bool:
+        """Whether some defect mixes requests that are answered at the same time."""
+        return any(isinstance(change, OnNeighbour) for change in self._changes)
+
+    def request(self, body: JsonObject, neighbour: "JsonObject | None") -> JsonObject:
+        """The body as the server reads it."""
+        if neighbour is not None:
+            crossed = [change.apply for change in self._changes if isinstance(change, OnNeighbour)]
+            body = reduce(lambda value, apply: apply(value, neighbour), crossed, body)
+        return _chain([change.apply for change in self._changes if isinstance(change, OnRequest)], body)
+
+    def conversation(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+        """The messages that the model is shown."""
+        choosing = [change.apply for change in self._changes if isinstance(change, OnHistory)]
+        kept = choosing[-1](messages) if choosing else drop_finished_reasoning(messages)
+        return _chain([change.apply for change in self._changes if isinstance(change, OnConversation)], kept)
+
+    def prompt(self, ids: tuple[int, ...]) -> tuple[int, ...]:
+        """The prompt that the model is given."""
+        return _chain([change.apply for change in self._changes if isinstance(change, OnPrompt)], ids)
+
+    def sampling(self, sampling: Sampling) -> Sampling:
+        """What ends the generation."""
+        return _chain([change.apply for change in self._changes if isinstance(change, OnSampling)], sampling)
+
+    def offer(self, offer: Offer) -> Offer:
+        """What the answer may hold."""
+        return _chain([change.apply for change in self._changes if isinstance(change, OnOffer)], offer)
+
+    def events(self, events: Iterator[Event]) -> Iterator[Event]:
+        """What was read from the generated tokens."""
+        return _chain([change.apply for change in self._changes if isinstance(change, OnEvents)], events)
+
+    def json(self, body: JsonObject) -> JsonObject:
+        """An answer's body, or one chunk."""
+        return _chain([change.apply for change in self._changes if isinstance(change, OnJson)], body)
+
+    def stream(self, data: Iterator[Json]) -> Iterator[Json]:
+        """The data of a stream's events."""
+        return _chain([change.apply for change in self._changes if isinstance(change, OnStream)], data)
+
+    def reply(self, reply: Reply) -> Reply:
+        """Status and body of an answer in one piece."""
+        return _chain([change.apply for change in self._changes if isinstance(change, OnReply)], reply)
+
+
+def _chain(functions: Iterable[Callable[[_Value], _Value]], value: _Value) -> _Value:
+    return reduce(lambda current, function: function(current), functions, value)

@@ -1,0 +1,22 @@
+"""The defects of real servers, each a switch of the reference server."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from harmony_conformance.reference_server.changes import Defect
+
+DEFECTS: Mapping[str, Defect] = MappingProxyType({})
+"""Every defect by its id."""
+
+
+def defects_named(names: Iterable[str]) -> tuple[Defect, ...]:
+    """The defects with these ids, in this order.
+
+    Raises:
+        LookupError: there is none of that id; names those there are.
+    """
+    wanted = tuple(names)
+    unknown = [name for name in wanted if name not in DEFECTS]
+    if unknown:
+        raise LookupError(f"no defect {unknown[0]!r}; there are {', '.join(sorted(DEFECTS))}")
+    return tuple(DEFECTS[name] for name in wanted)

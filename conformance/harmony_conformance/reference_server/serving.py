@@ -1,0 +1,96 @@
+"""The server on a socket: in a thread for a program, or blocking for the command line."""
+
+import socket
+import sys
+import time
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
+from threading import Thread
+
+import uvicorn
+from starlette.applications import Starlette
+
+from harmony_conformance.reference_server.app import DATE, create_app
+from harmony_conformance.reference_server.defects import DEFECTS
+
+_STARTING_SECONDS = 10.0
+_BACKLOG = 2048
+
+
+class NotStarted(RuntimeError):  # noqa: N818 - it names what happened
+    """The server did not come up in time."""
+
+
+@contextmanager
+def running(*, defects: Iterable[str] = (), date: str = DATE) -> Generator[str]:
+    """The server in a thread, on a free port of 127.0.0.1; yields its base URL and stops it in the end.
+
+    Raises:
+        LookupError: there is no such defect.
+        NotStarted: it did not come up.
+    """
+    app = create_app(defects=defects, date=date)
+    with closing(_listening("127.0.0.1", 0)) as listening:
+        server = _server(app)
+        thread = Thread(target=server.run, kwargs={"sockets": [listening]}, name="reference-server", daemon=True)
+        thread.start()
+        try:
+            _wait_until_started(server, thread)
+            yield _url(listening)
+        finally:
+            server.should_exit = True
+            server.force_exit = True
+            thread.join()
+
+
+def serve(host: str, port: int, defects: Iterable[str] = ()) -> None:
+    """Serve until interrupted; the URL is printed on one line. Port 0 takes a free one.
+
+    Raises:
+        LookupError: there is no such defect.
+        OSError: the port cannot be used.
+    """
+    app = create_app(defects=defects)
+    with closing(_listening(host, port)) as listening:
+        sys.stdout.write(f"{_url(listening)}\n")
+        sys.stdout.flush()
+        _server(app).run(sockets=[listening])
+
+
+def defect_lines() -> Iterator[str]:
+    """A line for each defect: id, catalogue ids, what the server does."""
+    width = max(map(len, DEFECTS), default=0)
+    for name, defect in sorted(DEFECTS.items()):
+        origin = f" [{', '.join(defect.catalogue)}]" if defect.catalogue else ""
+        yield f"{name:<{width}}  {defect.summary}{origin}"
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _server(app: Starlette) -> uvicorn.Server:
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+    )
+
+
+def _wait_until_started(server: uvicorn.Server, thread: Thread) -> None:
+    deadline = time.monotonic() + _STARTING_SECONDS
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+            raise NotStarted("the reference server did not come up")
+        time.sleep(0.002)
