@@ -10,7 +10,7 @@ BROWSER: Final = ToolNamespaceConfig(
         "Tool for browsing.\n"
         "The `cursor` appears in brackets before each browsing display: `[{cursor}]`.\n"
         "Cite information from the tool using the following format:\n"
-        "`【{cursor}†L{line_start}(-L{line_end})?】`, for example: `【6†L9-L11】` or `【8†L3】`.\n"  # noqa: RUF001
+        "`【{cursor}†L{line_start}(-L{line_end})?】`, for example: `【6†L9-L11】` or `【8†L3】`.\n"
         "Do not quote more than 10 words directly from the tool output.\n"
         "sources=web (default: web)"
     ),
@@ -33,7 +33,7 @@ BROWSER: Final = ToolNamespaceConfig(
             description=(
                 "Opens the link `id` from the page indicated by `cursor` starting at line number `loc`, "
                 "showing `num_lines` lines.\n"
-                "Valid link ids are displayed with the formatting: `【{id}†.*】`.\n"  # noqa: RUF001
+                "Valid link ids are displayed with the formatting: `【{id}†.*】`.\n"
                 "If `cursor` is not provided, the most recent page is implied.\n"
                 "If `id` is a string, it is treated as a fully qualified URL associated with `source`.\n"
                 "If `loc` is not provided, the viewport will be positioned at the beginning of the document "

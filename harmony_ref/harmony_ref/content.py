@@ -29,16 +29,21 @@ class ContentDecoder:
 
     def push(self, token: int) -> str:
         """The text that this token completes; may be empty."""
+        text, replacement = self.push_apart(token)
+        return text + replacement
+
+    def push_apart(self, token: int) -> tuple[str, str]:
+        """As `push`: the valid text, and then U+FFFD if bytes after it are invalid."""
         if self._lost:
-            return ""
+            return "", ""
         try:
             data = tokens.TOKEN_BYTES[token]
         except UnknownTokenError:
             self._lost = True
-            return ""
+            return "", ""
         if not self._waiting:
             try:
-                return data.decode("utf-8")
+                return data.decode("utf-8"), ""
             except UnicodeDecodeError:
                 pass
         self._waiting += data
@@ -67,7 +72,7 @@ class ContentDecoder:
         rest = self._waiting.decode("utf-8", "replace")
         return _REPLACEMENT + rest if self._lost else rest
 
-    def _take(self) -> str:
+    def _take(self) -> tuple[str, str]:
         """The waiting text up to the first invalid byte or unfinished character."""
         waiting = self._waiting
         taken: list[str] = []
@@ -80,14 +85,13 @@ class ContentDecoder:
             except UnicodeDecodeError as error:
                 taken.append(head[: error.start].decode("utf-8"))
                 if not _ends_early(error):
-                    taken.append(_REPLACEMENT)
                     del waiting[: error.end]
-                    break
+                    return "".join(taken), _REPLACEMENT
                 del waiting[: error.start]
                 if len(head) < window:
                     break
             window *= 2
-        return "".join(taken)
+        return "".join(taken), ""
 
 
 def _ends_early(error: UnicodeDecodeError) -> bool:

@@ -14,6 +14,7 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -109,8 +110,8 @@ class UnexpectedTokenError(ParseError):
         token: the id that was refused.
     """
 
-    def __init__(self, text: str, *, token: int, position: int, state: StreamState, expected: str) -> None:
-        super().__init__(text, position=position, state=state, expected=expected)
+    def __init__(self, text: str, *, token: int, position: int, expected: str) -> None:
+        super().__init__(text, position=position, state=StreamState.EXPECT_START, expected=expected)
         self.token = token
 
 
@@ -128,24 +129,30 @@ class HeaderProblem(StrEnum):
     WORDS_LEFT = "words left"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeaderFault:
+    """Why a header cannot be read.
+
+    Attributes:
+        problem: the rule that was broken.
+        text: the library's text.
+        expected: what would have been right.
+    """
+
+    problem: HeaderProblem
+    text: str
+    expected: str
+
+
 class HeaderError(ParseError):
-    """A header, ended by `<|message|>`, that cannot be read.
+    """A complete header that cannot be read.
 
     Attributes:
         problem: the rule that was broken.
         header: the ids of the header, without `<|start|>` and `<|message|>`.
     """
 
-    def __init__(
-        self,
-        text: str,
-        *,
-        problem: HeaderProblem,
-        header: Sequence[int],
-        position: int,
-        state: StreamState,
-        expected: str,
-    ) -> None:
-        super().__init__(text, position=position, state=state, expected=expected)
-        self.problem = problem
+    def __init__(self, fault: HeaderFault, *, header: Sequence[int], position: int) -> None:
+        super().__init__(fault.text, position=position, state=StreamState.HEADER, expected=fault.expected)
+        self.problem = fault.problem
         self.header = tuple(header)

@@ -14,9 +14,8 @@ from functools import lru_cache
 from typing import Final
 
 from harmony_ref import tokens
-from harmony_ref.errors import HarmonyError, HeaderError, HeaderProblem, RenderError
+from harmony_ref.errors import HarmonyError, HeaderError, HeaderFault, HeaderProblem, RenderError
 from harmony_ref.messages import Author, Role
-from harmony_ref.stream_state import StreamState
 
 CHANNEL_MARKER: Final = "<|channel|>"
 CONSTRAIN_MARKER: Final = "<|constrain|>"
@@ -47,21 +46,6 @@ class Header:
     content_type: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class HeaderFault:
-    """Why a header cannot be read.
-
-    Attributes:
-        problem: the rule that was broken.
-        text: the library's text.
-        expected: what would have been right.
-    """
-
-    problem: HeaderProblem
-    text: str
-    expected: str
-
-
 def read_header(header: Sequence[int], *, role: Role | None = None, position: int = 0) -> Header:
     """Read the tokens of one header.
 
@@ -77,14 +61,7 @@ def read_header(header: Sequence[int], *, role: Role | None = None, position: in
     found = read(tuple(header), role)
     if isinstance(found, Header):
         return found
-    raise HeaderError(
-        found.text,
-        problem=found.problem,
-        header=header,
-        position=position,
-        state=StreamState.HEADER,
-        expected=found.expected,
-    )
+    raise HeaderError(found, header=header, position=position)
 
 
 def write_header(header: Header) -> list[int]:

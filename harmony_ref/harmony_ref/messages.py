@@ -9,7 +9,7 @@ All classes are frozen and keyword-only; a changed copy comes from `dataclasses.
 `{"type": "developer_content", …}`. Members that are None are not written. Unknown members are ignored when read.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
@@ -354,7 +354,7 @@ def _text_from_dict(data: Json) -> TextContent:
     return TextContent(text=wire_form.string(wire_form.required(fields, "text")))
 
 
-_CONTENT_READERS = {
+_CONTENT_READERS: Mapping[str, Callable[[Json], Content]] = {
     "text": _text_from_dict,
     "system_content": SystemContent.from_dict,
     "developer_content": DeveloperContent.from_dict,

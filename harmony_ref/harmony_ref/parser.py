@@ -1,6 +1,6 @@
 """Tokens of the model → messages, at once or as they come (openai-harmony 0.0.8, encoding.rs:1118-1315).
 
-    EXPECT_START --<|start|>--> HEADER --<|message|>--> CONTENT --<|end|> <|call|> <|return|> or end of input--> EXPECT_START
+    EXPECT_START --<|start|>--> HEADER --<|message|>--> CONTENT --<|end|>, <|call|>, <|return|>, end--> EXPECT_START
 
 Strict parsing does what the library does, also where that loses data: a header swallows everything up to the next
 `<|message|>`; every special token that is not a stop token is text inside content; a message that was cut off is as
@@ -8,6 +8,7 @@ good as a finished one, but for its stop token.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final
 
 from harmony_ref import tokens
@@ -15,13 +16,14 @@ from harmony_ref.content import ContentDecoder
 from harmony_ref.errors import (
     HarmonyError,
     HeaderError,
+    HeaderFault,
     HeaderProblem,
     ParseError,
     UnexpectedEndError,
     UnexpectedTokenError,
 )
 from harmony_ref.events import Delta, Event, MessageFinished, MessageStarted
-from harmony_ref.header import Header, HeaderFault, read_header, split_channel, words_of
+from harmony_ref.header import Header, read_header, split_channel, words_of
 from harmony_ref.messages import Author, Message, Role
 from harmony_ref.stream_state import StreamState
 from harmony_ref.wire_form import Json
@@ -73,7 +75,8 @@ class StreamParser:
         self._next_role = role
         self._state = StreamState.EXPECT_START if role is None else StreamState.HEADER
         self._tokens: list[int] = []
-        self._part_start = 0
+        self._header_tokens: list[int] = []
+        self._content_start = 0
         self._header: Header | None = None
         self._decoder = ContentDecoder()
         self._content: list[str] = []
@@ -144,7 +147,7 @@ class StreamParser:
             case StreamState.EXPECT_START:
                 return {"state": self._state.value}
             case StreamState.HEADER:
-                return {"state": self._state.value, "header_tokens": self._tokens[self._part_start :]}
+                return {"state": self._state.value, "header_tokens": list(self._header_tokens)}
             case StreamState.CONTENT:
                 return {
                     "state": self._state.value,
@@ -221,11 +224,11 @@ class StreamParser:
 
     def _extend(self, run: list[int]) -> None:
         """Read tokens that do not end the present header or content."""
+        self._tokens += run
         if self._state is StreamState.HEADER:
-            self._tokens += run
+            self._header_tokens += run
             self._delta = None
             return
-        self._tokens += run
         *before, last = run
         earlier = self._decoder.push_run(before)
         newest = self._decoder.push(last)
@@ -248,31 +251,31 @@ class StreamParser:
                     self._finish_header()
                 elif not self._strict and token in tokens.STOP_TOKENS:
                     self._recover(token)
+                else:
+                    self._header_tokens.append(token)
             case StreamState.EXPECT_START:
                 if token != tokens.START:
                     raise UnexpectedTokenError(
                         f"Unexpected token {token} while expecting start token {tokens.START}",
                         token=token,
                         position=len(self._tokens) - 1,
-                        state=self._state,
                         expected="<|start|>",
                     )
                 self._state = StreamState.HEADER
-                self._part_start = len(self._tokens)
+                self._header_tokens = []
 
     def _finish_header(self) -> None:
         position = len(self._tokens) - 1
-        raw = self._tokens[self._part_start : position]
         # The library leaves the header before it reads it, and keeps the expected role when that fails.
         self._state = StreamState.EXPECT_START
-        header = read_header(raw, role=self._next_role, position=position)
+        header = read_header(self._header_tokens, role=self._next_role, position=position)
         self._next_role = None
         self._start_message(header)
 
     def _start_message(self, header: Header) -> None:
         self._state = StreamState.CONTENT
         self._header = header
-        self._part_start = len(self._tokens)
+        self._content_start = len(self._tokens)
         self._decoder = ContentDecoder()
         self._content = []
         self._events.append(MessageStarted(header=header))
@@ -306,44 +309,30 @@ class StreamParser:
     def _recover(self, stop: int) -> None:
         """Take a header that a stop token ended as content, if it is the first message's (openai/harmony#80)."""
         position = len(self._tokens) - 1
-        raw = self._tokens[self._part_start : position]
         role = self._next_role
-        self._state = StreamState.EXPECT_START
-        if role is not None and raw:
-            header, text = _content_in_header(raw, role, position)
+        if role is not None and self._header_tokens:
+            header, text = _content_in_header(self._header_tokens, role, position)
             self._start_message(header)
             self._add_text(text)
             self._finish_message(stop)
+        self._state = StreamState.EXPECT_START
         self._next_role = None
 
     def _content_tokens(self) -> list[int]:
         decoder = ContentDecoder()
-        deltas = map(decoder.push, self._tokens[self._part_start :])
-        return [token for delta in deltas if delta for token in tokens.encode(delta)]
+        pieces = chain.from_iterable(map(decoder.push_apart, self._tokens[self._content_start :]))
+        return [token for piece in pieces for token in tokens.encode(piece)]
 
 
 def _content_in_header(raw: Sequence[int], role: Role, position: int) -> tuple[Header, str]:
     try:
         text = tokens.decode_utf8(raw)
     except HarmonyError as error:
-        raise HeaderError(
-            str(error),
-            problem=HeaderProblem.NOT_TEXT,
-            header=raw,
-            position=position,
-            state=StreamState.HEADER,
-            expected="known tokens that are UTF-8",
-        ) from None
+        fault = HeaderFault(problem=HeaderProblem.NOT_TEXT, text=str(error), expected="known tokens that are UTF-8")
+        raise HeaderError(fault, header=raw, position=position) from None
     split = split_channel(text)
     if isinstance(split, HeaderFault):
-        raise HeaderError(
-            split.text,
-            problem=split.problem,
-            header=raw,
-            position=position,
-            state=StreamState.HEADER,
-            expected=split.expected,
-        )
+        raise HeaderError(split, header=raw, position=position)
     channel, rest = split
     words = words_of(rest)
     if words and words[0] == role.value:

@@ -1,4 +1,4 @@
-"""JSON schema → the TypeScript type of a tool definition, exactly as openai-harmony 0.0.8 writes it (encoding.rs:407-753).
+"""JSON schema → the TypeScript of a tool definition, exactly as openai-harmony 0.0.8 writes it (encoding.rs:407-753).
 
 The rules have quirks that are kept: `anyOf`, `allOf`, `$ref` and `const` become `any`; an array of a union has no
 parentheses; strings in enums and defaults are not escaped; only the first line of a property's description is

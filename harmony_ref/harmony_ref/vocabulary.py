@@ -40,7 +40,7 @@ def unpacked() -> bytes:
     Raises:
         VocabularyError: the installed file is damaged.
     """
-    packed = resources.files(__package__).joinpath("data", "o200k_base.tiktoken.gz").read_bytes()
+    packed = resources.files("harmony_ref").joinpath("data", "o200k_base.tiktoken.gz").read_bytes()
     data = gzip.decompress(packed)
     actual = hashlib.sha256(data).hexdigest()
     if actual != SHA256:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeAlias, TypeVar
 
-Json: TypeAlias = "str | int | float | bool | None | Sequence[Json] | Mapping[str, Json]"
+Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 """What `json.loads` returns; tuples may stand for lists."""
 
 _Variant = TypeVar("_Variant", bound=StrEnum)
