@@ -1,0 +1,44 @@
+"""The checks, family by family, in the order in which they are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import ModuleType
+
+from harmony_conformance.check import Check, Comparison, Rule
+from harmony_conformance.checks import (
+    channels,
+    concurrency,
+    errors,
+    hierarchy,
+    multi_turn,
+    prompt,
+    reasoning,
+    stop_tokens,
+    streaming,
+    tool_calls,
+    usage,
+)
+
+FAMILIES: tuple[ModuleType, ...] = (
+    prompt,
+    hierarchy,
+    multi_turn,
+    reasoning,
+    channels,
+    tool_calls,
+    stop_tokens,
+    streaming,
+    usage,
+    errors,
+    concurrency,
+)
+
+
+def _rules() -> Iterator[Check | Comparison]:
+    for family in FAMILIES:
+        yield from (value for value in vars(family).values() if isinstance(value, Rule))
+
+
+CHECKS: tuple[Check | Comparison, ...] = tuple(_rules())
+"""All checks and comparisons."""

@@ -1,0 +1,134 @@
+"""Family `errors`: a valid request is answered, a wrong one is refused, and the status says which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harmony_conformance import conditions as on
+from harmony_conformance.check import MUST, SHOULD, Finding, check
+from harmony_conformance.exchange import Exchange, Validity
+from harmony_conformance.json_value import Json, NotJson, at, members, text
+from harmony_conformance.prompt import shorten
+
+
+@check(MUST, spec="http#server-error", when=on.is_valid)
+def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
+    """A valid request gets a completion: no timeout, no cut connection, no 5xx or 4xx, no malformed body, no error within the stream.
+
+    What the model wrote is never a reason for an error (defects V01, V02, V24, O02, O05, P01, P02, J07, S07).
+    """
+    if x.failure is not None:
+        yield Finding(
+            message=f"the exchange ended badly ({x.failure.kind}): {x.failure.detail}",
+            at="connection",
+            expected="a whole answer",
+            actual=x.failure.kind.value,
+        )
+        return
+    if x.response is None:
+        return
+    if x.response.status >= on.OK_BELOW:
+        if x.validity is Validity.VALID or x.response.status >= on.SERVER_ERROR:
+            yield Finding(
+                message=f"a valid request was answered with HTTP {x.response.status}",
+                at="status",
+                expected="200",
+                actual=f"{x.response.status}: {shorten(_reason(x))}",
+            )
+        return
+    if x.stream is not None:
+        if x.error is not None:
+            yield Finding(
+                message="the stream carries an error",
+                at="stream",
+                expected="a whole answer",
+                actual=shorten(_said(x.error)),
+            )
+        elif x.turn is None:
+            yield Finding(
+                message="the stream holds no completion",
+                at="stream",
+                expected="chunks with choices",
+                actual=f"{len(x.stream.events)} events",
+            )
+        return
+    try:
+        body = x.response.json
+    except NotJson as problem:
+        yield Finding(
+            message=f"the body is no JSON: {problem}",
+            at="body",
+            expected="a chat.completion",
+            actual=shorten(x.response.body.decode("utf-8", "replace")) or "an empty body",
+        )
+        return
+    if x.turn is None and members(body).get("error") is None:
+        yield Finding(
+            message="the body is no chat.completion with choices",
+            at="body",
+            expected="choices: […]",
+            actual=shorten(x.response.body.decode("utf-8", "replace")),
+        )
+
+
+@check(MUST, spec="http#server-error", when=(on.has_response, on.was_sent))
+def error_has_error_status(x: Exchange) -> Iterator[Finding]:
+    """A body that is an error comes with an error status.
+
+    Clients look at the status: an error under 200 is parsed as an answer (defect V21).
+    """
+    if x.response is not None and x.stream is None and x.response.status < on.REFUSED and x.error is not None:
+        yield Finding(
+            message=f"HTTP {x.response.status} carries an error",
+            at="status",
+            expected="400 or above",
+            actual=f"{x.response.status}: {shorten(_said(x.error))}",
+        )
+
+
+@check(MUST, spec="http#client-error", when=on.is_invalid)
+def wrong_request_is_refused(x: Exchange) -> Iterator[Finding]:
+    """A request that is wrong is refused with a 4xx status: it is neither answered nor blamed on the server."""
+    if x.failure is not None:
+        yield Finding(
+            message=f"a wrong request ended badly ({x.failure.kind}): {x.failure.detail}",
+            at="connection",
+            expected="a 4xx status",
+            actual=x.failure.kind.value,
+        )
+    elif x.response is not None and not on.REFUSED <= x.response.status < on.SERVER_ERROR:
+        yield Finding(
+            message="a wrong request was not refused as such",
+            at="status",
+            expected="a 4xx status",
+            actual=f"{x.response.status}: {shorten(_reason(x))}",
+        )
+
+
+@check(SHOULD, spec="http#client-error", when=(on.was_refused, on.was_sent))
+def refusal_explains(x: Exchange) -> Iterator[Finding]:
+    """A refusal says why, in JSON, where clients look for it (`error.message`, or the server's own known form)."""
+    if x.response is not None and not _reason_in(x.body):
+        yield Finding(
+            message=f"HTTP {x.response.status} does not say why",
+            at="body",
+            expected="error.message",
+            actual=shorten(_reason(x)) or "an empty body",
+        )
+
+
+def _reason(x: Exchange) -> str:
+    return _reason_in(x.body) or (x.response.body.decode("utf-8", "replace") if x.response is not None else "")
+
+
+def _reason_in(body: Json) -> str:
+    return (
+        text(at(body, "error", "message"))
+        or text(at(body, "error"))
+        or text(at(body, "message"))
+        or (_said(at(body, "detail")) if at(body, "detail") else "")
+    )
+
+
+def _said(error: Json) -> str:
+    return text(at(error, "message")) or (error if isinstance(error, str) else str(error))

@@ -1,0 +1,180 @@
+"""Family `tool_calls`: a call the model made arrives as a call, whole, under its name, and only then."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from harmony_conformance import conditions as on
+from harmony_conformance.check import MUST, Finding, check, variant
+from harmony_conformance.difference import text_difference
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import NotJson, at, canonical, items, loads, pointer, text
+from harmony_conformance.prompt import shorten
+
+
+@check(MUST, spec="harmony#receiving-calls", when=(on.is_chat, on.called_a_tool, on.offered_tools))
+def name_is_declared(x: Exchange) -> Iterator[Finding]:
+    """A called function is one that the request declared, unless the model itself named another.
+
+    Engines that pass the recipient through unread answer `functions.get_weather` or `get_weather<|channel|>commentary`, which no client has a handler
+    for (defects V04, O01, O18, S02).
+    """
+    declared = [text(at(tool, "function", "name")) for tool in x.tools]
+    invented = {call.name for call in x.meant.calls} if x.meant is not None else set[str]()
+    for index, call in enumerate(x.turn.tool_calls if x.turn else ()):
+        if call.name not in declared and call.name not in invented:
+            yield Finding(
+                message="a function was called that the request does not declare",
+                at=pointer("tool_calls", index, "function", "name"),
+                expected="one of " + ", ".join(declared),
+                actual=shorten(call.name) or "an empty name",
+            )
+
+
+@check(MUST, spec="chat#tool-call", when=(on.is_chat, on.called_a_tool))
+def call_is_complete(x: Exchange) -> Iterator[Finding]:
+    """Each call has an id, the type `function`, a name, and arguments as text; no two calls of one answer share an id.
+
+    Without an id of its own a result cannot be sent back to its call (defects V13, O17).
+    """
+    if x.turn is None:
+        return
+    for index, call in enumerate(x.turn.tool_calls):
+        for member, value, wanted in (
+            ("id", call.id, "a text"),
+            ("type", call.kind == "function", "function"),
+            ("function/name", call.name, "a text"),
+        ):
+            if not value:
+                yield Finding(
+                    message=f"call {index + 1} has no proper {member}",
+                    at=f"/tool_calls/{index}/{member}",
+                    expected=wanted,
+                    actual="something else, or nothing",
+                )
+    for whole in items(at(x.body, "choices", 0, "message", "tool_calls")):
+        if not isinstance(at(whole, "function", "arguments"), str):
+            yield Finding(
+                message="the arguments are no text",
+                at="/tool_calls",
+                expected="a string of JSON",
+                actual=type(at(whole, "function", "arguments")).__name__,
+            )
+    twice = [name for name, count in Counter(call.id for call in x.turn.tool_calls if call.id).items() if count > 1]
+    if twice:
+        yield Finding(
+            message="two calls of one answer have the same id",
+            at="/tool_calls",
+            expected="an id for each call",
+            actual=f"{len(twice)} shared",
+        )
+
+
+@check(MUST, spec="chat#arguments", when=(on.is_chat, on.ended_well, on.meaning_is_known, on.meant_call))
+def calls_arrive(x: Exchange) -> Iterator[Finding]:
+    """Every call the model made arrives, in order, with the name and the arguments the model wrote, valid JSON or not.
+
+    Calls are dropped, cut to `{}`, or re-serialised with other values (defects V10, V15, S01, S03, M02). Servers that end the turn at the first
+    `<|call|>` are right to return one.
+    """
+    turn, meant = x.turn, x.meant
+    if turn is None or meant is None:
+        return
+    for index, call in enumerate(meant.calls):
+        where = pointer("tool_calls", index)
+        if index >= len(turn.tool_calls):
+            yield Finding(
+                message=f"call {index + 1} of {len(meant.calls)} is lost",
+                at=where,
+                expected=f"{call.name}({shorten(call.arguments)})",
+                actual="no such call",
+            )
+            continue
+        got = turn.tool_calls[index]
+        if got.name != call.name:
+            yield Finding(
+                message="a call arrived under another name",
+                at=where + "/function/name",
+                expected=call.name,
+                actual=shorten(got.name),
+            )
+        if got.arguments == call.arguments:
+            continue
+        if _same_json(got.arguments, call.arguments):
+            yield variant(
+                "the arguments were written anew: equal as JSON, another text", where=where + "/function/arguments"
+            )
+        else:
+            expected, actual = text_difference(call.arguments, got.arguments)
+            yield Finding(
+                message="the arguments differ from what the model wrote",
+                at=where + "/function/arguments",
+                expected=expected,
+                actual=actual,
+            )
+    if len(turn.tool_calls) > len(meant.calls):
+        yield Finding(
+            message="a call arrived that the model did not make",
+            at="/tool_calls",
+            expected=f"{len(meant.calls)} calls",
+            actual=f"{len(turn.tool_calls)} calls",
+        )
+
+
+@check(MUST, spec="chat#tool-choice", when=(on.is_chat, on.forbade_tools))
+def none_means_none(x: Exchange) -> Iterator[Finding]:
+    """No call is returned where the request forbids tools or offers none.
+
+    A client that sent no tools has nothing to run (defects V36, O12).
+    """
+    if x.turn is not None and x.turn.tool_calls:
+        yield Finding(
+            message="a call was returned although the request allows none",
+            at="/tool_calls",
+            expected="no tool_calls",
+            actual=", ".join(shorten(call.name) for call in x.turn.tool_calls),
+        )
+
+
+@check(MUST, spec="chat#finish-reason", when=(on.is_chat, on.ended_well))
+def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
+    """finish_reason is `tool_calls` exactly when calls are returned and the model stopped by itself.
+
+    Agent loops branch on it: `stop` beside calls ends the loop, `tool_calls` without calls spins it (defects V10, P04, S06).
+    """
+    turn = x.turn
+    if turn is None:
+        return
+    said, calls = turn.finish_reason, bool(turn.tool_calls)
+    if said is None:
+        yield Finding(
+            message="the answer has no finish_reason",
+            at="/finish_reason",
+            expected="tool_calls" if calls else "stop or length",
+            actual="nothing",
+        )
+    elif said == "tool_calls" and not calls:
+        yield Finding(
+            message="finish_reason is tool_calls and there is no call",
+            at="/finish_reason",
+            expected="stop",
+            actual=said,
+        )
+    elif calls and said == "stop":
+        if isinstance(at(x.asked, "tool_choice"), dict):
+            yield variant("finish_reason is stop beside the call that the request named", where="/finish_reason")
+        else:
+            yield Finding(
+                message="calls are returned and finish_reason is stop",
+                at="/finish_reason",
+                expected="tool_calls",
+                actual=said,
+            )
+
+
+def _same_json(one: str, other: str) -> bool:
+    try:
+        return canonical(loads(one)) == canonical(loads(other))
+    except NotJson:
+        return False

@@ -1,0 +1,119 @@
+"""Family `usage`: what is billed is what was read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harmony_conformance import conditions as on
+from harmony_conformance.check import MUST, Finding, check, comparison, variant
+from harmony_conformance.exchange import Exchange, Series
+
+
+@check(MUST, spec="chat#usage", when=(on.is_chat, on.should_have_usage))
+def is_reported(x: Exchange) -> Iterator[Finding]:
+    """Usage is reported, with whole numbers that are not all zero.
+
+    Zeros and gaps make cost, limits and every count check blind (defects V26, V27, O20).
+    """
+    usage = x.turn.usage if x.turn is not None else None
+    if usage is None:
+        yield Finding(
+            message="no usage is reported",
+            at="/usage",
+            expected="prompt_tokens, completion_tokens, total_tokens",
+            actual="nothing",
+        )
+        return
+    for name, count in (
+        ("prompt_tokens", usage.prompt_tokens),
+        ("completion_tokens", usage.completion_tokens),
+        ("total_tokens", usage.total_tokens),
+    ):
+        if count is None:
+            yield Finding(
+                message=f"{name} is missing or no whole number",
+                at=f"/usage/{name}",
+                expected="a whole number",
+                actual="something else",
+            )
+        elif count <= 0 and not (name == "completion_tokens" and x.output.ids == ()):
+            yield Finding(message=f"{name} is {count}", at=f"/usage/{name}", expected="more than 0", actual=str(count))
+
+
+@check(MUST, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage))
+def adds_up(x: Exchange) -> Iterator[Finding]:
+    """total_tokens is prompt_tokens plus completion_tokens, and no part is larger than its whole."""
+    usage = x.turn.usage if x.turn is not None else None
+    if usage is None or usage.prompt_tokens is None or usage.completion_tokens is None:
+        return
+    total = usage.prompt_tokens + usage.completion_tokens
+    if usage.total_tokens is not None and usage.total_tokens != total:
+        yield Finding(
+            message="total_tokens is not the sum of its parts",
+            at="/usage/total_tokens",
+            expected=str(total),
+            actual=str(usage.total_tokens),
+        )
+    if (usage.reasoning_tokens or 0) > usage.completion_tokens:
+        yield Finding(
+            message="more reasoning tokens than completion tokens",
+            at="/usage",
+            expected=f"at most {usage.completion_tokens}",
+            actual=str(usage.reasoning_tokens),
+        )
+    if (usage.cached_tokens or 0) > usage.prompt_tokens:
+        yield Finding(
+            message="more cached tokens than prompt tokens",
+            at="/usage",
+            expected=f"at most {usage.prompt_tokens}",
+            actual=str(usage.cached_tokens),
+        )
+
+
+@check(MUST, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage, on.output_is_known))
+def counts_the_output(x: Exchange) -> Iterator[Finding]:
+    """completion_tokens is the number of tokens the model emitted; whether the stop token counts is the server's choice."""
+    usage, ids = (x.turn.usage, x.output.ids) if x.turn is not None else (None, None)
+    if usage is None or ids is None or usage.completion_tokens is None:
+        return
+    if usage.completion_tokens == len(ids) - 1:
+        yield variant("the stop token is not counted", where="/usage/completion_tokens")
+    elif usage.completion_tokens != len(ids):
+        yield Finding(
+            message="completion_tokens is not what was emitted",
+            at="/usage/completion_tokens",
+            expected=str(len(ids)),
+            actual=str(usage.completion_tokens),
+        )
+
+
+@check(MUST, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage, on.prompt_is_known))
+def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
+    """prompt_tokens is the number of tokens the model was fed."""
+    usage, ids = (x.turn.usage, x.prompt.ids) if x.turn is not None else (None, None)
+    if usage is not None and ids is not None and usage.prompt_tokens not in (None, len(ids)):
+        yield Finding(
+            message="prompt_tokens is not what was fed",
+            at="/usage/prompt_tokens",
+            expected=str(len(ids)),
+            actual=str(usage.prompt_tokens),
+        )
+
+
+@comparison(MUST, spec="chat#usage", when=on.has_whole_and_streamed)
+def prompt_count_is_steady(series: Series) -> Iterator[Finding]:
+    """The same request has the same prompt_tokens whether it is streamed or not, and each time it is sent.
+
+    A count that depends on the cache or on the way of delivery cannot be billed, and hides a prompt that differs (defects O09, O20).
+    """
+    for step, whole in series.exchanges.items():
+        streamed = series.exchanges.get(step + on.STREAMED)
+        counts = (on.prompt_count(whole), on.prompt_count(streamed)) if streamed is not None else (None, None)
+        if None not in counts and counts[0] != counts[1] and streamed is not None:
+            yield Finding(
+                message="the same request has another prompt count when it is streamed",
+                at="/usage/prompt_tokens",
+                expected=str(counts[0]),
+                actual=str(counts[1]),
+                exchange=streamed.id,
+            )

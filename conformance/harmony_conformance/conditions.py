@@ -1,0 +1,269 @@
+"""When a check applies. The docstring of each condition completes "applies to …"; nothing else can make a check step aside."""
+
+from __future__ import annotations
+
+from harmony_conformance.check import condition, evidence
+from harmony_conformance.exchange import Exchange, Series, Validity
+from harmony_conformance.json_value import at, members, text
+from harmony_conformance.prompt import Keep, Kind, wanted
+from harmony_conformance.wire import FailureKind
+
+OK_BELOW = 300
+SERVER_ERROR = 500
+REFUSED = 400
+_NOT_THE_ENDPOINT = frozenset({FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED})
+
+
+@condition
+def is_chat(x: Exchange) -> bool:
+    """exchanges on Chat Completions"""
+    return x.api == "chat"
+
+
+@condition
+def was_sent(x: Exchange) -> bool:
+    """requests that the endpoint was left to answer"""
+    return x.failure is None or x.failure.kind not in _NOT_THE_ENDPOINT
+
+
+@condition
+def is_valid(x: Exchange) -> bool:
+    """requests known to be valid, or answered by a server error"""
+    server_error = x.response is not None and x.response.status >= SERVER_ERROR
+    return was_sent.holds(x) and (
+        x.validity is Validity.VALID or (x.validity is Validity.UNKNOWN and (server_error or x.failure is not None))
+    )
+
+
+@condition
+def is_invalid(x: Exchange) -> bool:
+    """requests that are wrong on purpose"""
+    return x.validity is Validity.INVALID and was_sent.holds(x)
+
+
+@condition
+def has_response(x: Exchange) -> bool:
+    """requests that got an HTTP response"""
+    return x.response is not None
+
+
+@condition
+def was_refused(x: Exchange) -> bool:
+    """responses with a 4xx or 5xx status"""
+    return x.response is not None and x.response.status >= REFUSED
+
+
+@condition
+def was_answered(x: Exchange) -> bool:
+    """answered requests"""
+    return x.turn is not None
+
+
+@condition
+def ended_well(x: Exchange) -> bool:
+    """answers that arrived whole and without an error"""
+    return x.turn is not None and x.failure is None and x.error is None
+
+
+@condition
+def was_streamed(x: Exchange) -> bool:
+    """streamed answers"""
+    return x.stream is not None and x.response is not None and x.response.status < OK_BELOW
+
+
+@condition
+def wanted_a_stream(x: Exchange) -> bool:
+    """requests for a stream that were accepted"""
+    return x.wants_stream and x.response is not None and x.response.status < OK_BELOW
+
+
+@condition
+def streamed_a_call(x: Exchange) -> bool:
+    """streamed answers with a tool call"""
+    return was_streamed.holds(x) and x.turn is not None and bool(x.turn.tool_calls)
+
+
+@condition
+def called_a_tool(x: Exchange) -> bool:
+    """answers with a tool call"""
+    return x.turn is not None and bool(x.turn.tool_calls)
+
+
+@condition
+def forbade_tools(x: Exchange) -> bool:
+    """answers to requests with `tool_choice: none` or without tools"""
+    return x.turn is not None and (at(x.asked, "tool_choice") == "none" or not x.tools)
+
+
+@condition
+def offered_tools(x: Exchange) -> bool:
+    """requests that offer tools and do not forbid them"""
+    return bool(x.tools) and at(x.asked, "tool_choice") != "none"
+
+
+@condition
+def has_limit(x: Exchange) -> bool:
+    """answers to requests with a token limit"""
+    return x.turn is not None and x.limit is not None
+
+
+@evidence
+def has_usage(x: Exchange) -> bool:
+    """answers that report usage"""
+    return x.turn is not None and x.turn.usage is not None
+
+
+@condition
+def should_have_usage(x: Exchange) -> bool:
+    """answers that have to report usage: whole ones, and streams asked for it"""
+    return ended_well.holds(x) and (x.stream is None or at(x.asked, "stream_options", "include_usage") is True)
+
+
+@evidence
+def prompt_is_known(x: Exchange) -> bool:
+    """exchanges whose prompt tokens are shown by the server"""
+    return x.read is not None
+
+
+@evidence
+def output_is_known(x: Exchange) -> bool:
+    """answers whose emitted tokens are known (scripted, or shown by the server)"""
+    return x.turn is not None and x.output.ids is not None
+
+
+@evidence
+def meaning_is_known(x: Exchange) -> bool:
+    """answers whose emitted tokens are known to be well-formed, or have an expectation written by hand"""
+    return x.turn is not None and x.meant is not None
+
+
+def _meant(x: Exchange, part: str) -> bool:
+    return x.meant is not None and bool(getattr(x.meant, part))
+
+
+@condition
+def meant_reasoning(x: Exchange) -> bool:
+    """completions with reasoning"""
+    return _meant(x, "reasoning")
+
+
+@condition
+def meant_preamble(x: Exchange) -> bool:
+    """completions with a preamble"""
+    return _meant(x, "preambles")
+
+
+@condition
+def meant_final(x: Exchange) -> bool:
+    """completions with a final message"""
+    return _meant(x, "finals")
+
+
+@condition
+def meant_call(x: Exchange) -> bool:
+    """completions with a function call"""
+    return _meant(x, "calls") and offered_tools.holds(x)
+
+
+@condition
+def asks_effort(x: Exchange) -> bool:
+    """requests that set a reasoning effort"""
+    return isinstance(at(x.asked, "reasoning_effort"), str)
+
+
+def _wants(x: Exchange, kind: Kind) -> bool:
+    return any(part.kind is kind for part in wanted(x.asked))
+
+
+@condition
+def gives_instructions(x: Exchange) -> bool:
+    """requests with a system or developer message"""
+    return _wants(x, Kind.INSTRUCTIONS)
+
+
+@condition
+def has_call_history(x: Exchange) -> bool:
+    """requests whose history holds a function call"""
+    return _wants(x, Kind.CALL)
+
+
+@condition
+def has_results(x: Exchange) -> bool:
+    """requests whose history holds a function result"""
+    return _wants(x, Kind.RESULT)
+
+
+@condition
+def has_user_message(x: Exchange) -> bool:
+    """requests with a user message"""
+    return _wants(x, Kind.USER)
+
+
+@condition
+def has_earlier_answer(x: Exchange) -> bool:
+    """requests whose history holds an answer of the assistant"""
+    return _wants(x, Kind.FINAL)
+
+
+@condition
+def has_preamble_history(x: Exchange) -> bool:
+    """requests whose history holds content next to a function call"""
+    return _wants(x, Kind.PREAMBLE)
+
+
+@condition
+def has_finished_reasoning(x: Exchange) -> bool:
+    """requests that resend the reasoning of a turn that ended in a final answer, followed by a new user message"""
+    return any(part.kind is Kind.REASONING and part.keep is Keep.ABSENT for part in wanted(x.asked))
+
+
+@condition
+def has_loop_reasoning(x: Exchange) -> bool:
+    """requests that resend the reasoning of an open tool loop"""
+    return any(part.kind is Kind.REASONING and part.keep is Keep.PRESENT for part in wanted(x.asked))
+
+
+@condition
+def quotes_markers(x: Exchange) -> bool:
+    """requests whose texts hold Harmony markers as text"""
+    return "<|" in x.request.body.decode("utf-8", "replace")
+
+
+def pair(series: Series, first: str, second: str) -> tuple[Exchange, Exchange] | None:
+    """Two answered exchanges of a series by their step, None where one of them is missing."""
+    one, other = series.exchanges.get(first), series.exchanges.get(second)
+    return (
+        (one, other)
+        if one is not None and other is not None and one.turn is not None and other.turn is not None
+        else None
+    )
+
+
+STREAMED = "+stream"
+
+
+@condition
+def has_whole_and_streamed(series: Series) -> bool:
+    """requests that were sent both streamed and not"""
+    return any(pair(series, step, step + STREAMED) is not None for step in series.exchanges)
+
+
+@condition
+def has_two_counts(series: Series) -> bool:
+    """identical requests that were sent twice"""
+    return pair(series, "first", "again") is not None
+
+
+def prompt_count(x: Exchange) -> int | None:
+    """The number of prompt tokens the server reported."""
+    return x.prompt.count
+
+
+def user_text(x: Exchange) -> str:
+    """The text of the last user message."""
+    return next((part.text for part in reversed(wanted(x.asked)) if part.kind is Kind.USER), "")
+
+
+def model_of(x: Exchange) -> str:
+    """The model asked for."""
+    return text(members(x.asked).get("model"))

@@ -1,0 +1,81 @@
+"""Where two values differ, in words: texts by their first differing character, JSON by deepdiff's paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from deepdiff import DeepDiff
+from deepdiff.helper import notpresent
+
+from harmony_conformance.json_value import Json, dumps
+
+_AROUND = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One place where two JSON values differ: a path such as `tool_calls[0].arguments`, and both values shortened."""
+
+    path: str
+    expected: str
+    actual: str
+
+    def __str__(self) -> str:
+        """The difference as a sentence."""
+        return f"{self.path} is {self.actual} where {self.expected} was expected"
+
+
+def json_differences(expected: Json, actual: Json) -> Iterator[Difference]:
+    """The places where two JSON values differ, in the order of their paths."""
+    found = cast("Mapping[str, Iterable[_Leaf]]", DeepDiff(expected, actual, view="tree", verbose_level=2))
+    told = {_path(leaf): (leaf.t1, leaf.t2) for group in found.values() for leaf in group}
+    for path in sorted(told):
+        one, other = told[path]
+        if isinstance(one, str) and isinstance(other, str):
+            yield Difference(path=path, expected=_around(one, other), actual=_around(other, one))
+        else:
+            yield Difference(path=path, expected=_shown(one), actual=_shown(other))
+
+
+def first_difference(expected: str, actual: str) -> int | None:
+    """The index of the first character in which two texts differ, None where they are equal."""
+    if expected == actual:
+        return None
+    shared = zip(expected, actual, strict=False)
+    return next((index for index, (one, other) in enumerate(shared) if one != other), min(len(expected), len(actual)))
+
+
+def text_difference(expected: str, actual: str) -> tuple[str, str]:
+    """Excerpts of both texts around their first difference."""
+    return _around(expected, actual), _around(actual, expected)
+
+
+def _around(text: str, other: str) -> str:
+    index = first_difference(text, other) or 0
+    start = max(0, index - _AROUND)
+    excerpt = text[start : index + _AROUND]
+    return ("…" if start else "") + repr(excerpt)[1:-1] + ("…" if index + _AROUND < len(text) else "")
+
+
+class _Leaf(Protocol):
+    """What deepdiff's tree view holds at a place that differs."""
+
+    t1: object
+    t2: object
+
+    def path(self, *, output_format: str) -> list[str | int]: ...
+
+
+def _path(leaf: _Leaf) -> str:
+    steps = leaf.path(output_format="list")
+    joined = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return joined.removeprefix(".")
+
+
+def _shown(value: object) -> str:
+    if value is notpresent:
+        return "nothing"
+    written = dumps(cast("Json", value))
+    return written if len(written) <= 2 * _AROUND else written[: 2 * _AROUND] + "…"

@@ -1,0 +1,212 @@
+"""An `Exchange`: one request, what came back, and everything that is known about what went into the model and came out of it.
+
+All a check sees. Views are computed once, on demand; none of them raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from harmony_conformance.json_value import Json, NotJson, at, items, members, number
+from harmony_conformance.meaning import Meaning, cut_at_stop, read_ids
+from harmony_conformance.prompt import PromptReading, read_prompt
+from harmony_conformance.sse import EventStream, read_events
+from harmony_conformance.turn import Turn, read_completion, read_stream
+from harmony_conformance.wire import Failure, Request, Response
+
+
+class Validity(StrEnum):
+    """What is known of a request: a scenario says `valid` or `invalid`; in a log it is unknown."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    UNKNOWN = "unknown"
+
+
+class PromptLevel(StrEnum):
+    """How much of the prompt can be seen, from most to least."""
+
+    IDS = "ids"
+    RENDERED = "rendered"
+    ACCOUNTING = "accounting"
+    NONE = "none"
+
+
+class OutputLevel(StrEnum):
+    """How much is known of what the model emitted, from most to least."""
+
+    SCRIPTED = "scripted"
+    EXACT = "exact"
+    API_ONLY = "api only"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptEvidence:
+    """What is known of the prompt, and where it was seen. `ids` goes with levels ids and rendered, `count` is the number of prompt tokens reported."""
+
+    level: PromptLevel
+    source: str = ""
+    ids: tuple[int, ...] | None = None
+    count: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputEvidence:
+    """The ids the model emitted, where they are known."""
+
+    level: OutputLevel
+    ids: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rendered:
+    """The ids that a side endpoint says it would feed for the same request."""
+
+    source: str
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """One request and its outcome. `script` holds the ids the model was made to emit, `expected` the hand-written row that goes with them."""
+
+    id: str
+    request: Request
+    response: Response | None = None
+    failure: Failure | None = None
+    scenario: str = "traffic"
+    step: str = ""
+    api: str = "chat"
+    attempt: int = 0
+    engine: str = "openai"
+    started: str | None = None
+    validity: Validity = Validity.UNKNOWN
+    script: tuple[int, ...] | None = None
+    expected: Meaning | None = None
+    rendered: Rendered | None = None
+    waited: tuple[float, ...] = ()
+
+    @cached_property
+    def asked(self) -> Json:
+        """The request's body as JSON (None where it is none)."""
+        return self.request.json
+
+    @cached_property
+    def stream(self) -> EventStream | None:
+        """The events, where the answer is an event stream."""
+        response = self.response
+        return read_events(response.chunks) if response is not None and response.is_event_stream else None
+
+    @cached_property
+    def body(self) -> Json:
+        """The answer as one JSON value; None for a stream, and where it is no JSON."""
+        if self.response is None or self.stream is not None:
+            return None
+        try:
+            return self.response.json
+        except NotJson:
+            return None
+
+    @cached_property
+    def chunks(self) -> tuple[Json, ...]:
+        """The JSON values of the stream's events, `[DONE]` and events that are no JSON left out."""
+        return tuple(event.value for event in self.stream.events if event.value is not None) if self.stream else ()
+
+    @cached_property
+    def turn(self) -> Turn | None:
+        """What the client was told; None where it was given no completion."""
+        if self.response is None or not self.response.status < 300:  # noqa: PLR2004 - the first status that is no success
+            return None
+        if self.stream is not None:
+            return read_stream(self.chunks) if any(items(at(chunk, "choices")) for chunk in self.chunks) else None
+        return read_completion(self.body) if items(at(self.body, "choices")) else None
+
+    @cached_property
+    def prompt(self) -> PromptEvidence:
+        """The best evidence of what the model was fed."""
+        turn = self.turn
+        count = turn.usage.prompt_tokens if turn is not None and turn.usage is not None else None
+        if turn is not None and turn.prompt_ids is not None:
+            return PromptEvidence(level=PromptLevel.IDS, source="prompt_token_ids", ids=turn.prompt_ids, count=count)
+        if self.rendered is not None and count in (None, len(self.rendered.ids)):
+            return PromptEvidence(
+                level=PromptLevel.RENDERED, source=self.rendered.source, ids=self.rendered.ids, count=count
+            )
+        if count:
+            return PromptEvidence(level=PromptLevel.ACCOUNTING, source="usage.prompt_tokens", count=count)
+        return PromptEvidence(level=PromptLevel.NONE)
+
+    @cached_property
+    def read(self) -> PromptReading | None:
+        """The prompt read as Harmony messages, where its ids are known."""
+        return read_prompt(self.prompt.ids) if self.prompt.ids is not None else None
+
+    @cached_property
+    def output(self) -> OutputEvidence:
+        """The best evidence of what the model emitted: the ids returned, else the script up to its first stop."""
+        returned = self.turn.output_ids if self.turn is not None else None
+        if self.script is not None:
+            return OutputEvidence(
+                level=OutputLevel.SCRIPTED,
+                ids=returned if returned is not None else cut_at_stop(self.script)[: self.limit],
+            )
+        return OutputEvidence(level=OutputLevel.API_ONLY if returned is None else OutputLevel.EXACT, ids=returned)
+
+    @cached_property
+    def meant(self) -> Meaning | None:
+        """What the emitted completion means: the hand-written row where the script was emitted whole, else well-formed ids read by the reference."""
+        ids = self.output.ids
+        if ids is None:
+            return None
+        if self.expected is not None and ids == self.script:
+            return self.expected
+        return read_ids(ids)
+
+    @property
+    def limit(self) -> int | None:
+        """The number of tokens the request allows, None where it sets none."""
+        named = number(at(self.asked, "max_completion_tokens"))
+        return named if named is not None else number(at(self.asked, "max_tokens"))
+
+    @property
+    def wants_stream(self) -> bool:
+        """Whether the request asks for a stream."""
+        return at(self.asked, "stream") is True
+
+    @property
+    def messages(self) -> list[Json]:
+        """The request's messages."""
+        return items(at(self.asked, "messages"))
+
+    @property
+    def tools(self) -> list[Json]:
+        """The request's tools."""
+        return items(at(self.asked, "tools"))
+
+    @cached_property
+    def error(self) -> Json:
+        """The error object or text that the body, or an event of the stream, carries; None where there is none."""
+        candidates: Iterator[Json] = iter(self.chunks) if self.stream is not None else iter((self.body,))
+        for value in candidates:
+            found = members(value).get("error")
+            if found is not None:
+                return found
+            if at(value, "object") == "error":
+                return value
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Exchanges that belong together, by the name of their step, in order: a scenario's, a connection's or a conversation's."""
+
+    name: str
+    exchanges: Mapping[str, Exchange]
+
+    @property
+    def api(self) -> str:
+        """The API they all speak."""
+        return next((exchange.api for exchange in self.exchanges.values()), "chat")

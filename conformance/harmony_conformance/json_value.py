@@ -1,0 +1,111 @@
+"""JSON values, parsed at the border and walked without surprises.
+
+What a server sends may have any shape. `at` walks a path and answers None where the path ends early; `text`, `number`, `items` and `members`
+narrow a value to one type, and answer an empty value where it has another. A check that cares *that* the type is wrong asks `isinstance` itself.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TypeAlias
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+JsonObject: TypeAlias = "dict[str, Json]"
+
+
+class NotJson(ValueError):  # noqa: N818 - it names what the text is
+    """A text that is no JSON document; says where (line, column) and what stands there."""
+
+    def __init__(self, problem: str, document: str, position: int) -> None:
+        shown = document[position : position + 40]
+        super().__init__(
+            f"{problem} at character {position}: {shown!r}" if shown else f"{problem} at the end of the text"
+        )
+        self.position = position
+
+
+def loads(document: str | bytes) -> Json:
+    """The value of a JSON document (RFC 8259: no NaN, no Infinity).
+
+    Raises:
+        NotJson: the text is no JSON.
+    """
+    if isinstance(document, bytes):
+        document = document.decode("utf-8", "replace")
+    try:
+        value: Json = json.loads(document, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as problem:
+        raise NotJson(problem.msg, problem.doc, problem.pos) from None
+    except RecursionError:
+        raise NotJson("nested too deeply", document, 0) from None
+    except ValueError as problem:
+        raise NotJson(str(problem), document, 0) from None
+    return value
+
+
+def _refuse_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not JSON")
+
+
+def dumps(value: Json) -> str:
+    """Compact JSON with non-ASCII characters as they are, members in the order given."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def canonical(value: Json) -> str:
+    """JSON that is equal for equal values: sorted members, no blanks."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def at(value: Json, *path: str | int) -> Json:
+    """The value at `path` (member names and indexes), None where there is none."""
+    for step in path:
+        if isinstance(step, str):
+            value = value.get(step) if isinstance(value, dict) else None
+        else:
+            value = value[step] if isinstance(value, list) and -len(value) <= step < len(value) else None
+    return value
+
+
+def text(value: Json) -> str:
+    """The string, or an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def number(value: Json) -> int | None:
+    """The whole number, or None (true and false are no numbers)."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def items(value: Json) -> list[Json]:
+    """The elements of an array, or none."""
+    return value if isinstance(value, list) else []
+
+
+def members(value: Json) -> JsonObject:
+    """The members of an object, or none."""
+    return value if isinstance(value, dict) else {}
+
+
+def pointer(*path: str | int) -> str:
+    """A JSON pointer (RFC 6901) from member names and indexes."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+
+
+def resolve(value: Json, where: str) -> Json:
+    """The value a JSON pointer names.
+
+    Raises:
+        LookupError: nothing stands there; says at which step the path ends.
+    """
+    if where in ("", "/"):
+        return value
+    for raw in where.removeprefix("/").split("/"):
+        step = raw.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        elif isinstance(value, dict) and step in value:
+            value = value[step]
+        else:
+            raise LookupError(f"nothing at {where!r}: no {step!r} there")
+    return value

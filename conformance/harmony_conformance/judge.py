@@ -1,0 +1,166 @@
+"""Judging: series and checks in, results out. Pure; the only place where a verdict becomes an outcome.
+
+An exception of a check is an `error` result of that check: our fault, counted, never an endpoint's.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from harmony_conformance.check import Check, Comparison, Condition, Finding, Ground, Outcome, Rule, Severity, Verdict
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.spec import Clause
+from harmony_conformance.wire import FailureKind
+
+EvidenceName = str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What one check says of one scenario on one API, over all tries: how many exchanges (or series) it applied to, and how many of them passed."""
+
+    check: str
+    severity: Severity
+    clause: Clause
+    scenario: str
+    api: str
+    outcome: Outcome
+    exchanges: tuple[str, ...] = ()
+    evidence: tuple[EvidenceName, ...] = ()
+    passed: int = 0
+    applied: int = 0
+    tries: int = 1
+    findings: tuple[Finding, ...] = ()
+    reason: str = ""
+
+
+def judge(
+    series: Sequence[Series], checks: Iterable[Check | Comparison], exercises: frozenset[str] = frozenset()
+) -> Iterator[Result]:
+    """Results of every check on one scenario, given the series of all its tries.
+
+    `exercises` names the checks that the scenario was made for: where one of them does not apply because the model or the endpoint did something else,
+    the outcome is inconclusive, not "not applicable".
+    """
+    for rule in checks:
+        yield judge_one(rule, series, exercised=rule.id in exercises)
+
+
+def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: bool) -> Result:
+    """The result of one check on the series of a scenario."""
+    if rule.subject is Series:
+        trials = [_try(rule, one, tuple(one.exchanges.values())) for one in series]
+    else:
+        trials = [_try(rule, x, (x,)) for one in series for x in one.exchanges.values()]
+    applied = [trial for trial in trials if trial.applied]
+    findings = tuple(finding for trial in applied for finding in trial.findings)
+    outcome, reason = _outcome(applied, findings, trials, exercised=exercised)
+    seen = [x for trial in applied for x in trial.exchanges]
+    return Result(
+        check=rule.id,
+        severity=rule.severity,
+        clause=rule.clause,
+        scenario=series[0].name if series else "",
+        api=series[0].api if series else "chat",
+        outcome=outcome,
+        exchanges=tuple(x.id for x in seen),
+        evidence=tuple(
+            sorted({name for x in seen for name in (f"prompt: {x.prompt.level}", f"output: {x.output.level}")})
+        ),
+        passed=sum(trial.passed for trial in applied),
+        applied=len(applied),
+        tries=len(series),
+        findings=findings,
+        reason=reason,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Trial:
+    exchanges: tuple[Exchange, ...]
+    unmet: str = ""
+    ground: Ground = Ground.BEHAVIOUR
+    findings: tuple[Finding, ...] = ()
+    error: str = ""
+
+    @property
+    def applied(self) -> bool:
+        return not self.unmet
+
+    @property
+    def passed(self) -> bool:
+        return not self.error and not any(finding.verdict is Verdict.FAIL for finding in self.findings)
+
+
+def _try(rule: Check | Comparison, subject: Exchange | Series, exchanges: tuple[Exchange, ...]) -> _Trial:
+    try:
+        unmet = _unmet(rule, subject)
+        if unmet is not None:
+            return _Trial(exchanges=exchanges, unmet=unmet.about, ground=unmet.ground)
+        own = exchanges[0].id if len(exchanges) == 1 else ""
+        findings = tuple(
+            finding if finding.exchange else replace(finding, exchange=own) for finding in _run(rule, subject)
+        )
+    except Exception as error:  # noqa: BLE001 - whatever a check raises is our error, and is reported as one
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return _Trial(exchanges=exchanges, error=f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})")
+    return _Trial(exchanges=exchanges, findings=findings)
+
+
+def _unmet(rule: Check | Comparison, subject: Exchange | Series) -> Condition[Exchange] | Condition[Series] | None:
+    return rule.unmet(subject)  # type: ignore[arg-type]
+
+
+def _run(rule: Check | Comparison, subject: Exchange | Series) -> Iterator[Finding]:
+    return rule.run(subject)  # type: ignore[arg-type]
+
+
+def _outcome(
+    applied: Sequence[_Trial], findings: Sequence[Finding], trials: Sequence[_Trial], *, exercised: bool
+) -> tuple[Outcome, str]:
+    errors = [trial.error for trial in applied if trial.error]
+    if errors:
+        return Outcome.ERROR, errors[0]
+    if any(finding.verdict is Verdict.FAIL for finding in findings):
+        return Outcome.FAIL, ""
+    if findings:
+        return Outcome.VARIANT, ""
+    if applied:
+        return Outcome.PASS, ""
+    limited = [
+        x.id
+        for trial in trials
+        for x in trial.exchanges
+        if x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED
+    ]
+    if limited:
+        return Outcome.INCONCLUSIVE, f"rate limited: {limited[0]}"
+    reason = "applies to " + "; ".join(dict.fromkeys(trial.unmet for trial in trials)) if trials else "nothing was sent"
+    if not exercised:
+        return Outcome.NOT_APPLICABLE, reason
+    unanswered = [x.id for trial in trials for x in trial.exchanges if x.turn is None]
+    if unanswered:
+        return Outcome.INCONCLUSIVE, f"no usable answer to {unanswered[0]} (see errors.valid_request_is_answered)"
+    if any(trial.ground is Ground.EVIDENCE for trial in trials):
+        return Outcome.NOT_APPLICABLE, "not enough evidence: " + reason
+    return Outcome.INCONCLUSIVE, "the endpoint did not do what the scenario asks for: " + reason
+
+
+def worst(results: Iterable[Result], fails_on: frozenset[Severity]) -> Outcome:
+    """What a run comes to: error, fail (of the severities that count), or pass."""
+    outcomes = {(result.outcome, result.severity) for result in results}
+    if any(outcome is Outcome.ERROR for outcome, _ in outcomes):
+        return Outcome.ERROR
+    if any(outcome is Outcome.FAIL and severity in fails_on for outcome, severity in outcomes):
+        return Outcome.FAIL
+    return Outcome.PASS
+
+
+def is_comparison(rule: Check | Comparison) -> bool:
+    """Whether it judges a series as a whole."""
+    return rule.subject is Series
+
+
+__all__ = ["Result", "Rule", "is_comparison", "judge", "judge_one", "worst"]

@@ -1,0 +1,145 @@
+"""What a completion means: the messages a model emitted, sorted by where each of them has to arrive in a chat answer.
+
+Two independent sources: a row written by hand beside a scripted completion, or the token ids that the server itself returned, where they are
+well-formed Harmony (then the reference reads them and there is nothing to argue about). A malformed completion without a row means nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harmony_conformance.json_value import Json, at, items, text
+from harmony_ref import HarmonyError, Role, parse, text_of, tokens
+
+FUNCTIONS = "functions."
+CALLS_END_A_TURN = frozenset({tokens.RETURN, tokens.CALL})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Called:
+    """A function call as the model wrote it: the name without its namespace, the arguments as text."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meaning:
+    """Texts in the order they were emitted. `finish` is the finish reason that goes with them, None where several are right."""
+
+    reasoning: tuple[str, ...] = ()
+    preambles: tuple[str, ...] = ()
+    finals: tuple[str, ...] = ()
+    calls: tuple[Called, ...] = ()
+    finish: str | None = None
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """What was written for the user's eyes."""
+        return (*self.preambles, *self.finals)
+
+
+def read_row(row: Json) -> Meaning:
+    """A hand-written row: members `reasoning`, `preambles`, `finals` (arrays of texts), `calls` ({name, arguments}) and `finish`."""
+    finish = at(row, "finish")
+    return Meaning(
+        reasoning=_texts(at(row, "reasoning")),
+        preambles=_texts(at(row, "preambles")),
+        finals=_texts(at(row, "finals")),
+        calls=tuple(
+            Called(name=text(at(call, "name")), arguments=text(at(call, "arguments")))
+            for call in items(at(row, "calls"))
+        ),
+        finish=finish if isinstance(finish, str) else None,
+    )
+
+
+def write_row(meaning: Meaning) -> Json:
+    """The row that `read_row` reads."""
+    row: dict[str, Json] = {}
+    for name, texts in (("reasoning", meaning.reasoning), ("preambles", meaning.preambles), ("finals", meaning.finals)):
+        if texts:
+            row[name] = list(texts)
+    if meaning.calls:
+        row["calls"] = [{"name": call.name, "arguments": call.arguments} for call in meaning.calls]
+    if meaning.finish is not None:
+        row["finish"] = meaning.finish
+    return row
+
+
+def cut_at_stop(ids: Sequence[int]) -> tuple[int, ...]:
+    """The ids up to and including the first that ends an assistant's turn (`<|return|>` or `<|call|>`), as an engine emits them."""
+    return tuple(_until_stop(ids))
+
+
+def _until_stop(ids: Sequence[int]) -> Iterator[int]:
+    for token in ids:
+        yield token
+        if token in CALLS_END_A_TURN:
+            return
+
+
+def read_ids(ids: Sequence[int]) -> Meaning | None:
+    """What well-formed Harmony ids mean; None where they are malformed, name a channel or a recipient outside the format, or hold a marker in a text."""
+    try:
+        messages = parse(ids, role=Role.ASSISTANT)
+    except HarmonyError:
+        return None
+    sorted_texts: dict[str, list[str]] = {"analysis": [], "commentary": [], "final": []}
+    calls: list[Called] = []
+    for message in messages:
+        body = text_of(message)
+        channel, recipient = message.channel, message.recipient
+        if (
+            channel not in sorted_texts
+            or message.author.role is not Role.ASSISTANT
+            or _has_special(recipient, message.content_type)
+        ):
+            return None
+        if recipient is not None and recipient.startswith(FUNCTIONS) and channel != "final":
+            calls.append(Called(name=recipient.removeprefix(FUNCTIONS), arguments=body))
+        elif recipient is None:
+            sorted_texts[channel].append(body)
+        else:
+            return None
+    if any(token in _INSIDE_CONTENT for token in _content_ids(ids)):
+        return None
+    return Meaning(
+        reasoning=tuple(sorted_texts["analysis"]),
+        preambles=tuple(sorted_texts["commentary"]),
+        finals=tuple(sorted_texts["final"]),
+        calls=tuple(calls),
+        finish=_finish(ids, calls),
+    )
+
+
+def _finish(ids: Sequence[int], calls: Sequence[Called]) -> str | None:
+    match ids[-1] if ids else None:
+        case tokens.CALL:
+            return "tool_calls" if calls else None
+        case tokens.RETURN:
+            return "tool_calls" if calls else "stop"
+        case _:
+            return None
+
+
+_INSIDE_CONTENT = frozenset({tokens.START, tokens.CHANNEL, tokens.CONSTRAIN, tokens.MESSAGE})
+
+
+def _content_ids(ids: Sequence[int]) -> Iterator[int]:
+    inside = False
+    for token in ids:
+        if inside:
+            inside = token not in tokens.STOP_TOKENS
+            yield token
+        elif token == tokens.MESSAGE:
+            inside = True
+
+
+def _has_special(*texts: str | None) -> bool:
+    return any(text is not None and "<|" in text.removeprefix("<|constrain|>") for text in texts)
+
+
+def _texts(value: Json) -> tuple[str, ...]:
+    return tuple(text(item) for item in items(value))

@@ -1,0 +1,250 @@
+"""The prompt, from both ends: the ids that were fed, read as Harmony messages; and the messages that a request must become.
+
+Reading is structural: message by message, whatever the rendering style. A style fixes form (the order of recipient and channel, the constrain marker,
+blank lines), never what is kept, so contents are compared raw and forms are reported apart. Content is decoded without special tokens: where a special
+token stands inside a text it is shown as `⟦end⟧`, which no text of a request can be equal to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harmony_conformance.engines import REASONING_FIELDS
+from harmony_conformance.json_value import Json, at, items, pointer, text
+from harmony_conformance.turn import content_text
+from harmony_ref import decode, tokens
+
+INSTRUCTIONS = "# Instructions\n\n"
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+_ENDS = frozenset({tokens.END, tokens.CALL, tokens.RETURN})
+_CHANNEL = re.compile(r"⟦channel⟧([^\s⟦]*)")
+
+
+class Place(StrEnum):
+    """Where a header names the recipient: among the words of the role, or after the channel."""
+
+    NONE = "no recipient"
+    ROLE = "recipient before the channel"
+    CHANNEL = "recipient after the channel"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptMessage:
+    """One message as it was fed. `header` is its text with special tokens shown as ⟦name⟧; `end` is the token that closed it."""
+
+    header: str
+    content: str
+    role: str
+    name: str | None = None
+    recipient: str | None = None
+    channel: str | None = None
+    content_type: str | None = None
+    place: Place = Place.NONE
+    end: int | None = None
+
+    @property
+    def function(self) -> str | None:
+        """The function a call goes to or a result comes from, without its namespace."""
+        named = self.name if self.role == "tool" else self.recipient
+        return named.removeprefix("functions.") if named is not None and named.startswith("functions.") else None
+
+    def __str__(self) -> str:
+        """The header, and the beginning of the content."""
+        return f"{self.header}⟦message⟧{shorten(self.content)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptReading:
+    """The messages of a prompt, what stands behind the last of them, and what could not be read as a message."""
+
+    messages: tuple[PromptMessage, ...]
+    trailer: str
+    stray: tuple[str, ...] = ()
+
+
+def show(ids: Sequence[int]) -> str:
+    """Text of ids, each special token as ⟦name⟧ so that it can not be taken for the same letters in ordinary tokens."""
+    parts: list[str] = []
+    ordinary: list[int] = []
+    for token in ids:
+        if tokens.is_special(token):
+            parts += (decode(ordinary), "⟦" + decode([token]).removeprefix("<|").removesuffix("|>") + "⟧")
+            ordinary = []
+        else:
+            ordinary.append(token)
+    return "".join((*parts, decode(ordinary)))
+
+
+def shorten(value: str, most: int = 80) -> str:
+    """The text, its middle left out where it is long."""
+    half = most // 2
+    return value if len(value) <= most else f"{value[:half]}…({len(value) - 2 * half} characters)…{value[-half:]}"
+
+
+def read_prompt(ids: Sequence[int]) -> PromptReading:
+    """Split ids into messages. Nothing is dropped: what is no message is in `stray` or `trailer`."""
+    messages: list[PromptMessage] = []
+    stray: list[str] = []
+    position = 0
+    while True:
+        start = _find(ids, tokens.START, position)
+        if start is None:
+            break
+        message = _find(ids, tokens.MESSAGE, start)
+        if message is None:
+            if start > position:
+                stray.append(show(ids[position:start]))
+            position = start
+            break
+        if start > position:
+            stray.append(show(ids[position:start]))
+        end = next((index for index in range(message + 1, len(ids)) if ids[index] in _ENDS), None)
+        stop = len(ids) if end is None else end
+        messages.append(
+            _message(show(ids[start + 1 : message]), show(ids[message + 1 : stop]), None if end is None else ids[end])
+        )
+        position = stop + 1
+    return PromptReading(messages=tuple(messages), trailer=show(ids[position:]), stray=tuple(stray))
+
+
+def _find(ids: Sequence[int], token: int, start: int) -> int | None:
+    return next((index for index in range(start, len(ids)) if ids[index] == token), None)
+
+
+def _message(header: str, content: str, end: int | None) -> PromptMessage:
+    found = _CHANNEL.search(header)
+    before = header[: found.start()] if found else header
+    after = header[found.end() :] if found else ""
+    first, *role_words = before.replace("⟦constrain⟧", " ⟦constrain⟧").split() or [""]
+    words = [
+        *((word, Place.ROLE) for word in role_words),
+        *((word, Place.CHANNEL) for word in after.replace("⟦constrain⟧", " ⟦constrain⟧").split()),
+    ]
+    to = next(((word.removeprefix("to="), place) for word, place in words if word.startswith("to=")), None)
+    others = [word for word, _ in words if not word.startswith("to=")]
+    role, _, name = first.partition(":")
+    known = role in _ROLES
+    return PromptMessage(
+        header=header,
+        content=content,
+        role=role if known else "tool",
+        name=(name or None) if known else first,
+        recipient=to[0] if to else None,
+        channel=found.group(1) if found else None,
+        content_type=" ".join(others) or None,
+        place=to[1] if to else Place.NONE,
+        end=end,
+    )
+
+
+class Kind(StrEnum):
+    """What a part of a request has to become in the prompt."""
+
+    INSTRUCTIONS = "instructions"
+    USER = "user message"
+    REASONING = "reasoning"
+    PREAMBLE = "preamble"
+    CALL = "function call"
+    FINAL = "final answer"
+    RESULT = "function result"
+
+
+class Keep(StrEnum):
+    """Whether a reasoning has to be in the prompt."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
+    EITHER = "either"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """One part of a request, where it stands in it (a JSON pointer), and what the prompt has to hold."""
+
+    kind: Kind
+    text: str
+    where: str
+    function: str | None = None
+    keep: Keep = Keep.PRESENT
+
+
+def wanted(request: Json) -> tuple[Wanted, ...]:
+    """What the messages of a chat request become, in order. Messages of other shapes than the API's are left out."""
+    messages = items(at(request, "messages"))
+    names: dict[str, str] = {}
+    found: list[Wanted] = []
+    for index, message in enumerate(messages):
+        found.extend(_wanted_of(message, index, names, _history(messages, index)))
+    return tuple(found)
+
+
+def _wanted_of(message: Json, index: int, names: dict[str, str], keep: Keep) -> Iterator[Wanted]:
+    content = content_text(at(message, "content"))
+    where = pointer("messages", index, "content")
+    match at(message, "role"):
+        case "system" | "developer":
+            yield Wanted(kind=Kind.INSTRUCTIONS, text=content or "", where=where)
+        case "user":
+            yield Wanted(kind=Kind.USER, text=content or "", where=where)
+        case "assistant":
+            calls = items(at(message, "tool_calls"))
+            field = next((name for name in REASONING_FIELDS if text(at(message, name))), None)
+            if field is not None:
+                yield Wanted(
+                    kind=Kind.REASONING,
+                    text=text(at(message, field)),
+                    where=pointer("messages", index, field),
+                    keep=keep,
+                )
+            if content:
+                yield Wanted(kind=Kind.PREAMBLE if calls else Kind.FINAL, text=content, where=where)
+            for number, call in enumerate(calls):
+                name = text(at(call, "function", "name"))
+                names[text(at(call, "id"))] = name
+                at_call = pointer("messages", index, "tool_calls", number)
+                yield Wanted(kind=Kind.CALL, text=text(at(call, "function", "arguments")), where=at_call, function=name)
+        case "tool":
+            caller = names.get(text(at(message, "tool_call_id")))
+            yield Wanted(kind=Kind.RESULT, text=content or "", where=where, function=caller)
+        case _:
+            return
+
+
+def _history(messages: Sequence[Json], index: int) -> Keep:
+    """Whether the reasoning of message `index` has to be kept.
+
+    Inside an open tool loop (no user message after it, and a call or result last) it has to be there; after exactly one `final` and a new user
+    message it has to be gone; everything else is settled differently by the official sources.
+    """
+    later = messages[index + 1 :]
+    finals = [position for position, message in enumerate(messages) if _is_final(message)]
+    user_follows = any(at(message, "role") == "user" for message in later)
+    last = messages[-1]
+    loop_is_open = at(last, "role") == "tool"
+    if not user_follows and loop_is_open and not any(position >= index for position in finals):
+        return Keep.PRESENT
+    last_is_user = at(last, "role") == "user"
+    if len(finals) == 1 and index <= finals[0] and user_follows and last_is_user and not _open_call(messages):
+        return Keep.ABSENT
+    return Keep.EITHER
+
+
+def _is_final(message: Json) -> bool:
+    return (
+        at(message, "role") == "assistant"
+        and not items(at(message, "tool_calls"))
+        and bool(content_text(at(message, "content")))
+    )
+
+
+def _open_call(messages: Sequence[Json]) -> bool:
+    """Whether a call follows the last final: then a new tool loop was begun and the official sources differ."""
+    after_final = False
+    for message in reversed(messages):
+        if _is_final(message):
+            break
+        after_final = after_final or bool(items(at(message, "tool_calls")))
+    return after_final

@@ -1,0 +1,212 @@
+"""Named clauses of the Harmony guide, of the API reference and of HTTP. A check cites one; a MUST without a quotation is a test failure.
+
+Quotations are verbatim; […] marks what was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clause:
+    """What a document says, word for word, and which document. `differs` tells where library or template do otherwise."""
+
+    id: str
+    quotation: str
+    source: str
+    differs: str = ""
+
+
+_GUIDE = "OpenAI cookbook, OpenAI harmony response format: "
+_RAW_COT = "OpenAI cookbook, How to handle the raw chain of thought in gpt-oss: "
+_CHAT = "OpenAI API reference, Chat Completions: "
+
+_TABLE = (
+    Clause(
+        id="harmony#special-tokens",
+        source=_GUIDE + "Special Tokens",
+        quotation="The model uses a set of special tokens to identify the structure of your input.",
+    ),
+    Clause(
+        id="harmony#roles",
+        source=_GUIDE + "Roles",
+        quotation="Every message that the model processes has a role associated with it.",
+    ),
+    Clause(
+        id="harmony#hierarchy",
+        source=_GUIDE + "Roles",
+        quotation="These roles also represent the information hierarchy that the model applies in case there are any instruction conflicts: "
+        "`system` > `developer` > `user` > `assistant` > `tool`",
+    ),
+    Clause(
+        id="harmony#analysis",
+        source=_GUIDE + "Channels",
+        quotation="Messages in the analysis channel do not adhere to the same safety standards as final messages do. Avoid showing these to end-users.",
+    ),
+    Clause(
+        id="harmony#final",
+        source=_GUIDE + "Channels",
+        quotation="Messages tagged in the final channel are messages intended to be shown to the end-user and represent the responses from the model.",
+    ),
+    Clause(
+        id="harmony#message-format",
+        source=_GUIDE + "Message format",
+        quotation="The general structure of a message is as follows: <|start|>{header}<|message|>{content}<|end|>",
+    ),
+    Clause(
+        id="harmony#prompt-end",
+        source=_GUIDE + "Chat conversation format",
+        quotation="the most basic chat format consists of a `user` message and the beginning of an `assistant` message.",
+    ),
+    Clause(
+        id="harmony#stop-tokens",
+        source=_GUIDE + "Chat conversation format",
+        quotation="Once its done generating it will stop with either a `<|return|>` token indicating it's done generating the final answer, or `<|call|>` "
+        "indicating that a tool call needs to be performed. In either way this indicates that you should stop inference.",
+    ),
+    Clause(
+        id="harmony#identity",
+        source=_GUIDE + "System message format",
+        quotation="The identity of the model — This should always stay as `You are ChatGPT, a large language model trained by OpenAI.` If you want to "
+        "change the identity of the model, use the instructions in the developer message.",
+    ),
+    Clause(
+        id="harmony#system",
+        source=_GUIDE + "Reasoning",
+        quotation="By default, the model will do medium level reasoning. To control the reasoning you can specify in the system message the reasoning "
+        "level as `low`, `medium`, or `high`. The recommended format is: Reasoning: high",
+    ),
+    Clause(
+        id="harmony#developer",
+        source=_GUIDE + "Developer message format",
+        quotation='The developer message represents what is commonly considered the "system prompt". It contains the instructions that are provided to '
+        "the model and optionally a list of function tools available for use",
+        differs="vLLM can put the instructions into the system message (VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS).",
+    ),
+    Clause(
+        id="harmony#tools",
+        source=_GUIDE + "Defining available tools",
+        quotation="All functions that are available to the model should be defined in the developer message in a dedicated `Tools` section.",
+    ),
+    Clause(
+        id="harmony#drop-reasoning",
+        source=_GUIDE + "Handling reasoning output in subsequent sampling",
+        quotation="In general, you should drop any previous CoT content on subsequent sampling if the responses by the assistant ended in a message to "
+        "the `final` channel.",
+        differs="openai-harmony 0.0.8 drops what precedes the first final only; the Hugging Face template drops the reasoning of all earlier turns.",
+    ),
+    Clause(
+        id="harmony#keep-reasoning",
+        source=_GUIDE + "Handling reasoning output in subsequent sampling",
+        quotation="The exception for this is tool/function calling. The model is able to call tools as part of its chain-of-thought and because of that, "
+        "we should pass the previous chain-of-thought back in as input for subsequent sampling.",
+    ),
+    Clause(
+        id="harmony#receiving-calls",
+        source=_GUIDE + "Receiving tool calls",
+        quotation="If the model decides to call a tool it will define a `recipient` in the header of the message using the format `to={name}`. […] The "
+        "recipient might be defined in the role or channel section of the header.",
+    ),
+    Clause(
+        id="harmony#tool-messages",
+        source=_GUIDE + "Handling tool calls",
+        quotation="A tool message has the following format: <|start|>{toolname} to=assistant<|channel|>commentary<|message|>{output}<|end|>",
+        differs="The Hugging Face template quotes the output as JSON; both official libraries write it raw.",
+    ),
+    Clause(
+        id="harmony#preambles",
+        source=_GUIDE + "Preambles",
+        quotation="it will generate an assistant message on the `commentary` channel that, unlike the chain-of-thought, is intended to be shown to the "
+        "end-user.",
+    ),
+    Clause(
+        id="raw-cot#output",
+        source=_RAW_COT + "Chat Completions API",
+        quotation="The raw CoT is exposed as a `reasoning` property on the message in the output. For delta events the delta has a `reasoning` property",
+        differs="Servers also use reasoning_content and thinking.",
+    ),
+    Clause(
+        id="raw-cot#input",
+        source=_RAW_COT + "Chat Completions API",
+        quotation="On subsequent turns you should be able to receive the previous reasoning (as `reasoning`) and handle it in accordance with the behavior "
+        "specified in the chat template section above.",
+    ),
+    Clause(
+        id="chat#message",
+        source=_CHAT + "choices",
+        quotation="A chat completion message generated by the model.",
+    ),
+    Clause(
+        id="chat#finish-reason",
+        source=_CHAT + "finish_reason",
+        quotation="The reason the model stopped generating tokens. This will be `stop` if the model hit a natural stop point or a provided stop sequence, "
+        "`length` if the maximum number of tokens specified in the request was reached, […] `tool_calls` if the model called a tool",
+    ),
+    Clause(
+        id="chat#arguments",
+        source=_CHAT + "tool_calls.function.arguments",
+        quotation="The arguments to call the function with, as generated by the model in JSON format. Note that the model does not always generate valid "
+        "JSON, and may hallucinate parameters not defined by your function schema. Validate the arguments in your code before calling your function.",
+    ),
+    Clause(
+        id="chat#tool-call",
+        source=_CHAT + "tool_calls",
+        quotation="The tool calls generated by the model, such as function calls. […] id: The ID of the tool call. […] type: The type of the tool. "
+        "Currently, only `function` is supported.",
+    ),
+    Clause(
+        id="chat#tool-choice",
+        source=_CHAT + "tool_choice",
+        quotation="`none` means the model will not call any tool and instead generates a message.",
+    ),
+    Clause(
+        id="chat#usage",
+        source=_CHAT + "usage",
+        quotation="prompt_tokens: Number of tokens in the prompt. […] completion_tokens: Number of tokens in the generated completion. […] total_tokens: "
+        "Total number of tokens used in the request (prompt + completion).",
+    ),
+    Clause(
+        id="chat#max-tokens",
+        source=_CHAT + "max_completion_tokens",
+        quotation="An upper bound for the number of tokens that can be generated for a completion, including visible output tokens and reasoning tokens.",
+    ),
+    Clause(
+        id="chat#stream",
+        source=_CHAT + "stream",
+        quotation="If set to true, the model response data will be streamed to the client as it is generated using server-sent events.",
+    ),
+    Clause(
+        id="chat#chunk",
+        source=_CHAT + "the chat completion chunk object",
+        quotation="A unique identifier for the chat completion. Each chunk has the same ID.",
+    ),
+    Clause(
+        id="chat#stream-usage",
+        source=_CHAT + "stream_options.include_usage",
+        quotation="If set, an additional chunk will be streamed before the `data: [DONE]` message. The `usage` field on this chunk shows the token usage "
+        "statistics for the entire request, and the `choices` field will always be an empty array.",
+    ),
+    Clause(
+        id="http#client-error",
+        source="RFC 9110, section 15.5",
+        quotation="The 4xx (Client Error) class of status code indicates that the client seems to have erred. Except when responding to a HEAD request, the "
+        "server SHOULD send a representation containing an explanation of the error situation",
+    ),
+    Clause(
+        id="http#server-error",
+        source="RFC 9110, section 15.6",
+        quotation="The 5xx (Server Error) class of status code indicates that the server is aware that it has erred or is incapable of performing the "
+        "requested method.",
+    ),
+    Clause(
+        id="http#incomplete",
+        source="RFC 9112, section 8",
+        quotation="A client that receives an incomplete response message, which can occur when a connection is closed prematurely or when decoding a "
+        "supposedly chunked transfer coding fails, MUST record the message as incomplete.",
+    ),
+)
+
+CLAUSES: Mapping[str, Clause] = MappingProxyType({clause.id: clause for clause in _TABLE})

@@ -1,0 +1,208 @@
+"""A chat completion, streamed or not, read as one `Turn`: what the client was told that the model said.
+
+Reading is forgiving, so that one fault does not hide another: a member of the wrong type is left out here and reported by the check whose business
+it is. Nothing is invented: what is absent is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from harmony_conformance.engines import REASONING_FIELDS
+from harmony_conformance.json_value import Json, at, items, members, number, text
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """A function call as the client got it; `arguments` is the text, as it came."""
+
+    name: str
+    arguments: str
+    id: str | None = None
+    kind: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """Token counts as reported; None where a count is absent."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """One choice of an answer. `reasoning_field` is the member that carried the reasoning; ids are None unless the server gave them."""
+
+    role: str | None = None
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_field: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    prompt_ids: tuple[int, ...] | None = None
+    output_ids: tuple[int, ...] | None = None
+    id: str | None = None
+    model: str | None = None
+
+    @property
+    def says_something(self) -> bool:
+        """Whether a client is given anything to show or to do."""
+        return bool(self.content) or bool(self.tool_calls)
+
+
+def read_usage(value: Json) -> Usage | None:
+    """The `usage` member of an answer or of the last chunk of a stream."""
+    if not isinstance(value, dict):
+        return None
+    return Usage(
+        prompt_tokens=number(at(value, "prompt_tokens")),
+        completion_tokens=number(at(value, "completion_tokens")),
+        total_tokens=number(at(value, "total_tokens")),
+        reasoning_tokens=_first_number(
+            at(value, "completion_tokens_details", "reasoning_tokens"), at(value, "reasoning_tokens")
+        ),
+        cached_tokens=number(at(value, "prompt_tokens_details", "cached_tokens")),
+    )
+
+
+def read_completion(body: Json) -> Turn:
+    """The first choice of a `chat.completion` object."""
+    choice = at(body, "choices", 0)
+    message = at(choice, "message")
+    reasoning_field = _reasoning_field(message)
+    return Turn(
+        role=_optional_text(at(message, "role")),
+        content=content_text(at(message, "content")),
+        reasoning=_optional_text(at(message, reasoning_field)) if reasoning_field else None,
+        reasoning_field=reasoning_field,
+        tool_calls=tuple(_read_call(call) for call in items(at(message, "tool_calls"))),
+        finish_reason=_optional_text(at(choice, "finish_reason")),
+        usage=read_usage(at(body, "usage")),
+        prompt_ids=_ids(at(body, "prompt_token_ids")),
+        output_ids=_ids(at(choice, "token_ids")),
+        id=_optional_text(at(body, "id")),
+        model=_optional_text(at(body, "model")),
+    )
+
+
+@dataclass(kw_only=True)
+class _CallBeingRead:
+    id: str | None = None
+    kind: str | None = None
+    name: list[str] = field(default_factory=list[str])
+    arguments: list[str] = field(default_factory=list[str])
+
+
+def read_stream(chunks: Iterable[Json]) -> Turn:
+    """The first choice of a stream of `chat.completion.chunk` objects, deltas joined the way clients join them.
+
+    A call's name is taken from its first delta (clients keep the first); ids of prompt and output are those of `return_token_ids`.
+    """
+    role: str | None = None
+    finish: str | None = None
+    usage: Usage | None = None
+    identity: tuple[str | None, str | None] = (None, None)
+    content: list[str] = []
+    reasoning: list[str] = []
+    has_content = False
+    reasoning_field: str | None = None
+    calls: dict[int, _CallBeingRead] = {}
+    prompt_ids: tuple[int, ...] | None = None
+    output_ids: list[int] = []
+    has_ids = False
+    for chunk in chunks:
+        identity = (identity[0] or _optional_text(at(chunk, "id")), identity[1] or _optional_text(at(chunk, "model")))
+        usage = read_usage(at(chunk, "usage")) or usage
+        prompt_ids = prompt_ids or _ids(at(chunk, "prompt_token_ids"))
+        for choice in items(at(chunk, "choices")):
+            if number(at(choice, "index")) not in (0, None):
+                continue
+            finish = _optional_text(at(choice, "finish_reason")) or finish
+            if (ids := _ids(at(choice, "token_ids"))) is not None:
+                output_ids.extend(ids)
+                has_ids = True
+            delta = at(choice, "delta")
+            role = role or _optional_text(at(delta, "role"))
+            if (piece := content_text(at(delta, "content"))) is not None:
+                content.append(piece)
+                has_content = True
+            if (named := _reasoning_field(delta)) is not None:
+                reasoning_field = reasoning_field or named
+                reasoning.append(text(at(delta, named)))
+            for call in items(at(delta, "tool_calls")):
+                _join_call(calls, call)
+    return Turn(
+        role=role,
+        content="".join(content) if has_content else None,
+        reasoning="".join(reasoning) if reasoning_field is not None else None,
+        reasoning_field=reasoning_field,
+        tool_calls=tuple(
+            ToolCall(name="".join(call.name), arguments="".join(call.arguments), id=call.id, kind=call.kind)
+            for _, call in sorted(calls.items())
+        ),
+        finish_reason=finish,
+        usage=usage,
+        prompt_ids=prompt_ids,
+        output_ids=tuple(output_ids) if has_ids else None,
+        id=identity[0],
+        model=identity[1],
+    )
+
+
+def content_text(value: Json) -> str | None:
+    """The text of a `content` member: a string, or the text parts of a list joined; None where there is none."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "".join(text(at(part, "text")) for part in value)
+    return None
+
+
+def _join_call(calls: dict[int, _CallBeingRead], delta: Json) -> None:
+    index = number(at(delta, "index"))
+    call = calls.setdefault(len(calls) if index is None else index, _CallBeingRead())
+    call.id = call.id or _optional_text(at(delta, "id"))
+    call.kind = call.kind or _optional_text(at(delta, "type"))
+    if not call.name and (name := text(at(delta, "function", "name"))):
+        call.name.append(name)
+    call.arguments.append(text(at(delta, "function", "arguments")))
+
+
+def _read_call(call: Json) -> ToolCall:
+    return ToolCall(
+        name=text(at(call, "function", "name")),
+        arguments=text(at(call, "function", "arguments")),
+        id=_optional_text(at(call, "id")),
+        kind=_optional_text(at(call, "type")),
+    )
+
+
+def _reasoning_field(message: Json) -> str | None:
+    held = members(message)
+    return next((name for name in REASONING_FIELDS if isinstance(held.get(name), str)), None)
+
+
+def _optional_text(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _first_number(*values: Json) -> int | None:
+    return next((found for value in values if (found := number(value)) is not None), None)
+
+
+def _ids(value: Json) -> tuple[int, ...] | None:
+    if not isinstance(value, list):
+        return None
+    ids = [number(item) for item in value]
+    return None if None in ids else tuple(item for item in ids if item is not None)
+
+
+def called_names(calls: Sequence[ToolCall]) -> tuple[str, ...]:
+    """The names, in the order of the calls."""
+    return tuple(call.name for call in calls)
