@@ -24,6 +24,7 @@ from harmony_ref.errors import (
 )
 from harmony_ref.events import Delta, Event, MessageFinished, MessageStarted
 from harmony_ref.header import Header, read_header, write_header
+from harmony_ref.json_value import Json
 from harmony_ref.messages import (
     Author,
     ChannelConfig,
@@ -54,7 +55,6 @@ from harmony_ref.render import (
 from harmony_ref.stream_state import StreamState
 from harmony_ref.tokens import decode, decode_bytes, decode_utf8, encode, encode_with_special_tokens, is_special
 from harmony_ref.typescript import json_schema_to_typescript
-from harmony_ref.wire_form import Json
 
 __all__ = [
     "Author",

@@ -7,7 +7,6 @@ Reading works on decoded text, so a marker that was typed in ordinary tokens cou
 """
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,6 +15,7 @@ from typing import Final
 from harmony_ref import tokens
 from harmony_ref.errors import HarmonyError, HeaderError, HeaderFault, HeaderProblem, RenderError
 from harmony_ref.messages import Author, Role
+from harmony_ref.rust_debug import debug_quoted
 
 CHANNEL_MARKER: Final = "<|channel|>"
 CONSTRAIN_MARKER: Final = "<|constrain|>"
@@ -196,18 +196,3 @@ def _addressee(words: list[str]) -> tuple[str | None, str | None]:
     if not words:
         return last, None
     return words.pop().removeprefix(RECIPIENT_PREFIX), last
-
-
-_DEBUG_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\0": "\\0", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
-
-
-def debug_quoted(text: str) -> str:
-    """The text as Rust's `{:?}` quotes it, which is how the library quotes words in an error."""
-    return f'"{"".join(map(_debug_escaped, text))}"'
-
-
-def _debug_escaped(character: str) -> str:
-    if character in _DEBUG_ESCAPES:
-        return _DEBUG_ESCAPES[character]
-    combines = unicodedata.category(character) in {"Mn", "Me"}
-    return character if character.isprintable() and not combines else f"\\u{{{ord(character):x}}}"

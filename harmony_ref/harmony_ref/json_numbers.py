@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Final
 
 from harmony_ref.errors import MessageError
-from harmony_ref.wire_form import Json
+from harmony_ref.json_value import Json
 
 _U64: Final = 2**64
 _I64_MIN: Final = -(2**63)

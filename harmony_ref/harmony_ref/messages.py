@@ -7,6 +7,8 @@ All classes are frozen and keyword-only; a changed copy comes from `dataclasses.
 
 `content` is a string, or a list of `{"type": "text", "text"}`, `{"type": "system_content", …}` and
 `{"type": "developer_content", …}`. Members that are None are not written. Unknown members are ignored when read.
+Two spellings that the library's reader accepts by accident are refused: an array of its members for an object, and
+`{"user": null}` for `"user"`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +18,8 @@ from typing import TypeAlias
 
 from harmony_ref import wire_form
 from harmony_ref.errors import MessageError
-from harmony_ref.wire_form import Json, ShapeError
+from harmony_ref.json_value import Json
+from harmony_ref.wire_form import ShapeError
 
 
 class Role(StrEnum):
@@ -350,7 +353,7 @@ def _parts(content: str | Content | Iterable[Content]) -> tuple[Content, ...]:
 
 
 def _text_from_dict(data: Json) -> TextContent:
-    fields = wire_form.struct(data, "TextContent")
+    fields = wire_form.tagged(data, "Content")
     return TextContent(text=wire_form.string(wire_form.required(fields, "text")))
 
 
@@ -362,20 +365,19 @@ _CONTENT_READERS: Mapping[str, Callable[[Json], Content]] = {
 
 
 def _content_from_dict(data: Json) -> Content:
-    fields = wire_form.struct(data, "Content")
-    return _CONTENT_READERS[wire_form.one_of(_CONTENT_READERS, wire_form.required(fields, "type"))](data)
+    fields = wire_form.tagged(data, "Content")
+    return _CONTENT_READERS[wire_form.tag(wire_form.required(fields, "type"), _CONTENT_READERS)](data)
 
 
 def _message_from_dict(data: Json) -> Message:
     fields = wire_form.struct(data, "Message")
-    raw = fields.get("content")
-    if "content" in fields and not isinstance(raw, str | list | tuple):
+    raw = wire_form.required(fields, "content")
+    if not isinstance(raw, str | list | tuple):
         raise ShapeError(f"invalid type: {wire_form.described(raw)}, expected string or list of content")
     author = Author(
         role=wire_form.variant(Role, wire_form.required(fields, "role")),
         name=wire_form.optional_string(fields.get("name")),
     )
-    wire_form.required(fields, "content")
     return Message(
         author=author,
         content=raw if isinstance(raw, str) else [_content_from_dict(part) for part in wire_form.sequence(raw)],

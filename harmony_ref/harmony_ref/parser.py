@@ -24,9 +24,9 @@ from harmony_ref.errors import (
 )
 from harmony_ref.events import Delta, Event, MessageFinished, MessageStarted
 from harmony_ref.header import Header, read_header, split_channel, words_of
+from harmony_ref.json_value import Json
 from harmony_ref.messages import Author, Message, Role
 from harmony_ref.stream_state import StreamState
-from harmony_ref.wire_form import Json
 
 _HEADER_END: Final = frozenset({tokens.MESSAGE})
 _LENIENT_HEADER_END: Final = _HEADER_END | tokens.STOP_TOKENS

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from harmony_ref.json_numbers import json_text
-from harmony_ref.wire_form import Json
+from harmony_ref.json_value import Json
 
 _Schema: TypeAlias = Mapping[str, Json]
 

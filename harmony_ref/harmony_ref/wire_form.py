@@ -6,10 +6,10 @@ Each function takes a JSON value, returns it under a narrower type, and raises S
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
-Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
-"""What `json.loads` returns; tuples may stand for lists."""
+from harmony_ref.json_numbers import json_text
+from harmony_ref.json_value import Json
 
 _Variant = TypeVar("_Variant", bound=StrEnum)
 
@@ -28,16 +28,17 @@ class ShapeError(ValueError):
 
 def struct(data: Json, name: str) -> Mapping[str, Json]:
     """An object that stands for the named structure."""
-    if isinstance(data, Mapping):
-        return data
-    raise ShapeError(f"invalid type: {described(data)}, expected struct {name}")
+    return _object(data, f"struct {name}")
+
+
+def tagged(data: Json, name: str) -> Mapping[str, Json]:
+    """An object that stands for one of the variants of the named structure."""
+    return _object(data, f"internally tagged enum {name}")
 
 
 def mapping(data: Json) -> Mapping[str, Json]:
     """Any object."""
-    if isinstance(data, Mapping):
-        return data
-    raise ShapeError(f"invalid type: {described(data)}, expected a map")
+    return _object(data, "a map")
 
 
 def sequence(data: Json) -> Sequence[Json]:
@@ -73,18 +74,26 @@ def required(fields: Mapping[str, Json], name: str) -> Json:
     raise ShapeError(f"missing field `{name}`")
 
 
-def one_of(names: Iterable[str], data: Json) -> str:
+def one_of(names: Iterable[str], data: str) -> str:
     """One of the named strings."""
-    found = string(data)
     allowed = list(names)
-    if found in allowed:
-        return found
-    raise ShapeError(f"unknown variant `{found}`, expected one of {', '.join(f'`{name}`' for name in allowed)}")
+    if data in allowed:
+        return data
+    raise ShapeError(f"unknown variant `{data}`, expected one of {', '.join(f'`{name}`' for name in allowed)}")
+
+
+def tag(data: Json, names: Iterable[str]) -> str:
+    """The `type` of a structure that comes in several variants."""
+    if isinstance(data, str):
+        return one_of(names, data)
+    raise ShapeError(f"invalid type: {described(data)}, expected variant identifier")
 
 
 def variant(kind: type[_Variant], data: Json) -> _Variant:
     """The member of an enumeration that has this value."""
-    return kind(one_of([member.value for member in kind], data))
+    if isinstance(data, str):
+        return kind(one_of([member.value for member in kind], data))
+    raise ShapeError(f"invalid type: {described(data)}, expected string or map")
 
 
 def without_none(fields: Mapping[str, Json]) -> dict[str, Json]:
@@ -98,10 +107,15 @@ def described(data: Json) -> str:
         return "null"
     if isinstance(data, bool):
         return f"boolean `{str(data).lower()}`"
-    if isinstance(data, int):
-        return f"integer `{data}`"
-    if isinstance(data, float):
-        return f"floating point `{data}`"
+    if isinstance(data, int | float):
+        text = json_text(data)
+        return f"{'integer' if text.lstrip('-').isdigit() else 'floating point'} `{text}`"
     if isinstance(data, str):
         return f"string {json.dumps(data, ensure_ascii=False)}"
     return "map" if isinstance(data, Mapping) else "sequence"
+
+
+def _object(data: Json, expected: str) -> Mapping[str, Json]:
+    if isinstance(data, Mapping):
+        return data
+    raise ShapeError(f"invalid type: {described(data)}, expected {expected}")

@@ -1,0 +1,18 @@
+import subprocess
+import sys
+
+import harmony_ref
+
+
+def test_every_exported_name_exists():
+    assert [name for name in harmony_ref.__all__ if not hasattr(harmony_ref, name)] == []
+    assert sorted(harmony_ref.__all__) == sorted(set(harmony_ref.__all__))
+
+
+def test_importing_the_package_does_not_load_the_vocabulary():
+    code = (
+        "import harmony_ref; from harmony_ref import tokens, vocabulary;"
+        "print(vocabulary.ranks.cache_info().currsize, tokens.encoding.cache_info().currsize)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.split() == ["0", "0"]

@@ -1,0 +1,82 @@
+import pytest
+
+from harmony_ref import HarmonyError, InvalidUtf8Error, MessageError, UnknownTokenError, tokens
+
+SPECIAL = {
+    "<|startoftext|>": 199998,
+    "<|endoftext|>": 199999,
+    "<|return|>": 200002,
+    "<|constrain|>": 200003,
+    "<|channel|>": 200005,
+    "<|start|>": 200006,
+    "<|end|>": 200007,
+    "<|message|>": 200008,
+    "<|call|>": 200012,
+    "<|reserved_200018|>": 200018,
+    "<|reserved_201088|>": 201088,
+}
+
+
+@pytest.mark.parametrize(("text", "token"), SPECIAL.items(), ids=SPECIAL)
+def test_a_special_token_has_its_published_id(text, token):
+    assert [token] == tokens.encode_with_special_tokens(text)
+    assert text == tokens.decode([token])
+    assert tokens.is_special(token)
+
+
+def test_there_are_1091_special_tokens_in_one_row():
+    assert list(tokens.SPECIAL_TOKENS.values()) == list(range(199998, 201089))
+
+
+@pytest.mark.parametrize("text", [*SPECIAL, "<|endofprompt|>", "<|refusal|>"])
+def test_typed_markers_are_ordinary_text(text):
+    assert not any(map(tokens.is_special, tokens.encode(text)))
+    assert text == tokens.decode(tokens.encode(text))
+
+
+def test_endofprompt_is_not_a_token_of_these_models():
+    assert len(tokens.encode_with_special_tokens("<|endofprompt|>")) > 1
+
+
+def test_only_the_allowed_special_tokens_are_special():
+    assert [200006, *tokens.encode("<|end|>")] == tokens.encode_with_special_tokens(
+        "<|start|><|end|>", allowed={"<|start|>"}
+    )
+
+
+@pytest.mark.parametrize("token", [201089, 2**32, -1], ids=["one too many", "beyond 32 bits", "negative"])
+@pytest.mark.parametrize("decode", [tokens.decode, tokens.decode_bytes, tokens.decode_utf8])
+def test_an_unknown_id_is_named_in_the_error(decode, token):
+    with pytest.raises(UnknownTokenError, match=f"Invalid token for decoding: {token}$") as caught:
+        decode([1, token])
+    assert token == caught.value.token
+    assert isinstance(caught.value, HarmonyError)
+
+
+@pytest.mark.parametrize(
+    ("run", "start", "length", "text"),
+    [
+        ([64, 4103], 1, None, "incomplete utf-8 byte sequence from index 1"),
+        ([78747], 0, 1, "invalid utf-8 sequence of 1 bytes from index 0"),
+    ],
+    ids=["a character that stops early", "a byte that begins none"],
+)
+def test_bytes_that_are_not_text_are_located(run, start, length, text):
+    with pytest.raises(InvalidUtf8Error) as caught:
+        tokens.decode_utf8(run)
+    assert (start, length) == (caught.value.start, caught.value.length)
+    assert f"Could not decode tokens: Invalid utf-8 sequence: {text}" == str(caught.value)
+
+
+def test_invalid_bytes_are_replaced_where_text_is_all_that_is_wanted():
+    assert tokens.decode([78747]) == "\ufffdpp"
+
+
+def test_lone_surrogates_become_replacement_characters():
+    assert tokens.encode("a\ud83d") == tokens.encode("a\ufffd")
+
+
+def test_text_that_json_cannot_carry_is_refused():
+    assert tokens.encode("😀") == tokens.encode_text("\ud83d\ude00")
+    with pytest.raises(MessageError, match="unexpected end of hex escape"):
+        tokens.encode_text("a\ud83d")
