@@ -14,6 +14,9 @@ from harmony_conformance.reference_server.generation import Generation, Sampling
 from harmony_conformance.reference_server.reading import read
 from harmony_ref import render_conversation_for_completion
 
+_DELIVERY = frozenset({"stream", "stream_options", "return_token_ids", "harmony_token_delay"})
+"""What a request says of the way its answer is sent: the calls in the answer have the same ids whatever it is."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
@@ -125,7 +128,8 @@ def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: C
     request = read_request(body)
     messages = changes.conversation(conversation(request, date=date))
     prompt = tuple(render_conversation_for_completion(messages, auto_drop_analysis=False))
-    seed = sha256(canonical(body).encode("utf-8", "replace")).hexdigest()
+    asked = {name: value for name, value in body.items() if name not in _DELIVERY}
+    seed = sha256(canonical(asked).encode("utf-8", "replace")).hexdigest()
     offer = Offer(
         names=frozenset(tool.name for tool in request.tools),
         takes_calls=bool(request.tools) and request.choice is not Choice.NONE,

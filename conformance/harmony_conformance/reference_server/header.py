@@ -8,6 +8,7 @@ words between them are a role, a channel, `to=…`, a content type.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from harmony_ref import tokens
 
@@ -83,9 +84,9 @@ def _decoded(ids: Sequence[int]) -> str:
 
 def _segments(ids: Sequence[int]) -> list[_Segment]:
     borders = [place for place, token in enumerate(ids) if token in _DIVIDERS]
-    first = borders[0] if borders else len(ids)
-    parts = [ids[start:end] for start, end in zip(borders, [*borders[1:], len(ids)], strict=True)]
-    return [_Segment(0, _decoded(ids[:first])), *(_Segment(part[0], _decoded(part[1:])) for part in parts)]
+    parts = [ids[start:end] for start, end in pairwise([*borders, len(ids)])]
+    beginning = ids[: borders[0]] if borders else ids
+    return [_Segment(0, _decoded(beginning)), *(_Segment(part[0], _decoded(part[1:])) for part in parts)]
 
 
 def _read(segments: Sequence[_Segment]) -> Header:
