@@ -93,13 +93,9 @@ class StreamParser:
         Raises:
             ParseError: a token that cannot stand where it does. `error.events` are those of the tokens before it.
         """
-        chunk = list(run)
         self._events = []
         try:
-            if len(chunk) == 1:
-                self._step(chunk[0])
-            else:
-                self._read(chunk)
+            self._read(list(run))
         except ParseError as error:
             error.events = self._events
             raise
@@ -107,7 +103,13 @@ class StreamParser:
 
     def process(self, token: int) -> list[Event]:
         """Read one token; otherwise as `feed`."""
-        return self.feed((token,))
+        self._events = []
+        try:
+            self._step(token)
+        except ParseError as error:
+            error.events = self._events
+            raise
+        return self._events
 
     def finish(self) -> list[Event]:
         """Read the end of the input, which ends a message that is still open. May be called again.
@@ -284,11 +286,11 @@ class StreamParser:
         if not text:
             return
         self._content.append(text)
-        match self._events:
-            case [*_, Delta(text=before)]:
-                self._events[-1] = Delta(text=before + text, header=self._open_header)
-            case _:
-                self._events.append(Delta(text=text, header=self._open_header))
+        newest = self._events[-1] if self._events else None
+        if isinstance(newest, Delta):
+            self._events[-1] = Delta(text=newest.text + text, header=newest.header)
+        else:
+            self._events.append(Delta(text=text, header=self._open_header))
 
     def _finish_message(self, stop: int | None) -> None:
         header = self._open_header

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from harmony_ref import tokens
-from harmony_ref.errors import RenderError
+from harmony_ref.errors import MessageError, RenderError
 from harmony_ref.header import Header, encode_field, write_header
 from harmony_ref.messages import (
     ChannelConfig,
@@ -78,8 +78,11 @@ def render_conversation(conversation: Iterable[Message], *, auto_drop_analysis: 
     note = has_function_tools(messages)
     kept = without_dropped_analysis(messages) if auto_drop_analysis else messages
     rendered: list[int] = []
-    for message in kept:
-        rendered += render(message, conversation_has_function_tools=note)
+    try:
+        for message in kept:
+            rendered += render(message, conversation_has_function_tools=note)
+    except MessageError as error:
+        raise MessageError(subject="conversation", problem=error.problem) from None
     return rendered
 
 
@@ -199,7 +202,12 @@ def _namespace_text(namespace: ToolNamespaceConfig) -> str:
 
 
 def _signature(tool: ToolDescription) -> str:
-    return "()" if tool.parameters is None else f"(_: {json_schema_to_typescript(tool.parameters)})"
+    if tool.parameters is None:
+        return "()"
+    try:
+        return f"(_: {json_schema_to_typescript(tool.parameters)})"
+    except RecursionError:
+        raise MessageError(subject="message", problem="recursion limit exceeded") from None
 
 
 def _lines(text: str) -> list[str]:

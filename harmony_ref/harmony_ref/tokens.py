@@ -7,6 +7,8 @@ where the models' vocabulary has `<|reserved_201088|>` and `<|reserved_200018|>`
 Token ids are plain `int`. The vocabulary is loaded by the first function that needs it.
 """
 
+import json
+import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
@@ -64,6 +66,11 @@ _PATTERN: Final = (
     r"|\s+"
 )
 """How text is split before tokens are formed: that of o200k_base."""
+
+
+_LONE_SURROGATE: Final = re.compile("(?P<half>[\ud800-\udfff])(?P<after>.?)", re.DOTALL)
+_FIRST_SECOND_HALF: Final = "\udc00"
+"""In UTF-16 a character beyond U+FFFF has two halves; the second is from here to U+DFFF."""
 
 
 @cache
@@ -179,7 +186,12 @@ def _is_unicode(text: str) -> bool:
 
 
 def _without_surrogate_pairs(text: str) -> str:
-    try:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16")
-    except UnicodeDecodeError:
-        raise MessageError(subject="message", problem="unexpected end of hex escape") from None
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    lone = _LONE_SURROGATE.search(whole)
+    if lone is None:
+        return whole
+    # JSON writes most of what is not printable ASCII as a \u escape, which the reader takes for a second half.
+    half, after = lone["half"], lone["after"]
+    misread = half >= _FIRST_SECOND_HALF or (after != "" and json.dumps(after).startswith('"\\u'))
+    problem = "lone leading surrogate in hex escape" if misread else "unexpected end of hex escape"
+    raise MessageError(subject="message", problem=problem)

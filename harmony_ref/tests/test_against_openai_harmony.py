@@ -299,6 +299,18 @@ def test_a_conversation_is_rendered_equally(oracle, conversation, mode, auto_dro
 
 
 @examples
+@given(
+    text=st.text(
+        st.characters(codec=None, categories=["Cs", "Ll", "Cc"]) | st.sampled_from("\ud83d\ude00 \n"), max_size=6
+    )
+)
+def test_text_with_surrogates_is_repaired_or_refused_equally(oracle, text):
+    conversation = [{"role": "user", "content": text}]
+    expected = without_column(oracle.render_all("conversation", conversation, auto_drop=None, role=None))
+    assert expected == ours(lambda: render_conversation(Conversation.from_dict({"messages": conversation})))
+
+
+@examples
 @given(schema=schemas)
 def test_a_schema_becomes_equal_typescript(oracle, schema):
     # Without a schema there is no type to compare.

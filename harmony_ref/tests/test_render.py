@@ -117,3 +117,12 @@ def test_the_given_messages_are_not_changed():
     assert len(history) == 4
     rendered = render_conversation(iter(history))
     assert rendered == render_conversation(without_dropped_analysis(history), auto_drop_analysis=False)
+
+
+def test_a_schema_nested_beyond_all_measure_is_refused():
+    schema = {"type": "string"}
+    for _ in range(10_000):
+        schema = {"type": "array", "items": schema}
+    developer = DeveloperContent().with_function_tools([ToolDescription(name="f", description="", parameters=schema)])
+    with pytest.raises(MessageError, match="invalid conversation JSON: recursion limit exceeded"):
+        render_conversation([said(Role.DEVELOPER, developer)])

@@ -76,7 +76,22 @@ def test_lone_surrogates_become_replacement_characters():
     assert tokens.encode("a\ud83d") == tokens.encode("a\ufffd")
 
 
-def test_text_that_json_cannot_carry_is_refused():
+SURROGATES = {
+    "at the end": ("a\ud83d", "unexpected end of hex escape"),
+    "before ASCII": ("\ud83dx", "unexpected end of hex escape"),
+    "before a line break": ("\ud83d\n", "unexpected end of hex escape"),
+    "before what JSON escapes": ("\ud83dé", "lone leading surrogate in hex escape"),
+    "before another": ("\ud83d\ud83d", "lone leading surrogate in hex escape"),
+    "that is a second half": ("a\ude00b", "lone leading surrogate in hex escape"),
+}
+
+
+@pytest.mark.parametrize(("text", "problem"), SURROGATES.values(), ids=SURROGATES)
+def test_text_that_json_cannot_carry_is_refused_for_a_surrogate(text, problem):
+    with pytest.raises(MessageError) as caught:
+        tokens.encode_text(text)
+    assert problem == caught.value.problem
+
+
+def test_two_surrogates_that_make_a_pair_are_their_character():
     assert tokens.encode("😀") == tokens.encode_text("\ud83d\ude00")
-    with pytest.raises(MessageError, match="unexpected end of hex escape"):
-        tokens.encode_text("a\ud83d")
