@@ -25,6 +25,7 @@ def post(http, **fields):
 
 USER = {"role": "user", "content": "x"}
 PAST_CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+HUGE_DEFAULT = {"type": "object", "properties": {"a": {"type": "number", "default": 10**400}}}
 REFUSED = [
     ({"model": None}, 400, "model"),
     ({"model": "gpt-4"}, 404, "model"),
@@ -64,6 +65,11 @@ REFUSED = [
         "tools[0].function.parameters",
     ),
     ({"tools": [WEATHER, WEATHER]}, 400, "tools"),
+    (
+        {"tools": [{"type": "function", "function": {"name": "f", "parameters": HUGE_DEFAULT}}]},
+        400,
+        "tools",
+    ),
     ({"tool_choice": "required"}, 400, "tool_choice"),
     ({"tool_choice": "sometimes"}, 400, "tool_choice"),
     ({"tools": [WEATHER], "tool_choice": {"type": "function", "function": {"name": "g"}}}, 400, "tool_choice"),
@@ -97,7 +103,9 @@ def test_refused_effort_names_the_levels(http):
     assert all(level in post(http, reasoning_effort="max").text for level in ("low", "medium", "high"))
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"x"', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'"x"', b"\xff", b"[" * 100_000, rb'{"model": "\ud800"}', rb'{"model": NaN}']
+)
 def test_body_that_is_no_json_object_is_refused(http, body):
     response = http.post("/v1/chat/completions", content=body)
     assert response.status_code == 400

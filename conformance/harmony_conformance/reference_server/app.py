@@ -1,6 +1,7 @@
 """The HTTP surface: Chat Completions, streamed and not, models, health and version, as an ASGI application."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from http import HTTPStatus
@@ -31,6 +32,7 @@ DATE = "2025-06-28"
 LARGEST_BODY = 64 * 1024 * 1024
 """Bytes; a larger request is refused."""
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _UNCACHED = {"cache-control": "no-cache"}
 _CREATED = 1_750_000_000
 _BATCHING_SECONDS = 0.05
@@ -168,7 +170,17 @@ def _json_object(body: bytes) -> JsonObject:
         raise ApiError(f"The body is not JSON: {problem}", code="invalid_json") from None
     if not isinstance(value, dict):
         raise ApiError("The body is JSON, but no object.", code="invalid_json")
+    if _SURROGATE.search(body) and not _is_text(dumps(value)):
+        raise ApiError("The body has half of a surrogate pair, which is no character.", code="invalid_json")
     return value
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 async def _events(completion: Completion) -> AsyncIterator[bytes]:
@@ -206,4 +218,4 @@ def _failure(request: Request, error: Exception) -> Reply:
 
 
 def _json(status: int, body: Json) -> Response:
-    return Response(dumps(body).encode("utf-8", "surrogatepass"), status_code=status, media_type="application/json")
+    return Response(dumps(body).encode("utf-8", "replace"), status_code=status, media_type="application/json")

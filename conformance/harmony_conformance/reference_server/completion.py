@@ -9,10 +9,10 @@ from harmony_conformance.reference_server.answer import DONE, Assembler, Delta, 
 from harmony_conformance.reference_server.changes import Changes
 from harmony_conformance.reference_server.chat_request import MODEL, ChatRequest, Choice, read_request
 from harmony_conformance.reference_server.conversation import conversation
-from harmony_conformance.reference_server.errors import ApiError
+from harmony_conformance.reference_server.errors import ApiError, wrong_value
 from harmony_conformance.reference_server.generation import Generation, Sampling, script_of
 from harmony_conformance.reference_server.reading import read
-from harmony_ref import render_conversation_for_completion
+from harmony_ref import HarmonyError, render_conversation_for_completion
 
 _DELIVERY = frozenset({"stream", "stream_options", "return_token_ids", "harmony_token_delay"})
 """What a request says of the way its answer is sent: the calls in the answer have the same ids whatever it is."""
@@ -127,7 +127,10 @@ def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: C
     """
     request = read_request(body)
     messages = changes.conversation(conversation(request, date=date))
-    prompt = tuple(render_conversation_for_completion(messages, auto_drop_analysis=False))
+    try:
+        prompt = tuple(render_conversation_for_completion(messages, auto_drop_analysis=False))
+    except HarmonyError as problem:
+        raise wrong_value("tools", f"Harmony cannot carry it: {problem}") from None
     asked = {name: value for name, value in body.items() if name not in _DELIVERY}
     seed = sha256(canonical(asked).encode("utf-8", "replace")).hexdigest()
     offer = Offer(
