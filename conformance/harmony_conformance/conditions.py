@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from harmony_conformance.check import condition, evidence
 from harmony_conformance.exchange import Exchange, Series, Validity
 from harmony_conformance.json_value import at, members, text
@@ -249,9 +251,18 @@ def has_whole_and_streamed(series: Series) -> bool:
 
 
 @condition
-def has_two_counts(series: Series) -> bool:
-    """identical requests that were sent twice"""
-    return pair(series, "first", "again") is not None
+def has_same_request_twice(series: Series) -> bool:
+    """requests that were sent twice: streamed and not, or again"""
+    return any(True for _ in same_requests(series))
+
+
+def same_requests(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
+    """Pairs of answered exchanges with the same request: a whole answer and its stream, the first and its repetition."""
+    names = [(step, step + STREAMED) for step in series.exchanges]
+    for first, second in (*names, ("first", "again")):
+        found = pair(series, first, second)
+        if found is not None:
+            yield found
 
 
 def prompt_count(x: Exchange) -> int | None:

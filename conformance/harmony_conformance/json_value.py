@@ -57,6 +57,14 @@ def canonical(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
+def equal_json(one: str, other: str) -> bool:
+    """Whether two texts are JSON, and equal as JSON."""
+    try:
+        return canonical(loads(one)) == canonical(loads(other))
+    except NotJson:
+        return False
+
+
 def at(value: Json, *path: str | int) -> Json:
     """The value at `path` (member names and indexes), None where there is none."""
     for step in path:

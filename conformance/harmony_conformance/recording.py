@@ -12,7 +12,7 @@ from harmony_conformance.exchange import Exchange, Rendered, Validity
 from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, loads, members, number, text
 from harmony_conformance.meaning import read_row, write_row
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
-from harmony_ref import encode_with_special_tokens
+from harmony_ref import encode, encode_with_special_tokens
 
 
 class BadRecording(ValueError):  # noqa: N818 - it names what the value is
@@ -83,7 +83,9 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
 
 
 def read_script(script: Json) -> tuple[int, ...]:
-    """Token ids of a scripted completion: a list of them, or Harmony text in which every marker is the special token.
+    """Token ids of a scripted completion: a Harmony text in which every marker is the special token, or a list of pieces.
+
+    A piece is a token id, such a text, or `{"ordinary": text}`, whose markers are spelled in ordinary tokens.
 
     Raises:
         BadRecording: it is neither.
@@ -91,8 +93,19 @@ def read_script(script: Json) -> tuple[int, ...]:
     if isinstance(script, str):
         return tuple(encode_with_special_tokens(script))
     if isinstance(script, list):
-        return _ids(script)
-    raise BadRecording("a script is a list of token ids, or a text")
+        return tuple(token for piece in script for token in _piece(piece))
+    raise BadRecording("a script is a text, or a list of token ids and texts")
+
+
+def _piece(piece: Json) -> tuple[int, ...]:
+    if isinstance(piece, str):
+        return tuple(encode_with_special_tokens(piece))
+    if (token := number(piece)) is not None:
+        return (token,)
+    ordinary = at(piece, "ordinary")
+    if isinstance(ordinary, str):
+        return tuple(encode(ordinary))
+    raise BadRecording(f'{dumps(piece)} is no piece of a script: a token id, a text, or {{"ordinary": text}}')
 
 
 def _write_request(request: Request) -> JsonObject:

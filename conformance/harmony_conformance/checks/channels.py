@@ -179,6 +179,9 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
         return
     if x.meant is not None and not x.meant.shown and not x.meant.calls:
         return
+    if x.meant is not None and x.meant.calls and not x.meant.shown and not on.offered_tools.holds(x):
+        yield variant("a call that the request forbids was dropped, and nothing is shown instead", where="content")
+        return
     reasoned = turn.usage.reasoning_tokens or len(encode(turn.reasoning or ""))
     unaccounted = turn.usage.completion_tokens - reasoned - _HEADER_TOKENS
     if unaccounted > 0:

@@ -9,7 +9,7 @@ from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import NotJson, at, canonical, items, loads, pointer, text
+from harmony_conformance.json_value import at, equal_json, items, pointer, text
 from harmony_conformance.prompt import shorten
 
 
@@ -101,7 +101,7 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
             )
         if got.arguments == call.arguments:
             continue
-        if _same_json(got.arguments, call.arguments):
+        if equal_json(got.arguments, call.arguments):
             yield variant(
                 "the arguments were written anew: equal as JSON, another text", where=where + "/function/arguments"
             )
@@ -171,10 +171,3 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
                 expected="tool_calls",
                 actual=said,
             )
-
-
-def _same_json(one: str, other: str) -> bool:
-    try:
-        return canonical(loads(one)) == canonical(loads(other))
-    except NotJson:
-        return False

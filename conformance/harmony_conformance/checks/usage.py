@@ -100,20 +100,19 @@ def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@comparison(MUST, spec="chat#usage", when=on.has_whole_and_streamed)
+@comparison(MUST, spec="chat#usage", when=on.has_same_request_twice)
 def prompt_count_is_steady(series: Series) -> Iterator[Finding]:
     """The same request has the same prompt_tokens whether it is streamed or not, and each time it is sent.
 
     A count that depends on the cache or on the way of delivery cannot be billed, and hides a prompt that differs (defects O09, O20).
     """
-    for step, whole in series.exchanges.items():
-        streamed = series.exchanges.get(step + on.STREAMED)
-        counts = (on.prompt_count(whole), on.prompt_count(streamed)) if streamed is not None else (None, None)
-        if None not in counts and counts[0] != counts[1] and streamed is not None:
+    for first, second in on.same_requests(series):
+        counts = on.prompt_count(first), on.prompt_count(second)
+        if None not in counts and counts[0] != counts[1]:
             yield Finding(
-                message="the same request has another prompt count when it is streamed",
+                message=f"the same request has another prompt count ({second.step})",
                 at="/usage/prompt_tokens",
                 expected=str(counts[0]),
                 actual=str(counts[1]),
-                exchange=streamed.id,
+                exchange=second.id,
             )

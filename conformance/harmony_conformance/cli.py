@@ -1,0 +1,86 @@
+"""The command line: a thin door. Parse, call one command, turn what it says into an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Iterator, Sequence
+from importlib.metadata import EntryPoint, entry_points, version
+
+from harmony_conformance.command import Command, Exit, UsageError
+from harmony_conformance.commands import COMMANDS
+
+_GROUP = "harmony_conformance.commands"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code."""
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    command: Command = chosen.command
+    try:
+        return command.run(chosen)
+    except UsageError as problem:
+        print(f"harmony-conformance {command.name}: {problem}", file=sys.stderr)
+        return Exit.USAGE
+    except KeyboardInterrupt:
+        print(f"harmony-conformance {command.name}: stopped; what was recorded so far is kept", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.CONFORMS
+    except Exception as error:  # noqa: BLE001 - the last resort: our own error, one line, exit code 3
+        print(
+            f"harmony-conformance {command.name}: an error of our own: {type(error).__name__}: {error}", file=sys.stderr
+        )
+        if os.environ.get("HARMONY_CONFORMANCE_DEBUG"):
+            traceback.print_exc()
+        else:
+            print("set HARMONY_CONFORMANCE_DEBUG=1 to see where; please report it", file=sys.stderr)
+        return Exit.OUR_ERROR
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(
+        prog="harmony-conformance",
+        description="Proves on any gpt-oss endpoint, and in any traffic log, that what went into the model and what came out of it is Harmony.",
+        epilog="exit codes: 0 conforms, 1 does not conform, 2 usage or nothing could be checked, 3 our own error",
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=version("harmony-conformance"))
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command in (*COMMANDS, *_others()):
+        own = subparsers.add_parser(command.name, help=command.help, description=command.help)
+        command.configure(own)
+        own.set_defaults(command=command)
+    return parser
+
+
+def _others() -> Iterator[Command]:
+    for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
+        loaded = _load(point)
+        if loaded is not None:
+            yield loaded
+
+
+def _load(point: EntryPoint) -> Command | None:
+    try:
+        loaded: object = point.load()
+    except ImportError as missing:
+        return _missing(point.name, str(missing))
+    return loaded if isinstance(loaded, Command) else None
+
+
+def _missing(name: str, what: str) -> Command:
+    """A command whose extra is not installed: it says so when it is called."""
+
+    def refuse(_: object) -> int:
+        raise UsageError(f"{what}: install it with pip install 'harmony-conformance[{name}]'")
+
+    return Command(name=name, help=f"(needs the extra {name})", configure=lambda parser: None, run=refuse)  # noqa: ARG005
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""`harmony-conformance report RUN_DIR`: draw a finished run's report again."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from harmony_conformance.command import Command, Exit, UsageError
+from harmony_conformance.commands.run import FAIL_ON
+from harmony_conformance.report.files import RENDERERS
+from harmony_conformance.report.model import BadReport, read_report
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Which run, which form."""
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=Path)
+    parser.add_argument("--format", choices=list(RENDERERS), default="html")
+
+
+def execute(arguments: Namespace) -> int:
+    """Print the rendered report."""
+    path: Path = arguments.run_dir / "report.jsonl"
+    try:
+        report = read_report(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise UsageError(f"{path}: {problem.strerror}") from None
+    except (BadReport, ValueError) as problem:
+        raise UsageError(f"{path}: {problem}") from None
+    print(RENDERERS[arguments.format](report, FAIL_ON["must"]))
+    return Exit.CONFORMS
+
+
+COMMAND = Command(name="report", help="draw the report of a finished run again", configure=configure, run=execute)

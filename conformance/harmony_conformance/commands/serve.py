@@ -1,0 +1,40 @@
+"""`harmony-conformance serve`: the reference provider, with defects where asked for."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from harmony_conformance.command import Command, Exit, UsageError
+from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.reference_server.serving import serve
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Where to listen, and what to get wrong."""
+    parser.add_argument("--host", default="127.0.0.1", metavar="H")
+    parser.add_argument("--port", type=int, default=8000, metavar="P")
+    parser.add_argument(
+        "--defect", action="append", default=[], metavar="ID", help="a defect to switch on; may be repeated"
+    )
+    parser.add_argument("--list-defects", action="store_true", help="list the defects and stop")
+
+
+def execute(arguments: Namespace) -> int:
+    """Serve until stopped."""
+    if arguments.list_defects:
+        for defect in DEFECTS.values():
+            print(f"{defect.id}  ({', '.join(defect.catalogue) or 'no catalogue id'})  {defect.summary}")
+        return Exit.CONFORMS
+    unknown = [defect for defect in arguments.defect if defect not in DEFECTS]
+    if unknown:
+        raise UsageError(f"no defect {unknown[0]!r}: --list-defects lists them")
+    try:
+        serve(arguments.host, arguments.port, arguments.defect)
+    except OSError as problem:
+        raise UsageError(f"cannot listen on {arguments.host}:{arguments.port}: {problem.strerror or problem}") from None
+    return Exit.CONFORMS
+
+
+COMMAND = Command(
+    name="serve", help="the reference provider, with switchable defects", configure=configure, run=execute
+)

@@ -1,0 +1,195 @@
+"""What an endpoint is and shows: a plain request first, then one probe per extra field. A field that is refused is never sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from harmony_conformance.client import Sent
+from harmony_conformance.engines import Engine, ScriptBy
+from harmony_conformance.exchange import Exchange, PromptLevel, Validity
+from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, text
+from harmony_conformance.scenario import CHAT
+from harmony_conformance.wire import Request, Response
+
+_LIMITS = (16, 64, 1024)
+_REFUSED_KEY = (401, 403)
+_NOT_FOUND = 404
+_OK_BELOW = 300
+_PLAIN = "Say hello."
+
+SendRequest = Callable[[Request], Awaitable[Sent]]
+
+
+class NothingThere(Exception):  # noqa: N818 - it says what was found
+    """No usable endpoint: no answer, the key or the model refused. One line that says what, where and what would be right."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What was found out. `steady_count`: the same request twice gave the same prompt_tokens. `scripted`: how scripts travel, if they do."""
+
+    model: str
+    engine_version: str | None
+    prompt: PromptLevel
+    ids_field: str | None
+    render_path: str | None
+    script_by: ScriptBy
+    steady_count: bool
+    exchanges: tuple[Exchange, ...]
+
+    def told(self) -> JsonObject:
+        """The capabilities as they stand in a report's header."""
+        return {
+            "prompt": self.prompt.value,
+            "prompt_source": self.ids_field
+            or self.render_path
+            or ("usage.prompt_tokens" if self.steady_count else None),
+            "script": self.script_by.value,
+            "steady_prompt_count": self.steady_count,
+        }
+
+
+async def discover(
+    send: SendRequest, engine: Engine, model: str | None, script: str, extra: JsonObject
+) -> Capabilities:
+    """Ask an endpoint what it is.
+
+    Raises:
+        NothingThere: it can not be used; the message says why.
+    """
+    models, version, identified = await _identify(send)
+    chosen = model or (models[0] if models else "")
+    if not chosen:
+        raise NothingThere("the endpoint lists no model at /v1/models: name one by --model")
+    plain: JsonObject = {
+        "model": chosen,
+        "messages": [{"role": "user", "content": _PLAIN}],
+        "max_tokens": _LIMITS[0],
+        **extra,
+    }
+    first, limited = await _first_answer(send, plain, models)
+    seen = [first]
+    second = _exchange("plain again", limited, await send(_chat(limited)))
+    seen.append(second)
+    counts = [x.prompt.count for x in (first, second)]
+    ids_field = await _probe_ids(send, engine, limited, seen)
+    render_path = await _probe_render(send, engine, limited) if ids_field is None else None
+    script_by = _script_way(script, engine, identified=identified)
+    level = _level(ids_field, render_path, steady=counts[0] is not None and counts[0] == counts[1])
+    return Capabilities(
+        model=chosen,
+        engine_version=version,
+        prompt=level,
+        ids_field=ids_field,
+        render_path=render_path,
+        script_by=script_by,
+        steady_count=counts[0] is not None and counts[0] == counts[1],
+        exchanges=tuple(seen),
+    )
+
+
+async def _identify(send: SendRequest) -> tuple[list[str], str | None, bool]:
+    """The models listed, the version told, and whether this is the reference server by its own word."""
+    listed = await send(Request(method="GET", path="/v1/models", body=b""))
+    if listed.response is None:
+        raise NothingThere(f"no HTTP answer: {listed.failure.detail if listed.failure else 'nothing came back'}")
+    if listed.response.status in _REFUSED_KEY:
+        raise NothingThere(
+            f"the key was refused (HTTP {listed.response.status}): name the variable that holds it by --api-key-env"
+        )
+    models = [text(at(model, "id")) for model in items(at(_json(listed.response), "data"))]
+    told = await send(Request(method="GET", path="/version", body=b""))
+    version = text(at(_json(told.response), "version")) if told.response is not None else ""
+    return models, version or None, listed.response.headers.get("server", "").startswith("harmony-conformance")
+
+
+async def _first_answer(send: SendRequest, plain: JsonObject, models: list[str]) -> tuple[Exchange, JsonObject]:
+    """The first answer with a completion, with the smallest limit the endpoint answers properly."""
+    problem = ""
+    for limit in _LIMITS:
+        body: JsonObject = {**plain, "max_tokens": limit}
+        sent = await send(_chat(body))
+        x = _exchange("plain", body, sent)
+        if x.turn is not None:
+            return x, body
+        problem = _refusal(x, models)
+    raise NothingThere(problem)
+
+
+def _refusal(x: Exchange, models: list[str]) -> str:
+    if x.response is None:
+        return f"no HTTP answer to the first request: {x.failure.detail if x.failure else 'nothing came back'}"
+    status = x.response.status
+    said = text(at(x.error, "message")) or (x.error if isinstance(x.error, str) else "") or _beginning(x.response)
+    if status in _REFUSED_KEY:
+        return f"the key was refused (HTTP {status}): name the variable that holds it by --api-key-env"
+    if status == _NOT_FOUND:
+        known = f"; it lists {', '.join(models[:5])}" if models else ""
+        return f"the model or the path was refused (HTTP 404: {said}){known}"
+    if x.failure is not None:
+        return f"the first answer broke off: {x.failure.detail}"
+    if status >= _OK_BELOW:
+        return f"the first request was refused (HTTP {status}: {said})"
+    return f"the first answer is no chat completion (HTTP {status}, {x.response.content_type or 'no content type'}: {said})"
+
+
+async def _probe_ids(send: SendRequest, engine: Engine, plain: JsonObject, seen: list[Exchange]) -> str | None:
+    if engine.ids_field is None:
+        return None
+    body: JsonObject = {**plain, engine.ids_field: True}
+    x = _exchange("token ids", body, await send(_chat(body)))
+    seen.append(x)
+    return engine.ids_field if x.turn is not None and x.turn.prompt_ids else None
+
+
+async def _probe_render(send: SendRequest, engine: Engine, plain: JsonObject) -> str | None:
+    if engine.render_path is None:
+        return None
+    sent = await send(Request(path=engine.render_path, body=dumps(plain).encode()))
+    return engine.render_path if sent.response is not None and items(at(_json(sent.response), "token_ids")) else None
+
+
+def _script_way(asked: str, engine: Engine, *, identified: bool) -> ScriptBy:
+    match asked:
+        case "auto":
+            return ScriptBy.REFERENCE if identified else ScriptBy.NONE
+        case "none":
+            return ScriptBy.NONE
+        case _:
+            return ScriptBy(asked) if asked in set(ScriptBy) else engine.script_by
+
+
+def _level(ids_field: str | None, render_path: str | None, *, steady: bool) -> PromptLevel:
+    if ids_field is not None:
+        return PromptLevel.IDS
+    if render_path is not None:
+        return PromptLevel.RENDERED
+    return PromptLevel.ACCOUNTING if steady else PromptLevel.NONE
+
+
+def _chat(body: JsonObject) -> Request:
+    return Request(path=CHAT, body=dumps(body).encode())
+
+
+def _exchange(step: str, body: JsonObject, sent: Sent) -> Exchange:
+    x = Exchange(
+        id=f"discovery/chat/{step}/0",
+        scenario="discovery",
+        step=step,
+        request=_chat(body),
+        response=sent.response,
+        failure=sent.failure,
+    )
+    return replace(x, validity=Validity.VALID, waited=sent.waited)
+
+
+def _json(response: Response) -> Json:
+    try:
+        return response.json
+    except NotJson:
+        return None
+
+
+def _beginning(response: Response) -> str:
+    return " ".join(response.body[:200].decode("utf-8", "replace").split())

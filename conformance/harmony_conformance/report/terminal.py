@@ -1,0 +1,117 @@
+"""The report in a terminal: a line for each check, each failure with its evidence and how to reproduce it, and the counts last."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from harmony_conformance.check import Outcome, Severity
+from harmony_conformance.json_value import JsonObject, at, text
+from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
+
+_STYLE = {
+    Outcome.PASS: "green",
+    Outcome.FAIL: "bold red",
+    Outcome.VARIANT: "yellow",
+    Outcome.INCONCLUSIVE: "magenta",
+    Outcome.NOT_APPLICABLE: "dim",
+    Outcome.ERROR: "bold white on red",
+}
+_WORST_FIRST = (
+    Outcome.ERROR,
+    Outcome.FAIL,
+    Outcome.INCONCLUSIVE,
+    Outcome.VARIANT,
+    Outcome.PASS,
+    Outcome.NOT_APPLICABLE,
+)
+_FINDINGS_SHOWN = 3
+
+
+def print_report(report: Report, console: Console) -> None:
+    """Print the whole report."""
+    console.print(_table(report))
+    for result in report.results:
+        if result.outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
+            for line in _told(result):
+                console.print(line, soft_wrap=True, highlight=False)
+    for line in _variants(report):
+        console.print(line, soft_wrap=True, highlight=False)
+    console.print(report.summary(), soft_wrap=True, highlight=False)
+
+
+def _table(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("check")
+    table.add_column("severity")
+    table.add_column("outcome")
+    table.add_column("scenarios", justify="right")
+    for check, results in _by_check(report).items():
+        counts = Counter(result.outcome for result in results)
+        worst = next(outcome for outcome in _WORST_FIRST if counts[outcome])
+        tallied = ", ".join(
+            f"{counts[outcome]} {WORDS[outcome]}"
+            for outcome in ORDER
+            if counts[outcome] and outcome is not Outcome.NOT_APPLICABLE
+        )
+        table.add_row(check, results[0].severity.value, f"[{_STYLE[worst]}]{WORDS[worst]}[/]", tallied or _why(results))
+    return table
+
+
+def _why(results: list[ResultLine]) -> str:
+    return escape(Counter(result.reason for result in results).most_common(1)[0][0])
+
+
+def _by_check(report: Report) -> dict[str, list[ResultLine]]:
+    grouped: dict[str, list[ResultLine]] = {}
+    for result in report.results:
+        grouped.setdefault(result.check, []).append(result)
+    return grouped
+
+
+def _told(result: ResultLine) -> Iterator[str]:
+    word = "SHOULD" if result.severity is Severity.SHOULD else "MUST"
+    kind = WORDS[result.outcome].upper()
+    yield ""
+    yield f"[{_STYLE[result.outcome]}]{kind}[/] {word} [bold]{escape(result.check)}[/] in {escape(result.scenario)} ({result.passed} of {result.applied} exchanges passed)"
+    if result.reason:
+        yield f"  {escape(result.reason)}"
+    failures = [finding for finding in result.findings if at(finding, "verdict") == "fail"]
+    for finding in failures[:_FINDINGS_SHOWN]:
+        yield from _finding(finding)
+    if len(failures) > _FINDINGS_SHOWN:
+        yield f"  … and {len(failures) - _FINDINGS_SHOWN} more findings in report.jsonl"
+    yield f"  says: {escape(result.quotation)}"
+    if result.reproduce:
+        yield f"  reproduce: {escape(result.reproduce)}"
+
+
+def _finding(finding: JsonObject) -> Iterator[str]:
+    yield f"  - {escape(text(at(finding, 'message')))}"
+    yield f"    in {escape(text(at(finding, 'exchange')))} at {escape(text(at(finding, 'at')))}"
+    for name in ("expected", "actual", "excerpt"):
+        if (value := at(finding, name)) is not None:
+            yield f"    {name}: {escape(visible(text(value)))}"
+
+
+def _variants(report: Report) -> Iterator[str]:
+    told = Counter(
+        (result.check, text(at(finding, "message")))
+        for result in report.results
+        for finding in result.findings
+        if at(finding, "verdict") == "variant"
+    )
+    if told:
+        yield ""
+        yield "[yellow]variants[/] (legitimate differences, never failures)"
+    for (check, message), times in sorted(told.items()):
+        yield f"  {escape(check)}: {escape(visible(message))} ({times} times)"
+
+
+def visible(value: str) -> str:
+    """The text with control characters spelled out: what a model wrote must not steer a terminal."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in value)

@@ -1,0 +1,196 @@
+"""A scenario: requests that belong together, what the model is made to say, and which checks they are made for. Data in `golden/scenarios`.
+
+Expansion is pure: a step that is sent both ways becomes two, `name` and `name+stream`; a value `{"$from": "answer#/choices/0/message"}` is taken from the
+answer to an earlier step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from harmony_conformance.conditions import STREAMED
+from harmony_conformance.engines import Engine, ScriptBy
+from harmony_conformance.exchange import Validity
+from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, resolve, text
+from harmony_conformance.meaning import Meaning, read_row
+from harmony_conformance.recording import BadRecording, read_script
+from harmony_conformance.wire import Request
+
+CHAT = "/v1/chat/completions"
+_SPARE = 16  # tokens allowed beyond a script, so that the limit is not what ends it
+_UNSCRIPTED_LIMIT = 2048
+
+
+class Send(StrEnum):
+    """Whether a step is sent as a stream, as a whole, or both ways."""
+
+    BOTH = "both"
+    WHOLE = "whole"
+    STREAM = "stream"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One request. `raw` replaces the JSON by bytes that are none; `together` names a group that is sent side by side."""
+
+    name: str
+    request: JsonObject
+    send: Send = Send.BOTH
+    script: tuple[int, ...] | None = None
+    expected: Meaning | None = None
+    validity: Validity = Validity.VALID
+    raw: str | None = None
+    together: str | None = None
+    path: str = CHAT
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether this, expanded, step asks for a stream."""
+        return self.send is Send.STREAM
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """Steps in order. `exercises` are the ids of the checks it is made for; `needs_script` says that it makes sense only on a scripted model."""
+
+    name: str
+    about: str
+    exercises: frozenset[str]
+    steps: tuple[Step, ...]
+    needs_script: bool = False
+    script_breaks_grammar: bool = False
+
+
+class BadScenario(ValueError):  # noqa: N818 - it names what the file is
+    """A scenario file that can not be used; says which and why."""
+
+
+def read_scenario(value: Json, name: str) -> Scenario:
+    """A scenario from its JSON form.
+
+    Raises:
+        BadScenario: a member is missing or wrong.
+    """
+    steps = tuple(_read_step(step, name) for step in items(at(value, "steps")))
+    if not steps:
+        raise BadScenario(f"{name}: it has no steps")
+    return Scenario(
+        name=name,
+        about=text(at(value, "about")),
+        exercises=frozenset(text(check) for check in items(at(value, "exercises"))),
+        steps=steps,
+        needs_script=at(value, "needs_script") is True,
+    )
+
+
+def _read_step(value: Json, name: str) -> Step:
+    step_name, script, expected = text(at(value, "as")), at(value, "script"), at(value, "expected")
+    if not step_name:
+        raise BadScenario(f"{name}: a step has no name (member `as`)")
+    try:
+        ids = read_script(script) if script is not None else None
+    except BadRecording as problem:
+        raise BadScenario(f"{name}, step {step_name}: {problem}") from None
+    return Step(
+        name=step_name,
+        request=members(at(value, "request")),
+        send=Send(text(at(value, "send")) or "both"),
+        script=ids,
+        expected=read_row(expected) if expected is not None else None,
+        validity=Validity(text(at(value, "validity")) or "valid"),
+        raw=text(at(value, "raw")) or None,
+        together=text(at(value, "together")) or None,
+        path=text(at(value, "path")) or CHAT,
+    )
+
+
+def expand(scenario: Scenario) -> Iterator[Step]:
+    """The steps as they are sent: what goes both ways becomes two, the whole answer first."""
+    for step in scenario.steps:
+        if step.send in (Send.BOTH, Send.WHOLE):
+            yield replace(step, send=Send.WHOLE)
+        if step.send in (Send.BOTH, Send.STREAM):
+            suffix = STREAMED if step.send is Send.BOTH else ""
+            yield replace(step, name=step.name + suffix, send=Send.STREAM)
+
+
+def grouped(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
+    """Steps in the order they are sent, those of one group together."""
+    group: list[Step] = []
+    for step in steps:
+        if group and (step.together is None or step.together != group[0].together):
+            yield tuple(group)
+            group = []
+        group.append(step)
+    if group:
+        yield tuple(group)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asking:
+    """How requests are put to one endpoint: the model, the script's way, the field that asks for token ids, and members added to each request."""
+
+    model: str
+    script_by: ScriptBy = ScriptBy.NONE
+    ids_field: str | None = None
+    extra: JsonObject
+    seed: int | None = None
+
+
+class NotSent(Exception):  # noqa: N818 - it says what happened
+    """A step that can not be sent, since an earlier answer lacks what it takes from it."""
+
+
+def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
+    """The request of an expanded step.
+
+    Raises:
+        NotSent: an earlier answer lacks what the step takes from it.
+    """
+    if step.raw is not None:
+        return Request(path=step.path, body=step.raw.encode())
+    body: JsonObject = {"model": asking.model, **members(_filled(step.request, answers))}
+    if step.is_streamed and "stream" not in step.request:
+        body["stream"] = True
+        body.setdefault("stream_options", {"include_usage": True})
+    if step.validity is Validity.VALID:
+        body.setdefault("temperature", 0)
+        if asking.seed is not None:
+            body.setdefault("seed", asking.seed)
+    if asking.ids_field is not None:
+        body.setdefault(asking.ids_field, True)
+    scripted = step.script is not None and asking.script_by is not ScriptBy.NONE
+    if step.script is not None and scripted:
+        body |= _script(asking.script_by, step.script)
+    if step.validity is Validity.VALID and "max_tokens" not in body and "max_completion_tokens" not in body:
+        body["max_tokens"] = len(step.script) + _SPARE if step.script is not None and scripted else _UNSCRIPTED_LIMIT
+    return Request(path=step.path, body=dumps({**body, **asking.extra}).encode())
+
+
+def _script(way: ScriptBy, ids: Sequence[int]) -> JsonObject:
+    listed: list[Json] = list(ids)
+    return {"vllm_xargs": {"harmony_script": listed}} if way is ScriptBy.VLLM else {"harmony_script": listed}
+
+
+def _filled(value: Json, answers: Mapping[str, Json]) -> Json:
+    if isinstance(value, list):
+        return [_filled(item, answers) for item in value]
+    if not isinstance(value, dict):
+        return value
+    source = value.get("$from")
+    if not isinstance(source, str):
+        return {name: _filled(member, answers) for name, member in value.items()}
+    step, _, where = source.partition("#")
+    if step not in answers:
+        raise NotSent(f"there is no answer to {step}")
+    try:
+        return resolve(answers[step], where)
+    except LookupError as missing:
+        raise NotSent(f"the answer to {step} has {missing}") from None
+
+
+def engine_scripts(engine: Engine) -> bool:
+    """Whether a server of this kind can be told what its model emits."""
+    return engine.script_by is not ScriptBy.NONE

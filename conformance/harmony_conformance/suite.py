@@ -1,0 +1,274 @@
+"""The suite: discover an endpoint, send every scenario, keep each exchange before anything is judged, judge."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import TypeVar
+
+from harmony_conformance import golden
+from harmony_conformance.check import Check, Comparison, Outcome
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.client import Client, Sent, Settings
+from harmony_conformance.discovery import Capabilities, discover
+from harmony_conformance.engines import ScriptBy
+from harmony_conformance.exchange import Exchange, PromptLevel, Rendered, Series
+from harmony_conformance.json_value import Json, JsonObject, at, items, loads, number
+from harmony_conformance.judge import Result, judge
+from harmony_conformance.reference_server.serving import running
+from harmony_conformance.scenario import Asking, NotSent, Scenario, Step, build, expand, grouped, read_scenario
+from harmony_conformance.target import Target
+from harmony_conformance.wire import Request
+
+Keep = Callable[[Exchange], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How to run: each is an option of the command line, with its default."""
+
+    model: str | None = None
+    tries: int = 1
+    concurrency: int | None = None
+    select: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    script: str = "auto"
+    timeout: float = 60.0
+    seed: int | None = None
+    key: str | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    extra_body: JsonObject = field(default_factory=dict[str, Json])
+    max_requests: int | None = None
+    max_rps: float | None = None
+
+
+class NothingSelected(ValueError):  # noqa: N818 - it says what happened
+    """A pattern of --select or --skip that matches no check and no scenario."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What will be sent, and which checks will judge it."""
+
+    scenarios: tuple[Scenario, ...]
+    checks: tuple[Check | Comparison, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A finished run: what the endpoint is, all series by scenario, and all results."""
+
+    capabilities: Capabilities | None
+    series: tuple[Series, ...]
+    results: tuple[Result, ...]
+    started: str = ""
+
+
+def load_scenarios() -> tuple[Scenario, ...]:
+    """Every scenario of `golden/scenarios`, by name."""
+    files = sorted((golden.root() / "scenarios").iterdir(), key=lambda file: file.name)
+    return tuple(
+        read_scenario(loads(file.read_text(encoding="utf-8")), file.name.removesuffix(".json")) for file in files
+    )
+
+
+def make_plan(options: Options) -> Plan:
+    """The scenarios and checks that --select and --skip leave. A pattern matches check ids, or names of scenarios.
+
+    Raises:
+        NothingSelected: a pattern matches nothing.
+    """
+    scenarios, checks = load_scenarios(), CHECKS
+    for pattern in (*options.select, *options.skip):
+        if not any(
+            fnmatchcase(name, pattern)
+            for name in (*(check.id for check in checks), *(scenario.name for scenario in scenarios))
+        ):
+            raise NothingSelected(f"{pattern!r} matches no check and no scenario (see --list)")
+    chosen_checks = _chosen(checks, options.select, lambda check: check.id)
+    chosen_scenarios = _chosen(scenarios, options.select, lambda scenario: scenario.name)
+    if len(chosen_checks) < len(checks) and len(chosen_scenarios) == len(scenarios):
+        ids = {check.id for check in chosen_checks}
+        chosen_scenarios = tuple(scenario for scenario in scenarios if scenario.exercises & ids)
+    kept_checks = tuple(
+        check for check in chosen_checks if not any(fnmatchcase(check.id, pattern) for pattern in options.skip)
+    )
+    kept = tuple(
+        scenario
+        for scenario in chosen_scenarios
+        if not any(fnmatchcase(scenario.name, pattern) for pattern in options.skip)
+    )
+    return Plan(scenarios=kept, checks=kept_checks)
+
+
+Named = TypeVar("Named")
+
+
+def _chosen(named: tuple[Named, ...], patterns: Sequence[str], name: Callable[[Named], str]) -> tuple[Named, ...]:
+    matching = tuple(one for one in named if any(fnmatchcase(name(one), pattern) for pattern in patterns))
+    return matching or named
+
+
+@asynccontextmanager
+async def connected(target: Target, options: Options) -> AsyncIterator[Client]:
+    """A client for a target; the embedded server is started, and stopped afterwards."""
+    settings = Settings(base=target.base or "", key=options.key, headers=dict(options.headers), timeout=options.timeout)
+    if target.base is not None:
+        async with Client(settings) as client:
+            yield client
+        return
+    with running(defects=target.defects) as base:
+        async with Client(replace(settings, base=base)) as client:
+            yield client
+
+
+class _Gate:
+    """Holds requests to the concurrency, the rate and the number allowed."""
+
+    def __init__(self, options: Options, concurrency: int) -> None:
+        self._slots = asyncio.Semaphore(concurrency)
+        self._pause = 1 / options.max_rps if options.max_rps else 0.0
+        self._left = options.max_requests
+        self._next = 0.0
+        self._order = asyncio.Lock()
+
+    async def send(self, client: Client, request: Request) -> Sent | None:
+        """What came of the request, None where no more may be sent."""
+        async with self._slots:
+            async with self._order:
+                if self._left is not None:
+                    if self._left <= 0:
+                        return None
+                    self._left -= 1
+                wait = self._next - time.monotonic()
+                if wait > 0:
+                    await asyncio.sleep(wait)
+                self._next = time.monotonic() + self._pause
+            return await client.send(request)
+
+
+async def run(target: Target, options: Options, plan: Plan, keep: Keep, told: Callable[[Capabilities], None]) -> Run:
+    """Discover, send, judge. `keep` gets every exchange as soon as it is over; `told` gets what was found out about the endpoint.
+
+    Raises:
+        NothingThere: the endpoint can not be used.
+    """
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    async with connected(target, options) as client:
+        found = await discover(client.send, target.engine, options.model, options.script, options.extra_body)
+        told(found)
+        for x in found.exchanges:
+            keep(x)
+        gate = _Gate(options, options.concurrency or (8 if target.is_local else 2))
+        sender = _Sender(target=target, options=options, client=client, gate=gate, found=found, keep=keep)
+        tasks = [
+            sender.series(scenario, attempt)
+            for attempt in range(options.tries)
+            for scenario in plan.scenarios
+            if found.script_by is not ScriptBy.NONE or not scenario.needs_script
+        ]
+        series = await asyncio.gather(*tasks)
+    return Run(capabilities=found, series=tuple(series), results=tuple(judge_all(series, plan)), started=started)
+
+
+def judge_all(series: Iterable[Series], plan: Plan) -> Iterable[Result]:
+    """Results of every check on every scenario, in the plan's order; a scenario that was not sent is not applicable, with the reason."""
+    by_name: dict[str, list[Series]] = {}
+    for one in series:
+        by_name.setdefault(one.name, []).append(one)
+    for scenario in plan.scenarios:
+        sent = [one for one in by_name.get(scenario.name, []) if one.exchanges]
+        results = judge(sent, plan.checks, scenario.exercises)
+        if sent:
+            yield from results
+        else:
+            reason = (
+                "needs a model whose output is scripted"
+                if scenario.needs_script
+                else "no request of the scenario was sent"
+            )
+            outcome = Outcome.NOT_APPLICABLE if scenario.needs_script else Outcome.INCONCLUSIVE
+            yield from (
+                replace(result, scenario=scenario.name, outcome=outcome, reason=reason)
+                for result in results
+                if result.check in scenario.exercises
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sender:
+    target: Target
+    options: Options
+    client: Client
+    gate: _Gate
+    found: Capabilities
+    keep: Keep
+
+    async def series(self, scenario: Scenario, attempt: int) -> Series:
+        """Send the steps of a scenario in order, groups side by side."""
+        exchanges: dict[str, Exchange] = {}
+        answers: dict[str, Json] = {}
+        for group in grouped(tuple(expand(scenario))):
+            done = await asyncio.gather(*(self._step(scenario, step, attempt, dict(answers)) for step in group))
+            for x in filter(None, done):
+                exchanges[x.step] = x
+                if x.body is not None:
+                    answers[x.step] = x.body
+        return Series(name=scenario.name, exchanges=exchanges)
+
+    async def _step(self, scenario: Scenario, step: Step, attempt: int, answers: dict[str, Json]) -> Exchange | None:
+        asking = Asking(
+            model=self.found.model,
+            script_by=self.found.script_by,
+            ids_field=self.found.ids_field,
+            extra=self.options.extra_body,
+            seed=self.options.seed,
+        )
+        try:
+            request = build(step, asking, answers)
+        except NotSent:
+            return None
+        started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        sent = await self.gate.send(self.client, request)
+        if sent is None:
+            return None
+        scripted = self.found.script_by is not ScriptBy.NONE
+        x = Exchange(
+            id=f"{scenario.name}/chat/{step.name}/{attempt}",
+            scenario=scenario.name,
+            step=step.name,
+            attempt=attempt,
+            engine=self.target.engine.name,
+            started=started,
+            request=request,
+            response=sent.response,
+            failure=sent.failure,
+            waited=sent.waited,
+            validity=step.validity,
+            script=step.script if scripted else None,
+            expected=step.expected if scripted else None,
+        )
+        x = await self._with_rendered(x)
+        self.keep(x)
+        return x
+
+    async def _with_rendered(self, x: Exchange) -> Exchange:
+        """The exchange with the prompt that a side endpoint shows, where that is the best there is."""
+        if self.found.prompt is not PromptLevel.RENDERED or self.found.render_path is None or x.turn is None:
+            return x
+        sent = await self.gate.send(self.client, replace(x.request, path=self.found.render_path))
+        if sent is None or sent.response is None:
+            return x
+        shown = replace(x, response=sent.response, failure=None).body
+        ids = [number(token) for token in items(at(shown, "token_ids"))]
+        known = tuple(token for token in ids if token is not None)
+        return (
+            replace(x, rendered=Rendered(source=self.found.render_path, ids=known))
+            if known and len(known) == len(ids)
+            else x
+        )

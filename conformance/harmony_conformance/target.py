@@ -1,0 +1,83 @@
+"""What to test, as a connect string: `reference`, `reference:defect=ID`, `vllm:http://host:8000/v1`, `replay:exchanges.jsonl`, or a bare URL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePath
+from urllib.parse import urlsplit
+
+from harmony_conformance.engines import ENGINES, Engine
+
+
+class BadTarget(ValueError):  # noqa: N818 - it names what the text is
+    """A connect string that names nothing; says what would be right."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """An engine and where it is: a base URL without `/v1`, or none for the embedded server, or a recording to judge again."""
+
+    engine: Engine
+    base: str | None = None
+    defects: tuple[str, ...] = ()
+    replay: PurePath | None = None
+
+    @property
+    def host(self) -> str:
+        """Host and port, or what stands for them."""
+        if self.replay is not None:
+            return self.replay.name
+        return urlsplit(self.base).netloc if self.base is not None else "embedded"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether requests stay on this machine."""
+        return self.base is None or urlsplit(self.base).hostname in ("localhost", "127.0.0.1", "::1")
+
+    def __str__(self) -> str:
+        """The connect string."""
+        if self.replay is not None:
+            return f"replay:{self.replay}"
+        if self.base is None:
+            return self.engine.name + "".join(f":defect={defect}" for defect in self.defects)
+        return f"{self.engine.name}:{self.base}"
+
+
+def parse_target(text: str) -> Target:
+    """Read a connect string.
+
+    Raises:
+        BadTarget: it names no engine, or its URL is none.
+    """
+    text = text.strip()
+    if text.startswith(("http://", "https://")):
+        return Target(engine=ENGINES["openai"], base=_base(text))
+    name, _, rest = text.partition(":")
+    if name == "replay":
+        if not rest:
+            raise BadTarget("replay: needs a file: replay:exchanges.jsonl")
+        return Target(engine=ENGINES["openai"], replay=PurePath(rest))
+    if name not in ENGINES:
+        raise BadTarget(
+            f"{text!r} is no target: reference, a URL, or one of {', '.join(ENGINES)} and a URL (vllm:http://127.0.0.1:8000/v1)"
+        )
+    if name == "reference" and (not rest or rest.startswith("defect=")):
+        defects = tuple(part.removeprefix("defect=") for part in rest.split(":") if part)
+        return Target(engine=ENGINES[name], defects=tuple(defect for part in defects for defect in part.split(",")))
+    if not rest:
+        raise BadTarget(f"{name} needs a URL: {name}:http://127.0.0.1:8000/v1")
+    return Target(engine=ENGINES[name], base=_base(rest))
+
+
+def _base(url: str) -> str:
+    split = urlsplit(url)
+    try:
+        port_is_fine = split.port is None or 0 < split.port
+    except ValueError:
+        port_is_fine = False
+    if split.scheme not in ("http", "https") or not split.hostname or not port_is_fine:
+        raise BadTarget(f"{url!r} is no URL: http://host:port or https://host, with or without /v1")
+    if split.username is not None or split.password is not None:
+        raise BadTarget("a URL with a password in it is not used: give the key by --api-key-env")
+    path = split.path.rstrip("/").removesuffix("/v1")
+    return f"{split.scheme}://{split.netloc}{path}"
