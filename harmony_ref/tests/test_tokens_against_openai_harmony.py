@@ -120,9 +120,6 @@ def token_runs(encode):
     body = st.lists(rarely_unknown | st.sampled_from(BROKEN).map(lambda token: [token]), max_size=6)
     stop = st.sampled_from([END, END, RETURN, CALL])
 
-    def joined(parts):
-        return [token for part in parts for token in part]
-
     framed = st.builds(
         lambda opening, head, content, last: [*opening, *joined(head), MESSAGE, *joined(content), last],
         st.sampled_from([[START], [START], [START], []]),
@@ -146,6 +143,58 @@ completions = st.deferred(lambda: token_runs(tokens.encode))
 roles_given = st.none() | st.sampled_from([role.value for role in Role]) | st.just("assistant")
 
 
+def framed_well(encode, role):
+    """Messages without a fault in their framing, and then perhaps one token dropped, doubled or put in."""
+    anything = st.sampled_from(WORDS).map(encode) | st.integers(0, 201_088).map(lambda token: [token])
+    bodies = st.lists(anything | st.sampled_from(BROKEN).map(lambda token: [token]), max_size=8).map(joined)
+    bodies = bodies.map(lambda body: [token for token in body if token not in tokens.STOP_TOKENS])
+    channel = st.sampled_from([[], [CHANNEL, *encode("analysis")], [CHANNEL, *encode("commentary")]])
+    recipient = st.sampled_from([[], encode(" to=functions.f"), encode(" to="), encode(" to=한글")])
+    kind = st.sampled_from([[], [*encode(" "), CONSTRAIN, *encode("json")], encode(" code")])
+    speaker = st.sampled_from([encode("assistant"), encode("user"), encode("functions.f to=assistant")])
+    end = st.sampled_from([END, END, RETURN, CALL])
+    message = st.builds(
+        lambda who, *parts: [START, *who, *joined(parts[:-2]), MESSAGE, *parts[-2], parts[-1]],
+        speaker,
+        channel,
+        recipient,
+        kind,
+        bodies,
+        end,
+    )
+    rest = st.lists(message, max_size=3).map(joined)
+    if role is None:
+        return rest
+    return st.builds(
+        lambda where, whom, what, body, stop, others: [*where, *whom, *what, MESSAGE, *body, stop, *others],
+        channel,
+        recipient,
+        kind,
+        bodies,
+        end,
+        rest,
+    )
+
+
+def joined(parts):
+    return [token for part in parts for token in part]
+
+
+@st.composite
+def requests(draw):
+    """A completion and the role it is to be parsed with."""
+    role = draw(roles_given)
+    if draw(st.integers(0, 3)) == 0:
+        return draw(completions), role
+    run = draw(framed_well(tokens.encode, role))
+    if run and draw(st.booleans()):
+        place = draw(st.integers(0, len(run) - 1))
+        stray = st.sampled_from([START, END, MESSAGE, CHANNEL, CONSTRAIN, RETURN, CALL, *BROKEN, *UNKNOWN, 198])
+        instead = draw(st.sampled_from([[], run[place : place + 1] * 2]) | stray.map(lambda token: [token]))
+        run = [*run[:place], *instead, *run[place + 1 :]]
+    return run, role
+
+
 def ours(function, *arguments):
     """Our answer in the oracle's form."""
     try:
@@ -159,8 +208,10 @@ def role_or_none(word):
 
 
 @examples
-@given(completion=completions, role=roles_given, strict=st.booleans())
-def test_a_completion_is_parsed_equally(oracle, completion, role, strict):
+@given(given_run=requests(), strict=st.booleans())
+def test_a_completion_is_parsed_equally(oracle, given_run, strict):
+    completion, role = given_run
+
     def parsed():
         return [message.to_dict() for message in parse(completion, role_or_none(role), strict=strict)]
 
@@ -212,8 +263,9 @@ def trace_of_ours(parser, completion):
 
 
 @examples
-@given(completion=completions, role=roles_given, strict=st.booleans())
-def test_every_attribute_is_equal_after_every_token(oracle, completion, role, strict):
+@given(given_run=requests(), strict=st.booleans())
+def test_every_attribute_is_equal_after_every_token(oracle, given_run, strict):
+    completion, role = given_run
     expected = trace_of_library(oracle.parser(role, strict), completion)
     actual = trace_of_ours(StreamParser(role_or_none(role), strict=strict), completion)
     for theirs, mine in zip(expected, actual, strict=True):
