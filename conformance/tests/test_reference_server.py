@@ -213,9 +213,27 @@ def test_call_is_text_when_none_may_be_called(http):
     assert choice["message"] == {"role": "assistant", "content": '{"city":"Paris"}', "reasoning": "Need weather."}
 
 
-def test_demanded_call_is_made(http):
-    choice = answer(http, tools=[WEATHER], tool_choice={"type": "function", "function": {"name": "get_weather"}})
-    assert choice["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "get_weather"
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
+def test_demanded_call_is_made(http, choice):
+    message = answer(http, tools=[WEATHER], tool_choice=choice)["choices"][0]["message"]
+    assert message["tool_calls"][0]["function"] == {"name": "get_weather", "arguments": '{"city":"x"}'}
+
+
+def test_demanded_json_is_given(http):
+    schema = {
+        "type": "object",
+        "properties": {
+            "colour": {"type": "string", "enum": ["zzq", "b"]},
+            "size": {"type": ["integer", "null"], "minimum": 3},
+            "tags": {"type": "array", "items": {"anyOf": [{"type": "boolean"}]}, "minItems": 2},
+            "more": {"type": "string"},
+        },
+        "required": ["colour", "size", "tags"],
+    }
+    form = {"type": "json_schema", "json_schema": {"name": "s", "schema": schema}}
+    content = answer(http, response_format=form)["choices"][0]["message"]["content"]
+    assert json.loads(content) == {"colour": "zzq", "size": 3, "tags": [False, False]}
+    assert answer(http, response_format={"type": "json_object"})["choices"][0]["message"]["content"] == "{}"
 
 
 def test_characters_that_span_tokens_stay_whole(http):

@@ -117,6 +117,8 @@ MATRIX = {
     "headless-final": ("<|channel|>final hello you<|return|>", (None, "hello you", [], "stop")),
     "headless-call": (f'{C} to=functions.f <|constrain|>json{{"a": 1}}<|call|>', (None, None, [("f", '{"a": 1}')], "tool_calls")),
     "user-turn": (f"{FINAL[:-10]}<|end|><|start|>user<|message|>q<|return|>", ("q", "hi", [], "stop")),
+    "tool-turn": (f"{FINAL[:-10]}<|end|><|start|>functions.f to=assistant{C}<|message|>q<|return|>", ("q", "hi", [], "stop")),
+    "unknown-role": (f"<|start|>bot{C} to=functions.f<|message|>{{}}<|call|>", CALLED),
     "constrain-in-text": ("<|channel|>final<|message|>a<|constrain|>b<|message|>c<|reserved_200014|>d<|return|>", (None, "abcd", [], "stop")),
     "endoftext": ("<|channel|>final<|message|>a<|endoftext|>b", (None, "a", [], "stop")),
     "empty": ("", (None, None, [], "stop")),
@@ -157,6 +159,13 @@ def test_typed_markers_are_text_and_stay():
 @pytest.mark.parametrize("choice", [{"tool_choice": "none"}, {"tools": None}], ids=["none", "no tools"])
 def test_unwanted_call_is_shown_as_content(choice):
     assert both(MATRIX["call-space"][0], **choice) == (None, "{}", [], "stop")
+
+
+def test_one_call_ends_generation_when_parallel_ones_are_not_wanted():
+    script = MATRIX["two-calls"][0]
+    assert both(script, parallel_tool_calls=False) == (None, None, [("f", "1")], "tool_calls")
+    emitted = complete(script, parallel_tool_calls=False, return_token_ids=True).whole()["choices"][0]["token_ids"]
+    assert emitted == encode_with_special_tokens(script.partition("<|end|>")[0] + "<|end|>")
 
 
 def test_any_tokens_are_read_without_loss():

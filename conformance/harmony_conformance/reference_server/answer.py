@@ -81,6 +81,17 @@ def _called(recipient: str, offer: Offer) -> str:
     return recipient
 
 
+def until_first_call(events: Iterable[Event], offer: Offer) -> Iterator[Event]:
+    """The events up to the end of the first call: where generation stops when calls in parallel are not wanted."""
+    calling = False
+    for event in events:
+        if isinstance(event, Opened):
+            calling = destination(event.header, offer).field is Field.ARGUMENTS
+        yield event
+        if calling and isinstance(event, Closed):
+            return
+
+
 class Assembler:
     """Turns events into deltas, and counts.
 

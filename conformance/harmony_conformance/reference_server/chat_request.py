@@ -55,7 +55,9 @@ class ChatRequest:
     """All that the server reads of a request.
 
     Attributes:
-        demanded: the names one of which has to be called (`tool_choice` required, or a named function).
+        demanded: a tool that has to be called (`tool_choice` names it, or demands any); None where none has to.
+        calls_in_parallel: whether an answer may have several calls.
+        schema: the JSON schema of the final answer, where `form` has one.
         limit: most tokens to generate; None for no limit.
         script: the token ids that the model is to produce; None for its own answer.
         token_delay: seconds that each token takes.
@@ -64,9 +66,11 @@ class ChatRequest:
     messages: tuple[ChatMessage, ...]
     tools: tuple[Tool, ...]
     choice: Choice
-    demanded: tuple[str, ...]
+    demanded: Tool | None
+    calls_in_parallel: bool
     effort: Effort
     form: AnswerForm
+    schema: Json
     limit: int | None
     streamed: bool
     usage_in_stream: bool
@@ -92,13 +96,16 @@ def read_request(body: JsonObject) -> ChatRequest:
     tools = _tools(body.get("tools"))
     choice, demanded = _tool_choice(body.get("tool_choice"), tools)
     streamed = _switch(body, "stream")
+    form, schema = _answer_form(body.get("response_format"))
     return ChatRequest(
         messages=read_messages(body.get("messages")),
         tools=tools,
         choice=choice,
         demanded=demanded,
+        calls_in_parallel=_switch(body, "parallel_tool_calls", otherwise=True),
         effort=_effort(body.get("reasoning_effort")),
-        form=_answer_form(body.get("response_format")),
+        form=form,
+        schema=schema,
         limit=_limit(body),
         streamed=streamed,
         usage_in_stream=_usage_in_stream(body.get("stream_options"), streamed=streamed),
@@ -135,10 +142,10 @@ def _refuse_unsupported(name: str, value: Json) -> None:
         raise unsupported(name, "this server only takes the default.")
 
 
-def _switch(body: JsonObject, name: str) -> bool:
+def _switch(body: JsonObject, name: str, *, otherwise: bool = False) -> bool:
     value = body.get(name)
     if value is None:
-        return False
+        return otherwise
     if not isinstance(value, bool):
         raise wrong_value(name, "true or false is needed.")
     return value
@@ -152,17 +159,18 @@ def _effort(value: Json) -> Effort:
     raise wrong_value("reasoning_effort", f"{value!r} is none of 'low', 'medium', 'high', the levels of Harmony.")
 
 
-def _answer_form(value: Json) -> AnswerForm:
+def _answer_form(value: Json) -> tuple[AnswerForm, Json]:
     if value is None:
-        return AnswerForm.TEXT
+        return AnswerForm.TEXT, None
     kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(kind, str) or kind not in set(AnswerForm):
         raise wrong_value("response_format", "an object is needed whose type is text, json_object or json_schema.")
-    if kind == AnswerForm.JSON_SCHEMA:
-        described = value.get("json_schema")
-        if not isinstance(described, dict) or not isinstance(described.get("schema"), dict):
-            raise wrong_value("response_format.json_schema", "an object with a member 'schema' is needed.")
-    return AnswerForm(kind)
+    if kind != AnswerForm.JSON_SCHEMA:
+        return AnswerForm(kind), None
+    described = value.get("json_schema")
+    if not isinstance(described, dict) or not isinstance(described.get("schema"), dict):
+        raise wrong_value("response_format.json_schema", "an object with a member 'schema' is needed.")
+    return AnswerForm.JSON_SCHEMA, described["schema"]
 
 
 def _limit(body: JsonObject) -> int | None:
@@ -223,23 +231,23 @@ def _tool(entry: Json, where: str) -> Tool:
     return Tool(name=name, description=description or "", parameters=parameters)
 
 
-def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[Choice, tuple[str, ...]]:
-    names = tuple(tool.name for tool in tools)
+def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[Choice, Tool | None]:
     if value is None:
-        return Choice.AUTO, ()
+        return Choice.AUTO, None
     if isinstance(value, str):
         if value not in set(Choice):
             raise wrong_value("tool_choice", f"{value!r} is none of 'none', 'auto', 'required' and no object.")
         if value == Choice.REQUIRED and not tools:
             raise wrong_value("tool_choice", "'required' is only allowed with 'tools'.")
-        return Choice(value), names if value == Choice.REQUIRED else ()
+        return Choice(value), tools[0] if value == Choice.REQUIRED else None
     function = value.get("function") if isinstance(value, dict) and value.get("type") == "function" else None
     name = function.get("name") if isinstance(function, dict) else None
     if not isinstance(name, str):
         raise wrong_value("tool_choice", 'an object is needed like {"type": "function", "function": {"name": …}}.')
-    if name not in names:
+    named = next((tool for tool in tools if tool.name == name), None)
+    if named is None:
         raise wrong_value("tool_choice", f"the function '{name}' is not among 'tools'.")
-    return Choice.REQUIRED, (name,)
+    return Choice.REQUIRED, named
 
 
 def _script(value: Json) -> tuple[int, ...] | None:

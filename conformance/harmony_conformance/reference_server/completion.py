@@ -5,13 +5,22 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from harmony_conformance.json_value import Json, JsonObject, canonical
-from harmony_conformance.reference_server.answer import DONE, Assembler, Delta, Field, Offer, call_id, message
+from harmony_conformance.reference_server.answer import (
+    DONE,
+    Assembler,
+    Delta,
+    Field,
+    Offer,
+    call_id,
+    message,
+    until_first_call,
+)
 from harmony_conformance.reference_server.changes import Changes
 from harmony_conformance.reference_server.chat_request import MODEL, ChatRequest, Choice, read_request
 from harmony_conformance.reference_server.conversation import conversation
 from harmony_conformance.reference_server.errors import ApiError, wrong_value
 from harmony_conformance.reference_server.generation import Generation, Sampling, script_of
-from harmony_conformance.reference_server.reading import read
+from harmony_conformance.reference_server.reading import Event, read
 from harmony_ref import HarmonyError, render_conversation_for_completion
 
 _DELIVERY = frozenset({"stream", "stream_options", "return_token_ids", "harmony_token_delay"})
@@ -43,7 +52,7 @@ class Completion:
             ApiError: a defect made it one.
         """
         assembler = Assembler(self.offer)
-        built = message(assembler.deltas(self.changes.events(read(self.generation))), seed=self.seed)
+        built = message(assembler.deltas(self._events()), seed=self.seed)
         choice: JsonObject = {"index": 0, "message": built, "logprobs": None, "finish_reason": self._finish(assembler)}
         body: JsonObject = {**self._envelope("chat.completion"), "choices": [choice], "usage": self._usage(assembler)}
         if self.request.shows_token_ids:
@@ -63,12 +72,16 @@ class Completion:
             yield error.body
         yield DONE
 
+    def _events(self) -> Iterator[Event]:
+        events = read(self.generation)
+        return self.changes.events(events if self.request.calls_in_parallel else until_first_call(events, self.offer))
+
     def _chunks(self) -> Iterator[JsonObject]:
         assembler = Assembler(self.offer)
         first = self._chunk({"role": "assistant", "content": ""})
         yield {**first, "prompt_token_ids": [*self.prompt]} if self.request.shows_token_ids else first
         shown = 0
-        for delta in assembler.deltas(self.changes.events(read(self.generation))):
+        for delta in assembler.deltas(self._events()):
             chunk = self._chunk(self._delta(delta), shown)
             shown = len(self.generation.emitted)
             yield chunk

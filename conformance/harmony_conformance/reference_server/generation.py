@@ -3,15 +3,15 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from harmony_conformance.json_value import dumps
 from harmony_conformance.reference_server.chat_request import AnswerForm, ChatRequest
+from harmony_conformance.reference_server.schema_instance import instance
 from harmony_ref import tokens
 
 STOPPING = frozenset({tokens.RETURN, tokens.CALL, tokens.ENDOFTEXT})
 """The `eos_token_id`s of gpt-oss's generation_config.json."""
 
-_ANALYSIS = "<|channel|>analysis<|message|>The user wants a short answer.<|end|><|start|>assistant"
-_FINAL = "<|channel|>final<|message|>Hello! How can I help you?<|return|>"
-_JSON_FINAL = "<|channel|>final <|constrain|>json<|message|>{}<|return|>"
+_NEXT = "<|start|>assistant"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +51,16 @@ def script_of(request: ChatRequest) -> tuple[int, ...]:
     """The tokens that answer a request: its script, or a fixed answer that does what the request demands."""
     if request.script is not None:
         return request.script
-    if request.demanded:
-        name = request.demanded[0]
-        call = tokens.encode_with_special_tokens("<|channel|>commentary to=functions.") + tokens.encode(name)
-        answer = call + tokens.encode_with_special_tokens(" <|constrain|>json<|message|>{}<|call|>")
+    if request.demanded is not None:
+        header = f"<|channel|>commentary to=functions.{request.demanded.name} <|constrain|>json<|message|>"
+        answer = _framed(header, dumps(instance(request.demanded.parameters)), "<|call|>")
+    elif request.form is AnswerForm.TEXT:
+        answer = _framed("<|channel|>final<|message|>", "Hello! How can I help you?", "<|return|>")
     else:
-        answer = tokens.encode_with_special_tokens(_FINAL if request.form is AnswerForm.TEXT else _JSON_FINAL)
-    return (*tokens.encode_with_special_tokens(_ANALYSIS), *answer)
+        answer = _framed("<|channel|>final <|constrain|>json<|message|>", dumps(instance(request.schema)), "<|return|>")
+    return (*_framed("<|channel|>analysis<|message|>", "The user wants a short answer.", "<|end|>" + _NEXT), *answer)
+
+
+def _framed(header: str, content: str, end: str) -> list[int]:
+    markup = tokens.encode_with_special_tokens
+    return [*markup(header), *tokens.encode(content), *markup(end)]

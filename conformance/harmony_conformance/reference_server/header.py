@@ -136,7 +136,8 @@ def _speaker(words: list[str]) -> tuple[str | None, str | None, list[str]]:
         return first.partition(":")[0], None, words[1:]
     if first.startswith("to="):
         return None, None, words
-    return "tool", None, words[1:]
+    is_result = first.startswith("functions.") or "to=assistant" in words
+    return "tool" if is_result else None, None, words[1:]
 
 
 def _recipients(words: Sequence[str], *, typed: bool) -> tuple[list[str], str | None]:

@@ -1,0 +1,38 @@
+"""A small value that a JSON schema describes: what the model says when a schema demands something and no script says what."""
+
+from harmony_conformance.json_value import Json, JsonObject, items, members, number, text
+
+
+def instance(schema: Json) -> Json:
+    """A value of the schema, with required members only; patterns, formats and references are not followed."""
+    described = members(schema)
+    if "const" in described:
+        return described["const"]
+    for chosen in ("enum", "examples"):
+        if values := items(described.get(chosen)):
+            return values[0]
+    if "default" in described:
+        return described["default"]
+    for variants in ("oneOf", "anyOf"):
+        if choices := items(described.get(variants)):
+            return instance(choices[0])
+    return _of_type(described)
+
+
+def _of_type(schema: JsonObject) -> Json:
+    kind = schema.get("type")
+    names = items(kind) if isinstance(kind, list) else [kind]
+    match names[0] if names else None:
+        case "array":
+            return [instance(schema.get("items")) for _ in range(number(schema.get("minItems")) or 0)]
+        case "string":
+            return "x" * (number(schema.get("minLength")) or 1)
+        case "integer" | "number":
+            return number(schema.get("minimum")) or 0
+        case "boolean":
+            return False
+        case "null":
+            return None
+        case _:
+            properties = members(schema.get("properties"))
+            return {text(name): instance(properties.get(text(name))) for name in items(schema.get("required"))}
