@@ -3,6 +3,7 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from statistics import median
 
 import httpx
 import openai
@@ -268,6 +269,30 @@ def test_whole_answer_takes_as_long_as_its_tokens(http):
     start = time.monotonic()
     answer(http, harmony_script="<|channel|>final<|message|>one two<|return|>", harmony_token_delay=0.03)
     assert time.monotonic() - start >= 0.18
+
+
+def test_answer_does_not_wait_for_a_delayed_acknowledgement(http):
+    times = []
+    for _ in range(15):
+        start = time.monotonic()
+        post(http)
+        times.append(time.monotonic() - start)
+    assert median(times) < 0.03
+
+
+def test_server_stops_while_a_stream_is_open():
+    body = {
+        **ASK,
+        "stream": True,
+        "harmony_token_delay": 1,
+        "harmony_script": "<|channel|>final<|message|>" + "x " * 60,
+    }
+    with httpx.Client() as client:
+        with running() as url:
+            response = client.send(client.build_request("POST", f"{url}/v1/chat/completions", json=body), stream=True)
+            next(response.iter_lines())
+            start = time.monotonic()
+        assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize("streamed", [True, False], ids=["stream", "whole"])
