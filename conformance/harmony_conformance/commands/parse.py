@@ -1,0 +1,52 @@
+"""`harmony-conformance parse FILE|-`: Harmony text, or a JSON list of token ids, to messages as JSON."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from harmony_conformance.command import Command, Exit, UsageError
+from harmony_conformance.commands.render import one_line, read_document
+from harmony_conformance.json_value import Json, NotJson, dumps, items, loads, number
+from harmony_ref import HarmonyError, Role, encode_with_special_tokens, parse
+
+
+def configure(parser: ArgumentParser) -> None:
+    """What to parse, and whose message it begins with."""
+    parser.add_argument(
+        "file", metavar="FILE|-", help="Harmony text, or a JSON list of token ids; - is standard input"
+    )
+    parser.add_argument(
+        "--role",
+        choices=[role.value for role in Role],
+        help="the role whose header is already open where the text begins (assistant for a completion)",
+    )
+
+
+def execute(arguments: Namespace) -> int:
+    """Print `{"messages": […]}` on one line."""
+    ids = _ids(arguments.file, read_document(arguments.file))
+    role = Role(arguments.role) if arguments.role is not None else None
+    try:
+        messages = parse(ids, role)
+    except HarmonyError as problem:
+        raise UsageError(f"{arguments.file} is no Harmony: {one_line(problem)}") from None
+    print(dumps({"messages": [message.to_dict() for message in messages]}))
+    return Exit.CONFORMS
+
+
+def _ids(file: str, document: str) -> list[int]:
+    if not document.lstrip().startswith("["):
+        return encode_with_special_tokens(document)
+    try:
+        value: Json = loads(document)
+    except NotJson as problem:
+        raise UsageError(f"{file} begins as a JSON list and is none: {one_line(problem)}") from None
+    ids = [number(item) for item in items(value)]
+    if None in ids:
+        raise UsageError(f"{file} is a JSON list, but not of token ids: {dumps(items(value)[ids.index(None)])} is none")
+    return [token for token in ids if token is not None]
+
+
+COMMAND = Command(
+    name="parse", help="Harmony text or token ids to messages as JSON", configure=configure, run=execute
+)
