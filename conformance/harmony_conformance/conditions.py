@@ -167,10 +167,26 @@ def meant_call(x: Exchange) -> bool:
     return _meant(x, "calls") and offered_tools.holds(x)
 
 
+EFFORTS = ("low", "medium", "high")
+
+
 @condition
 def asks_effort(x: Exchange) -> bool:
-    """requests that set a reasoning effort"""
-    return isinstance(at(x.asked, "reasoning_effort"), str)
+    """answers to requests that set a reasoning effort of Harmony: low, medium, high"""
+    return x.turn is not None and at(x.asked, "reasoning_effort") in EFFORTS
+
+
+@condition
+def asks_unknown_effort(x: Exchange) -> bool:
+    """requests that set a reasoning effort that Harmony does not have"""
+    asked = at(x.asked, "reasoning_effort")
+    return isinstance(asked, str) and asked not in EFFORTS and x.response is not None
+
+
+@evidence
+def is_refused_or_shows_prompt(x: Exchange) -> bool:
+    """requests that were refused, or whose prompt tokens are shown by the server"""
+    return was_refused.holds(x) or prompt_is_known.holds(x)
 
 
 def _wants(x: Exchange, kind: Kind) -> bool:

@@ -128,7 +128,7 @@ class Exchange:
     def prompt(self) -> PromptEvidence:
         """The best evidence of what the model was fed."""
         turn = self.turn
-        count = turn.usage.prompt_tokens if turn is not None and turn.usage is not None else None
+        count = (turn.usage.prompt_tokens or None) if turn is not None and turn.usage is not None else None
         if turn is not None and turn.prompt_ids is not None:
             return PromptEvidence(level=PromptLevel.IDS, source="prompt_token_ids", ids=turn.prompt_ids, count=count)
         if self.rendered is not None and count in (None, len(self.rendered.ids)):
@@ -149,11 +149,17 @@ class Exchange:
         """The best evidence of what the model emitted: the ids returned, else the script up to its first stop."""
         returned = self.turn.output_ids if self.turn is not None else None
         if self.script is not None:
-            return OutputEvidence(
-                level=OutputLevel.SCRIPTED,
-                ids=returned if returned is not None else cut_at_stop(self.script)[: self.limit],
-            )
+            return OutputEvidence(level=OutputLevel.SCRIPTED, ids=self._emitted(self.script, returned))
         return OutputEvidence(level=OutputLevel.API_ONLY if returned is None else OutputLevel.EXACT, ids=returned)
+
+    def _emitted(self, script: tuple[int, ...], returned: tuple[int, ...] | None) -> tuple[int, ...]:
+        """The ids returned, unless the script and the count of tokens say that some of them were lost or doubled on the way."""
+        cut = cut_at_stop(script)[: self.limit]
+        told = self.turn.usage.completion_tokens if self.turn is not None and self.turn.usage is not None else None
+        if returned is None or (told == len(cut) and returned != cut):
+            return cut
+        shorter = min(len(returned), len(script))
+        return returned if returned[:shorter] == script[:shorter] else cut
 
     @cached_property
     def meant(self) -> Meaning | None:

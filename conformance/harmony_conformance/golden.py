@@ -35,11 +35,11 @@ class GoldenError(RuntimeError):
     """The golden data can not be used."""
 
 
-class NoGoldenData(GoldenError):
+class NoGoldenData(GoldenError):  # noqa: N818 - it says what is missing
     """Neither the installed package nor a checkout holds the golden data."""
 
 
-class BadExample(GoldenError):
+class BadExample(GoldenError):  # noqa: N818 - it says what the file is
     """A file that is no example; says which, and what is wrong with it."""
 
 

@@ -13,6 +13,8 @@ from harmony_conformance.json_value import Json, at, items, text
 from harmony_ref import HarmonyError, Role, parse, text_of, tokens
 
 FUNCTIONS = "functions."
+_ANALYSIS = 35644  # the word `analysis` is one token
+_HEADER_WORDS = 3  # role and channel, two words that take three tokens at most
 CALLS_END_A_TURN = frozenset({tokens.RETURN, tokens.CALL})
 
 
@@ -112,6 +114,27 @@ def read_ids(ids: Sequence[int]) -> Meaning | None:
         calls=tuple(calls),
         finish=_finish(ids, calls),
     )
+
+
+def visible_tokens(ids: Sequence[int]) -> int:
+    """How many of the emitted tokens were written for somebody: contents outside the analysis channel, and text that never got a `<|message|>`.
+
+    Headers are not counted, nor is one that generation was cut in.
+    """
+    count = 0
+    header: list[int] = []
+    inside = private = False
+    for token in ids:
+        if token == tokens.MESSAGE and not inside:
+            inside, private = True, tokens.CHANNEL in header and _ANALYSIS in header
+        elif token in tokens.STOP_TOKENS:
+            count += 0 if inside else max(0, sum(1 for other in header if not tokens.is_special(other)) - _HEADER_WORDS)
+            inside, header = False, []
+        elif inside:
+            count += 0 if private or tokens.is_special(token) else 1
+        else:
+            header.append(token)
+    return count
 
 
 def _finish(ids: Sequence[int], calls: Sequence[Called]) -> str | None:

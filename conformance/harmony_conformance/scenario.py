@@ -33,7 +33,10 @@ class Send(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One request. `raw` replaces the JSON by bytes that are none; `together` names a group that is sent side by side."""
+    """One request. `raw` replaces the JSON by bytes that are none; `together` names a group that is sent side by side.
+
+    `pace` is the time a scripted token takes, in seconds, on a server that can be told (the reference server).
+    """
 
     name: str
     request: JsonObject
@@ -44,6 +47,7 @@ class Step:
     raw: str | None = None
     together: str | None = None
     path: str = CHAT
+    pace: float | None = None
 
     @property
     def is_streamed(self) -> bool:
@@ -86,7 +90,12 @@ def read_scenario(value: Json, name: str) -> Scenario:
 
 
 def _read_step(value: Json, name: str) -> Step:
-    step_name, script, expected = text(at(value, "as")), at(value, "script"), at(value, "expected")
+    step_name, script, expected, pace = (
+        text(at(value, "as")),
+        at(value, "script"),
+        at(value, "expected"),
+        at(value, "pace"),
+    )
     if not step_name:
         raise BadScenario(f"{name}: a step has no name (member `as`)")
     try:
@@ -103,6 +112,7 @@ def _read_step(value: Json, name: str) -> Step:
         raw=text(at(value, "raw")) or None,
         together=text(at(value, "together")) or None,
         path=text(at(value, "path")) or CHAT,
+        pace=pace if isinstance(pace, int | float) else None,
     )
 
 
@@ -164,6 +174,8 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
     scripted = step.script is not None and asking.script_by is not ScriptBy.NONE
     if step.script is not None and scripted:
         body |= _script(asking.script_by, step.script)
+        if step.pace is not None and asking.script_by is ScriptBy.REFERENCE:
+            body["harmony_token_delay"] = step.pace
     if step.validity is Validity.VALID and "max_tokens" not in body and "max_completion_tokens" not in body:
         body["max_tokens"] = len(step.script) + _SPARE if step.script is not None and scripted else _UNSCRIPTED_LIMIT
     return Request(path=step.path, body=dumps({**body, **asking.extra}).encode())

@@ -9,7 +9,7 @@ from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, v
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.leak import GLUED, LEADING_WORD, MARKER, STRUCTURE, fields, surplus
-from harmony_conformance.meaning import Meaning
+from harmony_conformance.meaning import Meaning, visible_tokens
 from harmony_conformance.prompt import shorten
 from harmony_ref import encode
 
@@ -183,7 +183,10 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
         yield variant("a call that the request forbids was dropped, and nothing is shown instead", where="content")
         return
     reasoned = turn.usage.reasoning_tokens or len(encode(turn.reasoning or ""))
-    unaccounted = turn.usage.completion_tokens - reasoned - _HEADER_TOKENS
+    if x.output.ids is not None:
+        unaccounted = visible_tokens(x.output.ids)
+    else:
+        unaccounted = turn.usage.completion_tokens - reasoned - _HEADER_TOKENS
     if unaccounted > 0:
         yield Finding(
             message=f"{turn.usage.completion_tokens} tokens were spent, about {reasoned} of them on reasoning, and the client got neither content nor a call",

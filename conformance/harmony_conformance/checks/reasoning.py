@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, variant
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, variant
+from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import at, text
 from harmony_conformance.prompt import shorten
 
@@ -86,6 +86,61 @@ def effort_is_rendered(x: Exchange) -> Iterator[Finding]:
             at="system message",
             expected=f"Reasoning: {asked}",
             actual=line,
+        )
+
+
+@check(MUST, spec="harmony#system", when=(on.is_chat, on.asks_unknown_effort, on.is_refused_or_shows_prompt))
+def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
+    """An effort that Harmony does not have is refused, or mapped to the nearest level; it is not rendered as it is, nor silently medium.
+
+    A client that asked for `extreme` believes it was given; a word that the model never saw is worse (defects V28, O22).
+    """
+    if x.read is None:
+        return
+    asked = text(at(x.asked, "reasoning_effort"))
+    system = next((message for message in x.read.messages if message.role == "system"), None)
+    line = next((line for line in (system.content if system else "").splitlines() if line.startswith("Reasoning:")), "")
+    level = line.removeprefix("Reasoning:").strip()
+    if level in ("low", "high") or (asked in _NEAR_MEDIUM and level == "medium") or (not line and asked == "none"):
+        yield variant(f"effort {asked} was mapped to {level or 'no line at all'}", where="system message")
+    else:
+        yield Finding(
+            message=f"effort {asked!r} was accepted and rendered as {line or 'no line at all'}",
+            at="system message",
+            expected="a 4xx status, or the nearest of low, medium, high",
+            actual=line or "no line",
+        )
+
+
+_NEAR_MEDIUM = ("auto", "default")
+
+
+@condition
+def has_cut_reasoning(series: Series) -> bool:
+    """an answer with reasoning, and the same cut by the token limit"""
+    found = on.pair(series, "uncut", "cut")
+    return (
+        found is not None
+        and bool(found[0].turn and found[0].turn.reasoning)
+        and bool(found[1].turn and found[1].turn.finish_reason == "length")
+    )
+
+
+@comparison(MUST, spec="raw-cot#output", when=has_cut_reasoning)
+def cut_reasoning_is_returned(series: Series) -> Iterator[Finding]:
+    """A server that returns reasoning returns it also where the limit cut it: as far as it got.
+
+    Otherwise the client pays for an empty answer and cannot go on from it (defect V39).
+    """
+    found = on.pair(series, "uncut", "cut")
+    cut = found[1] if found is not None else None
+    if cut is not None and cut.turn is not None and not cut.turn.reasoning and not cut.turn.content:
+        yield Finding(
+            message="the limit fell into the reasoning and none of it was returned",
+            at="reasoning",
+            expected="the reasoning so far",
+            actual="neither reasoning nor content",
+            exchange=cut.id,
         )
 
 

@@ -18,7 +18,7 @@ def stops_at_stop_token(x: Exchange) -> Iterator[Finding]:
 
     Engines that know only one of the two as end of sequence go on after a call, and the call disappears in what follows (defects M06, V02).
     """
-    ids = x.turn.output_ids if x.turn is not None else None
+    ids = x.output.ids
     if ids is None or at(x.asked, "ignore_eos") is True:
         return
     kept = cut_at_stop(ids)

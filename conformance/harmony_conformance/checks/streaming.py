@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check, comparison, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, variant
 from harmony_conformance.difference import json_differences
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, NotJson, at, equal_json, items, members, number, text
@@ -263,6 +263,41 @@ def usage_comes_last(x: Exchange) -> Iterator[Finding]:
             expected="the last chunk before [DONE]",
             actual="an earlier one",
         )
+
+
+_ENOUGH_EVENTS = 20
+_SLOW = 0.5  # seconds
+
+
+@condition
+def took_its_time(x: Exchange) -> bool:
+    """streams of at least 20 deltas whose last came more than half a second after the request"""
+    times = _delta_times(x)
+    return on.was_streamed.holds(x) and len(times) >= _ENOUGH_EVENTS and times[-1] > _SLOW
+
+
+@check(SHOULD, spec="chat#stream", when=(on.is_chat, on.ended_well, took_its_time))
+def deltas_come_as_generated(x: Exchange) -> Iterator[Finding]:
+    """Deltas arrive as they are generated, not all together when the answer is complete.
+
+    A proxy or a server that buffers makes a stream as slow as a whole answer.
+    """
+    times = _delta_times(x)
+    spread = times[-1] - times[0]
+    if spread < times[-1] / 20:
+        yield Finding(
+            message="all deltas arrived together at the end",
+            at="stream",
+            expected="deltas spread over the time of generation",
+            actual="a spread of less than a twentieth of it",
+        )
+
+
+def _delta_times(x: Exchange) -> list[float]:
+    events = x.stream.events if x.stream is not None else ()
+    return [
+        event.at for event in events if any(_says(at(choice, "delta")) for choice in items(at(event.value, "choices")))
+    ]
 
 
 @comparison(MUST, spec="chat#stream", when=on.has_whole_and_streamed)

@@ -93,6 +93,7 @@ def read_request(body: JsonObject) -> ChatRequest:
     _model(body)
     for name in ("n", "stop", "logprobs", "top_logprobs", "logit_bias"):
         _refuse_unsupported(name, body.get(name))
+    _refuse_bad_sampling(body)
     tools = _tools(body.get("tools"))
     choice, demanded = _tool_choice(body.get("tool_choice"), tools)
     streamed = _switch(body, "stream")
@@ -126,6 +127,27 @@ def _model(body: JsonObject) -> None:
             param="model",
             code="model_not_found",
         )
+
+
+_SAMPLING: dict[str, tuple[float, float]] = {
+    "temperature": (0, 2),
+    "top_p": (0, 1),
+    "presence_penalty": (-2, 2),
+    "frequency_penalty": (-2, 2),
+}
+
+
+def _refuse_bad_sampling(body: JsonObject) -> None:
+    """Sampling settings do not matter to a scripted model; their types and ranges matter to a client."""
+    for name, (least, most) in _SAMPLING.items():
+        value = body.get(name)
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most
+        ):
+            raise wrong_value(name, f"a number from {least:g} to {most:g} is needed.")
+    seed = body.get("seed")
+    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        raise wrong_value("seed", "a whole number is needed.")
 
 
 _NEUTRAL: dict[str, tuple[Json, ...]] = {
