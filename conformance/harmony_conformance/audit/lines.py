@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import Protocol
 
 LINE_LIMIT = 64 * 1024 * 1024
 """The longest line that is read, in bytes."""
@@ -20,6 +20,14 @@ _BLOCK = 1024 * 1024
 _GZIP = b"\x1f\x8b"
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+class Readable(Protocol):
+    """What bytes are read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes, none at the end."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +67,7 @@ def read_lines(path: Path, *, limit: int = LINE_LIMIT) -> Iterator[Line | Proble
         yield Problem(offset=0, number=0, kind="the file cannot be read", detail=error.strerror or str(error))
 
 
-def split_lines(stream: IO[bytes], *, limit: int = LINE_LIMIT) -> Iterator[Line | Problem]:
+def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line | Problem]:
     """The lines of an open stream."""
     splitter = _Splitter(limit)
     end = 0
@@ -76,7 +84,10 @@ def split_lines(stream: IO[bytes], *, limit: int = LINE_LIMIT) -> Iterator[Line 
             problem = None
             if end == 0 and block[:2] in _UTF16_MARKS:
                 yield Problem(
-                    offset=0, number=1, kind="the file is UTF-16", detail="convert it to UTF-8 (iconv -f utf-16 -t utf-8)"
+                    offset=0,
+                    number=1,
+                    kind="the file is UTF-16",
+                    detail="convert it to UTF-8 (iconv -f utf-16 -t utf-8)",
                 )
                 return
             end += len(block)

@@ -7,18 +7,35 @@ a recorded run whole and strictly, grouped as it was sent.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
-from harmony_conformance.audit.lines import Line, Problem, read_lines
+from harmony_conformance.audit.lines import LINE_LIMIT, Line, Problem, read_lines
+from harmony_conformance.audit.openai_lines import read_openai_line
 from harmony_conformance.command import UsageError
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.json_value import Json, NotJson, at, loads
+from harmony_conformance.json_value import Json, NotJson, at, loads, members
 from harmony_conformance.recording import BadRecording, read_exchange
 
 DISCOVERY = "discovery"
+_NO_EXCHANGE = "no exchange: "
+_WRONG_VALUE = "no exchange: a member has a value that cannot be read"
 
 
-class BrokenRecording(UsageError, ValueError):
+class Form(StrEnum):
+    """The forms of a line that can be asked for."""
+
+    AUTO = "auto"
+    EXCHANGES = "exchanges"
+    OPENAI = "openai"
+
+
+class NotUtf8(ValueError):  # noqa: N818 - it names what the line is
+    """A line that is no UTF-8 text; says at which byte."""
+
+
+class BrokenRecording(UsageError, ValueError):  # noqa: N818 - it names what the file is
     """A recorded run that cannot be read; one line that says the file, the line and what is wrong there."""
 
 
@@ -53,7 +70,7 @@ def _recorded(path: Path, line: Line) -> Exchange | None:
         if at(value, "kind") != "exchange":
             raise BadRecording("no recorded exchange: its `kind` is not `exchange`")
         return read_exchange(value)
-    except (NotJson, BadRecording, ValueError) as problem:
+    except ValueError as problem:
         raise BrokenRecording(f"{path}, line {line.number}: {problem}") from None
 
 
@@ -62,15 +79,56 @@ def parse_line(line: Line) -> Json:
 
     Raises:
         NotJson: it is none.
-        BadRecording: it is no UTF-8.
+        NotUtf8: it is no UTF-8.
     """
     try:
         document = line.data.decode("utf-8")
     except UnicodeDecodeError as problem:
-        raise BadRecording(f"no UTF-8 at byte {problem.start}") from None
+        raise NotUtf8(f"at byte {problem.start}") from None
     return loads(document)
 
 
-def read_exchanges(path: Path) -> Iterator[Exchange | Problem]:
-    """The exchanges of a log, one at a time, and what could not be read between them."""
-    raise NotImplementedError
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """An exchange of a log and the offset of its line; its id is `file:offset`."""
+
+    offset: int
+    exchange: Exchange
+
+
+def read_exchanges(path: Path, form: Form = Form.AUTO, *, limit: int = LINE_LIMIT) -> Iterator[Found | Problem]:
+    """The exchanges of a log, one at a time, and what could not be read between them.
+
+    Discovery of a recorded run is told as a problem too: it is counted, not judged.
+    """
+    for line in read_lines(path, limit=limit):
+        yield line if isinstance(line, Problem) else read_line(line, form, name=f"{path}:{line.offset}")
+
+
+def read_line(line: Line, form: Form, *, name: str) -> Found | Problem:
+    """The exchange of one line, or why it is none. What is told of a line holds nothing of its content."""
+    try:
+        value = parse_line(line)
+        recorded = form is Form.EXCHANGES or (form is Form.AUTO and _is_recorded(value))
+        if recorded and DISCOVERY in (at(value, "kind"), at(value, "scenario")):
+            return _problem(line, "discovery of a recorded run, not judged")
+        x = replace(read_exchange(value), id=name) if recorded else read_openai_line(value, name=name)
+        return Found(offset=line.offset, exchange=x)
+    except NotJson as problem:
+        return _problem(line, "no JSON", f"at character {problem.position}")
+    except NotUtf8 as problem:
+        return _problem(line, "no UTF-8", str(problem))
+    except BadRecording as problem:
+        told = str(problem)
+        return _problem(line, told if told.startswith(_NO_EXCHANGE) else _WRONG_VALUE)
+    except ValueError:
+        return _problem(line, _WRONG_VALUE)
+
+
+def _is_recorded(value: Json) -> bool:
+    request = at(value, "request")
+    return at(value, "kind") == "exchange" or "json" in members(request) or "text" in members(request)
+
+
+def _problem(line: Line, kind: str, detail: str = "") -> Problem:
+    return Problem(offset=line.offset, number=line.number, kind=kind, detail=detail)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser, Namespace
 
 from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.commands.render import one_line, read_document
 from harmony_conformance.json_value import Json, NotJson, dumps, items, loads, number
-from harmony_ref import HarmonyError, Role, encode_with_special_tokens, parse
+from harmony_ref import Conversation, HarmonyError, Role, encode_with_special_tokens, parse
 
 
 def configure(parser: ArgumentParser) -> None:
     """What to parse, and whose message it begins with."""
-    parser.add_argument(
-        "file", metavar="FILE|-", help="Harmony text, or a JSON list of token ids; - is standard input"
-    )
+    parser.add_argument("file", metavar="FILE|-", help="Harmony text, or a JSON list of token ids; - is standard input")
     parser.add_argument(
         "--role",
         choices=[role.value for role in Role],
@@ -30,7 +29,7 @@ def execute(arguments: Namespace) -> int:
         messages = parse(ids, role)
     except HarmonyError as problem:
         raise UsageError(f"{arguments.file} is no Harmony: {one_line(problem)}") from None
-    print(dumps({"messages": [message.to_dict() for message in messages]}))
+    print(json.dumps(Conversation(messages=messages).to_dict(), ensure_ascii=False, separators=(",", ":")))
     return Exit.CONFORMS
 
 
@@ -47,6 +46,4 @@ def _ids(file: str, document: str) -> list[int]:
     return [token for token in ids if token is not None]
 
 
-COMMAND = Command(
-    name="parse", help="Harmony text or token ids to messages as JSON", configure=configure, run=execute
-)
+COMMAND = Command(name="parse", help="Harmony text or token ids to messages as JSON", configure=configure, run=execute)

@@ -31,7 +31,9 @@ _WAYS: Mapping[str, Callable[[Iterable[Message]], list[int]]] = MappingProxyType
 
 def configure(parser: ArgumentParser) -> None:
     """What to render, for what."""
-    parser.add_argument("file", metavar="FILE|-", help='{"messages": […]} as openai-harmony writes it; - is standard input')
+    parser.add_argument(
+        "file", metavar="FILE|-", help='{"messages": […]} as openai-harmony writes it; - is standard input'
+    )
     parser.add_argument("--for", dest="purpose", choices=list(_WAYS), default="completion", help="default: completion")
     parser.add_argument("--tokens", action="store_true", help="print the token ids as a JSON list")
 
@@ -84,4 +86,6 @@ def one_line(problem: Exception) -> str:
     return " ".join(str(problem).split())
 
 
-COMMAND = Command(name="render", help="a conversation as JSON to Harmony text or token ids", configure=configure, run=execute)
+COMMAND = Command(
+    name="render", help="a conversation as JSON to Harmony text or token ids", configure=configure, run=execute
+)

@@ -1,0 +1,166 @@
+"""A tally as a report: the result lines of `report.jsonl`, one for each check, with counts of exchanges; and the exit code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts
+from harmony_conformance.audit.scan import CheckTally, Example, Tally
+from harmony_conformance.check import Check, Comparison, Outcome, Severity
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.command import Exit
+from harmony_conformance.json_value import Json, JsonObject, dumps
+from harmony_conformance.judge import is_comparison
+from harmony_conformance.report.model import ORDER, WORDS, ResultLine, finding_json
+
+SCENARIO = "traffic"
+WORST_FIRST = (
+    Outcome.ERROR,
+    Outcome.FAIL,
+    Outcome.VARIANT,
+    Outcome.PASS,
+    Outcome.INCONCLUSIVE,
+    Outcome.NOT_APPLICABLE,
+)
+ALONE = "each line is judged alone: a comparison needs exchanges that belong together (run replay: judges those of a recorded run)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditLine:
+    """A check's result over a log: its line, its counts of exchanges, and its first examples, redacted as was asked."""
+
+    result: ResultLine
+    counts: Mapping[Outcome, int]
+    examples: tuple[Example, ...]
+
+    def line(self) -> JsonObject:
+        """The JSON form: a result line with its counts."""
+        return {**self.result.line(), "counts": {outcome.value: self.counts.get(outcome, 0) for outcome in ORDER}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """The report of a log: what was read, what could not be, and one line a check, sorted by check."""
+
+    files: tuple[str, ...]
+    tally: Tally
+    lines: tuple[AuditLine, ...]
+    excerpts: Excerpts
+    version: str
+
+    @property
+    def counts(self) -> Counter[Outcome]:
+        """Outcomes in exchanges times checks."""
+        total: Counter[Outcome] = Counter()
+        for line in self.lines:
+            total.update(dict(line.counts))
+        return total
+
+    def summary(self) -> str:
+        """The last line a user reads."""
+        return ", ".join(f"{self.counts[outcome]} {WORDS[outcome]}" for outcome in ORDER)
+
+    def jsonl(self) -> Iterator[str]:
+        """The lines of `audit.jsonl`: header, a result for each check, footer."""
+        unread: JsonObject = {
+            kind: {
+                "count": unread.count,
+                "first": [{"file": place.file, "offset": place.offset, "detail": told} for place, told in unread.first],
+            }
+            for kind, unread in sorted(self.tally.unread.items())
+        }
+        files: list[Json] = list(self.files)
+        yield dumps(
+            {
+                "kind": "header",
+                "version": self.version,
+                "source": "audit",
+                "files": files,
+                "excerpts": self.excerpts.value,
+                "exchanges": self.tally.exchanges,
+                "unreadable": self.tally.unreadable,
+                "unread": unread,
+            }
+        )
+        yield from (dumps(line.line()) for line in self.lines)
+        counts: JsonObject = {outcome.value: self.counts[outcome] for outcome in ORDER}
+        yield dumps(
+            {
+                "kind": "footer",
+                "counts": counts,
+                "exchanges": self.tally.exchanges,
+                "unreadable": self.tally.unreadable,
+                "complete": True,
+            }
+        )
+
+
+def make_audit(tally: Tally, files: tuple[str, ...], excerpts: Excerpts, version: str) -> Audit:
+    """The report of a tally; every check has a line, also where nothing was read."""
+    lines = (_line(rule, tally.checks.get(rule.id, CheckTally()), tally.exchanges, excerpts) for rule in CHECKS)
+    return Audit(
+        files=files,
+        tally=tally,
+        lines=tuple(sorted(lines, key=lambda line: line.result.check)),
+        excerpts=excerpts,
+        version=version,
+    )
+
+
+def exit_code(audit: Audit, fails_on: frozenset[Severity]) -> Exit:
+    """3 where a check of ours broke, 2 where nothing could be checked, 1 where a check that counts failed, else 0."""
+    if audit.counts[Outcome.ERROR]:
+        return Exit.OUR_ERROR
+    if nothing_checked(audit):
+        return Exit.USAGE
+    failed = any(line.counts.get(Outcome.FAIL) and line.result.severity in fails_on for line in audit.lines)
+    return Exit.DIVERGES if failed else Exit.CONFORMS
+
+
+def nothing_checked(audit: Audit) -> str:
+    """Why nothing could be checked; empty where something was."""
+    if not audit.tally.exchanges:
+        return "no exchange could be read"
+    if not any(line.result.applied for line in audit.lines if line.result.severity is Severity.MUST):
+        return "not one MUST check applied to an exchange"
+    return ""
+
+
+def _line(rule: Check | Comparison, tallied: CheckTally, exchanges: int, excerpts: Excerpts) -> AuditLine:
+    applied = sum(tallied.counts.get(outcome, 0) for outcome in WORST_FIRST[:4])
+    examples = tuple(_shown(example, excerpts) for example in tallied.examples)
+    outcome = next((outcome for outcome in WORST_FIRST if tallied.counts.get(outcome)), Outcome.NOT_APPLICABLE)
+    result = ResultLine(
+        check=rule.id,
+        severity=rule.severity,
+        outcome=outcome,
+        scenario=SCENARIO,
+        api="chat",
+        spec=rule.clause.id,
+        quotation=rule.clause.quotation,
+        evidence=tuple(sorted(tallied.evidence)),
+        exchanges=tuple(str(example.place) for example in examples),
+        passed=tallied.counts.get(Outcome.PASS, 0) + tallied.counts.get(Outcome.VARIANT, 0),
+        applied=applied,
+        tries=exchanges,
+        findings=tuple(finding_json(finding) for example in examples for finding in example.findings),
+        reason=_reason(rule, tallied, outcome),
+    )
+    return AuditLine(result=result, counts=tallied.counts, examples=examples)
+
+
+def _shown(example: Example, excerpts: Excerpts) -> Example:
+    findings = tuple(apply_excerpts(finding, excerpts, example.names) for finding in example.findings)
+    return Example(place=example.place, outcome=example.outcome, findings=findings, reason=example.reason)
+
+
+def _reason(rule: Check | Comparison, tallied: CheckTally, outcome: Outcome) -> str:
+    if outcome is Outcome.ERROR:
+        return next((example.reason for example in tallied.examples if example.reason), "")
+    if outcome is not Outcome.NOT_APPLICABLE:
+        return ""
+    if is_comparison(rule):
+        return ALONE
+    return min(tallied.reasons, key=lambda reason: (-tallied.reasons[reason], reason), default="nothing was read")

@@ -1,0 +1,217 @@
+"""Exchanges to tallies. Pure, and in any order: tallies of the parts of a log add up to the tally of the log.
+
+Each line is judged alone, as a series of one, so a comparison of several exchanges is not applicable here; `run replay:` judges those of a recorded
+run. What is kept is bounded: counts, and the first few examples of each check by file and offset.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import nsmallest
+from types import MappingProxyType
+from typing import TypeVar
+
+from harmony_conformance.audit.excerpt import names_in
+from harmony_conformance.audit.lines import Problem
+from harmony_conformance.check import Check, Comparison, Finding, Outcome
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.judge import Result, judge
+
+Key = TypeVar("Key", bound=str)
+
+EXAMPLES = 10
+"""How many examples of each check and outcome are kept."""
+
+_FINDINGS = 5
+_TOLD = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Place:
+    """Where a line stands: places order examples, so that the first ones are the same however a log is divided."""
+
+    file: str
+    offset: int
+
+    def __str__(self) -> str:
+        """As it is shown, and as an exchange's id."""
+        return f"{self.file}:{self.offset}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """An exchange on which a check had something to say; at most five of its findings. `names` are the functions it mentions."""
+
+    place: Place
+    outcome: Outcome
+    findings: tuple[Finding, ...]
+    reason: str = ""
+    names: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckTally:
+    """What one check said of all exchanges. `reasons` counts why it was not applicable, `evidence` on what it rested."""
+
+    counts: Mapping[Outcome, int] = field(default_factory=lambda: MappingProxyType(dict[Outcome, int]()))
+    reasons: Mapping[str, int] = field(default_factory=lambda: MappingProxyType(dict[str, int]()))
+    evidence: frozenset[str] = frozenset()
+    examples: tuple[Example, ...] = ()
+
+    def __add__(self, other: CheckTally) -> CheckTally:
+        """Both together."""
+        return CheckTally(
+            counts=_sum(self.counts, other.counts),
+            reasons=_sum(self.reasons, other.reasons),
+            evidence=self.evidence | other.evidence,
+            examples=_first((*self.examples, *other.examples)),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unread:
+    """Lines that are no exchange, by kind: how many, and where the first of them stand."""
+
+    count: int
+    first: tuple[tuple[Place, str], ...]
+
+    def __add__(self, other: Unread) -> Unread:
+        """Both together."""
+        return Unread(count=self.count + other.count, first=tuple(nsmallest(EXAMPLES, (*self.first, *other.first))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tally:
+    """A log, or a part of one, summed up. Tallies add up: `+` is associative and commutative, and `Tally()` changes nothing."""
+
+    exchanges: int = 0
+    checks: Mapping[str, CheckTally] = field(default_factory=lambda: MappingProxyType(dict[str, CheckTally]()))
+    unread: Mapping[str, Unread] = field(default_factory=lambda: MappingProxyType(dict[str, Unread]()))
+
+    def __add__(self, other: Tally) -> Tally:
+        """Both together."""
+        checks = {
+            name: self.checks.get(name, CheckTally()) + other.checks.get(name, CheckTally())
+            for name in {*self.checks, *other.checks}
+        }
+        nothing = Unread(count=0, first=())
+        unread = {
+            kind: self.unread.get(kind, nothing) + other.unread.get(kind, nothing)
+            for kind in {*self.unread, *other.unread}
+        }
+        return Tally(
+            exchanges=self.exchanges + other.exchanges, checks=MappingProxyType(checks), unread=MappingProxyType(unread)
+        )
+
+    @property
+    def unreadable(self) -> int:
+        """How many lines could not be judged."""
+        return sum(unread.count for unread in self.unread.values())
+
+
+def judge_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> tuple[Result, ...]:
+    """What every check says of one exchange by itself."""
+    return tuple(judge((Series(name=x.scenario, exchanges={x.step: x}),), checks))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """An exchange of a log, where it stands, and what was said of it."""
+
+    place: Place
+    exchange: Exchange
+    results: Sequence[Result]
+
+
+def tally(judged: Iterable[Judged], problems: Iterable[tuple[Place, Problem]] = ()) -> Tally:
+    """Sum up judged exchanges and unread lines."""
+    counting = Counting()
+    for one in judged:
+        counting.add(one)
+    for place, problem in problems:
+        counting.add_problem(place, problem)
+    return counting.tally()
+
+
+class Counting:
+    """Sums up one exchange at a time, in constant memory; `tally()` is the sum so far."""
+
+    def __init__(self) -> None:
+        self._exchanges = 0
+        self._counts: Counter[tuple[str, Outcome]] = Counter()
+        self._reasons: Counter[tuple[str, str]] = Counter()
+        self._evidence: dict[str, set[str]] = {}
+        self._examples: dict[tuple[str, Outcome], list[Example]] = {}
+        self._unread: dict[str, Unread] = {}
+
+    def add(self, judged: Judged) -> None:
+        """Count an exchange."""
+        self._exchanges += 1
+        for result in judged.results:
+            self._counts[result.check, result.outcome] += 1
+            if result.outcome is Outcome.NOT_APPLICABLE:
+                self._reasons[result.check, result.reason] += 1
+                continue
+            self._evidence.setdefault(result.check, set()).update(result.evidence)
+            if result.outcome in _TOLD:
+                self._keep(judged, result)
+
+    def add_problem(self, place: Place, problem: Problem) -> None:
+        """Count a line that is no exchange."""
+        one = Unread(count=1, first=((place, problem.detail),))
+        before = self._unread.get(problem.kind)
+        self._unread[problem.kind] = one if before is None else before + one
+
+    def tally(self) -> Tally:
+        """The sum."""
+        checks = {
+            check: CheckTally(
+                counts=MappingProxyType({outcome: n for (name, outcome), n in self._counts.items() if name == check}),
+                reasons=MappingProxyType({reason: n for (name, reason), n in self._reasons.items() if name == check}),
+                evidence=frozenset(self._evidence.get(check, ())),
+                examples=_first(
+                    example for (name, _), kept in self._examples.items() if name == check for example in kept
+                ),
+            )
+            for check, _ in self._counts
+        }
+        return Tally(
+            exchanges=self._exchanges,
+            checks=MappingProxyType(checks),
+            unread=MappingProxyType(dict(self._unread)),
+        )
+
+    def _keep(self, judged: Judged, result: Result) -> None:
+        kept = self._examples.setdefault((result.check, result.outcome), [])
+        if len(kept) >= EXAMPLES and kept[-1].place < judged.place:
+            return
+        kept.append(
+            Example(
+                place=judged.place,
+                outcome=result.outcome,
+                findings=tuple(replace(finding, exchange=str(judged.place)) for finding in result.findings[:_FINDINGS]),
+                reason=result.reason,
+                names=names_in(judged.exchange),
+            )
+        )
+        kept.sort(key=_by_place)
+        del kept[EXAMPLES:]
+
+
+def _first(examples: Iterable[Example]) -> tuple[Example, ...]:
+    by_outcome: dict[Outcome, list[Example]] = {}
+    for example in examples:
+        by_outcome.setdefault(example.outcome, []).append(example)
+    return tuple(
+        example for outcome in sorted(by_outcome) for example in nsmallest(EXAMPLES, by_outcome[outcome], key=_by_place)
+    )
+
+
+def _by_place(example: Example) -> Place:
+    return example.place
+
+
+def _sum(one: Mapping[Key, int], other: Mapping[Key, int]) -> Mapping[Key, int]:
+    return MappingProxyType({key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}})

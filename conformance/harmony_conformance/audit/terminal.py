@@ -1,0 +1,129 @@
+"""The audit in a terminal: a line for each check, the first examples of each failure with file and offset, what was not read, and the counts last."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from harmony_conformance.audit.report import Audit, AuditLine
+from harmony_conformance.audit.scan import Example
+from harmony_conformance.check import Finding, Outcome, Severity
+from harmony_conformance.report.model import ORDER, WORDS
+from harmony_conformance.report.terminal import visible
+
+_STYLE = {
+    Outcome.PASS: "green",
+    Outcome.FAIL: "bold red",
+    Outcome.VARIANT: "yellow",
+    Outcome.INCONCLUSIVE: "magenta",
+    Outcome.NOT_APPLICABLE: "dim",
+    Outcome.ERROR: "bold white on red",
+}
+_EXAMPLES_SHOWN = 3
+_UNREAD_SHOWN = 3
+
+
+def print_audit(audit: Audit, console: Console) -> None:
+    """Print the whole report."""
+    console.print(_table(audit))
+    for line in _told(audit):
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def _table(audit: Audit) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("check", "severity", "outcome"):
+        table.add_column(heading)
+    table.add_column("exchanges", justify="right")
+    for line in audit.lines:
+        outcome = line.result.outcome
+        counted = ", ".join(
+            f"{line.counts[outcome]} {WORDS[outcome]}"
+            for outcome in ORDER
+            if line.counts.get(outcome) and outcome is not Outcome.NOT_APPLICABLE
+        )
+        table.add_row(
+            line.result.check,
+            line.result.severity.value,
+            f"[{_STYLE[outcome]}]{WORDS[outcome]}[/]",
+            counted or escape(line.result.reason),
+        )
+    return table
+
+
+def _told(audit: Audit) -> Iterator[str]:
+    for line in audit.lines:
+        if line.result.outcome in (Outcome.FAIL, Outcome.ERROR):
+            yield from _failure(line)
+    yield from _variants(audit)
+    yield ""
+    yield from _unread(audit)
+    yield f"{audit.tally.exchanges} exchanges judged; counts are exchanges times checks"
+    yield audit.summary()
+
+
+def _failure(line: AuditLine) -> Iterator[str]:
+    result, outcome = line.result, line.result.outcome
+    word = "SHOULD" if result.severity is Severity.SHOULD else "MUST"
+    yield ""
+    yield (
+        f"[{_STYLE[outcome]}]{WORDS[outcome].upper()}[/] {word} [bold]{escape(result.check)}[/]:"
+        f" {line.counts[outcome]} of {result.applied} exchanges"
+    )
+    if result.reason:
+        yield f"  {escape(visible(result.reason))}"
+    shown = [example for example in line.examples if example.outcome is outcome]
+    for example in shown[:_EXAMPLES_SHOWN]:
+        yield from _example(example)
+    if line.counts[outcome] > _EXAMPLES_SHOWN:
+        yield f"  … and {line.counts[outcome] - _EXAMPLES_SHOWN} more exchanges"
+    yield f"  says: {escape(result.quotation)}"
+
+
+def _example(example: Example) -> Iterator[str]:
+    yield f"  - {escape(visible(str(example.place)))}"
+    failures = [finding for finding in example.findings if finding.verdict.value == example.outcome.value]
+    for finding in failures:
+        yield from _finding(finding)
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    at = f" (at {finding.at})" if finding.at else ""
+    yield f"    {escape(visible(finding.message + at))}"
+    for name, value in (("expected", finding.expected), ("actual", finding.actual), ("excerpt", finding.excerpt)):
+        if value is not None:
+            yield f"      {name}: {escape(visible(value))}"
+
+
+def _variants(audit: Audit) -> Iterator[str]:
+    told = {
+        line.result.check: (
+            line.counts[Outcome.VARIANT],
+            Counter(
+                finding.message
+                for example in line.examples
+                if example.outcome is Outcome.VARIANT
+                for finding in example.findings
+            ),
+        )
+        for line in audit.lines
+        if line.counts.get(Outcome.VARIANT)
+    }
+    if told:
+        yield ""
+        yield "[yellow]variants[/] (legitimate differences, never failures)"
+    for check, (times, messages) in told.items():
+        first = messages.most_common(1)[0][0] if messages else ""
+        yield f"  {escape(check)}: {escape(visible(first))} ({times} exchanges)"
+
+
+def _unread(audit: Audit) -> Iterator[str]:
+    for kind, unread in sorted(audit.tally.unread.items()):
+        yield f"[yellow]not read[/] {unread.count} x {escape(visible(kind))}"
+        for place, detail in unread.first[:_UNREAD_SHOWN]:
+            yield f"  - {escape(visible(str(place)))}{': ' + escape(visible(detail)) if detail else ''}"
+    yield f"{audit.tally.unreadable} lines could not be read as exchanges"
