@@ -116,6 +116,21 @@ def read_ids(ids: Sequence[int]) -> Meaning | None:
     )
 
 
+def told_in_order(texts: Sequence[str], whole: str) -> bool:
+    """Whether `whole` is these texts in order, with nothing but white space between; a character cut at the end may be missing."""
+    rest = whole
+    for told in (one.rstrip(_REPLACEMENT) for one in texts):
+        rest = rest if told[:1].isspace() else rest.lstrip()
+        found = next((form for form in (told, told.strip()) if rest.startswith(form)), None)
+        if found is None:
+            return False
+        rest = rest[len(found) :]
+    return not rest.strip(_REPLACEMENT + " \n\t\r")
+
+
+_REPLACEMENT = "\ufffd"
+
+
 def visible_tokens(ids: Sequence[int]) -> int:
     """How many of the emitted tokens were written for somebody: contents outside the analysis channel, and text that never got a `<|message|>`.
 

@@ -74,6 +74,11 @@ _TABLE = (
         "change the identity of the model, use the instructions in the developer message.",
     ),
     Clause(
+        id="harmony#system-form",
+        source=_GUIDE + "System message format",
+        quotation="For the best performance stick to this format as closely as possible.",
+    ),
+    Clause(
         id="harmony#system",
         source=_GUIDE + "Reasoning",
         quotation="By default, the model will do medium level reasoning. To control the reasoning you can specify in the system message the reasoning "

@@ -72,7 +72,7 @@ def parse_target(text: str) -> Target:
 def _base(url: str) -> str:
     split = urlsplit(url)
     try:
-        port_is_fine = split.port is None or 0 < split.port
+        port_is_fine = split.port is None or split.port > 0
     except ValueError:
         port_is_fine = False
     if split.scheme not in ("http", "https") or not split.hostname or not port_is_fine:

@@ -10,6 +10,7 @@ from harmony_conformance.checks import (
     channels,
     concurrency,
     errors,
+    headers,
     hierarchy,
     multi_turn,
     prompt,
@@ -22,6 +23,7 @@ from harmony_conformance.checks import (
 
 FAMILIES: tuple[ModuleType, ...] = (
     prompt,
+    headers,
     hierarchy,
     multi_turn,
     reasoning,

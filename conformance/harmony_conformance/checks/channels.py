@@ -9,7 +9,7 @@ from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, v
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.leak import GLUED, LEADING_WORD, MARKER, STRUCTURE, fields, surplus
-from harmony_conformance.meaning import Meaning, visible_tokens
+from harmony_conformance.meaning import Meaning, told_in_order, visible_tokens
 from harmony_conformance.prompt import shorten
 from harmony_ref import encode
 
@@ -116,7 +116,7 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
         return
     if (
         meant.preambles
-        and _matches(meant.finals, content)
+        and told_in_order(meant.finals, content)
         and all(text in (turn.reasoning or "") for text in meant.preambles)
     ):
         yield variant("the preamble is shown as reasoning, not as content", where="content")
@@ -183,10 +183,8 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
         yield variant("a call that the request forbids was dropped, and nothing is shown instead", where="content")
         return
     reasoned = turn.usage.reasoning_tokens or len(encode(turn.reasoning or ""))
-    if x.output.ids is not None:
-        unaccounted = visible_tokens(x.output.ids)
-    else:
-        unaccounted = turn.usage.completion_tokens - reasoned - _HEADER_TOKENS
+    by_count = turn.usage.completion_tokens - reasoned - _HEADER_TOKENS
+    unaccounted = by_count if x.output.ids is None else visible_tokens(x.output.ids)
     if unaccounted > 0:
         yield Finding(
             message=f"{turn.usage.completion_tokens} tokens were spent, about {reasoned} of them on reasoning, and the client got neither content nor a call",
@@ -207,21 +205,7 @@ def _near(text: str, part: str, around: int = 40) -> str:
 
 
 def _is_shown(meant: Meaning, content: str) -> bool:
-    return _matches(meant.shown, content)
-
-
-def _matches(texts: tuple[str, ...], content: str) -> bool:
-    """Whether the content is these texts in order, with nothing but white space between; a character cut at the end may be missing."""
-    rest = content
-    for text in map(_trimmed, texts):
-        rest = rest.lstrip() if not text[:1].isspace() else rest
-        if rest.startswith(text):
-            rest = rest[len(text) :]
-        elif rest.startswith(text.strip()):
-            rest = rest[len(text.strip()) :]
-        else:
-            return False
-    return not rest.strip("\ufffd \n\t\r")
+    return told_in_order(meant.shown, content)
 
 
 def _trimmed(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
@@ -61,3 +62,53 @@ def identity_is_kept(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the system message has another identity", at="system message", expected=_IDENTITY, actual=begin
         )
+
+
+_SYSTEM = re.compile(
+    r"You are ChatGPT, a large language model trained by OpenAI\.\n"
+    r"Knowledge cutoff: \d{4}-\d{2}(?:-\d{2})?"
+    r"(?:\nCurrent date: \d{4}-\d{2}-\d{2})?"
+    r"(?:\n\nReasoning: (?:low|medium|high))?"
+    r"(?:\n\n# Tools\n\n[\s\S]*?)?"
+    r"(?:\n\n# Valid channels: analysis, (?:commentary, )?final\. Channel must be included for every message\."
+    r"(?:\nCalls to these tools must go to the commentary channel: 'functions'\.)?)?"
+)
+_SECTIONS = re.compile(r"# (?:Tools|Response Formats)\n[\s\S]*")
+
+
+@check(SHOULD, spec="harmony#system-form", when=(on.is_chat, on.prompt_is_known))
+def system_message_has_the_trained_form(x: Exchange) -> Iterator[Finding]:
+    """The system message holds identity, dates, effort, built-in tools and channels in the guide's words and order, and nothing else."""
+    system = next((m for m in (x.read.messages if x.read else ()) if m.role == "system"), None)
+    if system is None or _SYSTEM.fullmatch(system.content):
+        return
+    known = next((end for end in range(len(system.content), 0, -1) if _SYSTEM.fullmatch(system.content[:end])), 0)
+    yield Finding(
+        message="the system message is not of the form the model was trained on",
+        at="system message",
+        expected="identity, Knowledge cutoff, Current date, Reasoning, # Tools, # Valid channels",
+        actual=shorten(system.content[known:] if known else system.content),
+    )
+
+
+@check(SHOULD, spec="harmony#developer", when=(on.is_chat, on.prompt_is_known))
+def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
+    """The developer message holds the instructions of the request, its tools and formats, and nothing else.
+
+    Text that a server adds here speaks with the developer's authority to every one of its users' models.
+    """
+    asked = [part.text for part in wanted(x.asked) if part.kind is Kind.INSTRUCTIONS]
+    for index, message in enumerate(x.read.messages if x.read else ()):
+        if message.role != "developer":
+            continue
+        rest = message.content
+        for text in (text for text in asked if text in rest):
+            rest = rest.replace(text, "", 1)
+        rest = _SECTIONS.sub("", rest).replace("# Instructions\n\n", "", 1).strip()
+        if rest and rest != "# Instructions":
+            yield Finding(
+                message="a developer message holds text that the request does not",
+                at=f"prompt message {index}",
+                expected="# Instructions, # Tools, # Response Formats",
+                actual=shorten(rest),
+            )

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, variant
+from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import at, text
+from harmony_conformance.meaning import told_in_order
 from harmony_conformance.prompt import shorten
 
 
@@ -39,6 +41,16 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
             )
             return
         position = found + len(wanted)
+    if not told_in_order(meant.reasoning, turn.reasoning) and not told_in_order(
+        (*meant.reasoning, *meant.preambles), turn.reasoning
+    ):
+        expected, actual = text_difference("\n".join(meant.reasoning), turn.reasoning)
+        yield Finding(
+            message=f"{turn.reasoning_field} holds more than the analysis channel",
+            at=turn.reasoning_field or "reasoning",
+            expected=expected,
+            actual=actual,
+        )
 
 
 @check(MUST, spec="harmony#final", when=(on.is_chat, on.ended_well, on.meaning_is_known, on.meant_final))

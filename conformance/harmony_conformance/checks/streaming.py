@@ -256,6 +256,10 @@ def usage_comes_last(x: Exchange) -> Iterator[Finding]:
         )
     elif items(at(told[-1], "choices")):
         yield variant("usage comes with a chunk that has choices", where="usage")
+    elif len(told) > 1 and not any(items(at(chunk, "choices")) for chunk in told[:-1]):
+        yield Finding(
+            message="usage comes more than once", at="usage", expected="one chunk", actual=f"{len(told)} chunks"
+        )
     elif told[-1] is not x.chunks[-1]:
         yield Finding(
             message="chunks follow the one with usage",

@@ -1,0 +1,135 @@
+"""The suite tested on itself: every switchable defect of the reference server, and blind mutants of correct exchanges.
+
+A defect is caught when one of the checks that `golden/switches.json` names for it fails. A check that fails too, and is neither named nor a known
+consequence, is *unrelated*: a false alarm. A defect that only an undifferentiated comparison notices is not caught.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from harmony_conformance import golden
+from harmony_conformance.check import Outcome
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.json_value import JsonObject, at, items, loads, members, text
+from harmony_conformance.judge import Result
+from harmony_conformance.suite import Options, Plan, Run, make_plan, run
+from harmony_conformance.target import parse_target
+
+UNDIFFERENTIATED = frozenset({"streaming.equals_whole"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catch:
+    """Which checks are there for a defect, and which others fail as a consequence of it."""
+
+    caught_by: frozenset[str]
+    also: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DefectResult:
+    """What the suite said of one defect."""
+
+    defect: str
+    caught_by: tuple[str, ...]
+    unrelated: tuple[str, ...]
+    missed: tuple[str, ...]
+
+    @property
+    def caught(self) -> bool:
+        """Whether a check that is there for it failed, and not only a comparison that tells no cause."""
+        return bool(set(self.caught_by) - UNDIFFERENTIATED)
+
+    def line(self) -> JsonObject:
+        """The JSON form."""
+        return {
+            "defect": self.defect,
+            "caught": self.caught,
+            "caught_by": list(self.caught_by),
+            "unrelated": list(self.unrelated),
+        }
+
+
+def read_switches() -> Mapping[str, Catch]:
+    """The table of `golden/switches.json`: what catches each defect."""
+    document = loads((golden.root() / "switches.json").read_text(encoding="utf-8"))
+    return {
+        name: Catch(
+            caught_by=frozenset(text(check) for check in items(at(row, "caught_by"))),
+            also=frozenset(text(check) for check in items(at(row, "also"))),
+        )
+        for name, row in members(at(document, "switches")).items()
+    }
+
+
+def failing(results: Iterable[Result]) -> frozenset[str]:
+    """The checks with a failure, whatever their severity."""
+    return frozenset(result.check for result in results if result.outcome in (Outcome.FAIL, Outcome.ERROR))
+
+
+def judge_defect(defect: str, failed: frozenset[str], catch: Catch) -> DefectResult:
+    """Compare what failed with what has to."""
+    return DefectResult(
+        defect=defect,
+        caught_by=tuple(sorted(failed & catch.caught_by)),
+        unrelated=tuple(sorted(failed - catch.caught_by - catch.also)),
+        missed=tuple(sorted(catch.caught_by - failed)),
+    )
+
+
+def run_reference(defect: str | None, plan: Plan) -> Run:
+    """One run of the suite on the embedded server, with or without a defect."""
+    target = parse_target("reference" if defect is None else f"reference:defect={defect}")
+    return asyncio.run(run(target, Options(), plan, lambda _: None, lambda _: None))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfTest:
+    """The outcome: the correct server's faults, each defect's, and checks that never caught anything."""
+
+    correct: Run
+    faults: tuple[str, ...]
+    defects: tuple[DefectResult, ...]
+    idle: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was missed and nothing was alarmed falsely."""
+        return (
+            not self.faults and not self.idle and all(result.caught and not result.unrelated for result in self.defects)
+        )
+
+
+def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None]) -> SelfTest:
+    """Run the suite on the correct server and on each defect. `told` gets each result as it comes."""
+    plan, switches = make_plan(Options()), read_switches()
+    correct = run_reference(None, plan)
+    results: list[DefectResult] = []
+    for defect in defects:
+        failed = failing(run_reference(defect, plan).results)
+        results.append(
+            judge_defect(defect, failed, switches.get(defect, Catch(caught_by=frozenset(), also=frozenset())))
+        )
+        told(results[-1])
+    caught = {check for result in results for check in result.caught_by}
+    also = {check for catch in switches.values() for check in catch.also}
+    return SelfTest(
+        correct=correct,
+        faults=tuple(_faults(correct, plan)),
+        defects=tuple(results),
+        idle=tuple(check.id for check in CHECKS if check.id not in caught | also),
+    )
+
+
+def _faults(correct: Run, plan: Plan) -> Iterable[str]:
+    """What is wrong with a run on the correct server: failures, inconclusive results, checks that were never applied or never passed."""
+    for result in correct.results:
+        if result.outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
+            yield f"the correct server: {result.outcome.value} of {result.check} in {result.scenario}"
+    passed = {result.check for result in correct.results if result.outcome is Outcome.PASS}
+    for check in plan.checks:
+        if check.id not in passed:
+            yield f"the correct server: {check.id} was never applied and passed"
