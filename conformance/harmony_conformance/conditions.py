@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from harmony_conformance.check import condition, evidence
 from harmony_conformance.exchange import Exchange, Series, Validity
-from harmony_conformance.json_value import at, members, text
+from harmony_conformance.injection import SPECIAL
+from harmony_conformance.json_value import at, members, strings, text
 from harmony_conformance.prompt import Keep, Kind, wanted
 from harmony_conformance.wire import FailureKind
 
@@ -243,8 +244,21 @@ def has_loop_reasoning(x: Exchange) -> bool:
 
 @condition
 def quotes_markers(x: Exchange) -> bool:
-    """requests whose texts hold Harmony markers as text"""
-    return "<|" in x.request.body.decode("utf-8", "replace")
+    """requests whose texts hold special tokens as text"""
+    return any(SPECIAL.search(said) for said in texts_that_stay(x))
+
+
+def texts_that_stay(x: Exchange) -> Iterator[str]:
+    """The texts of a request that have to be in the prompt: of messages, and of offered tools."""
+    yield from (part.text for part in wanted(x.asked) if part.keep is Keep.PRESENT)
+    if offered_tools.holds(x):
+        yield from (said for tool in x.tools for said in strings(tool))
+
+
+@condition
+def ends_for_an_answer(x: Exchange) -> bool:
+    """requests that do not end with an assistant message to be continued"""
+    return at(x.messages[-1], "role") != "assistant" if x.messages else True
 
 
 def pair(series: Series, first: str, second: str) -> tuple[Exchange, Exchange] | None:

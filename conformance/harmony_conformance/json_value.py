@@ -7,6 +7,7 @@ narrow a value to one type, and answer an empty value where it has another. A ch
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
@@ -93,6 +94,21 @@ def items(value: Json) -> list[Json]:
 def members(value: Json) -> JsonObject:
     """The members of an object, or none."""
     return value if isinstance(value, dict) else {}
+
+
+def strings(value: Json) -> Iterator[str]:
+    """Every text in a value, names of members left out, in order."""
+    match value:
+        case str():
+            yield value
+        case list():
+            for item in value:
+                yield from strings(item)
+        case dict():
+            for member in value.values():
+                yield from strings(member)
+        case _:
+            return
 
 
 def pointer(*path: str | int) -> str:

@@ -1,8 +1,8 @@
 """The prompt, from both ends: the ids that were fed, read as Harmony messages; and the messages that a request must become.
 
 Reading is structural: message by message, whatever the rendering style. A style fixes form (the order of recipient and channel, the constrain marker,
-blank lines), never what is kept, so contents are compared raw and forms are reported apart. Content is decoded without special tokens: where a special
-token stands inside a text it is shown as `⟦end⟧`, which no text of a request can be equal to.
+blank lines), never what is kept, so contents are compared raw and forms are reported apart. Where a special token stands inside a text it is shown as
+`⟦end⟧`, and counted: a text may hold the same letters.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import groupby
 
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.json_value import Json, at, items, pointer, text
@@ -33,7 +34,10 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PromptMessage:
-    """One message as it was fed. `header` is its text with special tokens shown as ⟦name⟧; `end` is the token that closed it."""
+    """One message as it was fed. `header` is its text with special tokens shown as ⟦name⟧; `end` is the token that closed it.
+
+    `specials` is how many special tokens stand inside the content.
+    """
 
     header: str
     content: str
@@ -44,12 +48,18 @@ class PromptMessage:
     content_type: str | None = None
     place: Place = Place.NONE
     end: int | None = None
+    specials: int = 0
 
     @property
     def function(self) -> str | None:
         """The function a call goes to or a result comes from, without its namespace."""
         named = self.name if self.role == "tool" else self.recipient
         return named.removeprefix("functions.") if named is not None and named.startswith("functions.") else None
+
+    @property
+    def end_name(self) -> str:
+        """The token that closed it, as ⟦name⟧; empty where nothing did."""
+        return show((self.end,)) if self.end is not None else ""
 
     def __str__(self) -> str:
         """The header, and the beginning of the content."""
@@ -66,16 +76,19 @@ class PromptReading:
 
 
 def show(ids: Sequence[int]) -> str:
-    """Text of ids, each special token as ⟦name⟧ so that it can not be taken for the same letters in ordinary tokens."""
-    parts: list[str] = []
-    ordinary: list[int] = []
-    for token in ids:
-        if tokens.is_special(token):
-            parts += (decode(ordinary), "⟦" + decode([token]).removeprefix("<|").removesuffix("|>") + "⟧")
-            ordinary = []
+    """Text of ids for people, each special token as ⟦name⟧."""
+    return "".join(
+        f"⟦{text.removeprefix('<|').removesuffix('|>')}⟧" if is_special else text for text, is_special in pieces(ids)
+    )
+
+
+def pieces(ids: Sequence[int]) -> Iterator[tuple[str, bool]]:
+    """The texts of ids in order, and of each whether it is a special token; ordinary tokens that follow each other are one text."""
+    for is_special, run in groupby(ids, key=tokens.is_special):
+        if is_special:
+            yield from ((decode([token]), True) for token in run)
         else:
-            ordinary.append(token)
-    return "".join((*parts, decode(ordinary)))
+            yield decode(list(run)), False
 
 
 def shorten(value: str, most: int = 80) -> str:
@@ -104,7 +117,7 @@ def read_prompt(ids: Sequence[int]) -> PromptReading:
         end = next((index for index in range(message + 1, len(ids)) if ids[index] in _ENDS), None)
         stop = len(ids) if end is None else end
         messages.append(
-            _message(show(ids[start + 1 : message]), show(ids[message + 1 : stop]), None if end is None else ids[end])
+            _message(show(ids[start + 1 : message]), ids[message + 1 : stop], None if end is None else ids[end])
         )
         position = stop + 1
     return PromptReading(messages=tuple(messages), trailer=show(ids[position:]), stray=tuple(stray))
@@ -114,7 +127,7 @@ def _find(ids: Sequence[int], token: int, start: int) -> int | None:
     return next((index for index in range(start, len(ids)) if ids[index] == token), None)
 
 
-def _message(header: str, content: str, end: int | None) -> PromptMessage:
+def _message(header: str, content: Sequence[int], end: int | None) -> PromptMessage:
     found = _CHANNEL.search(header)
     before = header[: found.start()] if found else header
     after = header[found.end() :] if found else ""
@@ -129,7 +142,7 @@ def _message(header: str, content: str, end: int | None) -> PromptMessage:
     known = role in _ROLES
     return PromptMessage(
         header=header,
-        content=content,
+        content=show(content),
         role=role if known else "tool",
         name=(name or None) if known else first,
         recipient=to[0] if to else None,
@@ -137,6 +150,7 @@ def _message(header: str, content: str, end: int | None) -> PromptMessage:
         content_type=" ".join(others) or None,
         place=to[1] if to else Place.NONE,
         end=end,
+        specials=sum(1 for token in content if tokens.is_special(token)),
     )
 
 

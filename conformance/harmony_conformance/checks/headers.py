@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check
+from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.prompt import PromptMessage, shorten
 
@@ -19,7 +19,7 @@ _FORMS = {
         rf"assistant(?: to=[^\s⟦]+⟦channel⟧(?:analysis|commentary|final)|⟦channel⟧(?:analysis|commentary|final)(?: to=[^\s⟦]+)?){_TYPE}"
     ),
     "tool": re.compile(
-        rf"[^\s⟦]+(?: to=assistant⟦channel⟧(?:commentary|analysis)|⟦channel⟧(?:commentary|analysis)(?: to=assistant)?|(?: to=assistant)?){_TYPE}"
+        rf"(?!tool\b)[^\s⟦]+(?: to=assistant⟦channel⟧(?:commentary|analysis)|⟦channel⟧(?:commentary|analysis)(?: to=assistant)?|(?: to=assistant)?){_TYPE}"
     ),
 }
 _SHOWN = {
@@ -52,7 +52,9 @@ def messages_end_as_they_must(x: Exchange) -> Iterator[Finding]:
     """
     for index, message in enumerate(x.read.messages if x.read else ()):
         expected = _end(message)
-        if message.end is not None and message.end_name not in expected:
+        if message.end_name == "⟦end⟧" and expected == ("⟦call⟧",):
+            yield variant("a call is closed by <|end|>", where=f"prompt message {index}")
+        elif message.end is not None and message.end_name not in expected:
             yield Finding(
                 message="a message of the prompt ends in the wrong token",
                 at=f"prompt message {index}",

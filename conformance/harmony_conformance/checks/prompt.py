@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, variant
+from harmony_conformance.declaration import Declaration, as_identifier, declarations, is_same_function
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.json_value import NotJson, at, canonical, loads, pointer, text
+from harmony_conformance.injection import injected
+from harmony_conformance.json_value import Json, NotJson, at, canonical, loads, members, pointer, text
+from harmony_conformance.placement import no_more, raw
 from harmony_conformance.prompt import Kind, Place, PromptMessage, Wanted, shorten, wanted
 from harmony_ref import encode
 
@@ -23,69 +27,64 @@ def _messages(x: Exchange, role: str, channel: str | None = None) -> list[Prompt
     ]
 
 
-def _raw(parts: tuple[Wanted, ...], found: list[PromptMessage]) -> Iterator[Finding]:
-    """Each part, in order, is the content of one of the messages, character for character."""
-    rest = iter(found)
-    for part in parts:
-        message = next((candidate for candidate in rest if candidate.content == part.text), None)
-        if message is None:
-            nearest = next(
-                (m.content for m in found if m.content[:8] == part.text[:8]), found[0].content if found else None
-            )
-            expected, actual = (
-                text_difference(part.text, nearest)
-                if nearest is not None
-                else (shorten(part.text), f"no {part.kind} in the prompt")
-            )
-            yield Finding(
-                message=f"a {part.kind} does not stand in the prompt as it was sent",
-                at=part.where,
-                expected=expected,
-                actual=actual,
-            )
-            return
-
-
 @check(MUST, spec="harmony#roles", when=(on.is_chat, on.prompt_is_known, on.has_user_message))
 def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
     """Each user message stands in the prompt once, in order, under the role user, character for character; parts of a content are joined."""
-    yield from _raw(_parts(x, Kind.USER), _messages(x, "user"))
+    yield from raw(_parts(x, Kind.USER), _messages(x, "user"))
 
 
 @check(MUST, spec="harmony#final", when=(on.is_chat, on.prompt_is_known, on.has_earlier_answer))
 def earlier_answers_are_final(x: Exchange) -> Iterator[Finding]:
     """Earlier answers stand in the prompt as assistant messages on the final channel, unchanged (defect V17)."""
-    yield from _raw(_parts(x, Kind.FINAL), _messages(x, "assistant", "final"))
+    yield from raw(_parts(x, Kind.FINAL), _messages(x, "assistant", "final"))
 
 
 @check(MUST, spec="harmony#preambles", when=(on.is_chat, on.prompt_is_known, on.has_preamble_history))
 def preamble_is_kept(x: Exchange) -> Iterator[Finding]:
-    """Content next to a function call is in the prompt, before the call; on the commentary channel by the guide.
+    """Content next to a function call is in the prompt, before the call, on the commentary channel.
 
-    Templates that refuse or erase it lose what the user was told (defects L04, V17).
+    Templates that refuse or erase it lose what the user was told; some write it as analysis (defects L04, V17).
     """
-    for part in _parts(x, Kind.PREAMBLE):
-        held = [m for m in (x.read.messages if x.read else ()) if m.role == "assistant" and m.content == part.text]
-        if not held:
+    said = _messages(x, "assistant")
+    parts = _parts(x, Kind.PREAMBLE, Kind.CALL)
+    position = 0
+    for number, part in enumerate(parts):
+        call = next((later for later in parts[number:] if later.kind is Kind.CALL), part)
+        called = next(
+            (i for i in range(position, len(said)) if is_same_function(call.function, said[i].function)), None
+        )
+        if part.kind is Kind.CALL:
+            position = position if called is None else called + 1
+            continue
+        before = said[position:called]
+        held = next((m for m in before if m.content == part.text and m.channel in _PRIVATE_OR_TOLD), None)
+        if held is None:
             yield Finding(
-                message="the preamble of a call is not in the prompt",
+                message="the preamble of a call is not in the prompt before it",
                 at=part.where,
-                expected=shorten(part.text),
-                actual="no such message",
+                expected=f"assistant, commentary: {shorten(part.text)}",
+                actual=shorten(str(before[-1])) if before else "no message before the call",
             )
-        elif held[0].channel != "commentary":
-            yield variant(f"the preamble of a call stands on the {held[0].channel} channel", where=part.where)
+        else:
+            position += before.index(held) + 1
+            if held.channel != "commentary":
+                yield variant("the preamble of a call stands on the analysis channel", where=part.where)
+
+
+_PRIVATE_OR_TOLD = ("commentary", "analysis")
 
 
 @check(MUST, spec="harmony#receiving-calls", when=(on.is_chat, on.prompt_is_known, on.has_call_history))
 def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
-    r"""Each earlier call stands in the prompt: to its function, with its arguments encoded once.
+    r"""Each earlier call stands in the prompt once: to its function, with its arguments encoded once.
 
-    Arguments that are quoted again (`"{\"a\":1}"`) teach the model to answer so (defects J01, V17).
+    Arguments that are quoted again (`"{\"a\":1}"`) teach the model to answer so (defects J01, V17, T02).
     """
-    rest = iter([m for m in _messages(x, "assistant") if m.recipient is not None])
-    for part in _parts(x, Kind.CALL):
-        message = next((m for m in rest if m.function == part.function), None)
+    calls = [m for m in _messages(x, "assistant") if m.recipient is not None]
+    parts = _parts(x, Kind.CALL)
+    rest = iter(calls)
+    for part in parts:
+        message = next((m for m in rest if is_same_function(part.function, m.function)), None)
         if message is None:
             yield Finding(
                 message=f"the call of {part.function} is not in the prompt",
@@ -94,25 +93,39 @@ def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
                 actual="no such message",
             )
             return
-        if message.channel != "commentary":
-            yield variant(f"the call of {part.function} stands on the {message.channel} channel", where=part.where)
-        if message.content == part.text:
-            continue
-        if _json(message.content) == _json(part.text) and _json(part.text) is not None:
-            yield variant("the arguments of a call were written anew: equal as JSON", where=part.where)
-        else:
-            expected, actual = text_difference(part.text, message.content)
+        if message.function != part.function:
+            yield variant(f"{part.function} is called {message.function} in the prompt", where=part.where)
+        if message.channel == "analysis":
+            yield variant(f"the call of {part.function} stands on the analysis channel", where=part.where)
+        elif message.channel != "commentary":
             yield Finding(
-                message="the arguments of a call are not what was sent", at=part.where, expected=expected, actual=actual
+                message=f"the call of {part.function} is not on the commentary channel",
+                at=part.where,
+                expected="commentary",
+                actual=message.channel or "no channel",
             )
+        yield from _arguments(part, message.content)
+    yield from no_more(parts, calls)
+
+
+def _arguments(part: Wanted, shown: str) -> Iterator[Finding]:
+    if shown == part.text:
+        return
+    if _json(shown) == _json(part.text) and _json(part.text) is not None:
+        yield variant("the arguments of a call were written anew: equal as JSON", where=part.where)
+    else:
+        expected, actual = text_difference(part.text, shown)
+        yield Finding(
+            message="the arguments of a call are not what was sent", at=part.where, expected=expected, actual=actual
+        )
 
 
 @check(MUST, spec="harmony#tool-messages", when=(on.is_chat, on.prompt_is_known, on.has_results))
 def results_are_rendered(x: Exchange) -> Iterator[Finding]:
-    """Each function result stands in the prompt raw, from its function, to the assistant, on the commentary channel (defects J02, V17, T02)."""
-    rest = iter(_messages(x, "tool"))
-    for part in _parts(x, Kind.RESULT):
-        message = next(rest, None)
+    """Each function result stands in the prompt once, raw, from its function, to the assistant, on the commentary channel (defects J02, V17, T02)."""
+    results = _messages(x, "tool")
+    parts = _parts(x, Kind.RESULT)
+    for part, message in zip_longest(parts, results[: len(parts)]):
         if message is None:
             yield Finding(
                 message="a function result is not in the prompt",
@@ -121,54 +134,78 @@ def results_are_rendered(x: Exchange) -> Iterator[Finding]:
                 actual="no such message",
             )
             return
-        if message.function != part.function:
+        if part.function is not None and not is_same_function(part.function, message.function):
             yield Finding(
                 message="a function result stands under another name",
                 at=part.where,
                 expected=f"functions.{part.function}",
                 actual=str(message.name),
             )
-        if message.recipient != "assistant":
-            yield Finding(
-                message="a function result is not addressed to the assistant",
-                at=part.where,
-                expected="to=assistant",
-                actual=message.header,
-            )
-        if message.channel != "commentary":
-            yield Finding(
-                message="a function result is not on the commentary channel",
-                at=part.where,
-                expected="commentary",
-                actual=str(message.channel),
-            )
+        elif part.function not in (None, message.function):
+            yield variant(f"{part.function} is called {message.function} in the prompt", where=part.where)
+        for what, shown, wanted_there in (
+            ("addressed to the assistant", message.recipient, "assistant"),
+            ("on the commentary channel", message.channel, "commentary"),
+        ):
+            if shown != wanted_there:
+                yield Finding(
+                    message=f"a function result is not {what}",
+                    at=part.where,
+                    expected=wanted_there,
+                    actual=shorten(message.header),
+                )
         if message.content != part.text:
             expected, actual = text_difference(part.text, message.content)
             yield Finding(
                 message="a function result is not what was sent", at=part.where, expected=expected, actual=actual
             )
+    yield from no_more(parts, results)
 
 
 @check(MUST, spec="harmony#tools", when=(on.is_chat, on.prompt_is_known, on.offered_tools))
 def tools_are_declared(x: Exchange) -> Iterator[Finding]:
-    """Every offered function is declared in the prompt: `type NAME = …` within `namespace functions`, and its description beside it (defects M14, T03)."""
-    texts = "\n".join(m.content for m in (x.read.messages if x.read else ()) if m.role in ("developer", "system"))
-    _, _, declared = texts.partition("namespace functions {")
+    """Every offered function is declared in the prompt: `type NAME = …` in `namespace functions`, with its description and its parameters.
+
+    A model can not call what it was not told of, and guesses what it was not told about it (defects M14, T03).
+    """
+    declared = declarations(x.read.messages if x.read else ())
     for index, tool in enumerate(x.tools):
-        name, description = text(at(tool, "function", "name")), text(at(tool, "function", "description"))
-        if f"type {name} = " not in declared:
+        name = text(at(tool, "function", "name"))
+        if not name:
+            continue
+        found = declared.get(name) or declared.get(as_identifier(name))
+        if found is None:
             yield Finding(
                 message=f"the function {name} is not declared in the prompt",
                 at=pointer("tools", index),
                 expected=f"type {name} = (_: …) => any;",
                 actual="no such line",
             )
-        elif (lines := description.splitlines()) and any(line.strip() not in declared for line in lines):
+            continue
+        if found.name != name:
+            yield variant(f"{name} is declared as {found.name}", where=pointer("tools", index))
+        yield from _described(at(tool, "function"), found, pointer("tools", index, "function"))
+
+
+def _described(function: Json, declared: Declaration, where: str) -> Iterator[Finding]:
+    """The description stands above the declaration; each parameter, with its own, within it."""
+    told = [(declared.comment, text(at(function, "description")), pointer("description"))]
+    for name, schema in members(at(function, "parameters", "properties")).items():
+        told.append((declared.type, text(at(schema, "description")), pointer("parameters", "properties", name)))
+        if not declared.has_parameter(name):
             yield Finding(
-                message=f"the description of {name} is not in the prompt",
-                at=pointer("tools", index, "function", "description"),
+                message=f"the parameter {name} of {declared.name} is not declared in the prompt",
+                at=where + pointer("parameters", "properties", name),
+                expected=f"{name}: …",
+                actual=shorten(declared.type),
+            )
+    for place, description, below in told:
+        if any(line.strip() not in place for line in description.splitlines()):
+            yield Finding(
+                message=f"a description of {declared.name} is not in the prompt",
+                at=where + below,
                 expected=shorten(description),
-                actual="not there",
+                actual=shorten(place.strip()) or "nothing",
             )
 
 
@@ -187,7 +224,7 @@ def calls_are_sent_to_commentary(x: Exchange) -> Iterator[Finding]:
 
 @check(MUST, spec="harmony#message-format", when=(on.is_chat, on.prompt_is_known))
 def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
-    """The prompt is Harmony messages, each closed, none doubled by markers in a text, with one system message first."""
+    """The prompt is Harmony messages and nothing else, one system message first, each closed, with no special token inside a text (defects J11, V31)."""
     if x.read is None:
         return
     for piece in x.read.stray:
@@ -197,41 +234,37 @@ def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
             expected="messages only",
             actual=shorten(piece),
         )
-    for index, message in enumerate(x.read.messages):
-        if "⟦" in message.content:
+    messages = x.read.messages
+    for index, message in enumerate(messages):
+        where = f"prompt message {index}"
+        if message.specials:
             yield Finding(
                 message="a special token stands inside a message's content",
-                at=f"prompt message {index}",
+                at=where,
                 expected="text",
                 actual=shorten(message.content),
             )
-        if message.end is None:
+        is_continued = message is messages[-1] and not on.ends_for_an_answer.holds(x)
+        if message.end is None and not is_continued:
             yield Finding(
                 message="a message of the prompt is not closed",
-                at=f"prompt message {index}",
+                at=where,
                 expected="⟦end⟧",
                 actual=shorten(str(message)),
             )
-    roles = [m.role for m in x.read.messages]
-    if roles[:1] != ["system"]:
+    roles = [m.role for m in messages]
+    if roles[:1] != ["system"] or roles.count("system") > 1:
         yield Finding(
-            message="the prompt does not begin with the system message",
-            at="prompt message 0",
-            expected="system",
-            actual=roles[0] if roles else "no message",
-        )
-    if roles.count("system") > 1:
-        yield Finding(
-            message="the prompt has several system messages",
+            message="the prompt does not begin with the one system message",
             at="prompt",
-            expected="1",
-            actual=str(roles.count("system")),
+            expected="one, first",
+            actual=", ".join(roles) or "no message",
         )
 
 
-@check(MUST, spec="harmony#prompt-end", when=(on.is_chat, on.prompt_is_known))
+@check(MUST, spec="harmony#prompt-end", when=(on.is_chat, on.prompt_is_known, on.ends_for_an_answer))
 def ends_with_the_assistant(x: Exchange) -> Iterator[Finding]:
-    """The prompt ends with `<|start|>assistant`, so that the model itself chooses the channel."""
+    """The prompt ends with `<|start|>assistant`, so that the model itself chooses the channel (defect O07)."""
     if x.read is not None and x.read.trailer != "⟦start⟧assistant":
         yield Finding(
             message="the prompt does not end with the beginning of an assistant message",
@@ -249,18 +282,19 @@ def has_two_headers_of_a_kind(x: Exchange) -> bool:
 
 @check(MUST, spec="harmony#receiving-calls", when=(on.is_chat, on.prompt_is_known, has_two_headers_of_a_kind))
 def one_header_form(x: Exchange) -> Iterator[Finding]:
-    """All calls of a prompt name the recipient in one place, before the channel or after it; results likewise.
+    """All calls of a prompt have one form: the recipient before the channel or after it, one content type; results likewise.
 
     A model that is shown two forms writes a third (defect V05).
     """
     for role in ("assistant", "tool"):
-        places = {m.place for m in _messages(x, role) if m.place is not Place.NONE}
-        if len(places) > 1:
+        addressed = [m for m in _messages(x, role) if m.recipient is not None]
+        forms = {f"{m.place}, {m.content_type or 'no content type'}" for m in addressed}
+        if len(forms) > 1:
             yield Finding(
                 message=f"headers of the same kind ({role}) have two forms in one prompt",
                 at="prompt",
                 expected="one form",
-                actual=" and ".join(sorted(places)),
+                actual=" and ".join(sorted(forms)),
             )
 
 
@@ -286,22 +320,13 @@ def markers_in_text_stay_text(x: Exchange) -> Iterator[Finding]:
 
     Otherwise any user can write system messages, and any web page that a tool returns (defects J11, L08).
     """
-    if x.read is None:
-        return
-    fed = len(x.read.messages)
-    parts = wanted(x.asked)
-    most = 2 + len(parts)  # a system and a developer message, and one for each part of the request
-    inside = [m for m in x.read.messages if "⟦" in m.content]
-    unknown = [
-        m for m in x.read.messages if m.role in ("user", "tool") and not any(part.text == m.content for part in parts)
-    ]
-    if fed > most or inside or unknown:
-        shown = (inside or unknown or list(x.read.messages))[0]
+    found = injected(x.prompt.ids or (), on.texts_that_stay(x))
+    if found is not None:
         yield Finding(
             message="text of the request became special tokens in the prompt",
             at="prompt",
-            expected=f"at most {most} messages, their texts as sent",
-            actual=f"{fed} messages, among them {shorten(str(shown))}",
+            expected=shorten(found.text),
+            actual=shorten(found.shown),
         )
 
 

@@ -1,0 +1,55 @@
+"""The functions of a prompt as it declares them: `namespace functions { … type NAME = (_: {…}) => any; … }`, read without judging the TypeScript."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harmony_conformance.prompt import PromptMessage
+
+_NAMESPACE = "namespace functions {"
+_DECLARED = re.compile(r"^[ \t]*type (?P<name>.+?) = ", re.MULTILINE)
+_END = "=> any;"
+_NOT_IN_IDENTIFIERS = re.compile(r"[^A-Za-z0-9_$]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declaration:
+    """One declared function: what stands above it, and its type."""
+
+    name: str
+    comment: str
+    type: str
+
+    def has_parameter(self, name: str) -> bool:
+        """Whether its type has a member of this name."""
+        return re.search(rf"(?<![\w.$-]){re.escape(name)}[\"']?\??\s*:", self.type) is not None
+
+
+def declarations(messages: Iterable[PromptMessage]) -> dict[str, Declaration]:
+    """The functions that the system and developer messages declare, by name."""
+    texts = "\n".join(message.content for message in messages if message.role in ("developer", "system"))
+    _, _, declared = texts.partition(_NAMESPACE)
+    found: dict[str, Declaration] = {}
+    position = 0
+    while (match := _DECLARED.search(declared, position)) is not None:
+        end = declared.find(_END, match.end())
+        stop = len(declared) if end < 0 else end
+        found[match["name"]] = Declaration(
+            name=match["name"],
+            comment=declared[position : match.start()],
+            type=declared[match.end() : stop],
+        )
+        position = stop + len(_END)
+    return found
+
+
+def as_identifier(name: str) -> str:
+    """The name as a TypeScript identifier, as servers write it that allow no other in a declaration."""
+    return _NOT_IN_IDENTIFIERS.sub("_", name)
+
+
+def is_same_function(declared: str | None, shown: str | None) -> bool:
+    """Whether a name in a prompt stands for a declared one: the same, or its identifier."""
+    return declared == shown or (declared is not None and shown is not None and as_identifier(declared) == shown)

@@ -1,0 +1,48 @@
+"""Injection: text of a request that reached the model as special tokens, told apart from the same letters in ordinary tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from harmony_conformance.prompt import pieces
+
+SPECIAL = re.compile(r"<\|(?:start|end|message|channel|constrain|return|call|startoftext|endoftext|reserved_\d{6})\|>")
+"""The text of a special token."""
+
+_ESCAPED = re.compile(r'[\n\r\t"\\]')
+_AROUND = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Injected:
+    """A text with a special token's text in it, and how the prompt shows it: the special token between its neighbours."""
+
+    text: str
+    shown: str
+
+
+def injected(ids: Sequence[int], texts: Iterable[str]) -> Injected | None:
+    """The first of the texts that does not stand in the prompt as text, while special tokens stand where it has theirs.
+
+    What a renderer may escape (quotes, line ends) is not looked at: a text is compared in the pieces between.
+    """
+    fed = list(pieces(ids))
+    ordinary = "\0".join(text for text, is_special in fed if not is_special)
+    marked = "".join(f"\0{text}\0" if is_special else text for text, is_special in fed)
+    for piece in (piece for text in texts for piece in _ESCAPED.split(text)):
+        if SPECIAL.search(piece) and piece not in ordinary:
+            for near in _around_markers(piece):
+                if SPECIAL.sub(r"\0\g<0>\0", near) in marked:
+                    return Injected(text=piece, shown=SPECIAL.sub(lambda found: f"⟦{found.group()[2:-2]}⟧", near))
+    return None
+
+
+def _around_markers(text: str) -> Iterator[str]:
+    """Each marker of a text with up to twelve characters on either side, other markers left out."""
+    found = list(SPECIAL.finditer(text))
+    for index, marker in enumerate(found):
+        before = found[index - 1].end() if index else 0
+        after = found[index + 1].start() if index + 1 < len(found) else len(text)
+        yield text[max(before, marker.start() - _AROUND) : min(after, marker.end() + _AROUND)]
