@@ -25,8 +25,8 @@ _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 class Readable(Protocol):
     """What bytes are read from."""
 
-    def read(self, size: int, /) -> bytes:
-        """At most so many bytes, none at the end."""
+    def read1(self, size: int, /) -> bytes:
+        """At most so many bytes, those that are there already; none at the end."""
         ...
 
 
@@ -73,7 +73,7 @@ def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line |
     end = 0
     while True:
         try:
-            block = stream.read(_BLOCK)
+            block = stream.read1(_BLOCK)
         except EOFError:
             problem: tuple[str, str] | None = ("the compressed file breaks off", "")
         except (zlib.error, gzip.BadGzipFile) as error:

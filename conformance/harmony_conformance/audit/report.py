@@ -24,7 +24,7 @@ WORST_FIRST = (
     Outcome.INCONCLUSIVE,
     Outcome.NOT_APPLICABLE,
 )
-ALONE = "each line is judged alone: a comparison needs exchanges that belong together (run replay: judges those of a recorded run)"
+ALONE = "compares exchanges, each line is judged alone"
 
 
 @dataclass(frozen=True, kw_only=True)

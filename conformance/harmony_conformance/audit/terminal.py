@@ -37,8 +37,8 @@ def print_audit(audit: Audit, console: Console) -> None:
 def _table(audit: Audit) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("check", "severity", "outcome"):
-        table.add_column(heading)
-    table.add_column("exchanges", justify="right")
+        table.add_column(heading, no_wrap=True)
+    table.add_column("exchanges", min_width=14)
     for line in audit.lines:
         outcome = line.result.outcome
         counted = ", ".join(

@@ -31,6 +31,7 @@ FAIL_ON: Mapping[str, frozenset[Severity]] = MappingProxyType(
         "never": frozenset[Severity](),
     }
 )
+_PIPED_WIDTH = 160
 Write = Callable[[JsonObject], object]
 
 
@@ -67,10 +68,15 @@ def execute(arguments: Namespace) -> int:
     if arguments.out is not None:
         (arguments.out / "audit.jsonl").write_bytes(b"".join(_line_bytes(line) for line in audit.jsonl()))
         print(f"audit kept in {arguments.out}", file=sys.stderr)
-    print_audit(audit, Console(highlight=False))
+    print_audit(audit, _console())
     if why := nothing_checked(audit):
         print(f"nothing could be checked: {why}", file=sys.stderr)
     return exit_code(audit, FAIL_ON[arguments.fail_on])
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_PIPED_WIDTH)
 
 
 def _refuse(path: Path) -> None:
