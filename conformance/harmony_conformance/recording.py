@@ -49,6 +49,11 @@ def write_exchange(x: Exchange) -> JsonObject:
     return line
 
 
+def exchange_line(x: Exchange) -> bytes:
+    """The exchange as a line of `exchanges.jsonl`."""
+    return (dumps(write_exchange(x)) + "\n").encode("utf-8", "backslashreplace")
+
+
 def read_exchange(line: Json, *, name: str = "") -> Exchange:
     """An exchange from its JSON form.
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from shlex import quote
 
+from harmony_conformance.check import Outcome
 from harmony_conformance.exchange import Exchange
+from harmony_conformance.judge import Result
 from harmony_conformance.target import Target
 
 _LONGEST = 6000
+
+
+def reproduce_result(target: Target, result: Result, exchanges: Mapping[str, Exchange], key_env: str | None) -> str:
+    """A command line that shows the first finding of a result again; empty where there is nothing to see."""
+    if result.outcome not in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
+        return ""
+    named = (*(finding.exchange for finding in result.findings), *result.exchanges)
+    shown = next((exchanges[name] for name in named if name in exchanges), None)
+    return reproduce(target, shown, result.scenario, key_env)
 
 
 def reproduce(target: Target, x: Exchange | None, scenario: str, key_env: str | None) -> str:

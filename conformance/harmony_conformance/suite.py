@@ -19,7 +19,8 @@ from harmony_conformance.discovery import Capabilities, discover
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange, PromptLevel, Rendered, Series
 from harmony_conformance.json_value import Json, JsonObject, at, items, loads, number
-from harmony_conformance.judge import Result, judge
+from harmony_conformance.judge import Result, judge_one
+from harmony_conformance.latency import probe, summarise
 from harmony_conformance.reference_server.serving import running
 from harmony_conformance.scenario import Asking, NotSent, Scenario, Step, build, expand, grouped, read_scenario
 from harmony_conformance.target import Target
@@ -45,6 +46,11 @@ class Options:
     extra_body: JsonObject = field(default_factory=dict[str, Json])
     max_requests: int | None = None
     max_rps: float | None = None
+    latency_requests: int = 0
+
+    def at_once(self, target: Target) -> int:
+        """Requests at a time: as asked, else eight on this machine and two elsewhere."""
+        return self.concurrency or (8 if target.is_local else 2)
 
 
 class NothingSelected(ValueError):  # noqa: N818 - it says what happened
@@ -66,6 +72,7 @@ class Run:
     capabilities: Capabilities | None
     series: tuple[Series, ...]
     results: tuple[Result, ...]
+    latency: tuple[JsonObject, ...] = ()
     started: str = ""
 
 
@@ -152,6 +159,24 @@ class _Gate:
             return await client.send(request)
 
 
+async def look(target: Target, options: Options) -> Capabilities:
+    """What an endpoint is and shows; sends no scenario.
+
+    Raises:
+        NothingThere: the endpoint can not be used.
+    """
+    async with connected(target, options) as client:
+        return await discover(client.send, target.engine, options.model, options.script, options.extra_body)
+
+
+async def send_scenarios(
+    target: Target, options: Options, found: Capabilities, scenarios: Sequence[Scenario], keep: Keep
+) -> tuple[Series, ...]:
+    """The series of scenarios, sent to an endpoint that was looked at before."""
+    async with connected(target, options) as client:
+        return await _sender(client, target, options, found, keep).all(scenarios, options.tries)
+
+
 async def run(target: Target, options: Options, plan: Plan, keep: Keep, told: Callable[[Capabilities], None]) -> Run:
     """Discover, send, judge. `keep` gets every exchange as soon as it is over; `told` gets what was found out about the endpoint.
 
@@ -164,50 +189,106 @@ async def run(target: Target, options: Options, plan: Plan, keep: Keep, told: Ca
         told(found)
         for x in found.exchanges:
             keep(x)
-        gate = _Gate(options, options.concurrency or (8 if target.is_local else 2))
-        sender = _Sender(target=target, options=options, client=client, gate=gate, found=found, keep=keep)
-        tasks = [
-            sender.series(scenario, attempt)
-            for attempt in range(options.tries)
-            for scenario in plan.scenarios
-            if found.script_by is not ScriptBy.NONE or not scenario.needs_script
-        ]
-        series = await asyncio.gather(*tasks)
-    return Run(capabilities=found, series=tuple(series), results=tuple(judge_all(series, plan)), started=started)
+        series = await _sender(client, target, options, found, keep).all(plan.scenarios, options.tries)
+        latency = await _latency(client, _asking(found, options), target, options, keep)
+    return Run(
+        capabilities=found,
+        series=series,
+        results=tuple(judge_all(series, plan)),
+        latency=latency,
+        started=started,
+    )
+
+
+def _sender(client: Client, target: Target, options: Options, found: Capabilities, keep: Keep) -> _Sender:
+    gate = _Gate(options, options.at_once(target))
+    return _Sender(target=target, client=client, gate=gate, found=found, asking=_asking(found, options), keep=keep)
+
+
+def _asking(found: Capabilities, options: Options) -> Asking:
+    return Asking(
+        model=found.model,
+        script_by=found.script_by,
+        ids_field=found.ids_field,
+        extra=options.extra_body,
+        seed=options.seed,
+    )
+
+
+async def _latency(
+    client: Client, asking: Asking, target: Target, options: Options, keep: Keep
+) -> tuple[JsonObject, ...]:
+    """The latency probe, after all checks: nothing else is sent meanwhile."""
+    if options.latency_requests < 1:
+        return ()
+    exchanges = await probe(
+        client.send, asking, target.engine, requests=options.latency_requests, concurrency=options.at_once(target)
+    )
+    for x in exchanges:
+        keep(x)
+    return summarise(exchanges)
 
 
 def judge_all(series: Iterable[Series], plan: Plan) -> Iterable[Result]:
-    """Results of every check on every scenario, in the plan's order; a scenario that was not sent is not applicable, with the reason."""
+    """Results of every check on every scenario, in the plan's order; a scenario that was not sent has results for the checks it is made for."""
     by_name: dict[str, list[Series]] = {}
     for one in series:
         by_name.setdefault(one.name, []).append(one)
     for scenario in plan.scenarios:
         sent = [one for one in by_name.get(scenario.name, []) if one.exchanges]
-        results = judge(sent, plan.checks, scenario.exercises)
-        if sent:
-            yield from results
-        else:
-            reason = (
-                "needs a model whose output is scripted"
-                if scenario.needs_script
-                else "no request of the scenario was sent"
-            )
-            outcome = Outcome.NOT_APPLICABLE if scenario.needs_script else Outcome.INCONCLUSIVE
-            yield from (
-                replace(result, scenario=scenario.name, outcome=outcome, reason=reason)
-                for result in results
-                if result.check in scenario.exercises
-            )
+        for rule in plan.checks:
+            if sent or rule.id in scenario.exercises:
+                yield judge_pair(rule, scenario, sent)
+
+
+def judge_pair(rule: Check | Comparison, scenario: Scenario, sent: Sequence[Series]) -> Result:
+    """The result of one check on the series of one scenario; where none was sent, it is not applicable or inconclusive, with the reason."""
+    result = judge_one(rule, sent, exercised=rule.id in scenario.exercises)
+    if sent:
+        return result
+    if scenario.needs_script:
+        outcome, reason = Outcome.NOT_APPLICABLE, "needs a model whose output is scripted"
+    else:
+        outcome, reason = Outcome.INCONCLUSIVE, "no request of the scenario was sent"
+    return replace(result, scenario=scenario.name, outcome=outcome, reason=reason)
+
+
+def in_order(series: Iterable[Series], plan: Plan) -> tuple[Series, ...]:
+    """Series that were read back, by try, with their steps in the order in which a scenario sends them."""
+    places = {
+        scenario.name: {step.name: place for place, step in enumerate(expand(scenario))} for scenario in plan.scenarios
+    }
+
+    def ordered(one: Series) -> Series:
+        place = places.get(one.name, {})
+        steps = sorted(one.exchanges.items(), key=lambda named: place.get(named[0], len(place)))
+        return replace(one, exchanges=dict(steps))
+
+    def attempt(one: Series) -> int:
+        return next((x.attempt for x in one.exchanges.values()), 0)
+
+    return tuple(sorted((ordered(one) for one in series), key=attempt))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sender:
     target: Target
-    options: Options
     client: Client
     gate: _Gate
     found: Capabilities
+    asking: Asking
     keep: Keep
+
+    async def all(self, scenarios: Sequence[Scenario], tries: int) -> tuple[Series, ...]:
+        """The series of every scenario and try; those that need a script only where one can be played."""
+        is_scripted = self.found.script_by is not ScriptBy.NONE
+        sent = [
+            self.series(scenario, attempt)
+            for attempt in range(tries)
+            for scenario in scenarios
+            if is_scripted or not scenario.needs_script
+        ]
+        return tuple(await asyncio.gather(*sent))
 
     async def series(self, scenario: Scenario, attempt: int) -> Series:
         """Send the steps of a scenario in order, groups side by side."""
@@ -222,15 +303,8 @@ class _Sender:
         return Series(name=scenario.name, exchanges=exchanges)
 
     async def _step(self, scenario: Scenario, step: Step, attempt: int, answers: dict[str, Json]) -> Exchange | None:
-        asking = Asking(
-            model=self.found.model,
-            script_by=self.found.script_by,
-            ids_field=self.found.ids_field,
-            extra=self.options.extra_body,
-            seed=self.options.seed,
-        )
         try:
-            request = build(step, asking, answers)
+            request = build(step, self.asking, answers)
         except NotSent:
             return None
         started = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,164 @@
+"""The options of a run, as the command `run` and the pytest plugin read them: words in, `Target` and `Options` out."""
+
+from __future__ import annotations
+
+import os
+import re
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from math import inf
+
+from harmony_conformance.check import Severity
+from harmony_conformance.command import UsageError
+from harmony_conformance.engines import ScriptBy
+from harmony_conformance.json_value import NotJson, loads, members
+from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.suite import NothingSelected, Options, Plan, make_plan
+from harmony_conformance.target import BadTarget, Target, parse_target
+
+FAIL_ON = {
+    "must": frozenset({Severity.MUST}),
+    "should": frozenset({Severity.MUST, Severity.SHOULD}),
+    "never": frozenset[Severity](),
+}
+_HEADER = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """The target, and what to send it and how."""
+    parser.add_argument(
+        "target",
+        metavar="TARGET",
+        help="reference, reference:defect=ID, vllm:URL, openai:URL, …, or replay:exchanges.jsonl",
+    )
+    parser.add_argument("--model", help="the model to ask for (default: the first one listed)")
+    parser.add_argument("--tries", type=_positive, default=1, metavar="N", help="send every scenario N times")
+    parser.add_argument(
+        "--concurrency",
+        type=_positive,
+        metavar="N",
+        help="requests at a time (default: 8 on this machine, 2 elsewhere)",
+    )
+    parser.add_argument("--select", action="append", default=[], metavar="GLOB", help="only these checks or scenarios")
+    parser.add_argument("--skip", action="append", default=[], metavar="GLOB", help="not these checks or scenarios")
+    parser.add_argument(
+        "--script",
+        choices=["auto", *(way.value for way in ScriptBy)],
+        default="auto",
+        help="how the model's output is scripted",
+    )
+    parser.add_argument("--fail-on", choices=list(FAIL_ON), default="must", help="which failures give exit code 1")
+    parser.add_argument("--api-key-env", metavar="VAR", help="the environment variable that holds the key")
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        metavar="'K: V'",
+        help="a header sent with each request, never recorded",
+    )
+    parser.add_argument("--extra-body", default="{}", metavar="JSON", help="members added to each request")
+    parser.add_argument(
+        "--timeout", type=_seconds, default=60.0, metavar="S", help="longest silence between bytes, in seconds"
+    )
+    parser.add_argument(
+        "--max-requests", type=_positive, metavar="N", help="send no more than N requests after discovery"
+    )
+    parser.add_argument("--max-rps", type=_rate, metavar="R", help="start at most R requests a second")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed sent with each request")
+
+
+def read_options(arguments: Namespace) -> tuple[Target, Options]:
+    """The target and the options.
+
+    Raises:
+        UsageError: one of them cannot be used; says which, and what would be right.
+    """
+    try:
+        target = parse_target(arguments.target)
+    except BadTarget as problem:
+        raise UsageError(str(problem)) from None
+    unknown = [defect for defect in target.defects if defect not in DEFECTS]
+    if unknown:
+        raise UsageError(f"no defect {unknown[0]!r}: harmony-conformance serve --list-defects lists them")
+    try:
+        extra = loads(arguments.extra_body)
+    except NotJson as problem:
+        raise UsageError(f"--extra-body is no JSON: {problem}") from None
+    if not isinstance(extra, dict):
+        raise UsageError('--extra-body is no JSON object: for example {"top_k": 1}')
+    options = Options(
+        model=arguments.model,
+        tries=arguments.tries,
+        concurrency=arguments.concurrency,
+        select=tuple(arguments.select),
+        skip=tuple(arguments.skip),
+        script=arguments.script,
+        timeout=arguments.timeout,
+        seed=arguments.seed,
+        key=_key(arguments.api_key_env, target),
+        headers=tuple(_header(header) for header in arguments.header),
+        extra_body=members(extra),
+        max_requests=arguments.max_requests,
+        max_rps=arguments.max_rps,
+    )
+    return target, options
+
+
+def read_plan(options: Options) -> Plan:
+    """The checks and scenarios that are selected.
+
+    Raises:
+        UsageError: a pattern matches nothing.
+    """
+    try:
+        return make_plan(options)
+    except NothingSelected as problem:
+        raise UsageError(str(problem)) from None
+
+
+def _key(variable: str | None, target: Target) -> str | None:
+    if variable is None:
+        return None
+    key = os.environ.get(variable, "")
+    if not key:
+        raise UsageError(f"--api-key-env: the variable {variable} is not set or empty")
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise UsageError(
+            f"--api-key-env: the value of {variable} is no key (it holds white space, control or non-ASCII characters)"
+        )
+    if target.base is not None and target.base.startswith("http:") and not target.is_local:
+        raise UsageError("a key is not sent over plain http to another machine: use https")
+    return key
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    name, value = name.strip(), value.strip()
+    if not colon or not _HEADER.match(name):
+        raise UsageError(f"--header {name!r} is no header: 'name: value'")
+    if not value.isascii() or not value.isprintable():
+        raise UsageError(f"--header {name}: its value holds control or non-ASCII characters")
+    return name, value
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r} is no whole number from 1")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    return _above_zero(text, "number of seconds above 0")
+
+
+def _rate(text: str) -> float:
+    return _above_zero(text, "number of requests a second above 0")
+
+
+def _above_zero(text: str, what: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < inf:
+        raise ArgumentTypeError(f"{text!r} is no {what}")
+    return value
