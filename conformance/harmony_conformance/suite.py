@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -122,7 +122,7 @@ def _chosen(named: tuple[Named, ...], patterns: Sequence[str], name: Callable[[N
 
 
 @asynccontextmanager
-async def connected(target: Target, options: Options) -> AsyncIterator[Client]:
+async def connected(target: Target, options: Options) -> AsyncGenerator[Client]:
     """A client for a target; the embedded server is started, and stopped afterwards."""
     settings = Settings(base=target.base or "", key=options.key, headers=dict(options.headers), timeout=options.timeout)
     if target.base is not None:

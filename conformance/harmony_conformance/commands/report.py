@@ -6,9 +6,9 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from harmony_conformance.command import Command, Exit, UsageError
-from harmony_conformance.run_options import FAIL_ON
 from harmony_conformance.report.files import RENDERERS
 from harmony_conformance.report.model import BadReport, read_report
+from harmony_conformance.run_options import FAIL_ON
 
 
 def configure(parser: ArgumentParser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -116,7 +116,7 @@ def _live(target: Target, options: Options, plan: Plan, out: Path) -> Run:
 
 
 @contextmanager
-def _progress(plan: Plan, options: Options) -> Iterator[Callable[[], None]]:
+def _progress(plan: Plan, options: Options) -> Generator[Callable[[], None]]:
     console = Console(stderr=True)
     requests = sum(len(tuple(expand(scenario))) for scenario in plan.scenarios) * options.tries
     with Progress(
