@@ -8,7 +8,7 @@ from harmony_conformance.check import condition, evidence
 from harmony_conformance.exchange import Exchange, Series, Validity
 from harmony_conformance.injection import SPECIAL
 from harmony_conformance.json_value import at, members, strings, text
-from harmony_conformance.prompt import Keep, Kind, wanted
+from harmony_conformance.prompt import Keep, Kind, Wanted, wanted
 from harmony_conformance.wire import FailureKind
 
 OK_BELOW = 300
@@ -232,8 +232,17 @@ def has_preamble_history(x: Exchange) -> bool:
 
 @condition
 def has_finished_reasoning(x: Exchange) -> bool:
-    """requests that resend the reasoning of a turn that ended in a final answer, followed by a new user message"""
-    return any(part.kind is Kind.REASONING and part.keep is Keep.ABSENT for part in wanted(x.asked))
+    """requests that resend the reasoning of a turn that ended in a final answer"""
+    return any(True for _ in finished_reasoning(x))
+
+
+def finished_reasoning(x: Exchange) -> Iterator[Wanted]:
+    """The reasoning of finished turns: what has to be gone, and what the official sources settle differently."""
+    parts = wanted(x.asked)
+    for index, part in enumerate(parts):
+        is_finished = any(later.kind is Kind.FINAL for later in parts[index:])
+        if part.kind is Kind.REASONING and (part.keep is Keep.ABSENT or (part.keep is Keep.EITHER and is_finished)):
+            yield part
 
 
 @condition

@@ -230,8 +230,8 @@ def _wanted_of(message: Json, index: int, names: dict[str, str], keep: Keep) -> 
 def _history(messages: Sequence[Json], index: int) -> Keep:
     """Whether the reasoning of message `index` has to be kept.
 
-    Inside an open tool loop (no user message after it, and a call or result last) it has to be there; after exactly one `final` and a new user
-    message it has to be gone; everything else is settled differently by the official sources.
+    Inside an open tool loop (no user message after it, and a call or result last) it has to be there; before the first `final`, after which the user
+    spoke again, it has to be gone; everything else is settled differently by the official sources.
     """
     later = messages[index + 1 :]
     finals = [position for position, message in enumerate(messages) if _is_final(message)]
@@ -241,7 +241,7 @@ def _history(messages: Sequence[Json], index: int) -> Keep:
     if not user_follows and loop_is_open and not any(position >= index for position in finals):
         return Keep.PRESENT
     last_is_user = at(last, "role") == "user"
-    if len(finals) == 1 and index <= finals[0] and user_follows and last_is_user and not _open_call(messages):
+    if finals and index <= finals[0] and user_follows and last_is_user and not _open_call(messages):
         return Keep.ABSENT
     return Keep.EITHER
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, variant
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.prompt import Kind, shorten, wanted
+from harmony_conformance.prompt import Kind, Wanted, shorten, wanted
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
 
@@ -23,7 +23,8 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
     developer = "\n".join(m.content for m in messages if m.role == "developer")
     system = "\n".join(m.content for m in messages if m.role == "system")
     position = 0
-    for part in (part for part in wanted(x.asked) if part.kind is Kind.INSTRUCTIONS and part.text.strip()):
+    sent = [part for part in wanted(x.asked) if part.kind is Kind.INSTRUCTIONS and part.text.strip()]
+    for part in sent:
         found = developer.find(part.text, position)
         if found >= 0:
             position = found + len(part.text)
@@ -44,6 +45,15 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
                 expected=f"developer: # Instructions … {shorten(part.text)}",
                 actual=f"they stand in a {holder} message" if holder else "they are nowhere in the prompt",
             )
+    instructions, _, _ = developer.partition("# Tools\n")
+    twice = next((part for part in sent if _more_often(part.text, instructions, sent)), None)
+    if twice is not None:
+        yield Finding(
+            message="instructions stand in the prompt more often than they were sent",
+            at=twice.where,
+            expected="once",
+            actual=f"{instructions.count(twice.text)} times",
+        )
     if position and "# Instructions" not in developer:
         yield Finding(
             message="the developer message has no `# Instructions` section",
@@ -51,6 +61,10 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
             expected="# Instructions",
             actual=shorten(developer),
         )
+
+
+def _more_often(said: str, shown: str, sent: list[Wanted]) -> bool:
+    return shown.count(said) > sum(part.text.count(said) for part in sent)
 
 
 @check(SHOULD, spec="harmony#identity", when=(on.is_chat, on.prompt_is_known))

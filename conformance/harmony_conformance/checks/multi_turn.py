@@ -5,21 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check, comparison, evidence
+from harmony_conformance.check import MUST, Finding, check, comparison, evidence, variant
+from harmony_conformance.declaration import is_same_function
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.prompt import Keep, Kind, shorten, wanted
+from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, shorten, wanted
 from harmony_ref import encode
 
 
-def _holds(x: Exchange, thought: str) -> bool:
-    return any(thought in message.content for message in (x.read.messages if x.read else ()))
+def _thinks(x: Exchange, part: Wanted) -> bool:
+    """Whether an assistant message that is neither an answer nor told to the user holds the thought."""
+    return any(
+        message.role == "assistant" and message.channel in ("analysis", None) and part.text in message.content
+        for message in (x.read.messages if x.read else ())
+    )
 
 
 @check(MUST, spec="harmony#drop-reasoning", when=(on.is_chat, on.prompt_is_known, on.has_finished_reasoning))
 def finished_reasoning_is_dropped(x: Exchange) -> Iterator[Finding]:
-    """After a final answer and a new user message, the reasoning before that answer is not in the prompt."""
-    for part in wanted(x.asked):
-        if part.kind is Kind.REASONING and part.keep is Keep.ABSENT and _holds(x, part.text):
+    """After a final answer and a new user message, the reasoning before that answer is not in the prompt.
+
+    Where the official sources differ (between two finals, in finished turns while a new tool loop is open) keeping it is a variant.
+    """
+    for part in on.finished_reasoning(x):
+        if not _thinks(x, part):
+            continue
+        if part.keep is Keep.EITHER:
+            yield variant("reasoning of a finished turn is kept, as openai-harmony 0.0.8 does", where=part.where)
+        else:
             yield Finding(
                 message="reasoning of a finished turn was fed to the model again",
                 at=part.where,
@@ -34,27 +46,33 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
 
     Without it the model forgets why it called (defects V17, V41, J10, L15, O14, O19).
     """
-    messages = x.read.messages if x.read else ()
-    for part in wanted(x.asked):
+    said = _since_last_user(x)
+    parts = wanted(x.asked)
+    position = 0
+    for number, part in enumerate(parts):
         if part.kind is not Kind.REASONING or part.keep is not Keep.PRESENT:
             continue
-        held = next(
-            (message for message in messages if message.role == "assistant" and part.text in message.content), None
+        call = next((later for later in parts[number:] if later.kind is Kind.CALL), part)
+        called = next(
+            (i for i in range(position, len(said)) if is_same_function(call.function, said[i].function)), None
         )
-        if held is None:
+        held = [m for m in said[position:called] if part.text in m.content]
+        if not any(message.channel == "analysis" for message in held):
+            elsewhere = next((message for message in (*held, *said) if part.text in message.content), None)
             yield Finding(
-                message="reasoning of the open tool loop is not in the prompt",
+                message="reasoning of the open tool loop does not stand on the analysis channel before its call",
                 at=part.where,
                 expected=f"analysis: {shorten(part.text)}",
-                actual="not in the prompt",
+                actual=shorten(str(elsewhere)) if elsewhere is not None else "not in the prompt",
             )
-        elif held.channel != "analysis":
-            yield Finding(
-                message="reasoning of the open tool loop stands on another channel",
-                at=part.where,
-                expected="analysis",
-                actual=str(held.channel),
-            )
+        position = position if called is None else called + 1
+
+
+def _since_last_user(x: Exchange) -> list[PromptMessage]:
+    """What the assistant said since the user last spoke."""
+    messages = x.read.messages if x.read else ()
+    last = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
+    return [message for message in messages[last + 1 :] if message.role == "assistant"]
 
 
 @evidence

@@ -113,7 +113,11 @@ def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
     system = next((message for message in x.read.messages if message.role == "system"), None)
     line = next((line for line in (system.content if system else "").splitlines() if line.startswith("Reasoning:")), "")
     level = line.removeprefix("Reasoning:").strip()
-    if level in ("low", "high") or (asked in _NEAR_MEDIUM and level == "medium") or (not line and asked == "none"):
+    if (
+        level in _NEAREST.get(asked, ("low", "high"))
+        or (asked in _NEAR_MEDIUM and level == "medium")
+        or (not line and asked == "none")
+    ):
         yield variant(f"effort {asked} was mapped to {level or 'no line at all'}", where="system message")
     else:
         yield Finding(
@@ -124,6 +128,7 @@ def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
         )
 
 
+_NEAREST = {"minimal": ("low",), "none": ("low",), "xhigh": ("high",), "max": ("high",), "ultra": ("high",)}
 _NEAR_MEDIUM = ("auto", "default")
 
 
