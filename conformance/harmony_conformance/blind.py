@@ -19,10 +19,11 @@ _NOTICED = (Outcome.FAIL, Outcome.ERROR)
 
 @dataclass(frozen=True, kw_only=True)
 class Reason:
-    """Why mutants of a kind may live: patterns of kind and place, and the sentence."""
+    """Why mutants of a kind may live: patterns of kind, place and exchange, and the sentence."""
 
     kind: str
     where: str
+    exchange: str
     sentence: str
 
 
@@ -51,7 +52,12 @@ def read_reasons() -> tuple[Reason, ...]:
     """The table of `golden/switches.json`: why some mutants live."""
     document = loads((golden.root() / "switches.json").read_text(encoding="utf-8"))
     return tuple(
-        Reason(kind=text(at(row, "kind")), where=text(at(row, "where")), sentence=text(at(row, "reason")))
+        Reason(
+            kind=text(at(row, "kind")),
+            where=text(at(row, "where")),
+            exchange=text(at(row, "exchange")) or "*",
+            sentence=text(at(row, "reason")),
+        )
         for row in items(at(document, "survivors"))
     )
 
@@ -104,7 +110,9 @@ def _reason(mutant: Mutant, reasons: Sequence[Reason]) -> str | None:
         (
             reason.sentence
             for reason in reasons
-            if fnmatchcase(mutant.kind, reason.kind) and fnmatchcase(mutant.where, reason.where)
+            if fnmatchcase(mutant.kind, reason.kind)
+            and fnmatchcase(mutant.where, reason.where)
+            and fnmatchcase(mutant.exchange.id, reason.exchange)
         ),
         None,
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from harmony_conformance.json_value import Json, at, text
 from harmony_conformance.prompt import PromptMessage
+from harmony_ref import HarmonyError, ToolDescription, ToolNamespaceConfig, tools_text
 
 _NAMESPACE = "namespace functions {"
 _DECLARED = re.compile(r"^[ \t]*type (?P<name>.+?) = ", re.MULTILINE)
@@ -29,8 +31,30 @@ class Declaration:
 
 def declarations(messages: Iterable[PromptMessage]) -> dict[str, Declaration]:
     """The functions that the system and developer messages declare, by name."""
-    texts = "\n".join(message.content for message in messages if message.role in ("developer", "system"))
-    _, _, declared = texts.partition(_NAMESPACE)
+    return declarations_in(
+        "\n".join(message.content for message in messages if message.role in ("developer", "system"))
+    )
+
+
+def official_spelling(tools: Sequence[Json]) -> str:
+    """The section `# Tools` as the official library writes it; empty where it cannot write these tools, or there are none."""
+    functions = tuple(
+        ToolDescription(
+            name=text(at(tool, "function", "name")),
+            description=text(at(tool, "function", "description")),
+            parameters=at(tool, "function", "parameters"),
+        )
+        for tool in tools
+    )
+    try:
+        return tools_text({"functions": ToolNamespaceConfig(name="functions", tools=functions)}) if functions else ""
+    except HarmonyError:
+        return ""
+
+
+def declarations_in(held: str) -> dict[str, Declaration]:
+    """The functions that a text declares, by name."""
+    _, _, declared = held.partition(_NAMESPACE)
     found: dict[str, Declaration] = {}
     position = 0
     while (match := _DECLARED.search(declared, position)) is not None:

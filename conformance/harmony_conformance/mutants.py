@@ -149,7 +149,9 @@ def _set(value: Json, path: Sequence[str | int], new: Json) -> Json:
     changed = deepcopy(value)
     holder = at(changed, *path[:-1])
     last = path[-1]
-    if (isinstance(holder, dict) and isinstance(last, str)) or (isinstance(holder, list) and isinstance(last, int)):
+    if isinstance(holder, dict):
+        holder[str(last)] = new
+    elif isinstance(holder, list) and isinstance(last, int):
         holder[last] = new
     return changed
 

@@ -253,10 +253,10 @@ def judge_pair(rule: Check | Comparison, scenario: Scenario, sent: Sequence[Seri
     return replace(result, scenario=scenario.name, outcome=outcome, reason=reason)
 
 
-def in_order(series: Iterable[Series], plan: Plan) -> tuple[Series, ...]:
+def in_order(series: Iterable[Series], scenarios: Iterable[Scenario]) -> tuple[Series, ...]:
     """Series that were read back, by try, with their steps in the order in which a scenario sends them."""
     places = {
-        scenario.name: {step.name: place for place, step in enumerate(expand(scenario))} for scenario in plan.scenarios
+        scenario.name: {step.name: place for place, step in enumerate(expand(scenario))} for scenario in scenarios
     }
 
     def ordered(one: Series) -> Series:

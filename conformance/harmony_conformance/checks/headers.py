@@ -10,7 +10,7 @@ from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.prompt import PromptMessage, shorten
 
-_TYPE = r"(?: ?⟦constrain⟧\w+| \w+)?"
+_TYPE = r"(?: ?⟦constrain⟧(?:json|code)| (?:json|code))?"
 _FORMS = {
     "system": re.compile(r"system"),
     "developer": re.compile(r"developer"),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, variant
+from harmony_conformance.declaration import official_spelling
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.prompt import Kind, Wanted, shorten, wanted
 
@@ -80,14 +81,15 @@ def identity_is_kept(x: Exchange) -> Iterator[Finding]:
 
 _SYSTEM = re.compile(
     r"You are ChatGPT, a large language model trained by OpenAI\.\n"
-    r"Knowledge cutoff: \d{4}-\d{2}(?:-\d{2})?"
-    r"(?:\nCurrent date: \d{4}-\d{2}-\d{2})?"
+    r"Knowledge cutoff: 20\d{2}-[01]\d(?:-\d{2})?"
+    r"(?:\nCurrent date: 20\d{2}-[01]\d-[0-3]\d)?"
     r"(?:\n\nReasoning: (?:low|medium|high))?"
     r"(?:\n\n# Tools\n\n[\s\S]*?)?"
     r"(?:\n\n# Valid channels: analysis, (?:commentary, )?final\. Channel must be included for every message\."
     r"(?:\nCalls to these tools must go to the commentary channel: 'functions'\.)?)?"
 )
-_SECTIONS = re.compile(r"# (?:Tools|Response Formats)\n[\s\S]*")
+_SECTIONS = re.compile(r"# Tools\n[\s\S]*")
+_FORMATS = re.compile(r"# Response Formats\n[\s\S]*")
 
 
 @check(SHOULD, spec="harmony#system-form", when=(on.is_chat, on.prompt_is_known))
@@ -118,7 +120,9 @@ def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
         rest = message.content
         for text in (text for text in asked if text in rest):
             rest = rest.replace(text, "", 1)
-        rest = _SECTIONS.sub("", rest).replace("# Instructions\n\n", "", 1).strip()
+        official = official_spelling(x.tools)
+        rest = rest.replace(official, "", 1) if official and official in rest else _SECTIONS.sub("", rest)
+        rest = _FORMATS.sub("", rest).replace("# Instructions\n\n", "", 1).strip()
         if rest and rest != "# Instructions":
             yield Finding(
                 message="a developer message holds text that the request does not",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check, comparison, evidence, variant
 from harmony_conformance.declaration import is_same_function
+from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, shorten, wanted
 from harmony_ref import encode
@@ -65,7 +66,20 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
                 expected=f"analysis: {shorten(part.text)}",
                 actual=shorten(str(elsewhere)) if elsewhere is not None else "not in the prompt",
             )
+        elif not any(_is_whole_line(part.text, message.content) for message in held):
+            expected, actual = text_difference(part.text, held[0].content)
+            yield Finding(
+                message="reasoning of the open tool loop is not what was sent",
+                at=part.where,
+                expected=expected,
+                actual=actual,
+            )
         position = position if called is None else called + 1
+
+
+def _is_whole_line(text: str, content: str) -> bool:
+    """Whether a message holds the text alone, or beside others that a server joined with it by line breaks."""
+    return content.strip() == text.strip() or f"\n{text.strip()}\n" in f"\n{content.strip()}\n"
 
 
 def _since_last_user(x: Exchange) -> list[PromptMessage]:

@@ -7,7 +7,14 @@ from itertools import zip_longest
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, variant
-from harmony_conformance.declaration import Declaration, as_identifier, declarations, is_same_function
+from harmony_conformance.declaration import (
+    Declaration,
+    as_identifier,
+    declarations,
+    declarations_in,
+    is_same_function,
+    official_spelling,
+)
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.injection import injected
@@ -168,7 +175,9 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
 
     A model can not call what it was not told of, and guesses what it was not told about it (defects M14, T03).
     """
-    declared = declarations(x.read.messages if x.read else ())
+    held = x.read.messages if x.read else ()
+    declared, official = declarations(held), official_spelling(x.tools)
+    by_library = declarations_in(official)
     for index, tool in enumerate(x.tools):
         name = text(at(tool, "function", "name"))
         if not name:
@@ -184,15 +193,18 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
             continue
         if found.name != name:
             yield variant(f"{name} is declared as {found.name}", where=pointer("tools", index))
-        yield from _described(at(tool, "function"), found, pointer("tools", index, "function"))
+        library = by_library.get(name)
+        yield from _described(at(tool, "function"), found, library, pointer("tools", index, "function"))
+    if official and not any(official in message.content for message in held):
+        yield variant("the tools are spelled otherwise than by the official library", where="# Tools")
 
 
-def _described(function: Json, declared: Declaration, where: str) -> Iterator[Finding]:
-    """The description stands above the declaration; each parameter, with its own, within it."""
+def _described(function: Json, declared: Declaration, library: Declaration | None, where: str) -> Iterator[Finding]:
+    """The description stands above the declaration; each parameter, with its own, within it: as far as the official library writes them."""
     told = [(declared.comment, text(at(function, "description")), pointer("description"))]
     for name, schema in members(at(function, "parameters", "properties")).items():
         told.append((declared.type, text(at(schema, "description")), pointer("parameters", "properties", name)))
-        if not declared.has_parameter(name):
+        if not declared.has_parameter(name) and library is not None and library.has_parameter(name):
             yield Finding(
                 message=f"the parameter {name} of {declared.name} is not declared in the prompt",
                 at=where + pointer("parameters", "properties", name),
@@ -200,7 +212,9 @@ def _described(function: Json, declared: Declaration, where: str) -> Iterator[Fi
                 actual=shorten(declared.type),
             )
     for place, description, below in told:
-        if any(line.strip() not in place for line in description.splitlines()):
+        lines = [line.strip() for line in description.splitlines()]
+        wanted_lines = [line for line in lines if library is not None and line in library.comment + library.type]
+        if any(line not in place for line in wanted_lines):
             yield Finding(
                 message=f"a description of {declared.name} is not in the prompt",
                 at=where + below,

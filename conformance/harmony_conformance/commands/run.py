@@ -136,7 +136,7 @@ def _replay(target: Target, plan: Plan) -> Run:
     path = Path(target.replay or "")
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
-    series = in_order(read_recorded(path), plan)
+    series = in_order(read_recorded(path), plan.scenarios)
     if not series:
         raise UsageError(f"{path}: it holds no exchange")
     return Run(capabilities=None, series=tuple(series), results=tuple(judge_all(series, plan)))

@@ -1,0 +1,75 @@
+"""`harmony-conformance selftest`: every defect against every check, and blind mutants."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from rich.console import Console
+
+from harmony_conformance.blind import BlindScore, judge_mutants, read_reasons
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.command import Command, Exit, UsageError
+from harmony_conformance.json_value import Json, dumps
+from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.selftest import DefectResult, SelfTest, run_selftest
+
+_SHOWN = 20
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Where the result goes."""
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write [{defect, caught, caught_by, unrelated}] to FILE"
+    )
+
+
+def execute(arguments: Namespace) -> int:
+    """Test the suite on itself."""
+    console = Console(highlight=False)
+    outcome = run_selftest(DEFECTS, lambda result: _tell(console, result))
+    blind = judge_mutants(outcome.correct.series, CHECKS, read_reasons())
+    _summary(console, outcome, blind)
+    if arguments.json is not None:
+        rows: list[Json] = [dict(result.line()) for result in outcome.defects]
+        try:
+            arguments.json.write_text(dumps(rows) + "\n", encoding="utf-8")
+        except OSError as problem:
+            raise UsageError(f"--json {arguments.json}: {problem.strerror}") from None
+    return Exit.CONFORMS if outcome.passed and not blind.unexplained else Exit.DIVERGES
+
+
+def _tell(console: Console, result: DefectResult) -> None:
+    verdict = "[green]caught[/]" if result.caught else "[bold red]MISSED[/]"
+    console.print(
+        f"{verdict} {result.defect}: {', '.join(result.caught_by) or 'no check that is there for it failed'}",
+        soft_wrap=True,
+    )
+    if result.unrelated:
+        console.print(f"  [bold red]unrelated checks failed too:[/] {', '.join(result.unrelated)}", soft_wrap=True)
+
+
+def _summary(console: Console, outcome: SelfTest, blind: BlindScore) -> None:
+    for fault in outcome.faults:
+        console.print(f"[bold red]{fault}[/]", soft_wrap=True)
+    for check in outcome.idle:
+        console.print(f"[bold red]{check} catches nothing[/]", soft_wrap=True)
+    console.print()
+    console.print(
+        f"blind mutants: {blind.made} made, {blind.killed} killed, {blind.varied} reported as a variant, "
+        f"{sum(blind.excused.values())} survive with a reason, {len(blind.unexplained)} without",
+        soft_wrap=True,
+    )
+    for reason, count in blind.excused.most_common():
+        console.print(f"  {count} survive: {reason}", soft_wrap=True)
+    for survivor in blind.unexplained[:_SHOWN]:
+        console.print(f"  [bold red]unexplained:[/] {dumps(survivor)}", soft_wrap=True)
+    caught = sum(result.caught for result in outcome.defects)
+    console.print(
+        f"named defects: {caught} of {len(outcome.defects)} caught, {sum(bool(result.unrelated) for result in outcome.defects)} with unrelated failures"
+    )
+
+
+COMMAND = Command(
+    name="selftest", help="every defect against every check; blind mutants", configure=configure, run=execute
+)
