@@ -1,0 +1,104 @@
+"""Texts of servers and models as a reader can take them: control characters spelled out, long ones cut, two that differ set side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+LIMIT = 4000
+"""Characters of one text that are shown; all of it stands in report.jsonl."""
+_AROUND = 160
+_TELLING = 8
+
+
+class Part(StrEnum):
+    """What a piece of a text is: as it is on both sides, what differs, or our word on what was left out."""
+
+    SAME = "same"
+    DIFFERS = "differs"
+    LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of a text; of what was left out, how much."""
+
+    part: Part
+    text: str
+
+
+Pieces = tuple[Piece, ...]
+
+
+def visible(value: str, *, keep: str = "\n") -> str:
+    """The text with control, format and bidirectional characters, odd blanks and lone surrogates spelled out as in a Python string."""
+    return "".join(char if char in keep or char.isprintable() else spelled(char) for char in value)
+
+
+def spelled(char: str) -> str:
+    """A character that can not be seen, as its escape."""
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def line(value: str) -> str:
+    """The text on one line."""
+    return visible(value, keep="")
+
+
+def cut(value: str, limit: int = LIMIT) -> Pieces:
+    """A text, or its beginning and end where it is long."""
+    return tuple(_cut(Part.SAME, value, limit))
+
+
+def contrast(expected: str, actual: str, limit: int = LIMIT) -> tuple[Pieces, Pieces]:
+    """Two texts with the stretch marked in which they differ; of long stretches that are equal, what stands next to it."""
+    before = _common(expected, actual)
+    rest = (expected[before:], actual[before:])
+    after = _common(rest[0][::-1], rest[1][::-1])
+    if before + after < _TELLING:
+        return cut(expected, limit), cut(actual, limit)
+    return _contrasted(expected, before, after, limit), _contrasted(actual, before, after, limit)
+
+
+def plain(pieces: Iterable[Piece], *, keep: str = "\n") -> str:
+    """The pieces as text."""
+    return "".join(
+        f"[… {piece.text} left out …]" if piece.part is Part.LEFT_OUT else visible(piece.text, keep=keep)
+        for piece in pieces
+    )
+
+
+def _common(one: str, other: str) -> int:
+    """With how many equal characters both begin."""
+    return next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+
+
+def _contrasted(value: str, before: int, after: int, limit: int) -> Pieces:
+    end = len(value) - after
+    opening, differing, closing = value[:before], value[before:end], value[end:]
+    pieces: list[Piece] = []
+    if len(opening) > 2 * _AROUND:
+        pieces += [_left_out(len(opening) - _AROUND), Piece(Part.SAME, opening[-_AROUND:])]
+    else:
+        pieces.append(Piece(Part.SAME, opening))
+    pieces += _cut(Part.DIFFERS, differing, limit)
+    if len(closing) > 2 * _AROUND:
+        pieces += [Piece(Part.SAME, closing[:_AROUND]), _left_out(len(closing) - _AROUND)]
+    else:
+        pieces.append(Piece(Part.SAME, closing))
+    return tuple(piece for piece in pieces if piece.text)
+
+
+def _cut(part: Part, value: str, limit: int) -> list[Piece]:
+    if len(value) <= limit:
+        return [Piece(part, value)] if value else []
+    head = limit * 3 // 4
+    tail = limit - head
+    return [Piece(part, value[:head]), _left_out(len(value) - limit), Piece(part, value[-tail:])]
+
+
+def _left_out(count: int) -> Piece:
+    return Piece(Part.LEFT_OUT, f"{count:,} character{'' if count == 1 else 's'}")

@@ -1,0 +1,84 @@
+"""The latency lines of a report as rows of a table, metric by metric, so that loads stand below each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from harmony_conformance.json_value import Json, JsonObject, at, members, number, text
+
+COLUMNS = ("metric", "load", "n", "median", "min", "max", "p95", "p99")
+
+NAMES = {
+    "ttft": "TTFT, first token of any channel",
+    "time_to_first_answer": "Time to first answer token",
+    "inter_event_gap": "Gap between events",
+    "itl": "ITL, gap between tokens",
+    "tpot": "TPOT, time per output token",
+    "end_to_end": "End to end",
+    "output_tokens": "Output tokens",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One metric under one load; numbers are None where the sample is too small for them."""
+
+    metric: str
+    load: str
+    unit: str
+    n: int
+    median: float
+    min: float
+    max: float
+    p95: float | None
+    p99: float | None
+
+
+def figures(latency: Iterable[JsonObject]) -> tuple[Figure, ...]:
+    """Every metric that was measured, the same metric of all loads together."""
+    lines = tuple(latency)
+    names = dict.fromkeys([*NAMES, *(name for load in lines for name in members(at(load, "metrics")))])
+    found = (_figure(name, load) for name in names for load in lines)
+    return tuple(figure for figure in found if figure is not None)
+
+
+def rows(latency: Iterable[JsonObject]) -> Iterator[Sequence[str]]:
+    """The figures as cells, in the order of `COLUMNS`."""
+    for figure in figures(latency):
+        numbers = (figure.median, figure.min, figure.max, figure.p95, figure.p99)
+        yield (
+            NAMES.get(figure.metric, figure.metric),
+            figure.load,
+            str(figure.n),
+            *("" if value is None else told(value, figure.unit) for value in numbers),
+        )
+
+
+def told(value: float, unit: str) -> str:
+    """A value with its unit: seconds from 1 s on, milliseconds below."""
+    if unit != "s":
+        return f"{value:g}"
+    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.3g} ms" if value < 0.1 else f"{value * 1000:.0f} ms"  # noqa: PLR2004
+
+
+def _figure(name: str, load: JsonObject) -> Figure | None:
+    metric = at(load, "metrics", name)
+    median, least, most = (_float(at(metric, figure)) for figure in ("median", "min", "max"))
+    if median is None or least is None or most is None:
+        return None
+    return Figure(
+        metric=name,
+        load=text(at(load, "load")),
+        unit=text(at(metric, "unit")),
+        n=number(at(metric, "n")) or 0,
+        median=median,
+        min=least,
+        max=most,
+        p95=_float(at(metric, "p95")),
+        p99=_float(at(metric, "p99")),
+    )
+
+
+def _float(value: Json) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,212 @@
+"""A report as Markdown, for $GITHUB_STEP_SUMMARY: verdict, what was tested, counts, failures with their evidence, a table of all checks.
+
+What a server or a model wrote stands in fenced blocks that it can not leave, or has every sign escaped that Markdown or HTML would read. GitHub refuses
+summaries above 1 MiB, so the document stays below: failures that no longer fit are counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from harmony_conformance.check import Outcome, Severity
+from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.report.excerpt import contrast, cut, line, plain, visible
+from harmony_conformance.report.figures import COLUMNS, rows
+from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
+from harmony_conformance.report.overview import (
+    MUST_FAILS,
+    CheckResults,
+    Standing,
+    by_check,
+    by_family,
+    facts,
+    failures,
+    judged,
+    never_applied,
+    title,
+    variants,
+)
+
+MOST_BYTES = 1024 * 1024
+_FOR_FAILURES = 600 * 1024
+_FOR_THE_REST = 300 * 1024
+_FINDINGS = 3
+_LONGEST = 1500
+_LONGEST_INLINE = 400
+
+_SIGN = re.compile(r"""[\\`*_{}\[\]()#+\-.!|~:@$^='"]""")
+_ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
+_MARK = {
+    Outcome.PASS: "✅",
+    Outcome.FAIL: "❌",
+    Outcome.VARIANT: "🔀",
+    Outcome.INCONCLUSIVE: "❔",
+    Outcome.NOT_APPLICABLE: "⏭",
+    Outcome.ERROR: "💥",
+}
+_STANDING = {
+    Standing.CONFORMS: "✅",
+    Standing.DIVERGES: "❌",
+    Standing.UNCHECKED: "❔",
+    Standing.OUR_ERROR: "💥",
+}
+
+
+def markdown(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> str:
+    """The document; failures of the severities in `fails_on` decide the verdict."""
+    checks = by_check(report)
+    failed = [
+        (check, result)
+        for check in checks
+        for outcome in (Outcome.ERROR, Outcome.FAIL)
+        for result in check.with_outcome(outcome)
+    ]
+    parts = [
+        *_head(report, fails_on),
+        *_bounded((_failure(check, result) for check, result in failed), _FOR_FAILURES, "failures"),
+        *_bounded(_rest(report, checks), _FOR_THE_REST, "sections"),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def inline(value: str) -> str:
+    """Text that Markdown, HTML and a table's cell leave as it is, on one line."""
+    shown = plain(cut(value, _LONGEST_INLINE), keep="")
+    return _SIGN.sub(r"\\\g<0>", shown.translate(_ENTITIES))
+
+
+def fenced(value: str, language: str = "text") -> str:
+    """A code block that its content can not end."""
+    longest = max((len(run) for run in re.findall(r"`+", value)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{value}\n{fence}"
+
+
+def _bounded(parts: Iterable[str], most: int, what: str) -> Iterator[str]:
+    """The parts that fit, and how many did not."""
+    left, dropped = most, 0
+    for part in parts:
+        left -= len(part.encode("utf-8", "replace")) + 2
+        if left < 0:
+            dropped += 1
+        else:
+            yield part
+    if dropped:
+        yield f"*{dropped} more {what} do not fit here; all stand in report.jsonl and report.html.*"
+
+
+def _head(report: Report, fails_on: frozenset[Severity]) -> Iterator[str]:
+    verdict = judged(report, fails_on)
+    yield f"## {_STANDING[verdict.standing]} {inline(title(report))}: {verdict.standing.value}"
+    yield verdict.sentence
+    yield _table(
+        (WORDS[outcome] for outcome in ORDER),
+        [[str(report.counts[outcome]) for outcome in ORDER]],
+        "r",
+    )
+    yield _table(("tested", ""), [[name, inline(value)] for name, value in facts(report)])
+
+
+def _failure(check: CheckResults, result: ResultLine) -> str:
+    return "\n\n".join(_failure_parts(check, result))
+
+
+def _failure_parts(check: CheckResults, result: ResultLine) -> Iterator[str]:
+    word = "error of the suite" if result.outcome is Outcome.ERROR else "failed"
+    yield f"### {_MARK[result.outcome]} {result.severity.value.upper()} {inline(result.check)}: {word} in {inline(result.scenario)}"
+    if check.requirement:
+        yield f"{inline(check.requirement)} {result.passed} of {result.applied} passed\\."
+    if result.reason:
+        yield inline(result.reason)
+    told = failures(result)
+    for finding in told[:_FINDINGS]:
+        yield from _finding(finding)
+    if len(told) > _FINDINGS:
+        yield f"*… and {len(told) - _FINDINGS} more findings in report.jsonl.*"
+    yield f"> {inline(check.clause.quotation)}\n>\n> — {inline(check.clause.source)}"
+    if result.reproduce:
+        yield "Reproduce:\n\n" + fenced(plain(cut(result.reproduce, 2 * _LONGEST)), "sh")
+
+
+def _finding(finding: JsonObject) -> Iterator[str]:
+    where = " at ".join(filter(None, (text(at(finding, "exchange")), text(at(finding, "at")))))
+    yield f"**{inline(text(at(finding, 'message')))}**" + (f"\n{inline(where)}" if where else "")
+    expected, actual, excerpt = (at(finding, name) for name in ("expected", "actual", "excerpt"))
+    if isinstance(expected, str) and isinstance(actual, str):
+        wanted, found = contrast(expected, actual, _LONGEST)
+        yield (
+            fenced(f"{_signed('-', plain(wanted))}\n{_signed('+', plain(found))}", "diff")
+            + "\n\nLines with a minus: expected; with a plus: what came."
+        )
+    else:
+        for name, value in (("expected", expected), ("actual", actual)):
+            if isinstance(value, str):
+                yield f"{name}:\n\n" + fenced(plain(cut(value, _LONGEST)))
+    if isinstance(excerpt, str):
+        yield "excerpt:\n\n" + fenced(plain(cut(excerpt, _LONGEST)))
+
+
+def _signed(sign: str, value: str) -> str:
+    return "\n".join(f"{sign} {one}" for one in value.split("\n"))
+
+
+def _rest(report: Report, checks: tuple[CheckResults, ...]) -> Iterator[str]:
+    for family, members_of in by_family(checks).items():
+        lines = [
+            [
+                inline(check.check),
+                check.severity.value,
+                f"{_MARK[check.outcome]} {WORDS[check.outcome]}",
+                inline(check.tally()),
+            ]
+            for check in members_of
+        ]
+        yield _folded(f"Checks: {line(family)}", _table(("check", "severity", "outcome", "scenarios"), lines))
+    inconclusive = [
+        [inline(result.check), inline(result.scenario), inline(result.reason)]
+        for result in report.results
+        if result.outcome is Outcome.INCONCLUSIVE
+    ]
+    if inconclusive:
+        yield _folded(f"Inconclusive: {len(inconclusive)}", _table(("check", "scenario", "why"), inconclusive))
+    if told := variants(report):
+        lines = [[inline(check), inline(message), str(times)] for (check, message), times in sorted(told.items())]
+        yield _folded(
+            "Variants: legitimate differences, never failures", _table(("check", "difference", "times"), lines)
+        )
+    if report.latency:
+        yield (
+            "### Latency\n\n"
+            + _table(COLUMNS, [[inline(cell) for cell in row] for row in rows(report.latency)])
+            + "\n\n"
+            + _latency_notes(report.latency)
+        )
+    if unapplied := never_applied(checks):
+        lines = [[inline(reason), ", ".join(inline(check) for check in ids)] for reason, ids in unapplied.items()]
+        yield _folded("Checks that applied to nothing", _table(("why", "checks"), lines))
+
+
+def _latency_notes(latency: Iterable[JsonObject]) -> str:
+    return "\n".join(f"- {inline(text(at(load, 'load')))}: {'; '.join(_said(load))}" for load in latency)
+
+
+def _said(load: JsonObject) -> Iterator[str]:
+    yield f"{_plain(at(load, 'requests'))} requests, {_plain(at(load, 'failed'))} failed"
+    yield from (f"{_plain(count)} times {inline(reason)}" for reason, count in members(at(load, "failures")).items())
+    yield from (inline(text(note)) for note in items(at(load, "notes")))
+
+
+def _plain(value: Json) -> str:
+    return inline(visible(str(value)))
+
+
+def _folded(summary: str, content: str) -> str:
+    shown = summary.translate(_ENTITIES)
+    return f"<details><summary>{shown}</summary>\n\n{content}\n\n</details>"
+
+
+def _table(head: Iterable[str], lines: Iterable[Iterable[str]], align: str = "l") -> str:
+    named = list(head)
+    rule = ["---:" if align == "r" else "---"] * len(named)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (named, rule, *lines))

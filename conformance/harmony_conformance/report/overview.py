@@ -1,0 +1,260 @@
+"""What every rendering of a report says: what was tested, what came of it, and the results check by check."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from harmony_conformance.check import Check, Comparison, Outcome, Severity
+from harmony_conformance.checks import CHECKS, FAMILIES
+from harmony_conformance.json_value import Json, JsonObject, at, text
+from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
+from harmony_conformance.spec import CLAUSES, Clause
+
+WORST_FIRST = (
+    Outcome.ERROR,
+    Outcome.FAIL,
+    Outcome.INCONCLUSIVE,
+    Outcome.VARIANT,
+    Outcome.PASS,
+    Outcome.NOT_APPLICABLE,
+)
+MUST_FAILS = frozenset({Severity.MUST})
+
+_RULES: Mapping[str, Check | Comparison] = MappingProxyType({rule.id: rule for rule in CHECKS})
+_FAMILIES = MappingProxyType({family.__name__.rpartition(".")[2]: family.__doc__ or "" for family in FAMILIES})
+_PROMPT = MappingProxyType(
+    {
+        "ids": "the token ids of this very generation",
+        "rendered": "a rendering by a side endpoint",
+        "accounting": "the number of its tokens",
+        "none": "none: it shows in the model's behaviour only",
+    }
+)
+
+
+class Standing(StrEnum):
+    """What a run comes to."""
+
+    CONFORMS = "conforms"
+    DIVERGES = "does not conform"
+    UNCHECKED = "nothing could be checked"
+    OUR_ERROR = "error of the suite"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The standing, and one sentence on what it rests on."""
+
+    standing: Standing
+    sentence: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckResults:
+    """All results of one check."""
+
+    check: str
+    results: tuple[ResultLine, ...]
+
+    @property
+    def family(self) -> str:
+        """The family it belongs to."""
+        return self.check.partition(".")[0]
+
+    @property
+    def severity(self) -> Severity:
+        """Its severity."""
+        return self.results[0].severity
+
+    @property
+    def counts(self) -> Counter[Outcome]:
+        """How many scenarios ended how."""
+        return Counter(result.outcome for result in self.results)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of its outcomes."""
+        return next(outcome for outcome in WORST_FIRST if self.counts[outcome])
+
+    @property
+    def requirement(self) -> str:
+        """What it demands, in a sentence; empty for a check that this version does not have."""
+        rule = _RULES.get(self.check)
+        return rule.requirement if rule is not None else ""
+
+    @property
+    def reason(self) -> str:
+        """Why it matters."""
+        rule = _RULES.get(self.check)
+        return rule.reason if rule is not None else ""
+
+    @property
+    def clause(self) -> Clause:
+        """What it cites. A clause that this version does not have is told by its id."""
+        cited = self.results[0]
+        return CLAUSES.get(cited.spec) or Clause(id=cited.spec, quotation=cited.quotation, source=cited.spec)
+
+    def with_outcome(self, outcome: Outcome) -> tuple[ResultLine, ...]:
+        """The results that ended so."""
+        return tuple(result for result in self.results if result.outcome is outcome)
+
+    def tally(self) -> str:
+        """Outcomes counted, without those that did not apply; else the reason why none did."""
+        counts = self.counts
+        told = ", ".join(
+            f"{counts[outcome]} {WORDS[outcome]}"
+            for outcome in ORDER
+            if counts[outcome] and outcome is not Outcome.NOT_APPLICABLE
+        )
+        return told or commonest(result.reason for result in self.results)
+
+
+def by_check(report: Report) -> tuple[CheckResults, ...]:
+    """The results of each check, in the report's order."""
+    grouped: dict[str, list[ResultLine]] = {}
+    for result in report.results:
+        grouped.setdefault(result.check, []).append(result)
+    return tuple(CheckResults(check=check, results=tuple(results)) for check, results in grouped.items())
+
+
+def by_family(checks: Iterable[CheckResults]) -> dict[str, list[CheckResults]]:
+    """The checks of each family, in the order in which families are listed; unknown ones last."""
+    grouped: dict[str, list[CheckResults]] = {}
+    for check in checks:
+        grouped.setdefault(check.family, []).append(check)
+    known = [family for family in _FAMILIES if family in grouped]
+    return {family: grouped[family] for family in (*known, *(family for family in grouped if family not in _FAMILIES))}
+
+
+def family_about(family: str) -> str:
+    """What a family of checks is about, in a sentence."""
+    said = _FAMILIES.get(family, "").partition("\n")[0].partition(": ")[2]
+    return said[:1].upper() + said[1:]
+
+
+def judged(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> Verdict:
+    """What the run comes to when failures of these severities count."""
+    checks = by_check(report)
+    applied = [check for check in checks if any(result.applied for result in check.results)]
+    must = [check for check in applied if check.severity is Severity.MUST]
+    failed = [check for check in checks if check.counts[Outcome.FAIL]]
+    counted = [check for check in failed if check.severity in fails_on]
+    if report.counts[Outcome.ERROR]:
+        return Verdict(
+            standing=Standing.OUR_ERROR,
+            sentence=f"{_number(report.counts[Outcome.ERROR], 'result')} ended in an error of this suite: what they would have said is not known.",
+        )
+    if counted:
+        severities = " or ".join(sorted({check.severity.value.upper() for check in counted}))
+        return Verdict(
+            standing=Standing.DIVERGES,
+            sentence=f"{_number(len(counted), f'{severities} check')} of the {len(applied)} that applied failed.{_beside(failed, counted)}",
+        )
+    if not must:
+        return Verdict(standing=Standing.UNCHECKED, sentence="Not one MUST check could be applied.")
+    return Verdict(
+        standing=Standing.CONFORMS,
+        sentence=f"None of the {_number(len(applied), 'check')} that applied failed.{_beside(failed, counted)}"
+        if not failed
+        else f"No failure that counts in the {_number(len(applied), 'check')} that applied.{_beside(failed, counted)}",
+    )
+
+
+def _beside(failed: list[CheckResults], counted: list[CheckResults]) -> str:
+    uncounted = len(failed) - len(counted)
+    return f" Beside that, {_number(uncounted, 'SHOULD check')} failed." if uncounted else ""
+
+
+def title(report: Report) -> str:
+    """The model and where it runs, in a few words."""
+    target = at(report.header, "target")
+    model = text(at(target, "model"))
+    engine = " ".join(filter(None, (text(at(target, "engine")), text(at(target, "engine_version")))))
+    return f"{model} on {engine}" if model and engine else model or engine or "unknown endpoint"
+
+
+def facts(report: Report) -> tuple[tuple[str, str], ...]:
+    """What was tested, how, and on what evidence: names and values."""
+    header = report.header
+    found = at(header, "capabilities")
+    seed = at(header, "seed")
+    told = (
+        ("Engine", " ".join(filter(None, (_target(header, "engine"), _target(header, "engine_version"))))),
+        ("Model", _target(header, "model")),
+        ("Host", _target(header, "url_host")),
+        ("Prompt seen by", _prompt(found)),
+        ("Model output", _output(found)),
+        ("Tries", _plain(at(header, "tries"))),
+        ("Seed", _plain(seed) if seed is not None else "none sent"),
+        ("Started", text(at(header, "started"))),
+        ("Suite", f"harmony-conformance {text(at(header, 'version'))}".strip()),
+    )
+    return tuple((name, value) for name, value in told if value)
+
+
+def _target(header: JsonObject, name: str) -> str:
+    return text(at(header, "target", name))
+
+
+def _prompt(found: Json) -> str:
+    level, source = text(at(found, "prompt")), text(at(found, "prompt_source"))
+    told = _PROMPT.get(level, level)
+    return f"{told} ({source})" if told and source else told
+
+
+def _output(found: Json) -> str:
+    match text(at(found, "script")):
+        case "":
+            return ""
+        case "none":
+            return "the model's own"
+        case way:
+            return f"scripted by the suite, token by token ({way})"
+
+
+def _plain(value: Json) -> str:
+    return "" if value is None else str(value)
+
+
+def failures(result: ResultLine) -> list[JsonObject]:
+    """The findings of a result that are failures."""
+    return [finding for finding in result.findings if text(at(finding, "verdict")) == "fail"]
+
+
+def variants(report: Report) -> Counter[tuple[str, str]]:
+    """How often each legitimate difference was seen: check and message."""
+    return Counter(
+        (result.check, text(at(finding, "message")))
+        for result in report.results
+        for finding in result.findings
+        if text(at(finding, "verdict")) == "variant"
+    )
+
+
+def never_applied(checks: Iterable[CheckResults]) -> dict[str, list[str]]:
+    """Checks that applied to nothing, by the reason given most often."""
+    grouped: dict[str, list[str]] = {}
+    for check in checks:
+        if check.outcome is Outcome.NOT_APPLICABLE:
+            grouped.setdefault(commonest(result.reason for result in check.results), []).append(check.check)
+    return grouped
+
+
+def commonest(reasons: Iterable[str]) -> str:
+    """The reason given most often."""
+    counted = Counter(reasons).most_common(1)
+    return counted[0][0] if counted else ""
+
+
+def case_name(result: ResultLine) -> str:
+    """What a result is called beside other results: check, scenario, and the API where it is not Chat Completions."""
+    api = "" if result.api == "chat" else f"/{result.api}"
+    return f"{result.check}[{result.scenario}{api}]"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
