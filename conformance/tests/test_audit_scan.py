@@ -1,0 +1,82 @@
+from harmony_conformance.audit.lines import Problem
+from harmony_conformance.audit.scan import EXAMPLES, Judged, Place, Tally, judge_alone, tally
+from harmony_conformance.check import Finding, Outcome, Severity
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.judge import Result, is_comparison
+from harmony_conformance.spec import CLAUSES
+from harmony_conformance.wire import Request
+from hypothesis import given
+from hypothesis import strategies as st
+
+CLAUSE = next(iter(CLAUSES.values()))
+NOTHING = Exchange(id="x", request=Request(path="/v1/chat/completions", body=b"{}"))
+
+
+def result(check, outcome):
+    findings = (Finding(message=f"{check} {outcome}"),) if outcome in (Outcome.FAIL, Outcome.VARIANT) else ()
+    return Result(
+        check=check,
+        severity=Severity.MUST,
+        clause=CLAUSE,
+        scenario="traffic",
+        api="chat",
+        outcome=outcome,
+        evidence=("prompt: none",) if outcome is Outcome.PASS else (),
+        findings=findings,
+        reason="applies to nothing" if outcome is Outcome.NOT_APPLICABLE else "",
+    )
+
+
+PLACES = st.builds(Place, file=st.sampled_from(["a", "b"]), offset=st.integers(0, 40))
+RESULTS = st.lists(
+    st.builds(result, st.sampled_from(["one.a", "two.b"]), st.sampled_from(list(Outcome))), min_size=1, max_size=3
+)
+JUDGED = st.lists(
+    st.builds(Judged, place=PLACES, exchange=st.just(NOTHING), results=RESULTS),
+    max_size=40,
+    unique_by=lambda one: one.place,
+)
+PROBLEMS = st.lists(
+    st.tuples(
+        PLACES, st.builds(Problem, offset=st.just(0), number=st.just(1), kind=st.sampled_from(["no JSON", "cut"]))
+    ),
+    max_size=30,
+)
+
+
+@given(judged=JUDGED, problems=PROBLEMS, data=st.data())
+def test_a_log_gives_the_same_tally_however_it_is_divided_and_ordered(judged, problems, data):
+    whole = tally(judged, problems)
+    shuffled = data.draw(st.permutations(judged))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(judged)), max_size=3)))
+    parts = [tally(shuffled[start:stop]) for start, stop in zip([0, *cuts], [*cuts, len(judged)], strict=True)]
+    parts += [tally((), [problem]) for problem in problems]
+    total = Tally()
+    for part in data.draw(st.permutations(parts)):
+        total = total + part
+    assert total == whole
+
+
+@given(judged=JUDGED, problems=PROBLEMS)
+def test_nothing_is_lost_from_the_counts(judged, problems):
+    total = tally(judged, problems)
+    assert total.exchanges == len(judged)
+    assert total.unreadable == len(problems)
+    assert sum(n for check in total.checks.values() for n in check.counts.values()) == sum(
+        len(one.results) for one in judged
+    )
+
+
+def test_the_first_examples_are_kept_by_file_and_offset():
+    failing = (result("one.a", Outcome.FAIL),)
+    judged = [Judged(place=Place(file="f", offset=n), exchange=NOTHING, results=failing) for n in range(100, 0, -1)]
+    examples = tally(judged).checks["one.a"].examples
+    assert [example.place.offset for example in examples] == list(range(1, EXAMPLES + 1))
+    assert examples[0].findings[0].exchange == "f:1"
+
+
+def test_a_line_is_judged_alone_so_no_comparison_applies():
+    results = {one.check: one.outcome for one in judge_alone(NOTHING, CHECKS)}
+    assert len(results) == len(CHECKS)
+    assert {results[rule.id] for rule in CHECKS if is_comparison(rule)} == {Outcome.NOT_APPLICABLE}

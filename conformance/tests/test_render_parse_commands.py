@@ -1,0 +1,127 @@
+import io
+import json
+import sys
+from argparse import ArgumentParser
+
+import openai_harmony
+import pytest
+from harmony_conformance.command import Exit, UsageError
+from harmony_conformance.commands import parse, render
+
+from harmony_ref import vocabulary
+
+CONVERSATION = {
+    "messages": [
+        {"role": "user", "content": "What is 2 + 2? 🙂"},
+        {"role": "assistant", "channel": "analysis", "content": "A sum."},
+        {"role": "assistant", "channel": "final", "content": "4"},
+    ]
+}
+COMPLETION = "<|channel|>analysis<|message|>A sum.<|end|><|start|>assistant<|channel|>final<|message|>4 🙂<|return|>"
+
+
+def call(command, *arguments):
+    parser = ArgumentParser()
+    command.COMMAND.configure(parser)
+    return command.COMMAND.run(parser.parse_args([str(argument) for argument in arguments]))
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(content):
+        path = tmp_path / "input"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def oracle(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("vocabulary")
+    (folder / "o200k_base.tiktoken").write_bytes(vocabulary.unpacked())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIKTOKEN_ENCODINGS_BASE", str(folder))
+        return openai_harmony.load_harmony_encoding(openai_harmony.HarmonyEncodingName.HARMONY_GPT_OSS)
+
+
+def official(oracle, purpose):
+    conversation = openai_harmony.Conversation.from_json(json.dumps(CONVERSATION))
+    match purpose:
+        case "completion":
+            return oracle.render_conversation_for_completion(conversation, openai_harmony.Role.ASSISTANT)
+        case "training":
+            return oracle.render_conversation_for_training(conversation)
+        case _:
+            return oracle.render_conversation(conversation)
+
+
+@pytest.mark.parametrize("purpose", ["completion", "training", "conversation"])
+def test_a_conversation_is_rendered_as_the_official_library_does(file, capfdbinary, oracle, purpose):
+    expected = official(oracle, purpose)
+    path = file(json.dumps(CONVERSATION))
+    assert call(render, path, "--for", purpose) == Exit.CONFORMS
+    assert capfdbinary.readouterr().out == oracle.decode(expected).encode()
+    assert call(render, path, "--for", purpose, "--tokens") == Exit.CONFORMS
+    assert json.loads(capfdbinary.readouterr().out) == expected
+
+
+def test_a_completion_is_parsed_as_the_official_library_does(file, capsys, oracle):
+    ids = oracle.encode(COMPLETION, allowed_special="all")
+    expected = [
+        json.loads(message.to_json())
+        for message in oracle.parse_messages_from_completion_tokens(ids, openai_harmony.Role.ASSISTANT)
+    ]
+    for content in (COMPLETION, json.dumps(ids)):
+        assert call(parse, file(content), "--role", "assistant") == Exit.CONFORMS
+        read = json.loads(capsys.readouterr().out)["messages"]
+        assert [openai_harmony.Message.from_dict(message) for message in read] == [
+            openai_harmony.Message.from_dict(message) for message in expected
+        ]
+
+
+def test_what_is_rendered_is_parsed_back(file, capsys):
+    call(render, file(json.dumps(CONVERSATION)), "--for", "conversation")
+    assert call(parse, file(capsys.readouterr().out)) == Exit.CONFORMS
+    read = json.loads(capsys.readouterr().out)["messages"]
+    assert [message["role"] for message in read] == ["user", "assistant"]
+
+
+def test_a_dash_is_standard_input(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(COMPLETION.encode())))
+    assert call(parse, "-", "--role", "assistant") == Exit.CONFORMS
+    assert '"channel":"final"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "content", "said"),
+    [
+        pytest.param(render, "{", "is no JSON", id="render: cut JSON"),
+        pytest.param(render, "3", "is no conversation", id="render: a number"),
+        pytest.param(render, "{}", "is no conversation", id="render: no messages"),
+        pytest.param(
+            render, '{"messages": [{"role": "king", "content": "x"}]}', "is no conversation", id="render: a role"
+        ),
+        pytest.param(render, b"\xff\xfe", "is no UTF-8", id="render: no text"),
+        pytest.param(parse, "no Harmony at all", "is no Harmony", id="parse: plain text"),
+        pytest.param(parse, "", None, id="parse: nothing is no message"),
+        pytest.param(parse, "[1, 2", "begins as a JSON list and is none", id="parse: a cut list"),
+        pytest.param(parse, '[1, "x"]', "not of token ids", id="parse: a list of something else"),
+        pytest.param(parse, "[99999999]", "is no Harmony", id="parse: an unknown id"),
+        pytest.param(parse, b"\xff", "is no UTF-8", id="parse: no text"),
+    ],
+)
+def test_bad_input_is_one_line(file, capsys, command, content, said):
+    if said is None:
+        assert call(command, file(content)) == Exit.CONFORMS
+        assert json.loads(capsys.readouterr().out) == {"messages": []}
+        return
+    with pytest.raises(UsageError, match=said) as raised:
+        call(command, file(content))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("command", [render, parse])
+def test_a_missing_file_is_one_line(tmp_path, command):
+    with pytest.raises(UsageError, match="No such file"):
+        call(command, tmp_path / "absent")
