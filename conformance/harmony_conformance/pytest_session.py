@@ -1,0 +1,210 @@
+"""A pytest session against an endpoint: an item for each check and scenario, collected without sending anything, judged from one shared run."""
+
+from __future__ import annotations
+
+import pickle
+from argparse import ArgumentParser
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+import pytest
+
+from harmony_conformance.check import Check, Comparison
+from harmony_conformance.command import UsageError
+from harmony_conformance.discovery import NothingThere
+from harmony_conformance.exchange import Series
+from harmony_conformance.pytest_items import MODULE, ConformanceItem, ConformanceModule, Told
+from harmony_conformance.pytest_words import (
+    APPLIED,
+    SEVERITY,
+    Ending,
+    ending,
+    failure_text,
+    properties,
+    skip_text,
+)
+from harmony_conformance.reproduce import reproduce_result
+from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan
+from harmony_conformance.scenario import Scenario
+from harmony_conformance.shared_run import SharedRun, open_run, recorded
+from harmony_conformance.suite import Options, Plan, judge_pair
+from harmony_conformance.target import Target
+
+_MODULE = Path(__file__).with_name("conformance_test.py")
+_FROM_OWNER = "harmony_conformance"  # under which a worker of pytest-xdist is told of the run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What `--endpoint` and `--harmony` ask for."""
+
+    target: Target
+    options: Options
+    plan: Plan
+    fail_on: str
+    key_env: str | None
+    out: Path | None
+
+
+class _Parser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"--harmony: {message}")
+
+
+def read_asked(endpoint: str, options: Sequence[str]) -> Asked:
+    """What is asked for.
+
+    Raises:
+        UsageError: it can not be done; one line that says why.
+    """
+    parser = _Parser(prog="pytest", add_help=False, allow_abbrev=False)
+    add_options(parser)
+    parser.add_argument("--out", type=Path)
+    for option in options:
+        if not option.partition("=")[1]:
+            raise UsageError(f"--harmony {option!r} is no OPTION=VALUE: for example --harmony model=gpt-oss-20b")
+    arguments = parser.parse_args([*(f"--{option}" for option in options), "--", endpoint])
+    target, read = read_options(arguments)
+    return Asked(
+        target=target,
+        options=read,
+        plan=read_plan(read),
+        fail_on=arguments.fail_on,
+        key_env=arguments.api_key_env,
+        out=arguments.out,
+    )
+
+
+def register(config: pytest.Config) -> None:
+    """Register the plugin that collects and runs.
+
+    Raises:
+        pytest.UsageError: what is asked for can not be done.
+    """
+    endpoint: str = config.getoption("harmony_endpoint", default="")
+    options: list[str] = config.getoption("harmony_options", default=[])
+    try:
+        asked = read_asked(endpoint, options)
+    except UsageError as problem:
+        raise pytest.UsageError(str(problem)) from None
+    config.pluginmanager.register(HarmonySession(config, asked), "harmony_conformance_session")
+
+
+class _Node(Protocol):
+    """A worker, as pytest-xdist tells of it."""
+
+    workerinput: dict[str, object]
+
+
+class HarmonySession:
+    """Collects items, sends what they need once, and keeps the tally of one session."""
+
+    def __init__(self, config: pytest.Config, asked: Asked) -> None:
+        self.config = config
+        self.asked = asked
+        self._open = ExitStack()
+        self._shared: SharedRun | None = None
+        self._series: dict[str, list[Series]] = {}
+        self._items = 0
+        self._applied_must = 0
+        config.add_cleanup(self._open.close)
+
+    def pytest_report_header(self) -> str:
+        """The line in the header."""
+        plan = self.asked.plan
+        return f"harmony-conformance: {self.asked.target}, {len(plan.checks)} checks, {len(plan.scenarios)} scenarios"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Under pytest-xdist the controlling process opens the endpoint, before there is a worker."""
+        if self.config.pluginmanager.hasplugin("dsession"):
+            self._open_run()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: _Node) -> None:
+        """Tell a worker of the run."""
+        node.workerinput[_FROM_OWNER] = pickle.dumps(self._shared)
+
+    def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+        """The items stand in the place of the module `conformance_test`."""
+        return (
+            ConformanceModule.of(parent, module_path, self.asked.plan, self._judge) if module_path == _MODULE else None
+        )
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Send what the collected items need, before the first of them runs: no item's timeout counts it."""
+        items = [item for item in session.items if isinstance(item, ConformanceItem)]
+        if items and not session.testsfailed and not self.config.option.collectonly:
+            needed = {item.scenario.name: item.scenario for item in items}
+            scenarios = [scenario for scenario in self.asked.plan.scenarios if scenario.name in needed]
+            for one in recorded(self._run(), self.asked.options, scenarios):
+                self._series.setdefault(one.name, []).append(one)
+        return (yield)
+
+    def _judge(self, rule: Check | Comparison, scenario: Scenario) -> Told:
+        """What an item is told when it runs."""
+        asked, series = self.asked, self._series.get(scenario.name, [])
+        result = judge_pair(rule, scenario, series)
+        end = ending(result, FAIL_ON[asked.fail_on])
+        text = ""
+        if end in (Ending.FAILED, Ending.ERROR):
+            by_id = {x.id: x for one in series for x in one.exchanges.values()}
+            text = failure_text(rule, result, reproduce_result(asked.target, result, by_id, asked.key_env))
+        elif end is Ending.SKIPPED:
+            text = skip_text(result)
+        return Told(ending=end, text=text, properties=tuple(properties(result)))
+
+    def _run(self) -> SharedRun:
+        """The run as the owner told it, else one that is opened here."""
+        told: Mapping[str, bytes] = getattr(self.config, "workerinput", {})
+        if _FROM_OWNER in told:
+            self._shared = pickle.loads(told[_FROM_OWNER])  # noqa: S301 - written by the process that started this one
+        return self._shared or self._open_run()
+
+    def _open_run(self) -> SharedRun:
+        asked = self.asked
+        try:
+            self._shared = open_run(asked.target, asked.options, asked.out, self._open)
+        except (NothingThere, UsageError) as problem:
+            raise pytest.UsageError(f"{asked.target}: {problem}") from None
+        except OSError as problem:
+            raise pytest.UsageError(f"{problem.filename}: {problem.strerror}") from None
+        return self._shared
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """What is skipped is told of the module, not of the line here that skips."""
+        report = yield
+        if isinstance(item, ConformanceItem) and isinstance(report.longrepr, tuple):
+            report.longrepr = (MODULE, 1, item.told.text)
+        return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count what the items report, wherever they ran."""
+        told = dict(report.user_properties)
+        if report.when != "setup" or SEVERITY not in told or APPLIED not in told:
+            return
+        self._items += 1
+        self._applied_must += told[SEVERITY] == "must" and told[APPLIED] != "0"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Nothing checked is no success."""
+        if exitstatus == pytest.ExitCode.OK and self._nothing_checked():
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """What the counts of pytest do not say."""
+        if self._nothing_checked():
+            terminalreporter.write_line(
+                f"harmony-conformance: nothing could be checked: no MUST check applied in {self._items} items", red=True
+            )
+        if self.asked.out is not None and self._items:
+            terminalreporter.write_line(f"harmony-conformance: exchanges kept in {self.asked.out}")
+
+    def _nothing_checked(self) -> bool:
+        return self._items > 0 and not self._applied_must and not hasattr(self.config, "workerinput")

@@ -1,0 +1,80 @@
+"""One run for all processes of a pytest session.
+
+The process that owns the session opens the endpoint and looks at it; the first process that needs answers sends and records them, under a lock, and
+every process judges what was recorded. The folder between them is private to the session, and no key ever stands in it: each process reads the key from its own environment, and the client
+masks one that a server echoes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from filelock import FileLock
+
+from harmony_conformance.audit.readers import read_recorded
+from harmony_conformance.discovery import Capabilities
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.recording import exchange_line
+from harmony_conformance.reference_server.serving import running
+from harmony_conformance.scenario import Scenario
+from harmony_conformance.suite import Options, in_order, look, send_scenarios
+from harmony_conformance.target import Target
+
+_DISCOVERY, _SENT, _LOCK = "discovery.jsonl", "sent", "lock"
+EXCHANGES = "exchanges.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedRun:
+    """What all processes know: the private folder, the file of exchanges, the endpoint (with an address, should it be the embedded one) and what it is."""
+
+    folder: Path
+    recording: Path
+    target: Target
+    found: Capabilities | None
+
+
+def open_run(target: Target, options: Options, out: Path | None, stack: ExitStack) -> SharedRun:
+    """Open an endpoint and look at it. `stack` ends what was begun here: the folder, and the embedded server.
+
+    Raises:
+        NothingThere: the endpoint can not be used.
+        OSError: `out` can not be written, or the recording to judge again can not be read.
+    """
+    folder = Path(stack.enter_context(TemporaryDirectory(prefix="harmony-conformance-")))
+    if target.replay is not None:
+        recording = Path(target.replay).absolute()
+        recording.open("rb").close()
+        return SharedRun(folder=folder, recording=recording, target=target, found=None)
+    if target.base is None:
+        target = replace(target, base=stack.enter_context(running(defects=target.defects)))
+    kept = folder if out is None else out.absolute()
+    kept.mkdir(parents=True, exist_ok=True)
+    found = asyncio.run(look(target, options))
+    (folder / _DISCOVERY).write_bytes(b"".join(exchange_line(x) for x in found.exchanges))
+    return SharedRun(folder=folder, recording=kept / EXCHANGES, target=target, found=replace(found, exchanges=()))
+
+
+def recorded(run: SharedRun, options: Options, scenarios: Sequence[Scenario]) -> tuple[Series, ...]:
+    """The series of these scenarios: sent and recorded by the first process that asks, read by all."""
+    with FileLock(run.folder / _LOCK):
+        if run.found is not None and not (run.folder / _SENT).exists():
+            _record(run, run.found, options, scenarios)
+            (run.folder / _SENT).touch()
+    return in_order(read_recorded(run.recording), scenarios)
+
+
+def _record(run: SharedRun, found: Capabilities, options: Options, scenarios: Sequence[Scenario]) -> None:
+    with run.recording.open("wb") as file:
+        file.write((run.folder / _DISCOVERY).read_bytes())
+
+        def keep(x: Exchange) -> None:
+            file.write(exchange_line(x))
+            file.flush()
+
+        asyncio.run(send_scenarios(run.target, options, found, scenarios, keep))
