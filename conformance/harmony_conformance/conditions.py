@@ -8,6 +8,7 @@ from harmony_conformance.check import condition, evidence
 from harmony_conformance.exchange import Exchange, Series, Validity
 from harmony_conformance.injection import SPECIAL
 from harmony_conformance.json_value import at, members, strings, text
+from harmony_conformance.leak import speaks_of_harmony
 from harmony_conformance.prompt import Keep, Kind, Wanted, wanted
 from harmony_conformance.wire import FailureKind
 
@@ -132,6 +133,36 @@ def prompt_is_known(x: Exchange) -> bool:
 def output_is_known(x: Exchange) -> bool:
     """answers whose emitted tokens are known (scripted, or shown by the server)"""
     return x.turn is not None and x.output.ids is not None
+
+
+@evidence
+def output_is_unknown(x: Exchange) -> bool:
+    """answers whose emitted tokens are not known"""
+    return x.output.ids is None
+
+
+@condition
+def asks_for_raw_text(x: Exchange) -> bool:
+    """requests for the model's text with its special tokens, or unparsed"""
+    return at(x.asked, "skip_special_tokens") is False or at(x.asked, "reasoning_format") in ("none", "raw")
+
+
+@condition
+def is_about_harmony(x: Exchange) -> bool:
+    """requests that speak of the Harmony format"""
+    return any(speaks_of_harmony(said) for said in strings(at(x.asked, "messages")))
+
+
+@condition
+def speaks_of_something_else(x: Exchange) -> bool:
+    """requests that neither speak of the Harmony format nor ask for raw text"""
+    return not is_about_harmony.holds(x) and not asks_for_raw_text.holds(x)
+
+
+@condition
+def wants_one_choice(x: Exchange) -> bool:
+    """requests for one choice"""
+    return at(x.asked, "n") in (None, 1)
 
 
 @evidence

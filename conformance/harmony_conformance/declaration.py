@@ -45,6 +45,7 @@ def official_spelling(tools: Sequence[Json]) -> str:
             parameters=at(tool, "function", "parameters"),
         )
         for tool in tools
+        if text(at(tool, "function", "name"))
     )
     try:
         return tools_text({"functions": ToolNamespaceConfig(name="functions", tools=functions)}) if functions else ""

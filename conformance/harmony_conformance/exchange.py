@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
-from harmony_conformance.json_value import Json, NotJson, at, items, members, number
-from harmony_conformance.meaning import Meaning, cut_at_stop, read_ids
+from harmony_conformance.json_value import Json, NotJson, at, items, members, number, text
+from harmony_conformance.meaning import Meaning, cut_at_stop, read_ids, unpadded
 from harmony_conformance.prompt import PromptReading, read_prompt
 from harmony_conformance.sse import EventStream, read_events
 from harmony_conformance.turn import Turn, read_completion, read_stream
 from harmony_conformance.wire import Failure, Request, Response
+from harmony_ref import decode
 
 
 class Validity(StrEnum):
@@ -163,13 +164,24 @@ class Exchange:
 
     @cached_property
     def meant(self) -> Meaning | None:
-        """What the emitted completion means: the hand-written row where the script was emitted whole, else well-formed ids read by the reference."""
+        """What the emitted completion means: the hand-written row where the script was emitted whole, else well-formed ids read by the reference.
+
+        Nothing, where a stop string of the request was met: what is shown of it, and of the rest, is the server's choice.
+        """
         ids = self.output.ids
-        if ids is None:
+        if ids is None or self.meets_stop_string:
             return None
-        if self.expected is not None and ids == self.script:
+        if self.expected is not None and self.script in (ids, unpadded(ids)):
             return self.expected
         return read_ids(ids)
+
+    @property
+    def meets_stop_string(self) -> bool:
+        """Whether a stop string of the request stands in what the model emitted."""
+        stop = at(self.asked, "stop")
+        strings = [text(one) for one in (stop if isinstance(stop, list) else [stop])]
+        emitted = decode(self.output.ids or ())
+        return any(one and one in emitted for one in strings)
 
     @property
     def limit(self) -> int | None:

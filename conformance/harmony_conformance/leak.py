@@ -1,21 +1,22 @@
 """Harmony that reached a client as text: markers, and channel words that lost their markers.
 
 What is a leak depends on what is known. With the emitted ids known, a marker counts only as often as ordinary tokens do not spell it: the same letters
-in ordinary tokens are content, and have to arrive. Without ids a leak has to show structure; what shows none is only suspected.
+in ordinary tokens are content, and have to arrive. Without ids a leak has to show structure; what shows none is only suspected. No parser puts what it
+leaks between backticks: what stands there the model wrote.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harmony_conformance.prompt import show
+from harmony_conformance.injection import SPECIAL
+from harmony_conformance.prompt import pieces
 from harmony_conformance.turn import Turn
-from harmony_ref import tokens
 
-MARKERS = ("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|return|>", "<|call|>")
-MARKER = re.compile(r"<\|(?:start|end|message|channel|constrain|return|call)\|>")
+MARKER = SPECIAL
 
 STRUCTURE = re.compile(
     r"<\|start\|>\s*(?:assistant|user|system|developer|functions\.)"
@@ -24,20 +25,36 @@ STRUCTURE = re.compile(
     r"|<\|end\|>\s*<\|start\|>"
     r"|<\|constrain\|>\s*json\s*<\|message\|>"
     r"|to=functions\.[\w.-]+\s*<\|"
-    r"|<\|(?:end|return|call)\|>\s*$"
+    r"|<\|(?:end|return|call|endoftext)\|>\s*$"
 )
 """Markers in the order of a header, or one that closes the text: no model writes them so by chance."""
 
+_GLUED = r"assistant(?:final|analysis|commentary)"
+_BEGINS_A_TEXT = r"[\[{<#]|[^\W_a-z]|[\U0001f300-\U0001faff]"
 GLUED = re.compile(
-    r"assistant\s?(?:final|analysis|commentary)(?=[^a-z\s.,;:!?)]|[A-Z]|\s*to=|$)"
-    r"|^(?:assistant\s?)?commentary\s?to=functions\."
-    r"|^(?:assistant\s?)?(?:analysis|commentary)\s?to=[\w.]+\s*(?:json|code)?\s*\{"
-    r"|^(?:analysis|commentary|final)(?=[A-Z\d\"'{\[(])[\s\S]*assistant(?:final|commentary)"
+    rf"{_GLUED}(?={_BEGINS_A_TEXT})"
+    rf"|(?<=[\w.!?)\]}}]){_GLUED}(?=[\"'*_\n]|$)"
+    rf"|^(?:(?:analysis|commentary)(?=\w)|final(?=[A-Z\d\"'{{\[(]))[\s\S]*?{_GLUED}"
+    r"|(?:^|assistant\s?)commentary\s?to=functions\."
+    r"|^(?:analysis|commentary)\s?to=[\w.]+\s*(?:json|code)?\s*\{"
+    r"|assistant(?:json|code)(?=\{)"
 )
 """Channel words glued to the text, as they stand there once the special tokens were skipped."""
 
-LEADING_WORD = re.compile(r"^(?:analysis|commentary|final)(?=[A-Z\"'{\[])|<(?:think|reasoning)>")
+GLUED_IN_REASONING = re.compile(rf"{_GLUED}(?={_BEGINS_A_TEXT})")
+"""The same in reasoning, where models talk about calls they are about to make."""
+
+LEADING_WORD = re.compile(
+    r"^(?!\w+\s*(?:=|\(|;|\.\w))(?:analysis|commentary|final)(?=[A-Z\"'{\[])|<(?:think|reasoning)>"
+)
 """A lone leading channel word, or another model's wrapper: suspicious, and no proof."""
+
+_CODE = re.compile(r"```[\s\S]*?```|`[^`\n]+`")
+_ABOUT_HARMONY = re.compile(
+    r"\bharmony\b[^.?!]{0,60}\b(?:formats?|responses?|templates?|prompts?|tokens?|parsers?|encoding|channels?|messages?)\b"
+    r"|\bspecial tokens?\b|\bchat templates?\b|\bgpt-oss\b[^.?!]{0,60}\b(?:format|template|tokens?)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,22 +76,22 @@ def fields(turn: Turn) -> Iterator[Field]:
         yield Field(where=f"tool_calls/{index}/function/arguments", text=call.arguments)
 
 
-def spelled(ids: Sequence[int]) -> Mapping[str, int]:
-    """How often ordinary tokens spell each marker: as often it may reach a client."""
-    ordinary = "".join(part if index % 2 == 0 else "\0" for index, part in enumerate(re.split(r"⟦(\w+)⟧", show(ids))))
-    return {marker: ordinary.count(marker) for marker in MARKERS}
+def without_code(text: str) -> str:
+    """The text with what stands in closed code blocks and inline code left out."""
+    return _CODE.sub(" ", text)
+
+
+def speaks_of_harmony(text: str) -> bool:
+    """Whether a text is about the format itself: it holds a marker, or names the format or its tokens."""
+    return MARKER.search(text) is not None or _ABOUT_HARMONY.search(text) is not None
 
 
 def surplus(turn: Turn, ids: Sequence[int]) -> Iterator[tuple[Field, str]]:
-    """Markers that reached a client although no ordinary token spells them, with the field that holds them."""
-    allowed = spelled(ids)
+    """Markers that reached a client more often than ordinary tokens spell them, with the field that holds them."""
+    ordinary = "\0".join(text for text, is_special in pieces(ids) if not is_special)
+    allowed = Counter(MARKER.findall(ordinary))
     texts = tuple(fields(turn))
-    for marker in MARKERS:
-        held = [field for field in texts if marker in field.text]
-        if sum(field.text.count(marker) for field in held) > allowed[marker]:
-            yield held[0], marker
-
-
-def special_count(ids: Sequence[int]) -> int:
-    """How many of the ids are special tokens."""
-    return sum(1 for token in ids if tokens.is_special(token))
+    told = Counter(marker for field in texts for marker in MARKER.findall(field.text))
+    for marker, count in told.items():
+        if count > allowed[marker]:
+            yield next(field for field in texts if marker in field.text), marker

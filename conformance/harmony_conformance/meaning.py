@@ -83,7 +83,8 @@ def _until_stop(ids: Sequence[int]) -> Iterator[int]:
 
 
 def read_ids(ids: Sequence[int]) -> Meaning | None:
-    """What well-formed Harmony ids mean; None where they are malformed, name a channel or a recipient outside the format, or hold a marker in a text."""
+    """What well-formed Harmony ids mean; None where they are malformed, name a channel or a recipient outside the format, or hold a special token in a text."""
+    ids = unpadded(ids)
     try:
         messages = parse(ids, role=Role.ASSISTANT)
     except HarmonyError:
@@ -96,16 +97,16 @@ def read_ids(ids: Sequence[int]) -> Meaning | None:
         if (
             channel not in sorted_texts
             or message.author.role is not Role.ASSISTANT
-            or _has_special(recipient, message.content_type)
+            or _has_special(message.content_type)
         ):
             return None
-        if recipient is not None and recipient.startswith(FUNCTIONS) and channel != "final":
+        if recipient is not None and recipient.startswith(FUNCTIONS) and channel != "final" and "<|" not in recipient:
             calls.append(Called(name=recipient.removeprefix(FUNCTIONS), arguments=body))
-        elif recipient is None:
+        elif recipient is None or (channel == "final" and recipient in _JSON):
             sorted_texts[channel].append(body)
         else:
             return None
-    if any(token in _INSIDE_CONTENT for token in _content_ids(ids)):
+    if any(tokens.is_special(token) and token not in tokens.STOP_TOKENS for token in _content_ids(ids)):
         return None
     return Meaning(
         reasoning=tuple(sorted_texts["analysis"]),
@@ -162,7 +163,13 @@ def _finish(ids: Sequence[int], calls: Sequence[Called]) -> str | None:
             return None
 
 
-_INSIDE_CONTENT = frozenset({tokens.START, tokens.CHANNEL, tokens.CONSTRAIN, tokens.MESSAGE})
+_JSON = ("json", "<|constrain|>json")
+"""Content types that the reference reads as recipients, where a header has no other."""
+
+
+def unpadded(ids: Sequence[int]) -> tuple[int, ...]:
+    """The ids without the `<|endoftext|>` by which an engine ends what its model did not."""
+    return tuple(ids[:-1] if ids and ids[-1] == tokens.ENDOFTEXT else ids)
 
 
 def _content_ids(ids: Sequence[int]) -> Iterator[int]:

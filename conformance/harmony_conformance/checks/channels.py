@@ -8,12 +8,21 @@ from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, variant
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.leak import GLUED, LEADING_WORD, MARKER, STRUCTURE, fields, surplus
+from harmony_conformance.leak import (
+    GLUED,
+    GLUED_IN_REASONING,
+    LEADING_WORD,
+    MARKER,
+    STRUCTURE,
+    fields,
+    surplus,
+    without_code,
+)
 from harmony_conformance.meaning import Meaning, told_in_order, visible_tokens
 from harmony_conformance.prompt import shorten
 from harmony_ref import encode
 
-_HEADER_TOKENS = 6  # what the headers of an analysis and a final message cost beside their text
+_HEADER_TOKENS = 10  # what the headers and ends of an analysis and a final message cost beside their text
 
 
 @check(MUST, spec="harmony#special-tokens", when=on.was_answered)
@@ -21,12 +30,12 @@ def no_marker_leak(x: Exchange) -> Iterator[Finding]:
     """No Harmony marker reaches a client: not in content, reasoning, tool names or arguments.
 
     Seen as tool names such as `f<|channel|>commentary`, raw headers in the content after a cut, and markup inside the reasoning
-    (defects V04, V07, O01, R01, M03, P12).
+    (defects V04, V07, O01, R01, M03, P12). Where the ids are unknown and the request is about Harmony, or asks for the raw form, it is a variant.
     """
     turn = x.turn
     if turn is None:
         return
-    if x.output.ids is not None:
+    if x.output.ids is not None and not on.asks_for_raw_text.holds(x):
         for field, marker in surplus(turn, x.output.ids):
             yield Finding(
                 message=f"{marker} stands in {field.where} although the model wrote it as a special token",
@@ -34,14 +43,13 @@ def no_marker_leak(x: Exchange) -> Iterator[Finding]:
                 excerpt=_near(field.text, marker),
             )
         return
-    quoted = x.request.body.decode("utf-8", "replace")
     for field in fields(turn):
-        found = STRUCTURE.search(field.text)
+        found = STRUCTURE.search(without_code(field.text))
         if found is None:
             continue
-        if MARKER.search(quoted):
+        if on.asks_for_raw_text.holds(x) or on.is_about_harmony.holds(x):
             yield variant(
-                f"{field.where} holds Harmony markup, as the request itself does",
+                f"{field.where} holds Harmony markup, which the request is about or asks for",
                 where=field.where,
                 actual=_near(field.text, found.group()),
             )
@@ -62,38 +70,44 @@ def no_channel_words(x: Exchange) -> Iterator[Finding]:
     if turn is None or (x.meant is not None and _is_shown(x.meant, turn.content or "")):
         return
     quoted = x.request.body.decode("utf-8", "replace")
-    for field in fields(turn):
-        found = GLUED.search(field.text) if field.where == "content" else None
-        if found is not None and found.group() not in quoted:
+    for field, pattern in ((field, _GLUED_IN.get(field.where, GLUED_IN_REASONING)) for field in fields(turn)):
+        found = pattern.search(without_code(field.text))
+        if found is None or found.group() in quoted:
+            continue
+        if on.asks_for_raw_text.holds(x) or on.is_about_harmony.holds(x):
+            yield variant("channel words stand in the text, which the request is about or asks for", where=field.where)
+        else:
             yield Finding(
-                message="channel words stand in the content, glued to the text",
+                message=f"channel words stand in {field.where}, glued to the text",
                 at=field.where,
-                excerpt=_near(field.text, found.group()),
+                excerpt=_near(field.text, found.group()[-_WORD:]),
             )
 
 
-@check(SHOULD, spec="harmony#analysis", when=on.was_answered)
+_GLUED_IN = {"content": GLUED}
+_WORD = 20  # the end of what was found is the word itself
+
+
+@check(SHOULD, spec="harmony#analysis", when=(on.was_answered, on.output_is_unknown, on.speaks_of_something_else))
 def no_suspected_leak(x: Exchange) -> Iterator[Finding]:
     """No lone marker and no lone leading channel word stands in what a client shows.
 
     One marker, or one word, proves nothing: a model may well write about Harmony. It is worth a look.
     """
     turn = x.turn
-    if turn is None or x.output.ids is not None:
+    if turn is None:
         return
-    quoted = x.request.body.decode("utf-8", "replace")
     for field in fields(turn):
         lone = MARKER.search(field.text) if STRUCTURE.search(field.text) is None else None
         word = (
             LEADING_WORD.search(field.text) if field.where == "content" and GLUED.search(field.text) is None else None
         )
         for found in filter(None, (lone, word)):
-            if found.group() not in quoted:
-                yield Finding(
-                    message=f"{found.group()!r} in {field.where} may be a leak",
-                    at=field.where,
-                    excerpt=_near(field.text, found.group()),
-                )
+            yield Finding(
+                message=f"{found.group()!r} in {field.where} may be a leak",
+                at=field.where,
+                excerpt=_near(field.text, found.group()),
+            )
 
 
 @condition
@@ -162,7 +176,7 @@ def preamble_is_shown(x: Exchange) -> Iterator[Finding]:
             )
 
 
-@check(MUST, spec="harmony#final", when=(on.is_chat, on.ended_well, on.has_usage))
+@check(MUST, spec="harmony#final", when=(on.is_chat, on.ended_well, on.has_usage, on.wants_one_choice))
 def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     """An answer that stopped by itself and spent tokens beyond its reasoning gives the client content or a call.
 
@@ -177,7 +191,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
         or turn.says_something
     ):
         return
-    if x.meant is not None and not x.meant.shown and not x.meant.calls:
+    if x.meant is not None and not "".join(x.meant.shown).strip() and not x.meant.calls:
         return
     if x.meant is not None and x.meant.calls and not x.meant.shown and not on.offered_tools.holds(x):
         yield variant("a call that the request forbids was dropped, and nothing is shown instead", where="content")

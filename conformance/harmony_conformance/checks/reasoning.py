@@ -11,6 +11,7 @@ from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import at, text
 from harmony_conformance.meaning import told_in_order
 from harmony_conformance.prompt import shorten
+from harmony_ref import encode
 
 
 @check(MUST, spec="raw-cot#output", when=(on.is_chat, on.ended_well, on.meaning_is_known, on.meant_reasoning))
@@ -161,11 +162,13 @@ def cut_reasoning_is_returned(series: Series) -> Iterator[Finding]:
         )
 
 
-@check(SHOULD, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage, on.meaning_is_known))
+@check(
+    SHOULD, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage, on.meaning_is_known, on.wants_one_choice)
+)
 def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
-    """Reported reasoning tokens are above zero exactly when there was reasoning, and never more than all tokens.
+    """Reported reasoning tokens are those of the analysis messages: zero without any, and never more than all tokens.
 
-    Absent counts and counts that include headers are variants (defects V27, S09).
+    Absent counts, and counts that include headers or calls, are variants (defects V27, S09).
     """
     turn, meant = x.turn, x.meant
     if turn is None or meant is None or turn.usage is None:
@@ -180,10 +183,19 @@ def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
             expected=f"at most {spent}",
             actual=str(told),
         )
-    elif told == 0 and any(thought.strip() for thought in meant.reasoning):
-        yield Finding(
-            message="the model reasoned and no reasoning tokens are reported",
-            at="usage",
-            expected="more than 0",
-            actual="0",
-        )
+    elif told != (exact := sum(len(encode(thought)) for thought in meant.reasoning)):
+        counted_too = sum(len(encode(call.arguments)) + _CALL_HEADER for call in meant.calls)
+        slack = _AROUND_A_THOUGHT * len(meant.reasoning)
+        if max(1, exact - slack) <= told <= exact + slack + counted_too:
+            yield variant("reasoning tokens are counted with headers or calls", where="usage/completion_tokens_details")
+        else:
+            yield Finding(
+                message="reasoning tokens are not those of the reasoning",
+                at="usage",
+                expected=f"about {exact}",
+                actual=str(told),
+            )
+
+
+_AROUND_A_THOUGHT = 6  # markers, role and channel of a message
+_CALL_HEADER = 12
