@@ -14,6 +14,7 @@ from types import MappingProxyType
 from harmony_conformance.wire import Chunk
 
 Decoder = Callable[[bytes], bytes]
+_ZLIB_HEADER, _DEFLATE = 2, 8
 
 
 class NotDecoded(ValueError):  # noqa: N818 - it says what happened
@@ -61,20 +62,19 @@ def _gzip() -> Decoder:
 
 
 def _deflate() -> Decoder:
-    """With or without the header of zlib: servers send both."""
-    with_header, without = zlib.decompressobj(), zlib.decompressobj(wbits=-zlib.MAX_WBITS)
+    """With the two bytes of zlib's header or without: servers send both."""
+    begin = bytearray()
     chosen: list[Decoder] = []
 
     def decode(data: bytes) -> bytes:
-        if not chosen:
-            try:
-                first = with_header.decompress(data)
-            except zlib.error:
-                chosen.append(without.decompress)
-            else:
-                chosen.append(with_header.decompress)
-                return first
-        return chosen[0](data)
+        if chosen:
+            return chosen[0](data)
+        begin.extend(data)
+        if len(begin) < _ZLIB_HEADER:
+            return b""
+        has_header = begin[0] & 0x0F == _DEFLATE and int.from_bytes(begin[:_ZLIB_HEADER]) % 31 == 0
+        chosen.append(zlib.decompressobj(wbits=zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS).decompress)
+        return chosen[0](bytes(begin))
 
     return decode
 

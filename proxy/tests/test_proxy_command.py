@@ -1,0 +1,50 @@
+import importlib.util
+import socket
+import subprocess
+import sys
+from argparse import ArgumentParser
+
+import pytest
+from harmony_conformance.command import UsageError
+from harmony_proxy.cli import COMMAND
+
+
+def proxy(*arguments):
+    parser = ArgumentParser()
+    COMMAND.configure(parser)
+    return COMMAND.run(parser.parse_args(["--mitmproxy", *arguments]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--upstream", "nonsense"], "--upstream: 'nonsense' is no target"),
+        (["--upstream", "reference"], "names no server to connect to"),
+        (["--upstream", "replay:file"], "names no server to connect to"),
+        (["--upstream", "http://u:p@host"], "a URL with a password in it is not used"),
+        (["--upstream", "http://host", "--listen", "8090"], "--listen '8090' is no HOST:PORT"),
+        (["--upstream", "http://host", "--listen", "localhost:99999"], "is no HOST:PORT"),
+        (["--upstream", "http://host", "--listen", ":80"], "is no HOST:PORT"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(arguments, said):
+    with pytest.raises(UsageError) as raised:
+        proxy(*arguments)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_port_that_is_taken_is_said_to_be():
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(UsageError, match="cannot listen on"):
+        proxy("--upstream", "http://127.0.0.1:9", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
+
+
+def test_without_mitmproxy_it_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'harmony-conformance\[mitmproxy\]'"):
+        proxy("--upstream", "http://127.0.0.1:9")
+
+
+def test_the_command_is_known_without_importing_mitmproxy():
+    code = "import harmony_proxy.cli, sys; sys.exit(any(name.partition('.')[0] == 'mitmproxy' for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
