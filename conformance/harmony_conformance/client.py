@@ -1,6 +1,7 @@
 """The HTTP client: sends one request, keeps what comes back chunk by chunk with its times, and turns every way of failing into a `Failure`.
 
-A key goes to the target's host only: redirects are never followed. A key that a server echoes is masked before anything is kept.
+A key goes to the target's host only: redirects are never followed. A key, or a header that holds a credential, is masked before anything is kept,
+should the server echo it.
 """
 
 from __future__ import annotations
@@ -9,20 +10,21 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Self
 
 import httpx
 
+from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
 
-BODY_LIMIT = 64 * 1024 * 1024
+BODY_LIMIT = 10 * 1024 * 1024  # escaped as JSON it is still a line that the readers of recordings take
 _TOO_MANY, _UNAVAILABLE = 429, 503
 _WAITS = 3
-_LONGEST_WAIT = 60.0
+_LONGEST_WAIT, _UNREADABLE_WAIT = 60.0, 1.0  # seconds
 _WHOLE_EXCHANGE = 10  # times the timeout
 _NOT_KEPT = frozenset({"set-cookie", "authorization"})
-_MASK = b"***"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,7 @@ class Client:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._secret = settings.key.encode() if settings.key else b""
+        self._mask = Mask(secrets(settings.key, settings.headers))
         authorization = {"authorization": f"Bearer {settings.key}"} if settings.key else {}
         self._http = httpx.AsyncClient(
             base_url=settings.base,
@@ -99,12 +101,13 @@ class Client:
             failure = Failure(kind=FailureKind.TIMEOUT, detail=f"the answer was not complete after {most:g} s")
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             failure = _failure(error, self._settings.timeout, begun=bool(head))
+        if failure is not None:
+            failure = replace(failure, detail=self._mask.text(failure.detail))
         if not head:
             return Sent(failure=failure)
         status, headers = head[0]
-        return Sent(
-            response=self._masked(Response(status=status, headers=headers, chunks=tuple(chunks))), failure=failure
-        )
+        masked = {name: self._mask.text(value) for name, value in headers.items()}
+        return Sent(response=Response(status=status, headers=masked, chunks=self._mask.chunks(chunks)), failure=failure)
 
     async def _receive(
         self, request: Request, chunks: list[Chunk], head: list[tuple[int, dict[str, str]]]
@@ -134,29 +137,19 @@ class Client:
                 chunks.append(Chunk(at=time.monotonic() - start, data=data))
         return None
 
-    def _masked(self, response: Response) -> Response:
-        """The response without the key, should the server have echoed it, even across chunks."""
-        if not self._secret:
-            return response
-        plain = self._secret.decode()
-        headers = {name: value.replace(plain, _MASK.decode()) for name, value in response.headers.items()}
-        if self._secret not in response.body:
-            return replace(response, headers=headers)
-        last = response.chunks[-1].at
-        return replace(
-            response, headers=headers, chunks=(Chunk(at=last, data=response.body.replace(self._secret, _MASK)),)
-        )
-
 
 def _wait(response: Response | None) -> float | None:
     """The seconds a busy server asks to wait, None where it does not."""
     if response is None or response.status not in (_TOO_MANY, _UNAVAILABLE):
         return None
-    asked = response.headers.get("retry-after", "")
+    asked = response.headers.get("retry-after", "").strip()
+    if asked.isascii() and asked.isdigit():
+        return min(float(asked), _LONGEST_WAIT)
     try:
-        return min(max(float(asked), 0.0), _LONGEST_WAIT)
+        until = parsedate_to_datetime(asked).timestamp()
     except ValueError:
-        return 1.0 if asked else None
+        return _UNREADABLE_WAIT if asked else None
+    return min(max(until - time.time(), 0.0), _LONGEST_WAIT)
 
 
 def _failure(error: Exception, timeout: float, *, begun: bool) -> Failure:
@@ -168,7 +161,7 @@ def _failure(error: Exception, timeout: float, *, begun: bool) -> Failure:
             return Failure(kind=FailureKind.TIMEOUT, detail=f"no byte arrived for {timeout:g} s")
         case httpx.ConnectError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
             return Failure(kind=FailureKind.NO_CONNECTION, detail=detail)
-        case httpx.RemoteProtocolError() if begun:
+        case httpx.RemoteProtocolError() if begun and "closed connection" in detail:
             return Failure(kind=FailureKind.CUT, detail=detail)
         case httpx.RemoteProtocolError() if "disconnected" in detail:
             return Failure(kind=FailureKind.RESET, detail=detail)

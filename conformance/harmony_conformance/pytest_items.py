@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ class ConformanceModule(pytest.File):
     @classmethod
     def of(cls, parent: pytest.Collector, path: Path, plan: Plan, judge: Judge) -> ConformanceModule:
         """The collector of a plan; `judge` is called when an item runs."""
-        module: ConformanceModule = cls.from_parent(parent, path=path, nodeid=MODULE)
+        module: ConformanceModule = cls.from_parent(parent, path=path, nodeid=MODULE)  # pyright: ignore[reportUnknownMemberType]
         module.plan, module.judge = plan, judge
         return module
 
@@ -82,7 +83,7 @@ class ConformanceItem(pytest.Item):
             case _:
                 pass
 
-    @property
+    @cached_property
     def location(self) -> tuple[str, int | None, str]:
         """The module by its name, since where it is installed says nothing, and the headline of a failure."""
         return MODULE, None, f"{self.rule.id} in {self.scenario.name}"

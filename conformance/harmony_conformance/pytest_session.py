@@ -29,6 +29,7 @@ from harmony_conformance.pytest_words import (
 from harmony_conformance.reproduce import reproduce_result
 from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan
 from harmony_conformance.scenario import Scenario
+from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.shared_run import SharedRun, open_run, recorded
 from harmony_conformance.suite import Options, Plan, judge_pair
 from harmony_conformance.target import Target
@@ -84,8 +85,8 @@ def register(config: pytest.Config) -> None:
     Raises:
         pytest.UsageError: what is asked for can not be done.
     """
-    endpoint: str = config.getoption("harmony_endpoint", default="")
-    options: list[str] = config.getoption("harmony_options", default=[])
+    endpoint: str = config.option.harmony_endpoint
+    options: list[str] = config.option.harmony_options
     try:
         asked = read_asked(endpoint, options)
     except UsageError as problem:
@@ -105,6 +106,7 @@ class HarmonySession:
     def __init__(self, config: pytest.Config, asked: Asked) -> None:
         self.config = config
         self.asked = asked
+        self._mask = Mask(secrets(asked.options.key, dict(asked.options.headers)))
         self._open = ExitStack()
         self._shared: SharedRun | None = None
         self._series: dict[str, list[Series]] = {}
@@ -156,7 +158,8 @@ class HarmonySession:
             text = failure_text(rule, result, reproduce_result(asked.target, result, by_id, asked.key_env))
         elif end is Ending.SKIPPED:
             text = skip_text(result)
-        return Told(ending=end, text=text, properties=tuple(properties(result)))
+        told = tuple((name, self._mask.text(value)) for name, value in properties(result))
+        return Told(ending=end, text=self._mask.text(text), properties=told)
 
     def _run(self) -> SharedRun:
         """The run as the owner told it, else one that is opened here."""

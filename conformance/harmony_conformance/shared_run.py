@@ -1,8 +1,8 @@
 """One run for all processes of a pytest session.
 
-The process that owns the session opens the endpoint and looks at it; the first process that needs answers sends and records them, under a lock, and
-every process judges what was recorded. The folder between them is private to the session, and no key ever stands in it: each process reads the key from its own environment, and the client
-masks one that a server echoes.
+The process that owns the session opens the endpoint and looks at it. The first process that needs answers sends and records them, under a lock, and
+every process judges what was recorded. The folder between them is private to the session, and no key ever stands in it: each process reads the key
+from its own environment, and the client masks one that a server echoes.
 """
 
 from __future__ import annotations

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
 from harmony_conformance.engines import ENGINES, Engine
+
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?|[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
+_PATH = re.compile(r"[!-~]*")
+_RIGHT_URL = "http://host:port or https://host, with or without /v1"
 
 
 class BadTarget(ValueError):  # noqa: N818 - it names what the text is
@@ -70,14 +75,26 @@ def parse_target(text: str) -> Target:
 
 
 def _base(url: str) -> str:
-    split = urlsplit(url)
+    """The URL without a trailing `/v1`.
+
+    Raises:
+        BadTarget: it is none, or holds more than an address.
+    """
     try:
-        port_is_fine = split.port is None or split.port > 0
+        split = urlsplit(url)
+        host, port = split.hostname or "", split.port
     except ValueError:
-        port_is_fine = False
-    if split.scheme not in ("http", "https") or not split.hostname or not port_is_fine:
-        raise BadTarget(f"{url!r} is no URL: http://host:port or https://host, with or without /v1")
+        raise BadTarget(f"{url!r} is no URL: {_RIGHT_URL}") from None
     if split.username is not None or split.password is not None:
         raise BadTarget("a URL with a password in it is not used: give the key by --api-key-env")
+    if (
+        split.scheme not in ("http", "https")
+        or not _HOST.fullmatch(host)
+        or port == 0
+        or not _PATH.fullmatch(split.path)
+    ):
+        raise BadTarget(f"{url!r} is no URL: {_RIGHT_URL}")
+    if split.query or split.fragment:
+        raise BadTarget(f"a URL with a query is not used: {_RIGHT_URL}")
     path = split.path.rstrip("/").removesuffix("/v1")
     return f"{split.scheme}://{split.netloc}{path}"

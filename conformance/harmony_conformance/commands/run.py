@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Generator
@@ -25,11 +26,12 @@ from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.judge import Result, worst
 from harmony_conformance.recording import exchange_line
 from harmony_conformance.report.files import write_files
-from harmony_conformance.report.model import Report, make_report, result_line
+from harmony_conformance.report.model import Report, make_report, masked, result_line
 from harmony_conformance.report.terminal import print_report
 from harmony_conformance.reproduce import reproduce_result
 from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan
 from harmony_conformance.scenario import expand
+from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.suite import Options, Plan, Run, in_order, judge_all, run
 from harmony_conformance.target import Target
 
@@ -56,11 +58,11 @@ def execute(arguments: Namespace) -> int:
         return _list(plan)
     if arguments.dry_run:
         return _dry_run(plan)
-    out: Path = arguments.out or _new_folder(target)
+    out = _folder(arguments.out or _new_folder(target))
     console = Console(highlight=False)
     finished = _replay(target, plan) if target.replay is not None else _live(target, options, plan, out)
-    report = _report(target, options, finished, arguments.api_key_env)
-    out.mkdir(parents=True, exist_ok=True)
+    mask = Mask(secrets(options.key, dict(options.headers)))
+    report = masked(_report(target, options, finished, arguments.api_key_env), mask.text)
     write_files(report, out, FAIL_ON[arguments.fail_on])
     print_report(report, console)
     print(f"run kept in {out}", file=sys.stderr)
@@ -98,7 +100,6 @@ def _live(target: Target, options: Options, plan: Plan, out: Path) -> Run:
             file=sys.stderr,
         )
 
-    out.mkdir(parents=True, exist_ok=True)
     try:
         with (
             (out / "exchanges.jsonl").open("wb") as recording,
@@ -134,8 +135,6 @@ def _progress(plan: Plan, options: Options) -> Generator[Callable[[], None]]:
 
 def _replay(target: Target, plan: Plan) -> Run:
     path = Path(target.replay or "")
-    if not path.is_file():
-        raise UsageError(f"{path}: no such file")
     series = in_order(read_recorded(path), plan.scenarios)
     if not series:
         raise UsageError(f"{path}: it holds no exchange")
@@ -174,6 +173,17 @@ def _exit_code(results: tuple[Result, ...], fails_on: frozenset[Severity]) -> in
         print("nothing could be checked: not one MUST check applied", file=sys.stderr)
         return Exit.USAGE
     return code
+
+
+def _folder(out: Path) -> Path:
+    """The folder, made where there is none; refused before anything is sent where nothing can be written."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if not os.access(out, os.W_OK | os.X_OK):
+            raise UsageError(f"--out {out}: not writable")
+    except OSError as problem:
+        raise UsageError(f"--out {out}: {problem.strerror}") from None
+    return out
 
 
 def _new_folder(target: Target) -> Path:
