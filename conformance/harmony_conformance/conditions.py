@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harmony_conformance.check import condition, evidence
 from harmony_conformance.exchange import Exchange, Series, Validity
 from harmony_conformance.injection import SPECIAL
-from harmony_conformance.json_value import at, members, strings, text
+from harmony_conformance.json_value import at, members, number, strings, text
 from harmony_conformance.leak import speaks_of_harmony
 from harmony_conformance.prompt import Keep, Kind, Wanted, wanted
 from harmony_conformance.wire import FailureKind
@@ -33,10 +33,18 @@ def was_sent(x: Exchange) -> bool:
 @condition
 def is_valid(x: Exchange) -> bool:
     """requests known to be valid, or answered by a server error"""
-    server_error = x.response is not None and x.response.status >= SERVER_ERROR
     return was_sent.holds(x) and (
-        x.validity is Validity.VALID or (x.validity is Validity.UNKNOWN and (server_error or x.failure is not None))
+        x.validity is Validity.VALID
+        or (x.validity is Validity.UNKNOWN and (_is_server_error(x) or x.failure is not None))
     )
+
+
+def _is_server_error(x: Exchange) -> bool:
+    """A 5xx; or an error within a stream that says so, or comes after the answer had begun."""
+    if x.response is None or x.response.status >= OK_BELOW:
+        return x.response is not None and x.response.status >= SERVER_ERROR
+    code = number(at(x.error, "code")) or number(at(x.error, "http_status_code"))
+    return x.error is not None and x.stream is not None and (code >= SERVER_ERROR if code else x.turn is not None)
 
 
 @condition
@@ -71,8 +79,8 @@ def ended_well(x: Exchange) -> bool:
 
 @condition
 def was_streamed(x: Exchange) -> bool:
-    """streamed answers"""
-    return x.stream is not None and x.response is not None and x.response.status < OK_BELOW
+    """streamed answers, unless the client left"""
+    return x.stream is not None and x.response is not None and x.response.status < OK_BELOW and was_sent.holds(x)
 
 
 @condition
@@ -130,9 +138,27 @@ def prompt_is_known(x: Exchange) -> bool:
 
 
 @evidence
+def prompt_was_rendered(x: Exchange) -> bool:
+    """exchanges whose prompt tokens are shown by the server, or by a side endpoint"""
+    return x.prompt.ids is not None or x.rendered is not None
+
+
+@evidence
 def output_is_known(x: Exchange) -> bool:
     """answers whose emitted tokens are known (scripted, or shown by the server)"""
     return x.turn is not None and x.output.ids is not None
+
+
+@evidence
+def ids_were_returned(x: Exchange) -> bool:
+    """answers with the ids of their tokens"""
+    return x.turn is not None and x.turn.output_ids is not None
+
+
+@condition
+def leaves_the_end_to_the_model(x: Exchange) -> bool:
+    """requests without `ignore_eos`"""
+    return at(x.asked, "ignore_eos") is not True
 
 
 @evidence
@@ -320,10 +346,10 @@ def has_whole_and_streamed(series: Series) -> bool:
     return any(pair(series, step, step + STREAMED) is not None for step in series.exchanges)
 
 
-@condition
+@evidence
 def has_same_request_twice(series: Series) -> bool:
-    """requests that were sent twice: streamed and not, or again"""
-    return any(True for _ in same_requests(series))
+    """requests that were sent twice, streamed and not, or again, and whose prompts were counted"""
+    return any(None not in map(prompt_count, pair) for pair in same_requests(series))
 
 
 def same_requests(series: Series) -> Iterator[tuple[Exchange, Exchange]]:

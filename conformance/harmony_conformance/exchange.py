@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from harmony_conformance.json_value import Json, NotJson, at, items, members, number, text
-from harmony_conformance.meaning import Meaning, cut_at_stop, read_ids, unpadded
+from harmony_conformance.meaning import ENDINGS, Meaning, cut_at_stop, read_ids, unpadded
 from harmony_conformance.prompt import PromptReading, read_prompt
 from harmony_conformance.sse import EventStream, read_events
 from harmony_conformance.turn import Turn, read_completion, read_stream
@@ -174,6 +174,20 @@ class Exchange:
         if self.expected is not None and self.script in (ids, unpadded(ids)):
             return self.expected
         return read_ids(ids)
+
+    @property
+    def has_ended(self) -> bool | None:
+        """Whether the model ended its turn itself, or met a stop string; None where the emitted ids are unknown."""
+        ids = self.output.ids
+        if ids is None or at(self.asked, "ignore_eos") is True:
+            return None
+        return (bool(ids) and ids[-1] in ENDINGS) or self.meets_stop_string
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether the emitted ids are known, as many as the request allows, and do not end the turn."""
+        ids = self.output.ids
+        return ids is not None and self.limit is not None and len(ids) >= self.limit and self.has_ended is False
 
     @property
     def meets_stop_string(self) -> bool:

@@ -16,6 +16,8 @@ FUNCTIONS = "functions."
 _ANALYSIS = 35644  # the word `analysis` is one token
 _HEADER_WORDS = 3  # role and channel, two words that take three tokens at most
 CALLS_END_A_TURN = frozenset({tokens.RETURN, tokens.CALL})
+ENDINGS = CALLS_END_A_TURN | {tokens.ENDOFTEXT}
+"""The tokens that end generation: those of the format, and the vocabulary's own."""
 
 
 @dataclass(frozen=True, kw_only=True)

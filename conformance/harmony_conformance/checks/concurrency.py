@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from harmony_conformance.check import MUST, Finding, comparison, condition
@@ -22,23 +23,24 @@ def answers_do_not_cross(series: Series) -> Iterator[Finding]:
     """No answer holds the word that only another request, running at the same time, holds; no two answers share an id."""
     lanes = {step: x for step, x in series.exchanges.items() if step.startswith(LANE) and x.turn is not None}
     words = {step: "canary-" + step.removeprefix(LANE).partition("+")[0] for step in lanes}
+    patterns = {word: re.compile(rf"{re.escape(word)}(?!\w)") for word in words.values()}
     seen: dict[str, str] = {}
     for step, x in lanes.items():
         if x.turn is None:
             continue
         texts = " ".join(field.text for field in fields(x.turn))
-        for other, word in words.items():
-            if word != words[step] and word in texts:
-                yield Finding(
-                    message="an answer holds the word of another request",
-                    at="content",
-                    expected=words[step],
-                    actual=word,
-                    exchange=x.id,
-                )
-                break
-            del other
-        if x.turn.id is not None:
+        foreign = next(
+            (word for word, pattern in patterns.items() if word != words[step] and pattern.search(texts)), None
+        )
+        if foreign is not None:
+            yield Finding(
+                message="an answer holds the word of another request",
+                at="content",
+                expected=words[step],
+                actual=foreign,
+                exchange=x.id,
+            )
+        if x.turn.id:
             if x.turn.id in seen:
                 yield Finding(
                     message="two answers have the same id",

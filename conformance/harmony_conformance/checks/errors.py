@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
@@ -15,7 +16,8 @@ from harmony_conformance.prompt import shorten
 def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
     """A valid request gets a completion: no timeout, no cut connection, no 5xx or 4xx, no malformed body, no error within the stream.
 
-    What the model wrote is never a reason for an error (defects V01, V02, V24, O02, O05, P01, P02, J07, S07).
+    What the model wrote is never a reason for an error (defects V01, V02, V24, O02, O05, P01, P02, J07, S07). A 4xx that names an optional parameter
+    of the request declares a limit.
     """
     if x.failure is not None:
         yield Finding(
@@ -28,7 +30,9 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
     if x.response is None:
         return
     if x.response.status >= on.OK_BELOW:
-        if x.validity is Validity.VALID or x.response.status >= on.SERVER_ERROR:
+        if x.response.status < on.SERVER_ERROR and _refused_parameter(x) is not None:
+            yield variant(f"the server declares that it does not support {_refused_parameter(x)}", where="status")
+        elif x.validity is Validity.VALID or x.response.status >= on.SERVER_ERROR:
             yield Finding(
                 message=f"a valid request was answered with HTTP {x.response.status}",
                 at="status",
@@ -69,6 +73,16 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
             expected="choices: […]",
             actual=shorten(x.response.body.decode("utf-8", "replace")),
         )
+
+
+def _refused_parameter(x: Exchange) -> str | None:
+    """The optional parameter of the request that a refusal names."""
+    reason, named = _reason(x), text(at(x.error, "param"))
+    optional = (name for name in members(x.asked) if name not in _ALWAYS_SUPPORTED)
+    return next((name for name in optional if name == named or re.search(rf"\b{re.escape(name)}\b", reason)), None)
+
+
+_ALWAYS_SUPPORTED = ("model", "messages", "stream")
 
 
 @check(MUST, spec="http#server-error", when=(on.has_response, on.was_sent))

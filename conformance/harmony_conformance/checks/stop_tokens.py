@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check
+from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import at
-from harmony_conformance.meaning import CALLS_END_A_TURN, cut_at_stop
+from harmony_conformance.meaning import cut_at_stop
 from harmony_conformance.prompt import shorten, show
 
 
-@check(MUST, spec="harmony#stop-tokens", when=(on.was_answered, on.output_is_known))
+@check(MUST, spec="harmony#stop-tokens", when=(on.was_answered, on.leaves_the_end_to_the_model, on.ids_were_returned))
 def stops_at_stop_token(x: Exchange) -> Iterator[Finding]:
     """Nothing is generated after `<|return|>` or `<|call|>`.
 
     Engines that know only one of the two as end of sequence go on after a call, and the call disappears in what follows (defects M06, V02).
     """
     ids = x.output.ids
-    if ids is None or at(x.asked, "ignore_eos") is True:
+    if ids is None:
         return
     kept = cut_at_stop(ids)
     if len(kept) < len(ids):
@@ -32,11 +31,11 @@ def stops_at_stop_token(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="chat#max-tokens", when=(on.is_chat, on.has_limit, on.has_usage))
+@check(MUST, spec="chat#max-tokens", when=(on.is_chat, on.has_limit, on.has_usage, on.wants_one_choice))
 def limit_is_kept(x: Exchange) -> Iterator[Finding]:
     """No more tokens are generated than the request allows; `length` is the finish reason of an answer cut there, and of no other.
 
-    Clients continue an answer, or give up, by this word (defects V38, V39, O05).
+    Clients continue an answer, or give up, by this word (defects V38, V39, O05). Below the limit the context may have been full.
     """
     turn = x.turn
     if turn is None or turn.usage is None or turn.usage.completion_tokens is None or x.limit is None:
@@ -50,14 +49,16 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
             actual=str(spent),
         )
     if said == "length" and spent < x.limit:
-        yield Finding(
-            message="finish_reason is length below the limit",
-            at="/finish_reason",
-            expected="stop or tool_calls",
-            actual=f"length after {spent} of {x.limit} tokens",
-        )
-    ended = x.output.ids is None or (bool(x.output.ids) and x.output.ids[-1] in CALLS_END_A_TURN)
-    if spent == x.limit and said != "length" and not ended:
+        if x.has_ended:
+            yield Finding(
+                message="finish_reason is length below the limit, although the model ended its turn",
+                at="/finish_reason",
+                expected="stop or tool_calls",
+                actual=f"length after {spent} of {x.limit} tokens",
+            )
+        else:
+            yield variant("finish_reason is length below the limit", where="/finish_reason")
+    if spent == x.limit and said != "length" and x.was_cut:
         yield Finding(
             message="the answer was cut at the limit and finish_reason does not say so",
             at="/finish_reason",

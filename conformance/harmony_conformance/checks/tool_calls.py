@@ -76,12 +76,13 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
     """Every call the model made arrives, in order, with the name and the arguments the model wrote, valid JSON or not.
 
     Calls are dropped, cut to `{}`, or re-serialised with other values (defects V10, V15, S01, S03, M02). Servers that end the turn at the first
-    `<|call|>` are right to return one.
+    `<|call|>` are right to return one, and so is one that was told `parallel_tool_calls: false`.
     """
     turn, meant = x.turn, x.meant
     if turn is None or meant is None:
         return
-    for index, call in enumerate(meant.calls):
+    expected_calls = meant.calls[:1] if at(x.asked, "parallel_tool_calls") is False else meant.calls
+    for index, call in enumerate(expected_calls):
         where = pointer("tool_calls", index)
         if index >= len(turn.tool_calls):
             yield Finding(
@@ -137,9 +138,12 @@ def none_means_none(x: Exchange) -> Iterator[Finding]:
         )
 
 
+_REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
+
+
 @check(MUST, spec="chat#finish-reason", when=(on.is_chat, on.ended_well))
 def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
-    """finish_reason is `tool_calls` exactly when calls are returned and the model stopped by itself.
+    """finish_reason is one of the API's words: `tool_calls` exactly when calls are returned and the model stopped by itself.
 
     Agent loops branch on it: `stop` beside calls ends the loop, `tool_calls` without calls spins it (defects V10, P04, S06).
     """
@@ -147,6 +151,22 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
     if turn is None:
         return
     said, calls = turn.finish_reason, bool(turn.tool_calls)
+    if said == "stop_sequence":
+        yield variant("a stop string has a finish_reason of its own", where="/finish_reason")
+    elif said is not None and said not in _REASONS:
+        yield Finding(
+            message="finish_reason is none of the API's words",
+            at="/finish_reason",
+            expected=", ".join(_REASONS),
+            actual=shorten(said),
+        )
+    elif (said == "length" and x.has_ended) or (said == "tool_calls" and x.was_cut):
+        yield Finding(
+            message=f"finish_reason is {said} and the model {'ended its turn' if x.has_ended else 'was cut'}",
+            at="/finish_reason",
+            expected="stop or tool_calls" if x.has_ended else "length",
+            actual=said,
+        )
     if said is None:
         yield Finding(
             message="the answer has no finish_reason",
