@@ -56,7 +56,8 @@ async def _serve(upstream: str, host: str, port: int, folder: str, addon: Confor
         http2=False,  # one HTTP/2 client would get five upstream connections and no more
     )
     master = DumpMaster(options, with_termlog=False, with_dumper=False)
-    options.update(onboarding=False, block_global=False)  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
+    # lazy: connecting eagerly, mitmproxy answers a client whose server is not there by hanging up, without a 502 and without a flow
+    options.update(onboarding=False, block_global=False, connection_strategy="lazy")  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
     master.addons.add(_Announced(master, upstream), addon)  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
