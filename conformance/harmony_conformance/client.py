@@ -23,6 +23,7 @@ BODY_LIMIT = 10 * 1024 * 1024  # escaped as JSON it is still a line that the rea
 _TOO_MANY, _UNAVAILABLE = 429, 503
 _WAITS = 3
 _LONGEST_WAIT, _UNREADABLE_WAIT = 60.0, 1.0  # seconds
+_IDLE = 2.0  # seconds after which a connection is not used again; servers close theirs after 5 or more, and a request must not meet that
 _WHOLE_EXCHANGE = 10  # times the timeout
 _NOT_KEPT = frozenset({"set-cookie", "authorization"})
 
@@ -60,7 +61,7 @@ class Client:
             timeout=httpx.Timeout(settings.timeout, pool=None),
             follow_redirects=False,
             trust_env=False,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE),
         )
 
     async def __aenter__(self) -> Self:
@@ -87,7 +88,7 @@ class Client:
                     sent, waited=tuple(waited), failure=Failure(kind=FailureKind.RATE_LIMITED, detail=detail)
                 )
             waited.append(wait)
-            await asyncio.sleep(wait)
+            await _pause(wait)
 
     async def _once(self, request: Request) -> Sent:
         chunks: list[Chunk] = []
@@ -136,6 +137,10 @@ class Client:
                     )
                 chunks.append(Chunk(at=time.monotonic() - start, data=data))
         return None
+
+
+async def _pause(seconds: float) -> None:
+    await asyncio.sleep(seconds)
 
 
 def _wait(response: Response | None) -> float | None:

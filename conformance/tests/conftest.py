@@ -1,0 +1,74 @@
+"""A server that answers as a test tells it to, byte by byte."""
+
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from threading import Event, Thread
+from typing import Self
+
+import pytest
+
+Answer = Callable[[socket.socket, bytes], None]
+
+
+class RawServer:
+    """Hands each request, whole, to `answer(connection, request)` and closes the connection. `requests` is what it was sent."""
+
+    def __init__(self, answer: Answer, tls: ssl.SSLContext | None = None) -> None:
+        self.requests: list[bytes] = []
+        self.closing = Event()
+        self._answer = answer
+        self._tls = tls
+        self._listening = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port = self._listening.getsockname()[1]
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closing.set()
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = self._listening.accept()
+                Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(connection, server_side=True)
+            request = _request(connection)
+            if request:
+                self.requests.append(request)
+                self._answer(connection, request)
+
+
+def _request(connection: socket.socket) -> bytes:
+    received = b""
+    while b"\r\n\r\n" not in received:
+        more = connection.recv(65536)
+        if not more:
+            return b""
+        received += more
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = next(
+        (int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")),
+        0,
+    )
+    while len(body) < length:
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body
+
+
+@pytest.fixture
+def raw_server() -> Iterator[Callable[..., RawServer]]:
+    """Starts servers that answer as told; all are closed at the end of the test."""
+    with ExitStack() as stack:
+        yield lambda answer, tls=None: stack.enter_context(RawServer(answer, tls))

@@ -1,0 +1,106 @@
+import asyncio
+import json
+from itertools import pairwise
+
+import pytest
+from harmony_conformance.client import Client, Settings
+from harmony_conformance.secret import MASK, Mask, secrets
+from harmony_conformance.wire import Chunk, Request
+from hypothesis import given
+from hypothesis import strategies as st
+
+KEY = "sk-0123456789abcdef"
+BODY = f'data: {{"a":"{KEY}"}}\n\ndata: {{"b":"{KEY} {KEY}"}}\n\ndata: [DONE]\n\n'
+
+
+def cut(body, places):
+    edges = [0, *sorted(places), len(body)]
+    return tuple(Chunk(at=float(index), data=body[start:end]) for index, (start, end) in enumerate(pairwise(edges)))
+
+
+@given(st.lists(st.integers(0, len(BODY)), max_size=8))
+def test_a_key_is_masked_wherever_the_chunks_are_cut(places):
+    chunks = cut(BODY.encode(), places)
+    masked = Mask([KEY]).chunks(chunks)
+    assert b"".join(part.data for part in masked) == BODY.replace(KEY, MASK).encode()
+    assert [part.at for part in masked] == [part.at for part in chunks]
+
+
+@given(st.lists(st.integers(0, 30), max_size=4), st.binary(max_size=30))
+def test_chunks_without_a_key_stay_as_they_are(places, body):
+    chunks = cut(body, [min(place, len(body)) for place in places])
+    assert Mask([KEY]).chunks(chunks) == chunks
+
+
+def test_the_mask_arrives_when_the_first_byte_of_the_key_did():
+    chunks = (Chunk(at=1.0, data=b"x sk-0123"), Chunk(at=2.0, data=b"456789abcdef y"), Chunk(at=3.0, data=b"z"))
+    assert Mask([KEY]).chunks(chunks) == (
+        Chunk(at=1.0, data=b"x ***"),
+        Chunk(at=2.0, data=b" y"),
+        Chunk(at=3.0, data=b"z"),
+    )
+
+
+SPELLINGS = {
+    "as it is": 'ab/c"d+e\\f',
+    "in JSON": 'ab/c\\"d+e\\\\f',
+    "in JSON with escaped slashes": 'ab\\/c\\"d+e\\\\f',
+    "in a URL": "ab%2Fc%22d%2Be%5Cf",
+    "in a path": "ab/c%22d%2Be%5Cf",
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_key_is_masked_however_it_is_spelled(spelling):
+    assert Mask(['ab/c"d+e\\f']).text(f"<{SPELLINGS[spelling]}>") == f"<{MASK}>"
+
+
+@pytest.mark.parametrize(
+    "placeholder", ["EMPTY", "none", "token", "x", "dummy", "message", "model", "12345", "function"]
+)
+def test_a_word_that_stands_in_for_a_key_is_no_secret(placeholder):
+    assert secrets(placeholder, {}) == ()
+
+
+def test_headers_that_hold_credentials_are_secret_and_others_are_not():
+    headers = {
+        "Authorization": "Bearer abcdef-1",
+        "api-key": "abcdef-2",
+        "X-Auth-Token": "abcdef-3",
+        "x-team": "production",
+        "accept-language": "german",
+    }
+    assert secrets(None, headers) == ("abcdef-1", "abcdef-2", "abcdef-3")
+
+
+ECHOES = {
+    "a JSON body": (b"application/json", [json.dumps({"error": {"message": f"wrong key {KEY}"}}).encode()]),
+    "a stream": (b"text/event-stream", [b'data: {"a":"', KEY.encode(), b'"}\n\n']),
+    "a stream, cut within the key": (b"text/event-stream", [b'data: {"a":"sk-01234', b"56789abc", b'def"}\n\n']),
+    "a page": (b"text/html", [f"<h1>{KEY}</h1>".encode()]),
+}
+
+
+@pytest.mark.parametrize("how", ECHOES)
+def test_a_key_that_a_server_echoes_is_masked_in_headers_and_body(raw_server, how):
+    kind, parts = ECHOES[how]
+
+    def answer(connection, request):
+        head = b"HTTP/1.1 401 No\r\ncontent-type: " + kind + b"\r\nx-key: " + KEY.encode()
+        connection.sendall(head + b"\r\ntransfer-encoding: chunked\r\n\r\n")
+        for part in parts:
+            connection.sendall(b"%x\r\n%s\r\n" % (len(part), part))
+            server.closing.wait(0.02)
+        connection.sendall(b"0\r\n\r\n")
+
+    server = raw_server(answer)
+
+    async def once():
+        async with Client(Settings(base=server.url, key=KEY, headers={}, timeout=5)) as client:
+            return await client.send(Request(path="/v1/models", method="GET", body=b""))
+
+    sent = asyncio.run(once())
+    assert KEY.encode() in server.requests[0]
+    assert KEY not in repr(sent)
+    assert sent.response.headers["x-key"] == MASK
+    assert sent.response.body == b"".join(parts).replace(KEY.encode(), MASK.encode())
