@@ -304,8 +304,8 @@ def _notes(exchanges: Sequence[Exchange], timings: Sequence[Timing]) -> Iterator
         yield f"{silent} of {_requests(len(timings))} came to the limit before the answer began"
     if bundled := sum(timing.bundled for timing in timings):
         yield f"{bundled} of {sum(len(timing.gaps) for timing in timings)} events arrived together with the one before"
-    if any(timing.tokens is None for timing in timings):
-        yield "no TPOT where the server reports no completion_tokens in its stream"
+    if any(timing.per_token is None for timing in timings):
+        yield "no TPOT where the stream's usage reports fewer than two completion_tokens, or none"
     if any(timing.token_gaps is None for timing in timings):
         yield "no ITL: that each event is one token is not proven, see inter_event_gap"
 

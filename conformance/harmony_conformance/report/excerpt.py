@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from enum import StrEnum
 
 LIMIT = 4000
 """Characters of one text that are shown; all of it stands in report.jsonl."""
+COMMAND_LIMIT = 10_000
+"""Of a command line: cut, it is of no use."""
+LINE_LIMIT = 600
 _AROUND = 160
 _TELLING = 8
+_SHORT = 400
+_ALIKE = 0.6
 
 
 class Part(StrEnum):
@@ -42,8 +48,8 @@ def spelled(char: str) -> str:
 
 
 def line(value: str) -> str:
-    """The text on one line."""
-    return visible(value, keep="")
+    """The text on one line, of bearable length."""
+    return plain(cut(value, LINE_LIMIT), keep="")
 
 
 def cut(value: str, limit: int = LIMIT) -> Pieces:
@@ -52,7 +58,9 @@ def cut(value: str, limit: int = LIMIT) -> Pieces:
 
 
 def contrast(expected: str, actual: str, limit: int = LIMIT) -> tuple[Pieces, Pieces]:
-    """Two texts with the stretch marked in which they differ; of long stretches that are equal, what stands next to it."""
+    """Two texts with what differs marked, where they are alike enough for that to help; of long equal stretches, what stands next to a difference."""
+    if max(len(expected), len(actual)) <= _SHORT and (compared := _compared(expected, actual)):
+        return compared
     before = _common(expected, actual)
     rest = (expected[before:], actual[before:])
     after = _common(rest[0][::-1], rest[1][::-1])
@@ -67,6 +75,16 @@ def plain(pieces: Iterable[Piece], *, keep: str = "\n") -> str:
         f"[… {piece.text} left out …]" if piece.part is Part.LEFT_OUT else visible(piece.text, keep=keep)
         for piece in pieces
     )
+
+
+def _compared(expected: str, actual: str) -> tuple[Pieces, Pieces] | None:
+    """Two short texts, difference by difference; None where they have little in common."""
+    matcher = SequenceMatcher(None, expected, actual, autojunk=False)
+    if matcher.ratio() < _ALIKE:
+        return None
+    steps = [(Part.SAME if step == "equal" else Part.DIFFERS, a, b, c, d) for step, a, b, c, d in matcher.get_opcodes()]
+    wanted = tuple(Piece(part, expected[a:b]) for part, a, b, _, _ in steps if a < b)
+    return wanted, tuple(Piece(part, actual[c:d]) for part, _, _, c, d in steps if c < d)
 
 
 def _common(one: str, other: str) -> int:

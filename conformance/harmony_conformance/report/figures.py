@@ -56,10 +56,14 @@ def rows(latency: Iterable[JsonObject]) -> Iterator[Sequence[str]]:
 
 
 def told(value: float, unit: str) -> str:
-    """A value with its unit: seconds from 1 s on, milliseconds below."""
+    """A value with its unit: seconds from 1 s on, milliseconds below; three digits where they tell something."""
     if unit != "s":
         return f"{value:g}"
-    return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.3g} ms" if value < 0.1 else f"{value * 1000:.0f} ms"  # noqa: PLR2004
+    if value >= 1:
+        return f"{value:.2f} s"
+    thousandths = value * 1000
+    digits = next((digits for least, digits in ((100, 0), (10, 1), (1, 2)) if thousandths >= least), 3)
+    return f"{thousandths:.{digits}f} ms"
 
 
 def _figure(name: str, load: JsonObject) -> Figure | None:

@@ -8,22 +8,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib.resources import files
+from itertools import groupby, repeat
 
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.json_value import JsonObject, at, items, members, number, text
-from harmony_conformance.report.excerpt import Pieces, contrast, cut
+from harmony_conformance.report.excerpt import COMMAND_LIMIT, Pieces, contrast, cut
 from harmony_conformance.report.figures import NAMES, Figure, figures, told
-from harmony_conformance.report.markup import Markup, anchor, join, pieces, shown, tag
+from harmony_conformance.report.markup import Markup, anchor, join, pieces, prose, tag, words
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
 from harmony_conformance.report.overview import (
     MUST_FAILS,
     CheckResults,
+    Place,
     Standing,
     by_check,
     by_family,
     facts,
     failures,
     family_about,
+    grouped,
     judged,
     never_applied,
     title,
@@ -32,7 +35,9 @@ from harmony_conformance.report.overview import (
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _FINDINGS = 5
-_OPEN = 3
+_OPEN = 1
+_WORTH_A_LIST = 3
+_PLACES = 4
 _LONGEST_MESSAGE = 600
 _STANDING = {
     Standing.CONFORMS: "pass",
@@ -61,7 +66,7 @@ def html(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="referrer", content="no-referrer"),
-        tag("title", f"{title(report)}: {judged(report, fails_on).standing.value} (harmony-conformance)"),
+        tag("title", words(f"{title(report)}: {judged(report, fails_on).standing.value} (harmony-conformance)")),
         tag("style", Markup(_style())),
     )
     links = [tag("a", name, href=f"#{target}") for target, name, _ in sections]
@@ -84,11 +89,15 @@ Section = tuple[str, str, Markup]
 
 def _sections(report: Report, checks: tuple[CheckResults, ...]) -> Iterator[Section | None]:
     """The sections that have something to say: anchor, heading, content."""
-    yield _section("errors", "Errors of this suite", (_error(check) for check in checks if check.counts[Outcome.ERROR]))
+    yield _section(
+        "errors",
+        "Errors of this suite",
+        (_with_reasons(check, Outcome.ERROR) for check in checks if check.counts[Outcome.ERROR]),
+    )
     failed = sorted((check for check in checks if check.counts[Outcome.FAIL]), key=_must_first)
-    yield _section("failures", "Failures", (_failed(check) for check in failed))
+    yield _section("failures", "Failures", (*_contents(failed), *(_failed(check) for check in failed)))
     doubtful = [check for check in checks if check.counts[Outcome.INCONCLUSIVE]]
-    yield _section("inconclusive", "Inconclusive", (_inconclusive(check) for check in doubtful))
+    yield _section("inconclusive", "Inconclusive", (_with_reasons(check, Outcome.INCONCLUSIVE) for check in doubtful))
     families = by_family(checks)
     yield _section("checks", "All checks", (_family(family, of) for family, of in families.items()))
     yield _section("variants", "Variants", _variants(report))
@@ -99,6 +108,23 @@ def _sections(report: Report, checks: tuple[CheckResults, ...]) -> Iterator[Sect
 def _section(target: str, name: str, contents: Iterable[Markup]) -> Section | None:
     content = join(contents)
     return (target, name, content) if content else None
+
+
+def _contents(failed: list[CheckResults]) -> Iterator[Markup]:
+    """The failed checks as links, where there are several."""
+    if len(failed) < _WORTH_A_LIST:
+        return
+    links = [
+        tag(
+            "li",
+            tag("span", check.severity.value.upper(), class_="severity"),
+            " ",
+            tag("a", tag("code", check.check), href=f"#failure-{anchor(check.check)}"),
+            tag("span", f" in {check.counts[Outcome.FAIL]} of {check.applied} scenarios", class_="soft"),
+        )
+        for check in failed
+    ]
+    yield tag("div", tag("ul", *links, class_="list columns"), class_="card")
 
 
 def _must_first(check: CheckResults) -> bool:
@@ -146,7 +172,7 @@ def _heading(check: CheckResults, outcome: Outcome) -> Markup:
                 tag("h3", tag("code", check.check)),
                 class_="head",
             ),
-            tag("p", check.requirement) if check.requirement else "",
+            tag("p", prose(check.requirement)) if check.requirement else "",
         )
     )
 
@@ -157,12 +183,12 @@ def _failed(check: CheckResults) -> Markup:
     return tag(
         "article",
         _heading(check, Outcome.FAIL),
-        tag("p", check.reason, class_="soft small") if check.reason else "",
+        tag("p", prose(check.reason), class_="soft small") if check.reason else "",
         tag(
             "blockquote",
-            clause.quotation,
+            prose(clause.quotation),
             tag("cite", clause.source),
-            tag("cite", f"Where sources differ: {clause.differs}") if clause.differs else "",
+            tag("cite", "Where sources differ: ", prose(clause.differs)) if clause.differs else "",
         ),
         *(_result(result, is_open=place < _OPEN) for place, result in enumerate(results)),
         class_="card",
@@ -171,7 +197,7 @@ def _failed(check: CheckResults) -> Markup:
 
 
 def _result(result: ResultLine, *, is_open: bool) -> Markup:
-    told_of = failures(result)
+    told_of = grouped(failures(result))
     more = len(told_of) - _FINDINGS
     content = (
         tag(
@@ -181,11 +207,15 @@ def _result(result: ResultLine, *, is_open: bool) -> Markup:
             tag("span", f" · {result.passed} of {result.applied} passed{_tries(result)}", class_="soft"),
         ),
         tag("p", f"Rests on {'; '.join(result.evidence)}", class_="soft small") if result.evidence else "",
-        *(_finding(finding) for finding in told_of[:_FINDINGS]),
-        tag("p", f"… and {more} more in report.jsonl", class_="soft") if more > 0 else "",
-        _block("Reproduce", cut(result.reproduce)) if result.reproduce else "",
+        *(_finding(*one) for one in told_of[:_FINDINGS]),
+        _more(more, "findings"),
+        _block("Reproduce", cut(result.reproduce, COMMAND_LIMIT)) if result.reproduce else "",
     )
     return tag("details", *content, open="") if is_open else tag("details", *content)
+
+
+def _more(count: int, what: str) -> Markup:
+    return tag("div", f"… and {count} more {what} in report.jsonl", class_="soft") if count > 0 else Markup()
 
 
 def _place(result: ResultLine) -> str:
@@ -196,9 +226,9 @@ def _tries(result: ResultLine) -> str:
     return f" in {result.tries} tries" if result.tries > 1 else ""
 
 
-def _finding(finding: JsonObject) -> Markup:
+def _finding(finding: JsonObject, places: list[Place]) -> Markup:
     expected, actual, excerpt = (at(finding, name) for name in ("expected", "actual", "excerpt"))
-    where = [tag("code", value) for name in ("exchange", "at") if (value := text(at(finding, name)))]
+    where = [tag("div", join((tag("code", part) for part in place if part), " at ")) for place in places if any(place)]
     if isinstance(expected, str) and isinstance(actual, str):
         wanted, found = contrast(expected, actual)
         evidence = tag("div", _side("Expected", wanted), _side("Actual", found), class_="sides")
@@ -208,7 +238,7 @@ def _finding(finding: JsonObject) -> Markup:
     return tag(
         "div",
         tag("p", pieces(cut(text(at(finding, "message")), _LONGEST_MESSAGE))),
-        tag("p", join(where, " at "), class_="soft small") if where else "",
+        tag("div", *where[:_PLACES], _more(len(where) - _PLACES, "exchanges"), class_="soft small") if where else "",
         evidence,
         _block("Excerpt", cut(excerpt)) if isinstance(excerpt, str) else "",
         class_="finding",
@@ -224,20 +254,16 @@ def _block(name: str, value: Pieces) -> Markup:
     return join((tag("p", name, class_="label"), tag("pre", content, tabindex="0")))
 
 
-def _error(check: CheckResults) -> Markup:
+def _with_reasons(check: CheckResults, outcome: Outcome) -> Markup:
+    """A check's results that ended in an error, or in no answer: each reason once, with the scenarios it was given for."""
+    by_reason: dict[str, list[str]] = {}
+    for result in check.with_outcome(outcome):
+        by_reason.setdefault(result.reason, []).append(_place(result))
     told_of = [
-        tag("li", tag("strong", _place(result)), ": ", tag("code", result.reason))
-        for result in check.with_outcome(Outcome.ERROR)
+        tag("li", pieces(cut(reason, _LONGEST_MESSAGE)), tag("div", "in ", ", ".join(places), class_="soft"))
+        for reason, places in by_reason.items()
     ]
-    return tag("article", _heading(check, Outcome.ERROR), tag("ul", *told_of, class_="list"), class_="card")
-
-
-def _inconclusive(check: CheckResults) -> Markup:
-    told_of = [
-        tag("li", tag("strong", _place(result)), ": ", pieces(cut(result.reason, _LONGEST_MESSAGE)))
-        for result in check.with_outcome(Outcome.INCONCLUSIVE)
-    ]
-    return tag("article", _heading(check, Outcome.INCONCLUSIVE), tag("ul", *told_of, class_="list"), class_="card")
+    return tag("article", _heading(check, outcome), tag("ul", *told_of, class_="list"), class_="card")
 
 
 def _family(family: str, checks: list[CheckResults]) -> Markup:
@@ -245,7 +271,7 @@ def _family(family: str, checks: list[CheckResults]) -> Markup:
     return tag(
         "div",
         tag("h3", _sentence(family.replace("_", " "))),
-        tag("p", family_about(family), class_="soft small"),
+        tag("p", prose(family_about(family)), class_="soft small"),
         tag("table", tag("thead", head), tag("tbody", *(_row(check) for check in checks))),
         class_="card checks",
     )
@@ -256,7 +282,7 @@ def _row(check: CheckResults) -> Markup:
     linked = tag("a", name, href=f"#failure-{anchor(check.check)}") if check.counts[Outcome.FAIL] else name
     return tag(
         "tr",
-        tag("td", linked, tag("div", check.requirement, class_="small")),
+        tag("td", linked, tag("div", prose(check.requirement), class_="small")),
         tag("td", tag("span", check.severity.value.upper(), class_="severity")),
         tag("td", _badge(check.outcome, WORDS[check.outcome])),
         tag("td", _scenarios(check), class_="small"),
@@ -290,10 +316,10 @@ def _variants(report: Report) -> Iterator[Markup]:
 
 
 def _unapplied(checks: tuple[CheckResults, ...]) -> Iterator[Markup]:
-    grouped = never_applied(checks)
-    if not grouped:
+    reasons = never_applied(checks)
+    if not reasons:
         return
-    entries = [_with_reason(reason, ids) for reason, ids in grouped.items()]
+    entries = [_with_reason(reason, ids) for reason, ids in reasons.items()]
     about = tag("p", "These checks applied to nothing. They are neither passes nor failures.", class_="soft small")
     yield tag("div", about, *entries, class_="card")
 
@@ -306,39 +332,36 @@ def _with_reason(reason: str, ids: list[str]) -> Markup:
 def _latency(report: Report) -> Iterator[Markup]:
     if not report.latency:
         return
-    names = ("Metric", "Load", "n", "Median", "Min", "Max", "p95", "p99", "Range and median")
-    head = tag("tr", *(tag("th", name, class_="number" if name in names[2:8] else "") for name in names))
+    names = ("Load", "n", "Median", "Min", "Max", "p95", "p99", "Range and median")
+    head = tag("tr", *(tag("th", name, scope="col", class_="number" if name in names[1:7] else "") for name in names))
     measured = figures(report.latency)
-    lines = [
-        _figure(figure, scale=_scale(measured, figure.metric), follows=place > 0 and measured[place - 1].metric == figure.metric)
-        for place, figure in enumerate(measured)
-    ]  # fmt: skip
+    bodies = [
+        tag(
+            "tbody",
+            tag("tr", tag("th", NAMES.get(metric, metric), colspan="8", scope="rowgroup")),
+            *map(_figure, of, repeat(max(figure.max for figure in of))),
+        )
+        for metric, of in ((metric, list(of)) for metric, of in groupby(measured, key=lambda figure: figure.metric))
+    ]
     about = tag(
         "p",
         "From a probe of its own after the checks. p95 stands from 60 values on, p99 from 300.",
         class_="soft small",
     )
-    table = tag("div", tag("table", tag("thead", head), tag("tbody", *lines)), class_="scroll", tabindex="0")
+    table = tag("div", tag("table", tag("thead", head), *bodies, class_="latency"), class_="scroll", tabindex="0")
     notes = tag("ul", *(_load(load) for load in report.latency), class_="list")
-    yield tag("div", about, table if lines else "", notes, class_="card")
+    yield tag("div", about, table if bodies else "", notes, class_="card")
 
 
-def _scale(measured: Iterable[Figure], metric: str) -> float:
-    """The largest value of a metric, to which its ranges are drawn."""
-    return max((figure.max for figure in measured if figure.metric == metric), default=0.0)
-
-
-def _figure(figure: Figure, *, scale: float, follows: bool) -> Markup:
+def _figure(figure: Figure, scale: float) -> Markup:
+    """A metric under one load; its range is drawn to `scale`, the metric's largest value under any load."""
     numbers = (figure.median, figure.min, figure.max, figure.p95, figure.p99)
-    name = "" if follows else NAMES.get(figure.metric, figure.metric)
     return tag(
         "tr",
-        tag("td", name),
         tag("td", figure.load),
         tag("td", str(figure.n), class_="number"),
         *(tag("td", "" if value is None else told(value, figure.unit), class_="number") for value in numbers),
         tag("td", _range(figure, scale) if scale > 0 else "", class_="range"),
-        class_="next" if follows else "",
     )
 
 
@@ -352,7 +375,7 @@ def _load(load: JsonObject) -> Markup:
     counted = f"{number(at(load, 'requests'))} requests, {number(at(load, 'failed'))} failed"
     failed = [f"{number(count)} times {reason}" for reason, count in members(at(load, "failures")).items()]
     notes = [text(note) for note in items(at(load, "notes"))]
-    return tag("li", tag("strong", text(at(load, "load"))), ": ", shown("; ".join([counted, *failed, *notes])))
+    return tag("li", tag("strong", text(at(load, "load"))), ": ", join((counted, *failed, *notes), "; "))
 
 
 def _legend() -> Markup:

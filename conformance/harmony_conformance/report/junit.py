@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.json_value import JsonObject, at, text
-from harmony_conformance.report.excerpt import contrast, cut, line, plain, visible
+from harmony_conformance.report.excerpt import COMMAND_LIMIT, contrast, cut, line, plain
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.report.overview import (
     MUST_FAILS,
@@ -94,7 +94,7 @@ def _properties(element: Element, named: dict[str, str]) -> None:
 
 def _message(result: ResultLine) -> str:
     told = failures(result)
-    first = plain(cut(text(at(told[0], "message")), 500), keep="") if told else "failed"
+    first = line(text(at(told[0], "message"))) if told else "failed"
     return f"{first} (and {len(told) - 1} more)" if len(told) > 1 else first
 
 
@@ -107,18 +107,18 @@ def _lines(check: CheckResults, result: ResultLine) -> Iterator[str]:
         yield f"{result.severity.value.upper()}: {check.requirement}"
     yield f"{result.passed} of {result.applied} passed"
     if result.reason:
-        yield visible(result.reason)
+        yield plain(cut(result.reason))
     for finding in result.findings[:_FINDINGS]:
         yield from _finding(finding)
     if len(result.findings) > _FINDINGS:
         yield f"… and {len(result.findings) - _FINDINGS} more in report.jsonl"
     yield f"says: {line(check.clause.quotation)} ({line(check.clause.source)})"
     if result.reproduce:
-        yield f"reproduce: {visible(result.reproduce)}"
+        yield f"reproduce: {plain(cut(result.reproduce, COMMAND_LIMIT))}"
 
 
 def _finding(finding: JsonObject) -> Iterator[str]:
-    yield f"- {plain(cut(text(at(finding, 'message'))), keep='')}"
+    yield f"- {line(text(at(finding, 'message')))}"
     where = " at ".join(filter(None, (text(at(finding, "exchange")), text(at(finding, "at")))))
     if where:
         yield f"  in {line(where)}"

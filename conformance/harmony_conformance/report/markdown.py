@@ -11,17 +11,19 @@ from collections.abc import Iterable, Iterator
 
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
-from harmony_conformance.report.excerpt import contrast, cut, line, plain, visible
+from harmony_conformance.report.excerpt import COMMAND_LIMIT, contrast, cut, line, plain
 from harmony_conformance.report.figures import COLUMNS, rows
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
 from harmony_conformance.report.overview import (
     MUST_FAILS,
     CheckResults,
+    Place,
     Standing,
     by_check,
     by_family,
     facts,
     failures,
+    grouped,
     judged,
     never_applied,
     title,
@@ -31,11 +33,11 @@ from harmony_conformance.report.overview import (
 MOST_BYTES = 1024 * 1024
 _FOR_FAILURES = 600 * 1024
 _FOR_THE_REST = 300 * 1024
+_SCENARIOS = 2
 _FINDINGS = 3
 _LONGEST = 1500
-_LONGEST_INLINE = 400
 
-_SIGN = re.compile(r"""[\\`*_{}\[\]()#+\-.!|~:@$^='"]""")
+_SIGN = re.compile(r"""[\\`*_{}\[\]()#+\-.!|~:@$=]""")
 _ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 _MARK = {
     Outcome.PASS: "✅",
@@ -56,15 +58,15 @@ _STANDING = {
 def markdown(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> str:
     """The document; failures of the severities in `fails_on` decide the verdict."""
     checks = by_check(report)
-    failed = [
-        (check, result)
-        for check in checks
-        for outcome in (Outcome.ERROR, Outcome.FAIL)
-        for result in check.with_outcome(outcome)
+    wrong = [_failed(check, Outcome.ERROR) for check in checks if check.counts[Outcome.ERROR]]
+    failed = sorted((check for check in checks if check.counts[Outcome.FAIL]), key=_must_first)
+    key = [
+        "Where two texts are compared, the line with a minus is what was expected, the one with a plus is what came."
     ]
+    told = [*(key if failed else ()), *wrong, *(_failed(check, Outcome.FAIL) for check in failed)]
     parts = [
         *_head(report, fails_on),
-        *_bounded((_failure(check, result) for check, result in failed), _FOR_FAILURES, "failures"),
+        *_bounded(told, _FOR_FAILURES, "failed checks"),
         *_bounded(_rest(report, checks), _FOR_THE_REST, "sections"),
     ]
     return "\n\n".join(parts) + "\n"
@@ -72,8 +74,19 @@ def markdown(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> str:
 
 def inline(value: str) -> str:
     """Text that Markdown, HTML and a table's cell leave as it is, on one line."""
-    shown = plain(cut(value, _LONGEST_INLINE), keep="")
-    return _SIGN.sub(r"\\\g<0>", shown.translate(_ENTITIES))
+    return _escaped(line(value)).strip()
+
+
+def _escaped(value: str) -> str:
+    return _SIGN.sub(r"\\\g<0>", value.translate(_ENTITIES))
+
+
+def prose(value: str) -> str:
+    """A sentence of ours or of a source, in which backticks stand around code."""
+    parts = line(value).split("`")
+    if len(parts) % 2 == 0:
+        return inline(value)
+    return "".join(f"`{part}`" if place % 2 else _escaped(part) for place, part in enumerate(parts))
 
 
 def fenced(value: str, language: str = "text") -> str:
@@ -108,37 +121,48 @@ def _head(report: Report, fails_on: frozenset[Severity]) -> Iterator[str]:
     yield _table(("tested", ""), [[name, inline(value)] for name, value in facts(report)])
 
 
-def _failure(check: CheckResults, result: ResultLine) -> str:
-    return "\n\n".join(_failure_parts(check, result))
+def _must_first(check: CheckResults) -> bool:
+    return check.severity is not Severity.MUST
 
 
-def _failure_parts(check: CheckResults, result: ResultLine) -> Iterator[str]:
-    word = "error of the suite" if result.outcome is Outcome.ERROR else "failed"
-    yield f"### {_MARK[result.outcome]} {result.severity.value.upper()} {inline(result.check)}: {word} in {inline(result.scenario)}"
+def _failed(check: CheckResults, outcome: Outcome) -> str:
+    return "\n\n".join(_failed_parts(check, outcome, check.with_outcome(outcome)))
+
+
+def _failed_parts(check: CheckResults, outcome: Outcome, results: tuple[ResultLine, ...]) -> Iterator[str]:
+    """A check that failed: what it demands and why, the first scenarios with their evidence, the others by name."""
+    word = "error of the suite" if outcome is Outcome.ERROR else "failed"
+    yield f"### {_MARK[outcome]} {check.severity.value.upper()} {inline(check.check)}: {word} in {len(results)} of {check.applied} scenarios"
     if check.requirement:
-        yield f"{inline(check.requirement)} {result.passed} of {result.applied} passed\\."
+        yield prose(check.requirement)
+    yield f"> {prose(check.clause.quotation)}\n>\n> — {inline(check.clause.source)}"
+    for result in results[:_SCENARIOS]:
+        yield from _result(result)
+    if others := results[_SCENARIOS:]:
+        yield f"Also in {', '.join(inline(result.scenario) for result in others)}"
+
+
+def _result(result: ResultLine) -> Iterator[str]:
+    yield f"**In {inline(result.scenario)}**, {result.passed} of {result.applied} passed:"
     if result.reason:
         yield inline(result.reason)
-    told = failures(result)
-    for finding in told[:_FINDINGS]:
-        yield from _finding(finding)
+    told = grouped(failures(result))
+    for finding, places in told[:_FINDINGS]:
+        yield from _finding(finding, places)
     if len(told) > _FINDINGS:
         yield f"*… and {len(told) - _FINDINGS} more findings in report.jsonl.*"
-    yield f"> {inline(check.clause.quotation)}\n>\n> — {inline(check.clause.source)}"
     if result.reproduce:
-        yield "Reproduce:\n\n" + fenced(plain(cut(result.reproduce, 2 * _LONGEST)), "sh")
+        yield "Reproduce:\n\n" + fenced(plain(cut(result.reproduce, COMMAND_LIMIT)), "sh")
 
 
-def _finding(finding: JsonObject) -> Iterator[str]:
-    where = " at ".join(filter(None, (text(at(finding, "exchange")), text(at(finding, "at")))))
-    yield f"**{inline(text(at(finding, 'message')))}**" + (f"\n{inline(where)}" if where else "")
+def _finding(finding: JsonObject, places: list[Place]) -> Iterator[str]:
+    where = " at ".join(filter(None, places[0]))
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    yield inline(text(at(finding, "message"))) + (f" ({inline(where)}{more})" if where else "")
     expected, actual, excerpt = (at(finding, name) for name in ("expected", "actual", "excerpt"))
     if isinstance(expected, str) and isinstance(actual, str):
         wanted, found = contrast(expected, actual, _LONGEST)
-        yield (
-            fenced(f"{_signed('-', plain(wanted))}\n{_signed('+', plain(found))}", "diff")
-            + "\n\nLines with a minus: expected; with a plus: what came."
-        )
+        yield fenced(f"{_signed('-', plain(wanted))}\n{_signed('+', plain(found))}", "diff")
     else:
         for name, value in (("expected", expected), ("actual", actual)):
             if isinstance(value, str):
@@ -198,7 +222,7 @@ def _said(load: JsonObject) -> Iterator[str]:
 
 
 def _plain(value: Json) -> str:
-    return inline(visible(str(value)))
+    return inline(str(value))
 
 
 def _folded(summary: str, content: str) -> str:

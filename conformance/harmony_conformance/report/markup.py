@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-from harmony_conformance.report.excerpt import Part, Piece, spelled
+from harmony_conformance.report.excerpt import LINE_LIMIT, Part, Piece, cut, line, spelled
 
 _VOID = frozenset({"meta", "br", "hr", "col"})
 
@@ -18,7 +18,7 @@ class Markup(str):
 
 
 def tag(name: str, /, *children: str, **attributes: str) -> Markup:
-    """An element. A child that is no `Markup` is escaped; `class_` stands for class, an underscore inside a name for a hyphen."""
+    """An element. A child that is no `Markup` is escaped, and cut where it is long; `class_` stands for class, an underscore inside a name for a hyphen."""
     written = "".join(
         f' {attribute.rstrip("_").replace("_", "-")}="{escape(_seen(value), quote=True)}"'
         for attribute, value in attributes.items()
@@ -31,7 +31,11 @@ def tag(name: str, /, *children: str, **attributes: str) -> Markup:
 
 def join(children: Iterable[str], between: str = "") -> Markup:
     """Children one after another."""
-    return Markup(between.join(child if isinstance(child, Markup) else shown(child) for child in children))
+    return Markup(
+        between.join(
+            child if isinstance(child, Markup) else pieces(cut(child, LINE_LIMIT), keep="") for child in children
+        )
+    )
 
 
 def shown(value: str, keep: str = "") -> Markup:
@@ -39,9 +43,22 @@ def shown(value: str, keep: str = "") -> Markup:
     return Markup("".join(_run(run, keep) for run in _runs(value, keep)))
 
 
-def pieces(parts: Iterable[Piece]) -> Markup:
+def words(value: str) -> Markup:
+    """Text on one line for where no element may stand, as in a title."""
+    return Markup(escape(line(value), quote=False))
+
+
+def prose(value: str) -> Markup:
+    """A sentence of ours or of a source, in which backticks stand around code."""
+    parts = value.split("`")
+    if len(parts) % 2 == 0:
+        return shown(value)
+    return join(tag("code", part) if place % 2 else part for place, part in enumerate(parts))
+
+
+def pieces(parts: Iterable[Piece], keep: str = "\n") -> Markup:
     """A text that was cut or compared: what differs is marked, what was left out is said."""
-    return join(_piece(piece) for piece in parts)
+    return join(_piece(piece, keep) for piece in parts)
 
 
 def anchor(value: str) -> str:
@@ -49,12 +66,12 @@ def anchor(value: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", value)
 
 
-def _piece(piece: Piece) -> Markup:
+def _piece(piece: Piece, keep: str) -> Markup:
     match piece.part:
         case Part.SAME:
-            return shown(piece.text, "\n")
+            return shown(piece.text, keep)
         case Part.DIFFERS:
-            return tag("mark", shown(piece.text, "\n"))
+            return tag("mark", shown(piece.text, keep))
         case Part.LEFT_OUT:
             return tag("span", f"… {piece.text} left out …", class_="cut")
 

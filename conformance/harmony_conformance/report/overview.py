@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from harmony_conformance.check import Check, Comparison, Outcome, Severity
 from harmony_conformance.checks import CHECKS, FAMILIES
-from harmony_conformance.json_value import Json, JsonObject, at, text
+from harmony_conformance.json_value import Json, JsonObject, at, canonical, text
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
 from harmony_conformance.spec import CLAUSES, Clause
 
@@ -98,6 +98,11 @@ class CheckResults:
         cited = self.results[0]
         return CLAUSES.get(cited.spec) or Clause(id=cited.spec, quotation=cited.quotation, source=cited.spec)
 
+    @property
+    def applied(self) -> int:
+        """To how many scenarios it applied."""
+        return sum(result.applied > 0 for result in self.results)
+
     def with_outcome(self, outcome: Outcome) -> tuple[ResultLine, ...]:
         """The results that ended so."""
         return tuple(result for result in self.results if result.outcome is outcome)
@@ -139,34 +144,36 @@ def family_about(family: str) -> str:
 def judged(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> Verdict:
     """What the run comes to when failures of these severities count."""
     checks = by_check(report)
-    applied = [check for check in checks if any(result.applied for result in check.results)]
+    applied = [check for check in checks if check.applied]
     must = [check for check in applied if check.severity is Severity.MUST]
     failed = [check for check in checks if check.counts[Outcome.FAIL]]
     counted = [check for check in failed if check.severity in fails_on]
-    if report.counts[Outcome.ERROR]:
-        return Verdict(
-            standing=Standing.OUR_ERROR,
-            sentence=f"{_number(report.counts[Outcome.ERROR], 'result')} ended in an error of this suite: what they would have said is not known.",
-        )
+    beside = _failed(failed, counted, len(applied))
+    if wrong := report.counts[Outcome.ERROR]:
+        sentence = f"{_number(wrong, 'result')} ended in an error of this suite: what they would have said is not known. {beside}"
+        return Verdict(standing=Standing.OUR_ERROR, sentence=sentence)
     if counted:
-        severities = " or ".join(sorted({check.severity.value.upper() for check in counted}))
-        return Verdict(
-            standing=Standing.DIVERGES,
-            sentence=f"{_number(len(counted), f'{severities} check')} of the {len(applied)} that applied failed.{_beside(failed, counted)}",
-        )
+        return Verdict(standing=Standing.DIVERGES, sentence=beside)
     if not must:
         return Verdict(standing=Standing.UNCHECKED, sentence="Not one MUST check could be applied.")
-    return Verdict(
-        standing=Standing.CONFORMS,
-        sentence=f"None of the {_number(len(applied), 'check')} that applied failed.{_beside(failed, counted)}"
-        if not failed
-        else f"No failure that counts in the {_number(len(applied), 'check')} that applied.{_beside(failed, counted)}",
+    return Verdict(standing=Standing.CONFORMS, sentence=beside)
+
+
+def _failed(failed: list[CheckResults], counted: list[CheckResults], applied: int) -> str:
+    """Which checks failed, those that count apart from the others."""
+    if not failed:
+        return f"None of the {_number(applied, 'check')} that applied failed."
+    others = [check for check in failed if check not in counted]
+    told = (_by_severity(counted, "failed"), _by_severity(others, "failed without counting"))
+    return f"{', '.join(filter(None, told))}; {_number(applied, 'check')} applied."
+
+
+def _by_severity(checks: list[CheckResults], how: str) -> str:
+    counts = Counter(check.severity for check in checks)
+    told = " and ".join(
+        _number(counts[severity], f"{severity.value.upper()} check") for severity in Severity if counts[severity]
     )
-
-
-def _beside(failed: list[CheckResults], counted: list[CheckResults]) -> str:
-    uncounted = len(failed) - len(counted)
-    return f" Beside that, {_number(uncounted, 'SHOULD check')} failed." if uncounted else ""
+    return f"{told} {how}" if told else ""
 
 
 def title(report: Report) -> str:
@@ -223,6 +230,20 @@ def _plain(value: Json) -> str:
 def failures(result: ResultLine) -> list[JsonObject]:
     """The findings of a result that are failures."""
     return [finding for finding in result.findings if text(at(finding, "verdict")) == "fail"]
+
+
+Place = tuple[str, str]
+"""An exchange, and where in it."""
+
+
+def grouped(findings: Iterable[JsonObject]) -> list[tuple[JsonObject, list[Place]]]:
+    """Findings that say the same as one, with all the places where it was found."""
+    found: dict[str, tuple[JsonObject, list[Place]]] = {}
+    for finding in findings:
+        said = {name: value for name, value in finding.items() if name not in ("exchange", "at")}
+        places = found.setdefault(canonical(said), (finding, []))[1]
+        places.append((text(at(finding, "exchange")), text(at(finding, "at"))))
+    return list(found.values())
 
 
 def variants(report: Report) -> Counter[tuple[str, str]]:

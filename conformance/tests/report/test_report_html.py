@@ -1,0 +1,196 @@
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+from harmony_conformance.check import Outcome, Severity
+from harmony_conformance.report.html import POLICY, html
+
+ELEMENTS = frozenset(
+    {
+        "html", "head", "meta", "title", "style", "body", "header", "nav", "main", "section", "footer", "article", "div", "span", "p", "a",
+        "h1", "h2", "h3", "ul", "li", "dl", "dt", "dd", "strong", "table", "thead", "tbody", "tr", "th", "td", "details", "summary", "code",
+        "pre", "mark", "blockquote", "cite", "i", "b"
+    }
+)  # fmt: skip
+ATTRIBUTES = frozenset(
+    {"lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "style", "open", "tabindex", "colspan", "scope", "aria-hidden", "aria-label"}
+)  # fmt: skip
+STYLE = re.compile(r"(flex:\d+|(left|width):\d+\.\d+%)(;(left|width):\d+\.\d+%)?")
+VOID = frozenset({"meta"})
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: its elements, their attributes and its text; the nesting has to be right."""
+
+    def __init__(self, document):
+        super().__init__(convert_charrefs=True)
+        self.open, self.elements, self.words, self.titles = [], [], [], []
+        self.feed(document)
+        self.close()
+        assert self.open == []
+        self.text = "".join(self.words)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "title":
+            self.titles.append(data)
+        elif self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+    def handle_comment(self, data):
+        raise AssertionError(data)
+
+    def handle_decl(self, decl):
+        assert decl == "doctype html"
+
+    def unknown_decl(self, data):
+        raise AssertionError(data)
+
+    def handle_pi(self, data):
+        raise AssertionError(data)
+
+    def having(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def test_no_text_becomes_markup(samples, hostile):
+    document = html(samples.all_outcomes(hostile))
+    page = Page(document)
+    assert {name for name, _ in page.elements} <= ELEMENTS
+    assert {attribute for _, attributes in page.elements for attribute in attributes} <= ATTRIBUTES
+    assert all(STYLE.fullmatch(held["style"]) for _, held in page.elements if "style" in held)
+    assert len(page.having("style")) == len(page.having("title")) == len(page.titles) == 1
+    assert [name for name, _ in page.elements] == [
+        name for name, _ in Page(html(samples.all_outcomes(hostile))).elements
+    ]
+    assert all(char == "\n" or char.isprintable() for char in document)
+    assert len(document.encode("utf-8")) < 400_000
+
+
+def test_the_page_loads_nothing_and_runs_nothing(real_report):
+    document = html(real_report)
+    page = Page(document)
+    (policy,) = [held["content"] for held in page.having("meta") if held.get("http-equiv") == "Content-Security-Policy"]
+    assert policy == POLICY == "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    assert document.index("Content-Security-Policy") < document.index("<style>")
+    assert "url(" not in document.partition("<style>")[2].partition("</style>")[0]
+    assert "@import" not in document
+
+
+def test_each_link_leads_somewhere(real_report):
+    page = Page(html(real_report))
+    targets = [held["id"] for _, held in page.elements if "id" in held]
+    links = [held["href"] for held in page.having("a")]
+    assert len(targets) == len(set(targets))
+    assert links
+    assert set(links) <= {"#" + target for target in targets}
+
+
+def test_a_real_run_is_told(real_report):
+    text = Page(html(real_report)).text
+    for told in (
+        "gpt-oss-reference",
+        "Does not conform",
+        "the token ids of this very generation (return_token_ids)",
+        "scripted by the suite, token by token (reference)",
+        *(line.check for line in real_report.results),
+        "A called function is one that the request declared",
+        "OpenAI cookbook",
+        "harmony-conformance run reference",
+        "TTFT, first token of any channel",
+        "one at a time",
+        "2 at a time",
+    ):
+        assert told in text, told
+    for outcome, words in (
+        (Outcome.PASS, "passed"),
+        (Outcome.FAIL, "failed"),
+        (Outcome.NOT_APPLICABLE, "not applicable"),
+    ):
+        assert f"{real_report.counts[outcome]} {words}" in text
+
+
+def test_each_kind_of_result_is_told_with_its_reason(samples):
+    text = Page(html(samples.all_outcomes("so it is"))).text
+    for told in (
+        "as so it is was",
+        "not done: so it is",
+        "applies to so it is",
+        "curl -d 'so it is'",
+        "Variants",
+        "1 times so it is",
+    ):
+        assert told in text, told
+
+
+@pytest.mark.parametrize(
+    ("lines", "fails_on", "verdict"),
+    [
+        pytest.param([(Outcome.PASS, "must")], {"must"}, "Conforms", id="all passed"),
+        pytest.param([(Outcome.PASS, "must"), (Outcome.FAIL, "must")], {"must"}, "Does not conform", id="a MUST failed"),
+        pytest.param([(Outcome.PASS, "must"), (Outcome.FAIL, "should")], {"must"}, "Conforms", id="a SHOULD failed, which does not count"),
+        pytest.param([(Outcome.PASS, "must"), (Outcome.FAIL, "should")], {"must", "should"}, "Does not conform", id="a SHOULD failed, which counts"),
+        pytest.param([(Outcome.NOT_APPLICABLE, "must")], {"must"}, "Nothing could be checked", id="nothing applied"),
+        pytest.param([(Outcome.PASS, "should")], {"must"}, "Nothing could be checked", id="no MUST applied"),
+        pytest.param([(Outcome.FAIL, "must"), (Outcome.ERROR, "must")], {"must"}, "Error of the suite", id="our error goes before all"),
+    ],
+)  # fmt: skip
+def test_the_verdict_is_the_exit_codes(samples, lines, fails_on, verdict):
+    made = [
+        samples.result(
+            outcome, check=f"usage.c{place}", severity=Severity(severity), findings=(samples.finding(),) * (outcome is Outcome.FAIL), reason="why"
+        )
+        for place, (outcome, severity) in enumerate(lines)
+    ]  # fmt: skip
+    page = Page(html(samples.report(*made), frozenset(map(Severity, fails_on))))
+    assert verdict in page.text
+    assert verdict.lower() in page.titles[0]
+
+
+def test_what_differs_is_marked(samples):
+    line = samples.result(
+        Outcome.FAIL, findings=(samples.finding(expected="the answer is 42.", actual="the answer is 43."),)
+    )
+    document = html(samples.report(line))
+    assert "the answer is 4<mark>2</mark>." in document
+    assert "the answer is 4<mark>3</mark>." in document
+
+
+def test_the_same_finding_is_told_once_with_its_places(samples):
+    places = [{**samples.finding("again and again"), "exchange": f"simple/chat/answer/{place}"} for place in range(9)]
+    text = Page(html(samples.report(samples.result(Outcome.FAIL, findings=tuple(places))))).text
+    assert text.count("again and again") == 1
+    assert "simple/chat/answer/3" in text
+    assert "and 5 more exchanges in report.jsonl" in text
+
+
+def test_two_renderings_are_equal(real_report):
+    assert html(real_report) == html(real_report)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+def test_a_browser_shows_the_page_and_runs_nothing_of_it(samples, tmp_path):
+    attack = "<script>document.title='owned'</script><img src=https://127.0.0.1:9/x onerror=\"document.title='owned'\">"
+    page = tmp_path / "report.html"
+    page.write_text(html(samples.all_outcomes(attack)), encoding="utf-8")
+    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+    command = [
+        BROWSER, "--headless=new", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", *sandbox,
+        "--dump-dom", page.as_uri(),
+    ]  # fmt: skip
+    shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "<title>m&lt;script&gt;" in shown.stdout
+    assert "<img" not in shown.stdout
+    assert "does not conform" in shown.stdout
+    assert "Content Security Policy" not in shown.stderr
