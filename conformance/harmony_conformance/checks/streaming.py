@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, variant
 from harmony_conformance.difference import json_differences
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, NotJson, at, equal_json, items, members, number, text
@@ -28,13 +28,15 @@ def is_a_stream(x: Exchange) -> Iterator[Finding]:
 
 @check(MUST, spec="chat#stream-usage", when=(on.is_chat, on.was_streamed))
 def ends_with_done(x: Exchange) -> Iterator[Finding]:
-    """A stream ends with `data: [DONE]`, once, and nothing follows it.
+    """A stream ends with `data: [DONE]`, once, and nothing follows it; one that breaks off ends with an error event.
 
     Without it a client cannot tell a finished answer from a broken connection (defects O04, V11, L01).
     """
     if x.stream is None:
         return
     events = x.stream.events
+    if events and _is_error(events[-1].value):
+        return
     done = [index for index, event in enumerate(events) if event.is_done]
     if not done:
         yield Finding(
@@ -84,7 +86,7 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
                 actual=shorten(event.data),
             )
             continue
-        if members(value).get("error") is not None:
+        if _is_error(value):
             continue
         if not isinstance(at(value, "choices"), list):
             yield Finding(
@@ -145,25 +147,30 @@ def role_comes_first(x: Exchange) -> Iterator[Finding]:
 
 @check(MUST, spec="chat#finish-reason", when=(on.is_chat, on.was_streamed, on.ended_well))
 def one_finish_reason(x: Exchange) -> Iterator[Finding]:
-    """A choice has exactly one finish_reason, in its last chunk with a delta."""
-    reasons = [at(choice, "finish_reason") for chunk in x.chunks for choice in items(at(chunk, "choices"))]
-    told = [index for index, reason in enumerate(reasons) if reason is not None]
-    if len(told) != 1:
-        yield Finding(
-            message=f"the stream has {len(told)} finish reasons",
-            at="choices/0/finish_reason",
-            expected="1",
-            actual=", ".join(str(reasons[index]) for index in told) or "none",
-        )
-        return
-    later = [delta for delta in list(_deltas(x))[told[0] + 1 :] if _says(delta)]
-    if later:
-        yield Finding(
-            message="text or calls follow the finish_reason",
-            at=f"chunk {told[0] + 1}",
-            expected="no more deltas",
-            actual=shorten(str(later[0])),
-        )
+    """Each choice has exactly one finish_reason, and no text or call after it."""
+    chosen: dict[int, list[Json]] = {}
+    for chunk in x.chunks:
+        for choice in items(at(chunk, "choices")):
+            chosen.setdefault(number(at(choice, "index")) or 0, []).append(choice)
+    for index, choices in sorted(chosen.items()):
+        told = [at(choice, "finish_reason") for choice in choices if at(choice, "finish_reason") is not None]
+        if len(told) != 1:
+            yield Finding(
+                message=f"the stream has {len(told)} finish reasons",
+                at=f"choices/{index}/finish_reason",
+                expected="1",
+                actual=", ".join(map(str, told)) or "none",
+            )
+            continue
+        position = next(i for i, choice in enumerate(choices) if at(choice, "finish_reason") is not None)
+        later = [at(choice, "delta") for choice in choices[position + 1 :] if _says(at(choice, "delta"))]
+        if later:
+            yield Finding(
+                message="text or calls follow the finish_reason",
+                at=f"choices/{index}/delta",
+                expected="no more deltas",
+                actual=shorten(str(later[0])),
+            )
 
 
 @check(MUST, spec="chat#tool-call", when=(on.is_chat, on.streamed_a_call))
@@ -199,14 +206,15 @@ def call_deltas_can_be_joined(x: Exchange) -> Iterator[Finding]:
                 expected_next += 1
             call_id, name = at(call, "id"), text(at(call, "function", "name"))
             if isinstance(call_id, str) and call_id:
-                if ids.setdefault(index, call_id) != call_id:
+                if index in ids:
                     yield Finding(
-                        message="the id of a call changes within the stream",
+                        message="the id of a call comes again in a later delta",
                         at=where + "/id",
-                        expected="the same in each delta, or none",
-                        actual="another one",
+                        expected="no id",
+                        actual="the same id" if ids[index] == call_id else "another id",
                     )
                     return
+                ids[index] = call_id
             elif index not in ids:
                 yield Finding(
                     message="the first delta of a call has no id",
@@ -304,30 +312,42 @@ def _delta_times(x: Exchange) -> list[float]:
     ]
 
 
-@comparison(MUST, spec="chat#stream", when=on.has_whole_and_streamed)
+@evidence
+def has_same_output_twice(series: Series) -> bool:
+    """requests that were sent both streamed and not, and of which the same emitted tokens are known"""
+    return any(True for _ in _whole_and_streamed(series))
+
+
+@comparison(MUST, spec="chat#stream", when=(on.has_whole_and_streamed, has_same_output_twice))
 def equals_whole(series: Series) -> Iterator[Finding]:
     """A streamed answer, joined, is the answer that the same request gets without streaming.
 
     Compared where both rest on the same emitted tokens: text split over chunks is where parsers lose it (defects V12, V14, V15, S04, O08).
     """
-    for step, whole in series.exchanges.items():
-        streamed = series.exchanges.get(step + on.STREAMED)
-        if streamed is None or whole.turn is None or streamed.turn is None or not _same_output(whole, streamed):
-            continue
-        written_anew = _calls(whole.turn) != _calls(streamed.turn) and same_calls(whole.turn, streamed.turn)
+    for whole, streamed, streamed_id in _whole_and_streamed(series):
+        written_anew = _calls(whole) != _calls(streamed) and same_calls(whole, streamed)
         if written_anew:
             yield replace(
                 variant("streamed, the arguments of a call are another text, equal as JSON", where="tool_calls"),
-                exchange=streamed.id,
+                exchange=streamed_id,
             )
-        for found in json_differences(_compared(whole.turn, written_anew), _compared(streamed.turn, written_anew)):
+        for found in json_differences(_compared(whole, written_anew), _compared(streamed, written_anew)):
             yield Finding(
                 message=f"streamed, {found.path} differs",
                 at=found.path,
                 expected=found.expected,
                 actual=found.actual,
-                exchange=streamed.id,
+                exchange=streamed_id,
             )
+
+
+def _whole_and_streamed(series: Series) -> Iterator[tuple[Turn, Turn, str]]:
+    """Answers to the same request that rest on the same emitted tokens, and the id of the streamed exchange."""
+    for step, whole in series.exchanges.items():
+        streamed = series.exchanges.get(step + on.STREAMED)
+        if streamed is None or whole.turn is None or streamed.turn is None or not _same_output(whole, streamed):
+            continue
+        yield whole.turn, streamed.turn, streamed.id
 
 
 def _same_output(whole: Exchange, streamed: Exchange) -> bool:
@@ -366,6 +386,10 @@ def _deltas(x: Exchange) -> Iterator[Json]:
         for choice in items(at(chunk, "choices")):
             if number(at(choice, "index")) in (0, None):
                 yield at(choice, "delta")
+
+
+def _is_error(value: Json) -> bool:
+    return members(value).get("error") is not None or at(value, "object") == "error"
 
 
 def _says(delta: Json) -> bool:
