@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members
+from harmony_conformance.prompt import show
 from harmony_conformance.sse import Event
 from harmony_conformance.wire import Chunk, Response
+from harmony_ref import tokens
 
 _MESSAGE_TEXTS = ("content", "reasoning")
 _PROMPT_STRIDE = 7
@@ -120,21 +122,27 @@ def _event_kind(event: Event) -> str | None:
 
 def _prompt_mutants(x: Exchange) -> Iterator[Mutant]:
     """One token of the prompt dropped, doubled, or swapped with the next; every seventh position."""
-    ids = at(x.body, "prompt_token_ids")
-    if not isinstance(ids, list):
+    ids = x.turn.prompt_ids if x.turn is not None else None
+    if ids is None:
         return
     for index in range(0, len(ids) - 1, _PROMPT_STRIDE):
-        changes: tuple[tuple[str, list[Json]], ...] = (
-            ("token dropped", [*ids[:index], *ids[index + 1 :]]),
-            ("token doubled", [*ids[: index + 1], *ids[index:]]),
-            ("tokens swapped", [*ids[:index], ids[index + 1], ids[index], *ids[index + 2 :]]),
+        changes = (
+            ("token dropped", (*ids[:index], *ids[index + 1 :])),
+            ("token doubled", (*ids[: index + 1], *ids[index:])),
+            ("tokens swapped", (*ids[:index], ids[index + 1], ids[index], *ids[index + 2 :])),
         )
         for kind, changed in changes:
             if changed != ids:
-                body = _set(_set(x.body, ("prompt_token_ids",), changed), ("usage", "prompt_tokens"), len(changed))
-                yield Mutant(
-                    kind=kind, where=f"prompt token {index} of {len(ids)}", exchange=_with_body(x, _balanced(body))
-                )
+                listed: list[Json] = list(changed)
+                body = _set(_set(x.body, ("prompt_token_ids",), listed), ("usage", "prompt_tokens"), len(changed))
+                yield Mutant(kind=kind, where=_place(ids, index), exchange=_with_body(x, _balanced(body)))
+
+
+def _place(ids: Sequence[int], index: int) -> str:
+    """Where a token of the prompt stands, and its text."""
+    before = [token for token in ids[:index] if token in (tokens.START, tokens.MESSAGE)]
+    part = "header" if before[-1:] == [tokens.START] else "text"
+    return f"prompt {part}: {show((ids[index],))!r}"
 
 
 def _balanced(body: Json) -> Json:

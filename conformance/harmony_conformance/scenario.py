@@ -35,7 +35,8 @@ class Send(StrEnum):
 class Step:
     """One request. `raw` replaces the JSON by bytes that are none; `together` names a group that is sent side by side.
 
-    `pace` is the time a scripted token takes, in seconds, on a server that can be told (the reference server).
+    `shows_ids`: whether token ids are asked for, where they can be. `pace` is the time a scripted token takes, in seconds, on a server that can
+    be told (the reference server).
     """
 
     name: str
@@ -48,6 +49,7 @@ class Step:
     together: str | None = None
     path: str = CHAT
     pace: float | None = None
+    shows_ids: bool = True
 
     @property
     def is_streamed(self) -> bool:
@@ -57,14 +59,27 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """Steps in order. `exercises` are the ids of the checks it is made for; `needs_script` says that it makes sense only on a scripted model."""
+    """Steps in order. `exercises` are the ids of the checks it is made for; `needs_script` says that it makes sense only on a scripted model.
+
+    `needs_own_words`: only on a model that speaks for itself. `alone`: nothing else is sent meanwhile, since what it looks at is time.
+    """
 
     name: str
     about: str
     exercises: frozenset[str]
     steps: tuple[Step, ...]
     needs_script: bool = False
-    script_breaks_grammar: bool = False
+    needs_own_words: bool = False
+    alone: bool = False
+
+
+def why_not_sent(scenario: Scenario, script_by: ScriptBy) -> str | None:
+    """Why a scenario makes no sense on an endpoint, None where it does. The reference server has words of its own, unscripted."""
+    if scenario.needs_script and script_by is ScriptBy.NONE:
+        return "needs a model whose output is scripted"
+    if scenario.needs_own_words and script_by is ScriptBy.VLLM:
+        return "needs a model that speaks for itself"
+    return None
 
 
 class BadScenario(ValueError):  # noqa: N818 - it names what the file is
@@ -86,6 +101,8 @@ def read_scenario(value: Json, name: str) -> Scenario:
         exercises=frozenset(text(check) for check in items(at(value, "exercises"))),
         steps=steps,
         needs_script=at(value, "needs_script") is True,
+        needs_own_words=at(value, "needs_own_words") is True,
+        alone=at(value, "alone") is True,
     )
 
 
@@ -100,19 +117,22 @@ def _read_step(value: Json, name: str) -> Step:
         raise BadScenario(f"{name}: a step has no name (member `as`)")
     try:
         ids = read_script(script) if script is not None else None
-    except BadRecording as problem:
+        send = Send(text(at(value, "send")) or "both")
+        validity = Validity(text(at(value, "validity")) or "valid")
+    except (BadRecording, ValueError) as problem:
         raise BadScenario(f"{name}, step {step_name}: {problem}") from None
     return Step(
         name=step_name,
         request=members(at(value, "request")),
-        send=Send(text(at(value, "send")) or "both"),
+        send=send,
         script=ids,
         expected=read_row(expected) if expected is not None else None,
-        validity=Validity(text(at(value, "validity")) or "valid"),
+        validity=validity,
         raw=text(at(value, "raw")) or None,
         together=text(at(value, "together")) or None,
         path=text(at(value, "path")) or CHAT,
         pace=pace if isinstance(pace, int | float) else None,
+        shows_ids=at(value, "shows_ids") is not False,
     )
 
 
@@ -169,7 +189,7 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
         body.setdefault("temperature", 0)
         if asking.seed is not None:
             body.setdefault("seed", asking.seed)
-    if asking.ids_field is not None:
+    if asking.ids_field is not None and step.shows_ids:
         body.setdefault(asking.ids_field, True)
     scripted = step.script is not None and asking.script_by is not ScriptBy.NONE
     if step.script is not None and scripted:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from harmony_conformance import golden
@@ -103,25 +104,31 @@ class SelfTest:
         )
 
 
-def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None]) -> SelfTest:
-    """Run the suite on the correct server and on each defect. `told` gets each result as it comes."""
+def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None], workers: int) -> SelfTest:
+    """Run the suite on the correct server and on each defect, in `workers` processes. `told` gets each result as it comes, in order."""
     plan, switches = make_plan(Options()), read_switches()
     correct = run_reference(None, plan)
+    named = tuple(defects)
     results: list[DefectResult] = []
-    for defect in defects:
-        failed = failing(run_reference(defect, plan).results)
-        results.append(
-            judge_defect(defect, failed, switches.get(defect, Catch(caught_by=frozenset(), also=frozenset())))
-        )
-        told(results[-1])
+    with ProcessPoolExecutor(max_workers=workers) as pool:
+        for defect, failed in zip(named, pool.map(failed_checks, named), strict=True):
+            results.append(judge_defect(defect, failed, switches.get(defect, _NOTHING)))
+            told(results[-1])
     caught = {check for result in results for check in result.caught_by}
-    also = {check for catch in switches.values() for check in catch.also}
     return SelfTest(
         correct=correct,
         faults=tuple(_faults(correct, plan)),
         defects=tuple(results),
-        idle=tuple(check.id for check in CHECKS if check.id not in caught | also),
+        idle=tuple(check.id for check in CHECKS if check.id not in caught),
     )
+
+
+_NOTHING = Catch(caught_by=frozenset(), also=frozenset())
+
+
+def failed_checks(defect: str) -> frozenset[str]:
+    """The checks that fail on the embedded server with a defect."""
+    return failing(run_reference(defect, make_plan(Options())).results)
 
 
 def _faults(correct: Run, plan: Plan) -> Iterable[str]:

@@ -22,7 +22,17 @@ from harmony_conformance.json_value import Json, JsonObject, at, items, loads, n
 from harmony_conformance.judge import Result, judge_one
 from harmony_conformance.latency import probe, summarise
 from harmony_conformance.reference_server.serving import running
-from harmony_conformance.scenario import Asking, NotSent, Scenario, Step, build, expand, grouped, read_scenario
+from harmony_conformance.scenario import (
+    Asking,
+    NotSent,
+    Scenario,
+    Step,
+    build,
+    expand,
+    grouped,
+    read_scenario,
+    why_not_sent,
+)
 from harmony_conformance.target import Target
 from harmony_conformance.wire import Request
 
@@ -246,8 +256,9 @@ def judge_pair(rule: Check | Comparison, scenario: Scenario, sent: Sequence[Seri
     result = judge_one(rule, sent, exercised=rule.id in scenario.exercises)
     if sent:
         return result
-    if scenario.needs_script:
-        outcome, reason = Outcome.NOT_APPLICABLE, "needs a model whose output is scripted"
+    if scenario.needs_script or scenario.needs_own_words:
+        needed = "whose output is scripted" if scenario.needs_script else "that speaks for itself"
+        outcome, reason = Outcome.NOT_APPLICABLE, f"needs a model {needed}"
     else:
         outcome, reason = Outcome.INCONCLUSIVE, "no request of the scenario was sent"
     return replace(result, scenario=scenario.name, outcome=outcome, reason=reason)
@@ -280,15 +291,13 @@ class _Sender:
     keep: Keep
 
     async def all(self, scenarios: Sequence[Scenario], tries: int) -> tuple[Series, ...]:
-        """The series of every scenario and try; those that need a script only where one can be played."""
-        is_scripted = self.found.script_by is not ScriptBy.NONE
-        sent = [
-            self.series(scenario, attempt)
-            for attempt in range(tries)
-            for scenario in scenarios
-            if is_scripted or not scenario.needs_script
-        ]
-        return tuple(await asyncio.gather(*sent))
+        """The series of every scenario and try; those that need a script only where one can be played, those that need quiet last."""
+        sent = [scenario for scenario in scenarios if why_not_sent(scenario, self.found.script_by) is None]
+        beside = [self.series(scenario, attempt) for attempt in range(tries) for scenario in sent if not scenario.alone]
+        done = list(await asyncio.gather(*beside))
+        for scenario in (scenario for scenario in sent if scenario.alone):
+            done += [await self.series(scenario, attempt) for attempt in range(tries)]
+        return tuple(done)
 
     async def series(self, scenario: Scenario, attempt: int) -> Series:
         """Send the steps of a scenario in order, groups side by side."""

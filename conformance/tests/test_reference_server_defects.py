@@ -408,6 +408,48 @@ SHOWN = [
         "text/event-stream",
         "application/json",
     ),
+    (
+        "assistant-not-begun",
+        lambda s: prompt(messages=[USER])(s).endswith("<|start|>assistant"),
+        True,
+        False,
+    ),
+    (
+        "call-forms-mixed",
+        lambda s: (
+            prompt(messages=LOOP + LOOP, tools=[F])(s).count("assistant to=functions.f<|channel|>"),
+            prompt(messages=LOOP + LOOP, tools=[F])(s).count("assistant<|channel|>commentary to=functions.f"),
+        ),
+        (2, 0),
+        (1, 1),
+    ),
+    (
+        "other-identity",
+        prompt_has("<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI."),
+        True,
+        False,
+    ),
+    (
+        "reasoning-in-tags",
+        answered(THINK + FINAL),
+        ("Let me think.", "Good day to you.", [], "", "stop"),
+        ("", "<reasoning>Let me think.</reasoning>\nGood day to you.", [], "", "stop"),
+    ),
+    (
+        "stream-object-of-a-whole",
+        lambda s: s.chunks(harmony_script=FINAL)[0]["object"],
+        "chat.completion.chunk",
+        "chat.completion",
+    ),
+    (
+        "stream-prompt-count-differs",
+        lambda s: (
+            s.answer(messages=[USER]).json()["usage"]["prompt_tokens"]
+            - s.chunks(messages=[USER], stream_options={"include_usage": True})[-1]["usage"]["prompt_tokens"]
+        ),
+        0,
+        1,
+    ),
 ]
 
 

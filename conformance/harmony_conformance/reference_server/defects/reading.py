@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from harmony_conformance.json_value import NotJson, loads
 from harmony_conformance.reference_server.answer import Field, Offer
@@ -96,7 +96,7 @@ def _raw_unfinished_header(events: Iterator[Event]) -> Iterator[Event]:
 def _swallowing_start(events: Iterator[Event]) -> Iterator[Event]:
     """A message that no `<|end|>` ended goes on over the next header, markers and all."""
     swallowed = False
-    for event, following in pairwise((*events, None)):
+    for event, following in pairwise(chain(events, (None,))):
         if isinstance(event, Closed) and not event.ids and isinstance(following, Opened):
             swallowed = True
         elif swallowed and isinstance(event, Opened):
