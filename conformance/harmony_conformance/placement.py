@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from harmony_conformance.check import Finding
+from harmony_conformance.check import Finding, variant
+from harmony_conformance.declaration import is_same_function
 from harmony_conformance.difference import text_difference
-from harmony_conformance.prompt import PromptMessage, Wanted, shorten
+from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, shorten
 
 
 def raw(parts: tuple[Wanted, ...], found: list[PromptMessage]) -> Iterator[Finding]:
@@ -45,3 +47,142 @@ def no_more(parts: tuple[Wanted, ...], found: list[PromptMessage]) -> Iterator[F
             expected=f"{len(parts)} of them",
             actual=f"{len(found)}, among them {shorten(str(surplus))}",
         )
+
+
+def kind_of(message: PromptMessage) -> Kind | None:
+    """What a message of the prompt is as a part of the conversation; None for the system's and the developer's."""
+    match message.role:
+        case "user":
+            return Kind.USER
+        case "tool":
+            return Kind.RESULT
+        case "assistant" if message.recipient is not None:
+            return Kind.CALL
+        case "assistant":
+            return {"analysis": Kind.REASONING, "commentary": Kind.PREAMBLE}.get(message.channel or "", Kind.FINAL)
+        case _:
+            return None
+
+
+def conversation_alone(parts: Sequence[Wanted], messages: Sequence[PromptMessage]) -> Iterator[Finding]:
+    """The conversation stands in the prompt in its order, and no other message does."""
+    yield from _invented(parts, messages)
+    yield from _disordered(parts, messages)
+
+
+_COUNTED_ELSEWHERE = frozenset({Kind.USER, Kind.FINAL, Kind.CALL, Kind.RESULT})
+
+
+def _invented(parts: Sequence[Wanted], messages: Sequence[PromptMessage]) -> Iterator[Finding]:
+    """No message of a user, an assistant or a tool stands in the prompt that no part of the request accounts for.
+
+    A part that stands there changed, and is blamed for that, accounts for one message; kinds that the request has are counted by their own checks.
+    """
+    left = [part for part in parts if part.kind is not Kind.INSTRUCTIONS]
+    strangers: list[PromptMessage] = []
+    for message in messages:
+        part = next((part for part in left if _accounts(part, message)), None)
+        if part is not None:
+            left.remove(part)
+        elif kind_of(message) is not None and (message.content or message.recipient is not None):
+            strangers.append(message)
+    counted = {part.kind for part in parts} & _COUNTED_ELSEWHERE
+    changed = [part for part in left if part.keep is Keep.PRESENT and part.text]
+    invented = [message for message in strangers if kind_of(message) not in counted]
+    if len(invented) > len(changed):
+        yield Finding(
+            message="the prompt has a message that the request does not have",
+            at="prompt",
+            expected="the messages of the request",
+            actual=shorten(str(invented[-1])),
+        )
+
+
+def _disordered(parts: Sequence[Wanted], messages: Sequence[PromptMessage]) -> Iterator[Finding]:
+    """What was said stands in the order of the request, whoever said it; a result may follow its own call or all calls of a message."""
+    places = _places(parts, messages)
+    said = [(block, part, places[number]) for number, (block, part) in enumerate(_blocks(parts)) if number in places]
+    talk = sorted((entry for entry in said if entry[1].kind is not Kind.INSTRUCTIONS), key=lambda entry: entry[2])
+    for (block, part, _), (next_block, next_part, _) in pairwise(talk):
+        if next_block < block and not _is_blamed_elsewhere(part.kind, next_part.kind):
+            yield _misplaced(next_part, f"after a {part.kind} that was sent after it")
+            return
+    waiting: Counter[str | None] = Counter(
+        part.function for number, part in enumerate(parts) if part.kind is Kind.CALL and number not in places
+    )
+    for _, part, _ in talk:
+        waiting[part.function] += {Kind.CALL: 1, Kind.RESULT: -1}.get(part.kind, 0)
+        if part.function is not None and waiting[part.function] < 0:
+            yield _misplaced(part, "before its call")
+            return
+    for block, part, place in said:
+        if part.kind is Kind.INSTRUCTIONS and any(later > block and before < place for later, _, before in talk):
+            yield _misplaced(part, "after what was sent after them")
+        elif part.kind is Kind.INSTRUCTIONS and any(sooner < block and after > place for sooner, _, after in talk):
+            yield variant("instructions stand before what was sent before them", where=part.where)
+
+
+def _is_blamed_elsewhere(first: Kind, then: Kind) -> bool:
+    """Whether another check looks at the order of the two: of messages of one kind, and of a call and what was thought or told before it."""
+    of_one_kind = first is then and first in _COUNTED_ELSEWHERE
+    return of_one_kind or (first in (Kind.CALL, Kind.RESULT) and then in (Kind.REASONING, Kind.PREAMBLE))
+
+
+def _misplaced(part: Wanted, actual: str) -> Finding:
+    return Finding(
+        message=f"{part.kind} in another order than the request has",
+        at=part.where,
+        expected="the order of the request",
+        actual=actual,
+    )
+
+
+def _accounts(part: Wanted, message: PromptMessage) -> bool:
+    kind = kind_of(message)
+    match part.kind:
+        case Kind.INSTRUCTIONS:
+            return message.role == "developer" and bool(part.text.strip()) and part.text in message.content
+        case Kind.CALL:
+            return kind is Kind.CALL and is_same_function(part.function, message.function)
+        case Kind.PREAMBLE:
+            return kind in (Kind.PREAMBLE, Kind.REASONING) and message.content == part.text
+        case Kind.REASONING:
+            return kind is Kind.REASONING and message.content.strip() == part.text.strip()
+        case _:
+            return kind is part.kind and message.content == part.text
+
+
+def _places(parts: Sequence[Wanted], messages: Sequence[PromptMessage]) -> dict[int, int]:
+    """For each part that the prompt holds, by its number, the message that holds it; a developer message may hold several."""
+    places: dict[int, int] = {}
+    taken: set[int | tuple[int, str]] = set()
+    for number, part in enumerate(parts):
+        for place, message in enumerate(messages):
+            seat = (place, part.text) if part.kind is Kind.INSTRUCTIONS else place
+            if seat not in taken and _accounts(part, message):
+                taken.add(seat)
+                places[number] = place
+                break
+    return places
+
+
+def _blocks(parts: Sequence[Wanted]) -> Iterator[tuple[int, Wanted]]:
+    """Each part with the number of its block.
+
+    Parts of one block may stand in any order: the calls of a message and their results, a thought and what was told beside it.
+    """
+    block = 0
+    for before, part in pairwise((None, *parts)):
+        match before and before.kind, part and part.kind:
+            case (Kind.CALL | Kind.RESULT, Kind.RESULT) | (Kind.REASONING, Kind.PREAMBLE):
+                pass
+            case (Kind.CALL, Kind.CALL) if before and part and _message_of(before) == _message_of(part):
+                pass
+            case _:
+                block += 1
+        if part is not None:
+            yield block, part
+
+
+def _message_of(part: Wanted) -> str:
+    return "/".join(part.where.split("/")[:3])

@@ -19,7 +19,7 @@ from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.injection import injected
 from harmony_conformance.json_value import Json, NotJson, at, canonical, loads, members, pointer, text
-from harmony_conformance.placement import no_more, raw
+from harmony_conformance.placement import conversation_alone, no_more, raw
 from harmony_conformance.prompt import Kind, Place, PromptMessage, Wanted, shorten, wanted
 from harmony_ref import encode
 
@@ -238,7 +238,7 @@ def calls_are_sent_to_commentary(x: Exchange) -> Iterator[Finding]:
 
 @check(MUST, spec="harmony#message-format", when=(on.is_chat, on.prompt_is_known))
 def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
-    """The prompt is Harmony messages and nothing else, one system message first, each closed, with no special token inside a text (defects J11, V31)."""
+    """The prompt is the conversation in its order as Harmony messages and nothing else: the system message first, all closed (defects J11, M04, V31)."""
     if x.read is None:
         return
     for piece in x.read.stray:
@@ -258,8 +258,7 @@ def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
                 expected="text",
                 actual=shorten(message.content),
             )
-        is_continued = message is messages[-1] and not on.ends_for_an_answer.holds(x)
-        if message.end is None and not is_continued:
+        if message.end is None and (message is not messages[-1] or on.ends_for_an_answer.holds(x)):
             yield Finding(
                 message="a message of the prompt is not closed",
                 at=where,
@@ -274,6 +273,7 @@ def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
             expected="one, first",
             actual=", ".join(roles) or "no message",
         )
+    yield from conversation_alone(wanted(x.asked), messages)
 
 
 @check(MUST, spec="harmony#prompt-end", when=(on.is_chat, on.prompt_is_known, on.ends_for_an_answer))
