@@ -3,7 +3,7 @@ from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, names_in
 from harmony_conformance.check import Finding
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import dumps
-from harmony_conformance.wire import Request
+from harmony_conformance.wire import Chunk, Request, Response
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,3 +80,13 @@ def test_the_names_of_functions_are_the_applications():
     }
     x = Exchange(id="x", request=Request(path="/v1/chat/completions", body=dumps(asked).encode()))
     assert names_in(x) == {"a", "b"}
+
+
+def test_ids_that_are_no_tokens_name_nothing():
+    body = {"choices": [{"message": {"content": "x"}, "token_ids": [10**30, -1]}]}
+    x = Exchange(
+        id="x",
+        request=Request(path="/v1/chat/completions", body=b"{}"),
+        response=Response(status=200, chunks=(Chunk(at=0.0, data=dumps(body).encode()),)),
+    )
+    assert names_in(x) == set()

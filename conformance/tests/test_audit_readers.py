@@ -94,6 +94,11 @@ def test_a_whole_answer_that_crossed_the_wire_to_a_request_for_a_stream_stays_wh
     assert sent.exchange.wants_stream
 
 
+def test_no_times_are_made_up_for_a_logged_stream():
+    x = read({"request": ASKED, "response": [CHUNK] * 30}).exchange
+    assert {event.at for event in x.stream.events} == {0.0}
+
+
 def test_no_credential_is_kept():
     line = {
         "request": {"headers": {"Authorization": "Bearer s", "X-Api-Key": "s", "Accept": "a"}, "body": ASKED},

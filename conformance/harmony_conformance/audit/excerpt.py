@@ -14,6 +14,7 @@ from enum import StrEnum
 from harmony_conformance.check import Finding
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, items, text
+from harmony_ref import HarmonyError
 
 
 class Excerpts(StrEnum):
@@ -83,8 +84,14 @@ def names_in(x: Exchange) -> frozenset[str]:
         text(at(call, "function", "name")) for message in x.messages for call in items(at(message, "tool_calls"))
     }
     called = {call.name for call in x.turn.tool_calls} if x.turn is not None else set[str]()
-    meant = {call.name for call in x.meant.calls} if x.meant is not None else set[str]()
-    return frozenset(name for name in declared | history | called | meant if name)
+    return frozenset(name for name in declared | history | called | _meant(x) if name)
+
+
+def _meant(x: Exchange) -> set[str]:
+    try:
+        return {call.name for call in x.meant.calls} if x.meant is not None else set()
+    except HarmonyError:  # ids that are no tokens
+        return set()
 
 
 def _message(message: str, names: Iterable[str]) -> str:

@@ -85,7 +85,7 @@ def _chunks(events: list[Json]) -> tuple[Chunk, ...]:
     told = [event if isinstance(event, str) else dumps(event) for event in events]
     if not any(isinstance(event, str) for event in events):
         told.append(DONE)
-    return tuple(Chunk(at=float(index), data=_event(event)) for index, event in enumerate(told))
+    return tuple(Chunk(at=0.0, data=_event(event)) for event in told)  # no times are known, so none are made up
 
 
 def _event(data: str) -> bytes:
