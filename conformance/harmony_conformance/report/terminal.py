@@ -77,7 +77,9 @@ def _told(result: ResultLine) -> Iterator[str]:
     word = "SHOULD" if result.severity is Severity.SHOULD else "MUST"
     kind = WORDS[result.outcome].upper()
     yield ""
-    yield f"[{_STYLE[result.outcome]}]{kind}[/] {word} [bold]{escape(result.check)}[/] in {escape(result.scenario)} ({result.passed} of {result.applied} exchanges passed)"
+    counted = f"({result.passed} of {result.applied} passed)"
+    where = f"[bold]{escape(result.check)}[/] in {escape(result.scenario)}"
+    yield f"[{_STYLE[result.outcome]}]{kind}[/] {word} {where} {counted}"
     if result.reason:
         yield f"  {escape(result.reason)}"
     failures = [finding for finding in result.findings if at(finding, "verdict") == "fail"]
