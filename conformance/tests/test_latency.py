@@ -229,8 +229,8 @@ def test_the_reference_server_is_measured_one_at_a_time_and_several():
         tokens = metrics["output_tokens"]
         assert tokens["min"] == tokens["max"]
         assert 120 < tokens["median"] < 160
-        assert metrics["tpot"]["min"] >= delay
-        assert metrics["end_to_end"]["min"] >= delay * tokens["min"]
+        assert metrics["tpot"]["min"] >= 0.9 * delay  # the tokens of the first header come before the first event
+        assert metrics["end_to_end"]["min"] >= 0.9 * delay * tokens["min"]
         assert metrics["itl"]["n"] > 4 * 100
         assert metrics["itl"]["p95"] is not None
         assert "fixed output: the model plays a script of reasoning and answer" in line["notes"]
