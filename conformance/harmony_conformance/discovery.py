@@ -16,6 +16,8 @@ _LIMITS = (16, 64, 1024)
 _REFUSED_KEY = (401, 403)
 _NOT_FOUND = 404
 _OK_BELOW = 300
+_REDIRECTS = (300, 400)
+_SHOWN = 200  # characters of what a server said
 _PLAIN = "Say hello."
 
 SendRequest = Callable[[Request], Awaitable[Sent]]
@@ -98,6 +100,8 @@ async def _identify(send: SendRequest) -> tuple[list[str], str | None, bool]:
         raise NothingThere(
             f"the key was refused (HTTP {listed.response.status}): name the variable that holds it by --api-key-env"
         )
+    if _REDIRECTS[0] <= listed.response.status < _REDIRECTS[1]:
+        raise NothingThere(_redirect(listed.response))
     models = [text(at(model, "id")) for model in items(at(_json(listed.response), "data"))]
     told = await send(Request(method="GET", path="/version", body=b""))
     version = text(at(_json(told.response), "version")) if told.response is not None else ""
@@ -121,12 +125,14 @@ def _refusal(x: Exchange, models: list[str]) -> str:
     if x.response is None:
         return f"no HTTP answer to the first request: {x.failure.detail if x.failure else 'nothing came back'}"
     status = x.response.status
-    said = text(at(x.error, "message")) or (x.error if isinstance(x.error, str) else "") or _beginning(x.response)
+    said = _line(text(at(x.error, "message")) or text(x.error) or x.response.body[:_SHOWN].decode("utf-8", "replace"))
     if status in _REFUSED_KEY:
         return f"the key was refused (HTTP {status}): name the variable that holds it by --api-key-env"
     if status == _NOT_FOUND:
         known = f"; it lists {', '.join(models[:5])}" if models else ""
         return f"the model or the path was refused (HTTP 404: {said}){known}"
+    if _REDIRECTS[0] <= status < _REDIRECTS[1]:
+        return _redirect(x.response)
     if x.failure is not None:
         return f"the first answer broke off: {x.failure.detail}"
     if status >= _OK_BELOW:
@@ -191,5 +197,11 @@ def _json(response: Response) -> Json:
         return None
 
 
-def _beginning(response: Response) -> str:
-    return " ".join(response.body[:200].decode("utf-8", "replace").split())
+def _redirect(response: Response) -> str:
+    where = _line(response.headers.get("location", "")) or "nowhere"
+    return f"it redirects to {where} (HTTP {response.status}), which is not followed: name the address itself"
+
+
+def _line(said: str) -> str:
+    """What a server said in one line, without what would steer a terminal."""
+    return " ".join("".join(char if char.isprintable() else " " for char in said[:_SHOWN]).split())

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from harmony_conformance.conditions import STREAMED
-from harmony_conformance.engines import Engine, ScriptBy
+from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Validity
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, resolve, text
 from harmony_conformance.meaning import Meaning, read_row
-from harmony_conformance.recording import BadRecording, read_script
+from harmony_conformance.recording import read_script
 from harmony_conformance.wire import Request
 
 CHAT = "/v1/chat/completions"
@@ -119,7 +119,7 @@ def _read_step(value: Json, name: str) -> Step:
         ids = read_script(script) if script is not None else None
         send = Send(text(at(value, "send")) or "both")
         validity = Validity(text(at(value, "validity")) or "valid")
-    except (BadRecording, ValueError) as problem:
+    except ValueError as problem:
         raise BadScenario(f"{name}, step {step_name}: {problem}") from None
     return Step(
         name=step_name,
@@ -221,8 +221,3 @@ def _filled(value: Json, answers: Mapping[str, Json]) -> Json:
         return resolve(answers[step], where)
     except LookupError as missing:
         raise NotSent(f"the answer to {step} has {missing}") from None
-
-
-def engine_scripts(engine: Engine) -> bool:
-    """Whether a server of this kind can be told what its model emits."""
-    return engine.script_by is not ScriptBy.NONE

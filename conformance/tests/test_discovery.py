@@ -1,0 +1,192 @@
+import asyncio
+import json
+
+import pytest
+from harmony_conformance.client import Sent
+from harmony_conformance.discovery import NothingThere, discover
+from harmony_conformance.engines import ENGINES, ScriptBy
+from harmony_conformance.exchange import PromptLevel
+from harmony_conformance.reference_server import MODEL, running
+from harmony_conformance.suite import Options, look
+from harmony_conformance.target import parse_target
+from harmony_conformance.wire import Chunk, Failure, FailureKind, Response
+
+COMPLETION = {
+    "object": "chat.completion",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11},
+}
+MODELS = {"data": [{"id": "first"}, {"id": "second"}]}
+
+
+def answered(body, status=200, **headers):
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    kind = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
+    return Sent(response=Response(status=status, headers=kind, chunks=(Chunk(at=0.1, data=data),)))
+
+
+class Endpoint:
+    """Answers by path and keeps what it was asked; `refused` names body members that it answers with 400."""
+
+    def __init__(self, refused=(), **answers):
+        self.asked = []
+        self.refused = refused
+        self.answers = {
+            "models": answered(MODELS),
+            "version": answered({}, 404),
+            "chat": answered(COMPLETION),
+            **answers,
+        }
+
+    async def send(self, request):
+        self.asked.append(request)
+        if request.path == "/v1/chat/completions":
+            refused = [name for name in self.refused if name in request.json]
+            if refused:
+                return answered({"error": {"message": f"unknown field {refused[0]}"}}, 400)
+            chat = self.answers["chat"]
+            return chat(request.json) if callable(chat) else chat
+        return self.answers.get(request.path.rpartition("/")[2], answered({}, 404))
+
+    @property
+    def chats(self):
+        return [request.json for request in self.asked if request.path == "/v1/chat/completions"]
+
+
+def found(endpoint, engine="openai", model=None, script="auto", extra=None):
+    return asyncio.run(discover(endpoint.send, ENGINES[engine], model, script, extra or {}))
+
+
+def test_a_plain_request_goes_first_and_the_first_model_listed_is_asked_for():
+    endpoint = Endpoint()
+    assert found(endpoint).model == "first"
+    assert endpoint.chats[0] == {
+        "model": "first",
+        "messages": [{"role": "user", "content": "Say hello."}],
+        "max_tokens": 16,
+    }
+
+
+def test_a_model_that_is_named_is_asked_for_with_the_members_given():
+    endpoint = Endpoint(models=answered({}, 404))
+    assert found(endpoint, model="mine", extra={"top_k": 1}).model == "mine"
+    assert {(chat["model"], chat["top_k"]) for chat in endpoint.chats} == {("mine", 1)}
+
+
+def test_a_field_that_is_refused_is_asked_for_once():
+    endpoint = Endpoint(refused=["return_token_ids"])
+    capabilities = found(endpoint, "vllm")
+    assert capabilities.ids_field is None
+    assert capabilities.prompt is PromptLevel.ACCOUNTING
+    assert sum("return_token_ids" in chat for chat in endpoint.chats) == 1
+
+
+def test_a_field_that_is_ignored_is_not_offered():
+    assert found(Endpoint(), "vllm").ids_field is None
+
+
+def test_an_engine_without_extra_fields_is_asked_for_none():
+    endpoint = Endpoint()
+    found(endpoint, "ollama")
+    assert {frozenset(chat) for chat in endpoint.chats} == {frozenset({"model", "messages", "max_tokens"})}
+
+
+def test_token_ids_are_the_best_evidence():
+    endpoint = Endpoint(chat=answered({**COMPLETION, "prompt_token_ids": [1, 2, 3]}))
+    capabilities = found(endpoint, "vllm")
+    assert (capabilities.prompt, capabilities.ids_field) == (PromptLevel.IDS, "return_token_ids")
+
+
+def test_a_side_endpoint_that_shows_ids_comes_next():
+    capabilities = found(Endpoint(render=answered({"token_ids": [1, 2, 3]})), "vllm")
+    assert (capabilities.prompt, capabilities.render_path) == (PromptLevel.RENDERED, "/v1/chat/completions/render")
+
+
+def test_a_prompt_count_that_changes_is_no_evidence():
+    counts = iter(range(100))
+
+    def chat(_):
+        return answered({**COMPLETION, "usage": {"prompt_tokens": 9 + next(counts), "completion_tokens": 2}})
+
+    capabilities = found(Endpoint(chat=chat))
+    assert (capabilities.prompt, capabilities.steady_count) == (PromptLevel.NONE, False)
+
+
+def test_an_endpoint_that_needs_a_larger_limit_is_given_one():
+    def chat(body):
+        return answered(COMPLETION) if body["max_tokens"] >= 64 else answered({"error": {"message": "too few"}}, 400)
+
+    endpoint = Endpoint(chat=chat)
+    assert found(endpoint).steady_count
+    assert [body["max_tokens"] for body in endpoint.chats] == [16, 64, 64]
+
+
+SCRIPTS = {
+    ("reference", "auto", "harmony-conformance/1"): ScriptBy.REFERENCE,
+    ("reference", "auto", "nginx"): ScriptBy.NONE,
+    ("openai", "auto", "harmony-conformance/1"): ScriptBy.REFERENCE,
+    ("vllm", "auto", "uvicorn"): ScriptBy.NONE,
+    ("vllm", "vllm", "uvicorn"): ScriptBy.VLLM,
+    ("openai", "reference", "nginx"): ScriptBy.REFERENCE,
+    ("reference", "none", "harmony-conformance/1"): ScriptBy.NONE,
+}
+
+
+@pytest.mark.parametrize(("engine", "script", "server"), SCRIPTS)
+def test_a_script_goes_to_a_server_that_identified_itself_or_was_named(engine, script, server):
+    endpoint = Endpoint(models=answered(MODELS, server=server))
+    assert found(endpoint, engine, script=script).script_by is SCRIPTS[engine, script, server]
+
+
+LOST = Sent(failure=Failure(kind=FailureKind.NO_CONNECTION, detail="refused"))
+NOTHING = {
+    "no connection": ({"models": LOST}, "no HTTP answer: refused"),
+    "no answer to the first request": ({"chat": LOST}, "no HTTP answer to the first request: refused"),
+    "the key is refused at the list": (
+        {"models": answered({}, 401)},
+        r"the key was refused \(HTTP 401\).*--api-key-env",
+    ),
+    "the key is refused at the request": ({"chat": answered({}, 403)}, r"the key was refused \(HTTP 403\)"),
+    "no model": ({"models": answered({"data": []})}, "lists no model.*--model"),
+    "models that are none": ({"models": answered({"data": {"id": 7}})}, "lists no model"),
+    "models in no JSON": ({"models": answered(b"<html>")}, "lists no model"),
+    "the model is refused": (
+        {"chat": answered({"error": {"message": "no such model"}}, 404)},
+        "no such model.*it lists first, second",
+    ),
+    "a page": (
+        {"chat": answered(b"<h1>Hi</h1>", content_type="text/html")},
+        "no chat completion.*text/html.*<h1>Hi</h1>",
+    ),
+    "an error with 200": ({"chat": answered({"error": "out of memory"})}, "no chat completion.*out of memory"),
+    "a server error": ({"chat": answered({"error": {"message": "boom"}}, 500)}, r"refused \(HTTP 500: boom\)"),
+    "a redirect": (
+        {"chat": answered(b"", 307, location="https://other.example/v1")},
+        r"redirects to https://other.example/v1 \(HTTP 307\)",
+    ),
+    "a redirect of everything": (
+        {"models": answered(b"", 301, location="https://other.example/v1/models")},
+        "HTTP 301.*name the address itself",
+    ),
+    "lines and control characters": (
+        {"chat": answered({"error": {"message": "a\nb\x1b[31mc" + "d" * 1000}}, 500)},
+        r"\(HTTP 500: a b \[31mcd{1,200}\)$",
+    ),
+    "an empty list of choices": ({"chat": answered({"choices": []})}, "no chat completion"),
+}
+
+
+@pytest.mark.parametrize("what", NOTHING)
+def test_an_endpoint_that_can_not_be_used_is_told_in_one_line(what):
+    answers, said = NOTHING[what]
+    with pytest.raises(NothingThere, match=said) as nothing:
+        found(Endpoint(**answers))
+    assert "\n" not in str(nothing.value)
+
+
+@pytest.mark.parametrize("spelling", ["{base}", "{base}/", "{base}/v1", "{base}/v1/"])
+def test_a_server_is_found_at_its_root_and_at_its_v1(spelling):
+    with running() as base:
+        capabilities = asyncio.run(look(parse_target(f"reference:{spelling.format(base=base)}"), Options()))
+    assert (capabilities.model, capabilities.script_by) == (MODEL, ScriptBy.REFERENCE)
+    assert (capabilities.prompt, capabilities.engine_version is not None) == (PromptLevel.IDS, True)
