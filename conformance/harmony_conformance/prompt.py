@@ -196,7 +196,7 @@ def wanted(request: Json) -> tuple[Wanted, ...]:
 
 
 def _wanted_of(message: Json, index: int, names: dict[str, str], keep: Keep) -> Iterator[Wanted]:
-    content = content_text(at(message, "content"))
+    content = _said(at(message, "content"))
     where = pointer("messages", index, "content")
     match at(message, "role"):
         case "system" | "developer":
@@ -227,6 +227,13 @@ def _wanted_of(message: Json, index: int, names: dict[str, str], keep: Keep) -> 
             return
 
 
+def _said(content: Json) -> str | None:
+    """The text of a content, where a refusal is as much a text as any other."""
+    if isinstance(content, list):
+        return "".join(text(at(part, "text")) or text(at(part, "refusal")) for part in content)
+    return content_text(content)
+
+
 def _history(messages: Sequence[Json], index: int) -> Keep:
     """Whether the reasoning of message `index` has to be kept.
 
@@ -250,7 +257,7 @@ def _is_final(message: Json) -> bool:
     return (
         at(message, "role") == "assistant"
         and not items(at(message, "tool_calls"))
-        and bool(content_text(at(message, "content")))
+        and bool(_said(at(message, "content")))
     )
 
 
