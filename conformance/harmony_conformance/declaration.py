@@ -70,6 +70,16 @@ def declarations_in(held: str) -> dict[str, Declaration]:
     return found
 
 
+def declares_functions(held: str) -> bool:
+    """Whether a text opens the namespace of functions."""
+    return _NAMESPACE in held
+
+
+def tells(held: str, line: str) -> bool:
+    """Whether a text holds a line of a description, and not only as a part of longer words."""
+    return re.search(rf"(?<!\w){re.escape(line)}(?!\w)", held) is not None
+
+
 def as_identifier(name: str) -> str:
     """The name as a TypeScript identifier, as servers write it that allow no other in a declaration."""
     return _NOT_IN_IDENTIFIERS.sub("_", name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from harmony_conformance.check import Finding, variant
-from harmony_conformance.declaration import is_same_function
+from harmony_conformance.declaration import declares_functions, is_same_function
 from harmony_conformance.difference import text_difference
 from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, shorten
 
@@ -37,7 +37,8 @@ def raw(parts: tuple[Wanted, ...], found: list[PromptMessage]) -> Iterator[Findi
 
 def no_more(parts: tuple[Wanted, ...], found: list[PromptMessage]) -> Iterator[Finding]:
     """No message stands in the prompt that the request does not have."""
-    if len(found) > len(parts) and parts:
+    texts = sum(1 for part in parts if part.text)
+    if parts and (len(found) > len(parts) or sum(1 for message in found if message.content) > texts):
         sent = Counter(part.text for part in parts)
         sent.subtract(message.content for message in found)
         surplus = next((message for message in reversed(found) if sent[message.content] < 0), found[-1])
@@ -68,6 +69,7 @@ def conversation_alone(parts: Sequence[Wanted], messages: Sequence[PromptMessage
     """The conversation stands in the prompt in its order, and no other message does."""
     yield from _invented(parts, messages)
     yield from _disordered(parts, messages)
+    yield from _declared_late_or_twice(parts, messages)
 
 
 _COUNTED_ELSEWHERE = frozenset({Kind.USER, Kind.FINAL, Kind.CALL, Kind.RESULT})
@@ -104,7 +106,7 @@ def _disordered(parts: Sequence[Wanted], messages: Sequence[PromptMessage]) -> I
     said = [(block, part, places[number]) for number, (block, part) in enumerate(_blocks(parts)) if number in places]
     talk = sorted((entry for entry in said if entry[1].kind is not Kind.INSTRUCTIONS), key=lambda entry: entry[2])
     for (block, part, _), (next_block, next_part, _) in pairwise(talk):
-        if next_block < block and not _is_blamed_elsewhere(part.kind, next_part.kind):
+        if next_block < block and not _is_blamed_elsewhere(part, next_part):
             yield _misplaced(next_part, f"after a {part.kind} that was sent after it")
             return
     waiting: Counter[str | None] = Counter(
@@ -122,10 +124,32 @@ def _disordered(parts: Sequence[Wanted], messages: Sequence[PromptMessage]) -> I
             yield variant("instructions stand before what was sent before them", where=part.where)
 
 
-def _is_blamed_elsewhere(first: Kind, then: Kind) -> bool:
+def _is_blamed_elsewhere(first: Wanted, then: Wanted) -> bool:
     """Whether another check looks at the order of the two: of messages of one kind, and of a call and what was thought or told before it."""
-    of_one_kind = first is then and first in _COUNTED_ELSEWHERE
-    return of_one_kind or (first in (Kind.CALL, Kind.RESULT) and then in (Kind.REASONING, Kind.PREAMBLE))
+    if first.kind is then.kind:
+        return first.kind in _COUNTED_ELSEWHERE
+    leads_to_a_call = then.kind in (Kind.REASONING, Kind.PREAMBLE) and then.keep is Keep.PRESENT
+    return first.kind in (Kind.CALL, Kind.RESULT) and leads_to_a_call
+
+
+def _declared_late_or_twice(parts: Sequence[Wanted], messages: Sequence[PromptMessage]) -> Iterator[Finding]:
+    """The functions are declared once, before the conversation; what a client writes of a namespace into its instructions declares nothing."""
+    told = [part.text for part in parts if part.kind is Kind.INSTRUCTIONS and declares_functions(part.text)]
+    begun = next((place for place, message in enumerate(messages) if kind_of(message) is not None), len(messages))
+    declaring = [
+        place
+        for place, message in enumerate(messages)
+        if kind_of(message) is None
+        and declares_functions(message.content)
+        and not any(text in message.content for text in told)
+    ]
+    for place in declaring[1:] or [place for place in declaring if place > begun]:
+        yield Finding(
+            message="the functions are declared twice, or after the conversation began",
+            at=f"prompt message {place}",
+            expected="once, in the developer message before the conversation",
+            actual=shorten(str(messages[place])),
+        )
 
 
 def _misplaced(part: Wanted, actual: str) -> Finding:

@@ -55,12 +55,14 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
             expected="once",
             actual=f"{instructions.count(twice.text)} times",
         )
-    if position and "# Instructions" not in developer:
+    holding = [m for m in messages if m.role == "developer" and any(part.text in m.content for part in sent)]
+    bare = next((m for m in holding if "# Instructions" not in m.content), None)
+    if bare is not None:
         yield Finding(
             message="the developer message has no `# Instructions` section",
             at="developer message",
             expected="# Instructions",
-            actual=shorten(developer),
+            actual=shorten(bare.content),
         )
 
 

@@ -14,6 +14,7 @@ from harmony_conformance.declaration import (
     declarations_in,
     is_same_function,
     official_spelling,
+    tells,
 )
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
@@ -43,7 +44,9 @@ def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
 @check(MUST, spec="harmony#final", when=(on.is_chat, on.prompt_is_known, on.has_earlier_answer))
 def earlier_answers_are_final(x: Exchange) -> Iterator[Finding]:
     """Earlier answers stand in the prompt as assistant messages on the final channel, unchanged (defect V17)."""
-    yield from raw(_parts(x, Kind.FINAL), _messages(x, "assistant", "final"))
+    yield from raw(
+        _parts(x, Kind.FINAL), [m for m in _messages(x, "assistant", "final") if m.recipient is None and m.content]
+    )
 
 
 @check(MUST, spec="harmony#preambles", when=(on.is_chat, on.prompt_is_known, on.has_preamble_history))
@@ -64,7 +67,7 @@ def preamble_is_kept(x: Exchange) -> Iterator[Finding]:
             position = position if called is None else called + 1
             continue
         before = said[position:called]
-        held = next((m for m in before if m.content == part.text and m.channel in _PRIVATE_OR_TOLD), None)
+        held = next((m for m in before if m.content == part.text and m.channel in ("commentary", "analysis")), None)
         if held is None:
             yield Finding(
                 message="the preamble of a call is not in the prompt before it",
@@ -76,9 +79,6 @@ def preamble_is_kept(x: Exchange) -> Iterator[Finding]:
             position += before.index(held) + 1
             if held.channel != "commentary":
                 yield variant("the preamble of a call stands on the analysis channel", where=part.where)
-
-
-_PRIVATE_OR_TOLD = ("commentary", "analysis")
 
 
 @check(MUST, spec="harmony#receiving-calls", when=(on.is_chat, on.prompt_is_known, on.has_call_history))
@@ -214,7 +214,7 @@ def _described(function: Json, declared: Declaration, library: Declaration | Non
     for place, description, below in told:
         lines = [line.strip() for line in description.splitlines()]
         wanted_lines = [line for line in lines if library is not None and line in library.comment + library.type]
-        if any(line not in place for line in wanted_lines):
+        if not all(tells(place, line) for line in wanted_lines):
             yield Finding(
                 message=f"a description of {declared.name} is not in the prompt",
                 at=where + below,
