@@ -35,7 +35,7 @@ def stops_at_stop_token(x: Exchange) -> Iterator[Finding]:
 def limit_is_kept(x: Exchange) -> Iterator[Finding]:
     """No more tokens are generated than the request allows; `length` is the finish reason of an answer cut there, and of no other.
 
-    Clients continue an answer, or give up, by this word (defects V38, V39, O05). Below the limit the context may have been full.
+    Clients continue an answer, or give up, by this word (defects V38, O05). Below the limit the context may have been full.
     """
     turn = x.turn
     if turn is None or turn.usage is None or turn.usage.completion_tokens is None or x.limit is None:

@@ -145,7 +145,7 @@ _REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
     """finish_reason is one of the API's words: `tool_calls` exactly when calls are returned and the model stopped by itself.
 
-    Agent loops branch on it: `stop` beside calls ends the loop, `tool_calls` without calls spins it (defects V10, P04, S06).
+    Agent loops branch on it: `stop` beside calls ends the loop, `tool_calls` without calls spins it (defect S06).
     """
     turn = x.turn
     if turn is None:
