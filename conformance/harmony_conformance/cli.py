@@ -8,11 +8,19 @@ import traceback
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points, version
+from typing import NoReturn
 
 from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.commands import COMMANDS
 
 _GROUP = "harmony_conformance.commands"
+
+
+class _Parser(ArgumentParser):
+    """Refuses in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(Exit.USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
+    parser = _Parser(
         prog="harmony-conformance",
         description="Proves on any gpt-oss endpoint, and in any traffic log, that what went into the model and what came out of it is Harmony.",
         epilog="exit codes: 0 conforms, 1 does not conform, 2 usage or nothing could be checked, 3 our own error",

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, at, items, text
-from harmony_ref import HarmonyError, Role, parse, text_of, tokens
+from harmony_ref import HarmonyError, Role, decode, parse, text_of, tokens
 
 FUNCTIONS = "functions."
 _ANALYSIS = 35644  # the word `analysis` is one token
@@ -134,25 +134,39 @@ def told_in_order(texts: Sequence[str], whole: str) -> bool:
 _REPLACEMENT = "\ufffd"
 
 
-def visible_tokens(ids: Sequence[int]) -> int:
-    """How many of the emitted tokens were written for somebody: contents outside the analysis channel, and text that never got a `<|message|>`.
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """How many of the emitted tokens were written for somebody: `shown` in messages for the user, `called` in messages to a tool."""
+
+    shown: int = 0
+    called: int = 0
+
+
+def written_tokens(ids: Sequence[int]) -> Written:
+    """Count contents outside the analysis channel, and text that never got a `<|message|>`.
 
     Headers are not counted, nor is one that generation was cut in.
     """
-    count = 0
+    shown = called = 0
     header: list[int] = []
-    inside = private = False
+    inside = private = calling = False
     for token in ids:
         if token == tokens.MESSAGE and not inside:
-            inside, private = True, tokens.CHANNEL in header and _ANALYSIS in header
+            inside, calling = True, _to_somebody(header)
+            private = tokens.CHANNEL in header and _ANALYSIS in header
         elif token in tokens.STOP_TOKENS:
-            count += 0 if inside else max(0, sum(1 for other in header if not tokens.is_special(other)) - _HEADER_WORDS)
+            words = sum(1 for other in header if not tokens.is_special(other))
+            shown += 0 if inside else max(0, words - _HEADER_WORDS)
             inside, header = False, []
-        elif inside:
-            count += 0 if private or tokens.is_special(token) else 1
-        else:
+        elif not inside:
             header.append(token)
-    return count
+        elif not private and not tokens.is_special(token):
+            shown, called = (shown, called + 1) if calling else (shown + 1, called)
+    return Written(shown=shown, called=called)
+
+
+def _to_somebody(header: Sequence[int]) -> bool:
+    return "to=" in decode([token for token in header if not tokens.is_special(token)])
 
 
 def _finish(ids: Sequence[int], calls: Sequence[Called]) -> str | None:

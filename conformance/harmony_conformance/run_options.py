@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable
 from math import inf
 
 from harmony_conformance.check import Severity
@@ -31,10 +32,10 @@ def add_options(parser: ArgumentParser) -> None:
         help="reference, reference:defect=ID, vllm:URL, openai:URL, …, or replay:exchanges.jsonl",
     )
     parser.add_argument("--model", help="the model to ask for (default: the first one listed)")
-    parser.add_argument("--tries", type=_positive, default=1, metavar="N", help="send every scenario N times")
+    parser.add_argument("--tries", type=whole_number(1), default=1, metavar="N", help="send every scenario N times")
     parser.add_argument(
         "--concurrency",
-        type=_positive,
+        type=whole_number(1),
         metavar="N",
         help="requests at a time (default: 8 on this machine, 2 elsewhere)",
     )
@@ -60,7 +61,7 @@ def add_options(parser: ArgumentParser) -> None:
         "--timeout", type=_seconds, default=60.0, metavar="S", help="longest silence between bytes, in seconds"
     )
     parser.add_argument(
-        "--max-requests", type=_positive, metavar="N", help="send no more than N requests after discovery"
+        "--max-requests", type=whole_number(1), metavar="N", help="send no more than N requests after discovery"
     )
     parser.add_argument("--max-rps", type=_rate, metavar="R", help="start at most R requests a second")
     parser.add_argument("--seed", type=int, metavar="N", help="seed sent with each request")
@@ -140,10 +141,15 @@ def _header(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ArgumentTypeError(f"{text!r} is no whole number from 1")
-    return int(text)
+def whole_number(least: int) -> Callable[[str], int]:
+    """A reader of an option's value."""
+
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise ArgumentTypeError(f"{text!r} is no whole number from {least}")
+        return int(text)
+
+    return read
 
 
 def _seconds(text: str) -> float:

@@ -20,7 +20,7 @@ from harmony_conformance.wire import Request
 
 CHAT = "/v1/chat/completions"
 _SPARE = 16  # tokens allowed beyond a script, so that the limit is not what ends it
-_UNSCRIPTED_LIMIT = 2048
+UNSCRIPTED_LIMIT = 2048
 
 
 class Send(StrEnum):
@@ -196,8 +196,8 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
         body |= _script(asking.script_by, step.script)
         if step.pace is not None and asking.script_by is ScriptBy.REFERENCE:
             body["harmony_token_delay"] = step.pace
-    if step.validity is Validity.VALID and "max_tokens" not in body and "max_completion_tokens" not in body:
-        body["max_tokens"] = len(step.script) + _SPARE if step.script is not None and scripted else _UNSCRIPTED_LIMIT
+    if "max_tokens" not in body and "max_completion_tokens" not in body:
+        body["max_tokens"] = len(step.script) + _SPARE if step.script is not None and scripted else UNSCRIPTED_LIMIT
     return Request(path=step.path, body=dumps({**body, **asking.extra}).encode())
 
 

@@ -62,9 +62,12 @@ class EventDecoder:
     def feed(self, data: bytes, at: float = 0.0) -> list[Event]:
         """The events that `data` completes."""
         events: list[Event] = []
-        if self._after_cr and data[:1] == b"\n":
-            data = data[1:]
-        self._after_cr = data[-1:] == b"\r" if data else self._after_cr
+        if not data:
+            return events
+        ends_in_cr = data.endswith(b"\r")
+        if self._after_cr:
+            data = data.removeprefix(b"\n")
+        self._after_cr = ends_in_cr
         self._line += data
         if self._line.find(b"\n") < 0 and self._line.find(b"\r") < 0:
             return events

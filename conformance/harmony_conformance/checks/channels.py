@@ -18,7 +18,7 @@ from harmony_conformance.leak import (
     surplus,
     without_code,
 )
-from harmony_conformance.meaning import Meaning, told_in_order, visible_tokens
+from harmony_conformance.meaning import Meaning, told_in_order, written_tokens
 from harmony_conformance.prompt import shorten
 from harmony_ref import encode
 
@@ -193,12 +193,16 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
         return
     if x.meant is not None and not "".join(x.meant.shown).strip() and not x.meant.calls:
         return
-    if x.meant is not None and x.meant.calls and not x.meant.shown and not on.offered_tools.holds(x):
-        yield variant("a call that the request forbids was dropped, and nothing is shown instead", where="content")
-        return
     reasoned = turn.usage.reasoning_tokens or len(encode(turn.reasoning or ""))
-    by_count = turn.usage.completion_tokens - reasoned - _HEADER_TOKENS
-    unaccounted = by_count if x.output.ids is None else visible_tokens(x.output.ids)
+    unaccounted = turn.usage.completion_tokens - reasoned - _HEADER_TOKENS
+    if x.output.ids is not None:
+        written = written_tokens(x.output.ids)
+        if written.called and not written.shown and not on.offered_tools.holds(x):
+            yield variant(
+                "a call that the request does not allow was dropped, and nothing is shown instead", where="content"
+            )
+            return
+        unaccounted = written.shown + written.called
     if unaccounted > 0:
         yield Finding(
             message=f"{turn.usage.completion_tokens} tokens were spent, about {reasoned} of them on reasoning, and the client got neither content nor a call",

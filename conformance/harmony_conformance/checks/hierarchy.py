@@ -46,7 +46,7 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
                 expected=f"developer: # Instructions … {shorten(part.text)}",
                 actual=f"they stand in a {holder} message" if holder else "they are nowhere in the prompt",
             )
-    instructions, _, _ = developer.partition("# Tools\n")
+    instructions = "\n".join(m.content.partition("# Tools\n")[0] for m in messages if m.role == "developer")
     twice = next((part for part in sent if _more_often(part.text, instructions, sent)), None)
     if twice is not None:
         yield Finding(

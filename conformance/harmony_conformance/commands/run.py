@@ -7,7 +7,7 @@ import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -29,18 +29,24 @@ from harmony_conformance.report.files import write_files
 from harmony_conformance.report.model import Report, make_report, masked, result_line
 from harmony_conformance.report.terminal import print_report
 from harmony_conformance.reproduce import reproduce_result
-from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan
-from harmony_conformance.scenario import expand
+from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan, whole_number
+from harmony_conformance.scenario import UNSCRIPTED_LIMIT, Asking, NotSent, Step, build, expand
 from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.suite import Options, Plan, Run, in_order, judge_all, run
 from harmony_conformance.target import Target
+
+EXCHANGES = "exchanges.jsonl"
 
 
 def configure(parser: ArgumentParser) -> None:
     """The options of DESIGN's contract."""
     add_options(parser)
     parser.add_argument(
-        "--latency", type=int, default=20, metavar="N", help="requests of the latency probe after the checks (0: none)"
+        "--latency",
+        type=whole_number(0),
+        default=20,
+        metavar="N",
+        help="requests of the latency probe after the checks (0: none)",
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="where the run is kept (default: a new folder under runs/)"
@@ -57,7 +63,7 @@ def execute(arguments: Namespace) -> int:
     if arguments.list:
         return _list(plan)
     if arguments.dry_run:
-        return _dry_run(plan)
+        return _dry_run(options, plan)
     out = _folder(arguments.out or _new_folder(target))
     console = Console(highlight=False)
     finished = _replay(target, plan) if target.replay is not None else _live(target, options, plan, out)
@@ -77,17 +83,29 @@ def _list(plan: Plan) -> int:
     return Exit.CONFORMS
 
 
-def _dry_run(plan: Plan) -> int:
-    total = 0
+def _dry_run(options: Options, plan: Plan) -> int:
+    """Every request as it would be sent to an endpoint of which nothing is known."""
+    asking = Asking(model=options.model or "MODEL", extra=options.extra_body, seed=options.seed)
+    requests = tokens = 0
     for scenario in plan.scenarios:
-        for step in expand(scenario):
-            limit = step.request.get("max_tokens")
-            bound = limit if isinstance(limit, int) else (len(step.script) + 16 if step.script is not None else 2048)
-            total += max(bound, 0)
-            print(f"{scenario.name}/chat/{step.name}: {step.raw or dumps(step.request)}")
-    requests = sum(len(tuple(expand(scenario))) for scenario in plan.scenarios)
-    print(f"{requests} requests, at most {total} output tokens (unscripted: 2048 a request without a limit)")
+        steps = tuple(expand(scenario))
+        bound = options.tries * sum(_most_tokens(step) for step in steps)
+        requests, tokens = requests + options.tries * len(steps), tokens + bound
+        for step in steps:
+            try:
+                body = build(step, asking, {}).body.decode("utf-8", "replace")
+            except NotSent:
+                body = dumps(step.request)
+            print(f"{scenario.name}/chat/{step.name}: {body}")
+        print(f"{scenario.name}: {options.tries * len(steps)} requests, at most {bound} output tokens")
+    print(f"{requests} requests, at most {tokens} output tokens")
     return Exit.CONFORMS
+
+
+def _most_tokens(step: Step) -> int:
+    """What a step may cost; a limit that is none is refused, or falls back to what the endpoint allows."""
+    asked = (step.request.get(name) for name in ("max_completion_tokens", "max_tokens"))
+    return next((limit for limit in asked if isinstance(limit, int) and limit > 0), UNSCRIPTED_LIMIT)
 
 
 def _live(target: Target, options: Options, plan: Plan, out: Path) -> Run:
@@ -102,7 +120,7 @@ def _live(target: Target, options: Options, plan: Plan, out: Path) -> Run:
 
     try:
         with (
-            (out / "exchanges.jsonl").open("wb") as recording,
+            (out / EXCHANGES).open("wb") as recording,
             _progress(plan, options) as advance,
         ):
 
@@ -113,6 +131,9 @@ def _live(target: Target, options: Options, plan: Plan, out: Path) -> Run:
 
             return asyncio.run(run(target, options, plan, keep, told))
     except NothingThere as problem:
+        (out / EXCHANGES).unlink()
+        with suppress(OSError):  # it held something before
+            out.rmdir()
         raise UsageError(f"{target}: {problem}") from None
 
 

@@ -28,7 +28,7 @@ def configure(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> int:
     """Test the suite on itself."""
     console = Console(highlight=False)
-    outcome = run_selftest(DEFECTS, lambda result: _tell(console, result), os.cpu_count() or 1)
+    outcome = run_selftest(DEFECTS, lambda result: _tell(console, result), 2 * (os.cpu_count() or 1))
     blind = judge_mutants(outcome.correct.series, CHECKS, read_reasons())
     _summary(console, outcome, blind)
     if arguments.json is not None:

@@ -15,8 +15,8 @@ from harmony_conformance.report.model import Report
 Renderer = Callable[[Report, frozenset[Severity]], str]
 RENDERERS: Mapping[str, Renderer] = MappingProxyType(
     {
-        "html": lambda report, fails_on: html(report),  # noqa: ARG005 - a page shows both severities
-        "md": lambda report, fails_on: markdown(report),  # noqa: ARG005 - and so does the summary
+        "html": html,
+        "md": markdown,
         "junit": junit,
     }
 )

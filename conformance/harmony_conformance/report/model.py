@@ -151,7 +151,7 @@ def read_report(document: str) -> Report:
     complete = False
     results: list[ResultLine] = []
     latency: list[JsonObject] = []
-    for position, line in enumerate(document.splitlines(), start=1):
+    for position, line in enumerate(document.removesuffix("\n").split("\n"), start=1):
         try:
             value = loads(line)
         except NotJson as problem:

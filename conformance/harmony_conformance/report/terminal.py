@@ -11,6 +11,7 @@ from rich.table import Table
 
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.json_value import JsonObject, at, text
+from harmony_conformance.report.figures import COLUMNS, rows
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
 
 _STYLE = {
@@ -41,6 +42,8 @@ def print_report(report: Report, console: Console) -> None:
                 console.print(line, soft_wrap=True, highlight=False)
     for line in _variants(report):
         console.print(line, soft_wrap=True, highlight=False)
+    if report.latency:
+        console.print(_latency(report))
     console.print(report.summary(), soft_wrap=True, highlight=False)
 
 
@@ -59,6 +62,19 @@ def _table(report: Report) -> Table:
             if counts[outcome] and outcome is not Outcome.NOT_APPLICABLE
         )
         table.add_row(check, results[0].severity.value, f"[{_STYLE[worst]}]{WORDS[worst]}[/]", tallied or _why(results))
+    return table
+
+
+def _latency(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", title="latency", title_justify="left")
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name in COLUMNS[:2] else "right", no_wrap=True)
+    for row in rows(report.latency):
+        table.add_row(*map(escape, row))
+    for line in report.latency:
+        failed = at(line, "failed")
+        if failed:
+            table.caption = f"{failed} of {at(line, 'requests')} requests failed ({text(at(line, 'load'))})"
     return table
 
 
