@@ -128,9 +128,9 @@ def test_what_a_scenario_sets_itself_is_left_as_it_is():
     assert sent == request
 
 
-def test_an_invalid_request_is_sent_as_it_is():
+def test_to_an_invalid_request_only_a_limit_is_added():
     step = Step(name="a", request={"messages": 7}, send=Send.WHOLE, validity=Validity.INVALID)
-    assert body(step, Asking(model="m", extra={}, seed=1)) == {"model": "m", "messages": 7}
+    assert body(step, Asking(model="m", extra={}, seed=1)) == {"model": "m", "messages": 7, "max_tokens": 2048}
 
 
 def test_bytes_that_are_no_json_are_sent_as_they_are():

@@ -1,0 +1,217 @@
+import asyncio
+import json
+from collections import Counter
+from dataclasses import replace
+from threading import Lock
+
+import pytest
+from harmony_conformance.audit.readers import read_recorded
+from harmony_conformance.check import Outcome, Severity
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.recording import exchange_line
+from harmony_conformance.suite import (
+    NothingSelected,
+    Options,
+    in_order,
+    judge_all,
+    load_scenarios,
+    make_plan,
+    run,
+)
+from harmony_conformance.target import parse_target
+
+ONE = Options(select=("simple_answer",), seed=1)
+
+
+def finished(target, options):
+    kept = []
+    plan = make_plan(options)
+    done = asyncio.run(run(parse_target(target), options, plan, kept.append, lambda found: None))
+    return done, kept
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return finished("reference", Options(seed=1, tries=2))
+
+
+def test_every_check_applies_to_the_reference_and_passes_and_nothing_is_left_open(whole):
+    results = whole[0].results
+    assert {result.outcome for result in results} == {Outcome.PASS, Outcome.NOT_APPLICABLE}
+    passed = {result.check for result in results if result.outcome is Outcome.PASS}
+    assert {check.id for check in CHECKS} - passed == set()
+
+
+def test_every_exchange_is_kept_under_an_id_of_its_own_and_judged(whole):
+    done, kept = whole
+    ids = [x.id for x in kept]
+    judged = {x.id for one in done.series for x in one.exchanges.values()}
+    assert len(set(ids)) == len(ids)
+    assert judged == {name for name in ids if not name.startswith("discovery/")}
+    assert {name.rpartition("/")[2] for name in judged} == {"0", "1"}
+
+
+def test_a_recorded_run_is_judged_to_the_same_results(whole, tmp_path):
+    done, kept = whole
+    path = tmp_path / "exchanges.jsonl"
+    path.write_bytes(b"".join(exchange_line(x) for x in reversed(kept)))
+    plan = make_plan(Options())
+    again = tuple(judge_all(in_order(read_recorded(path), plan.scenarios), plan))
+    assert [(one, other) for one, other in zip(done.results, again, strict=True) if one != other] == []
+
+
+def test_the_order_of_the_series_does_not_matter(whole):
+    done, _ = whole
+    plan = make_plan(Options())
+    turned = [replace(one, exchanges=dict(reversed(one.exchanges.items()))) for one in reversed(done.series)]
+    assert tuple(judge_all(in_order(turned, plan.scenarios), plan)) == done.results
+
+
+SCENARIOS = {scenario.name: scenario for scenario in load_scenarios()}
+ALL_CHECKS = {check.id for check in CHECKS}
+ALL_SCENARIOS = set(SCENARIOS)
+TOOL_CALLS = {name for name in ALL_CHECKS if name.startswith("tool_calls.")}
+PLANS = {
+    "all": ((), (), ALL_CHECKS, ALL_SCENARIOS),
+    "a family, with the scenarios made for it": (
+        ("tool_calls.*",),
+        (),
+        TOOL_CALLS,
+        {name for name, scenario in SCENARIOS.items() if scenario.exercises & TOOL_CALLS},
+    ),
+    "a scenario, with all checks": (("tool_call",), (), ALL_CHECKS, {"tool_call"}),
+    "checks on a scenario": (("tool_calls.*", "tool_call"), (), TOOL_CALLS, {"tool_call"}),
+    "all but a family": ((), ("tool_calls.*",), ALL_CHECKS - TOOL_CALLS, ALL_SCENARIOS),
+    "all but a scenario": ((), ("tool_call",), ALL_CHECKS, ALL_SCENARIOS - {"tool_call"}),
+}
+
+
+@pytest.mark.parametrize("what", PLANS)
+def test_select_and_skip_choose_checks_and_scenarios(what):
+    select, skip, checks, scenarios = PLANS[what]
+    plan = make_plan(Options(select=select, skip=skip))
+    assert {check.id for check in plan.checks} == checks
+    assert {scenario.name for scenario in plan.scenarios} == scenarios
+
+
+@pytest.mark.parametrize("options", [Options(select=("tool_cals.*",)), Options(skip=("nothing_*",))])
+def test_a_pattern_that_matches_nothing_is_refused(options):
+    with pytest.raises(NothingSelected, match="matches no check and no scenario"):
+        make_plan(options)
+
+
+COMPLETION = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11},
+}
+DISCOVERY = 2  # chat requests that an endpoint without extra fields is asked before the scenarios
+
+
+def http(status, body, *headers):
+    data = json.dumps(body).encode()
+    lines = [b"HTTP/1.1 %d X" % status, b"content-type: application/json", b"connection: close", *headers]
+    return b"\r\n".join([*lines, b"content-length: %d" % len(data), b"", data])
+
+
+def endpoint(raw_server, later=lambda connection, number: connection.sendall(http(200, COMPLETION))):
+    """A plain endpoint; `later` answers what comes after discovery."""
+    chats, lock = [], Lock()
+
+    def answer(connection, request):
+        path = request.split(b" ", 2)[1]
+        if path != b"/v1/chat/completions":
+            connection.sendall(http(200, {"data": [{"id": "m"}]}))
+            return
+        with lock:
+            chats.append(request)
+            number = len(chats)
+        if number <= DISCOVERY:
+            connection.sendall(http(200, COMPLETION))
+        else:
+            later(connection, number)
+
+    return raw_server(answer), chats
+
+
+def outcomes(done):
+    return Counter(result.outcome for result in done.results)
+
+
+def of_check(done, check):
+    return [result for result in done.results if result.check == check]
+
+
+def test_a_server_that_dies_within_the_run_fails_and_leaves_the_other_checks_open(raw_server):
+    server, chats = endpoint(raw_server, lambda connection, number: None)
+    done, kept = finished(f"openai:{server.url}", ONE)
+    (answered,) = of_check(done, "errors.valid_request_is_answered")
+    assert answered.outcome is Outcome.FAIL
+    assert answered.severity is Severity.MUST
+    assert "reset" in answered.findings[0].message
+    assert outcomes(done)[Outcome.PASS] == 0
+    exercised = [result for result in done.results if result.check in SCENARIOS["simple_answer"].exercises]
+    assert {result.outcome for result in exercised} <= {Outcome.FAIL, Outcome.INCONCLUSIVE}
+    assert len(kept) == len(chats)
+
+
+def test_a_server_that_stays_busy_is_inconclusive_and_named_so(raw_server):
+    busy = http(429, {"error": {"message": "busy"}}, b"retry-after: 0")
+    server, chats = endpoint(raw_server, lambda connection, number: connection.sendall(busy))
+    done, kept = finished(f"openai:{server.url}", ONE)
+    reasons = {result.reason for result in done.results if result.outcome is Outcome.INCONCLUSIVE}
+    assert reasons
+    assert all(reason.startswith("rate limited: simple_answer/chat/") for reason in reasons)
+    assert outcomes(done)[Outcome.FAIL] == 0
+    scenario = [x for x in kept if x.scenario == "simple_answer"]
+    assert {x.waited for x in scenario} == {(0.0, 0.0, 0.0)}
+    assert len(chats) == DISCOVERY + 4 * len(scenario)
+
+
+def test_no_more_requests_are_sent_than_allowed(raw_server):
+    server, chats = endpoint(raw_server)
+    done, kept = finished(f"openai:{server.url}", Options(max_requests=3))
+    assert len(chats) == DISCOVERY + 3
+    assert len(kept) == DISCOVERY + 3
+    unsent = [result for result in done.results if result.reason == "no request of the scenario was sent"]
+    assert unsent
+    assert {result.outcome for result in unsent} == {Outcome.INCONCLUSIVE}
+
+
+@pytest.mark.parametrize("allowed", [1, 3])
+def test_no_more_requests_are_open_at_a_time_than_allowed(raw_server, allowed):
+    open_now, most, lock = [0], [0], Lock()
+
+    def count(connection, number):
+        with lock:
+            open_now[0] += 1
+            most[0] = max(most[0], open_now[0])
+        server.closing.wait(0.02)
+        with lock:
+            open_now[0] -= 1
+        connection.sendall(http(200, COMPLETION))
+
+    server, _ = endpoint(raw_server, count)
+    finished(f"openai:{server.url}", Options(concurrency=allowed, max_requests=20))
+    assert 1 <= most[0] <= allowed
+
+
+def test_scenarios_that_need_a_script_are_not_applicable_where_none_can_be_played(raw_server):
+    server, _ = endpoint(raw_server)
+    done, kept = finished(f"openai:{server.url}", Options(select=("unicode_answer", "simple_answer")))
+    assert {x.scenario for x in kept} == {"discovery", "simple_answer"}
+    told = {(r.outcome, r.reason) for r in done.results if r.scenario == "unicode_answer"}
+    assert told == {(Outcome.NOT_APPLICABLE, "needs a model whose output is scripted")}
+
+
+def test_the_key_and_the_headers_go_to_every_request_and_stand_in_no_exchange(raw_server):
+    server, chats = endpoint(raw_server)
+    options = replace(ONE, key="sk-0123456789", headers=(("x-api-key", "other-secret"),))
+    _, kept = finished(f"openai:{server.url}", options)
+    assert all(b"Bearer sk-0123456789" in chat and b"other-secret" in chat for chat in chats)
+    written = b"".join(exchange_line(x) for x in kept)
+    assert b"sk-0123456789" not in written
+    assert b"other-secret" not in written
