@@ -1,0 +1,129 @@
+"""The triples of golden/api: the official library renders them, and the reference server and the checks are held to it.
+
+A triple is a Chat Completions request, the Harmony messages it means, written by hand, and the sentence that says so. The tokens of a reading come
+from openai-harmony 0.0.8, never from this project. `test_golden_api_mutants.py` changes the messages and has every change caught.
+"""
+
+import json
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import httpx
+import jsonschema
+import openai_harmony
+import pytest
+from harmony_conformance import golden
+from harmony_conformance.check import Outcome
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.judge import is_comparison, judge_one
+from harmony_conformance.reference_server import MODEL, running
+from harmony_conformance.wire import Chunk, Request, Response
+
+from harmony_ref import vocabulary
+
+API = golden.root() / "api"
+FILES = sorted(API.glob("*.json"))
+TRIPLES = [
+    pytest.param(test, id=f"{file.stem}: {test['id']}")
+    for file in FILES
+    for test in json.loads(file.read_text("utf-8"))["tests"]
+]
+FAMILIES = {"prompt", "headers", "hierarchy", "multi_turn"}
+ON_PROMPTS = [check for check in CHECKS if check.family in FAMILIES and not is_comparison(check)]
+EFFORT = [check for check in CHECKS if check.id == "reasoning.effort_is_rendered"]
+
+
+@cache
+def render_by_library():
+    """The official library's rendering; its vocabulary comes from a temporary folder, not from the network."""
+    assert version("openai-harmony") == "0.0.8"
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        (Path(folder) / "o200k_base.tiktoken").write_bytes(vocabulary.unpacked())
+        patch.setenv("TIKTOKEN_ENCODINGS_BASE", folder)
+        library = openai_harmony.load_harmony_encoding("HarmonyGptOss")._inner
+
+    def rendered(messages):
+        conversation = json.dumps({"messages": messages})
+        return library.render_conversation_for_completion(conversation, "assistant", {"auto_drop_analysis": False})
+
+    return rendered
+
+
+@pytest.fixture
+def render():
+    return render_by_library()
+
+
+@pytest.fixture(scope="session")
+def http():
+    with running() as url, httpx.Client(base_url=url) as client:
+        yield client
+
+
+def readings(test):
+    return [test["messages"], *(other["messages"] for other in test.get("also", []))]
+
+
+# the files
+
+
+@cache
+def schema():
+    return jsonschema.Draft202012Validator(
+        json.loads((golden.root() / "schema" / "api.schema.json").read_text("utf-8"))
+    )
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_file_is_canonical_and_follows_its_schema(file):
+    written = file.read_text("utf-8")
+    value = json.loads(written)
+    assert written == json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    assert [problem.message for problem in schema().iter_errors(value)] == []
+    ids = [test["id"] for test in value["tests"]]
+    assert len(set(ids)) == len(ids)
+    assert {flag for test in value["tests"] for flag in test["flags"]} == set(value["notes"])
+
+
+def test_there_are_150_triples_at_least():
+    assert len(TRIPLES) >= 150
+
+
+# the reference server and the checks agree with the library
+
+
+@pytest.mark.parametrize("test", TRIPLES)
+def test_reference_server_feeds_what_the_library_renders(test, render, http):
+    asked = {**test["request"], "model": MODEL, "max_tokens": 1, "return_token_ids": True}
+    response = http.post("/v1/chat/completions", json=asked)
+    assert response.status_code == 200, response.text
+    assert response.json()["prompt_token_ids"] in [render(messages) for messages in readings(test)]
+
+
+@pytest.mark.parametrize("test", TRIPLES)
+def test_no_check_blames_a_right_prompt(test, render):
+    for messages in readings(test):
+        x = exchange(test["request"], render(messages))
+        results = [
+            judge_one(rule, [Series(name="", exchanges={"": x})], exercised=False) for rule in ON_PROMPTS + EFFORT
+        ]
+        blamed = {
+            result.check: result.findings for result in results if result.outcome in (Outcome.FAIL, Outcome.ERROR)
+        }
+        assert blamed == {}
+        assert any(result.outcome is Outcome.PASS for result in results)
+
+
+def exchange(request, ids):
+    usage = {"prompt_tokens": len(ids), "completion_tokens": 1, "total_tokens": len(ids) + 1}
+    choice = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}
+    answer = {"id": "1", "object": "chat.completion", "created": 1, "model": MODEL, "choices": [choice], "usage": usage}
+    body = json.dumps({**answer, "prompt_token_ids": list(ids)}).encode()
+    return Exchange(
+        id="x",
+        request=Request(path="/v1/chat/completions", body=json.dumps({"model": MODEL, **request}).encode()),
+        response=Response(status=200, headers={"content-type": "application/json"}, chunks=(Chunk(at=0.0, data=body),)),
+    )
