@@ -6,7 +6,7 @@ it is. Nothing is invented: what is absent is None.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from harmony_conformance.engines import REASONING_FIELDS
@@ -184,8 +184,10 @@ def _read_call(call: Json) -> ToolCall:
 
 
 def _reasoning_field(message: Json) -> str | None:
+    """The first field that holds text, else the first that is there."""
     held = members(message)
-    return next((name for name in REASONING_FIELDS if isinstance(held.get(name), str)), None)
+    there = [name for name in REASONING_FIELDS if isinstance(held.get(name), str)]
+    return next((name for name in there if held[name]), there[0] if there else None)
 
 
 def _optional_text(value: Json) -> str | None:
@@ -201,8 +203,3 @@ def _ids(value: Json) -> tuple[int, ...] | None:
         return None
     ids = [number(item) for item in value]
     return None if None in ids else tuple(item for item in ids if item is not None)
-
-
-def called_names(calls: Sequence[ToolCall]) -> tuple[str, ...]:
-    """The names, in the order of the calls."""
-    return tuple(call.name for call in calls)
