@@ -166,7 +166,7 @@ def test_the_log_holds_neither_content_nor_key(proxy):
 def test_events_arrive_one_by_one(proxy):
     begun = time.monotonic()
     arrived = []
-    body = {**ASKED, "stream": True, "harmony_token_delay": 0.03}
+    body = {**ASKED, "stream": True, "harmony_token_delay": 0.1}
     with httpx.stream("POST", f"{proxy.base}/v1/chat/completions", json=body, timeout=WAIT) as response:
         arrived.extend(time.monotonic() - begun for line in response.iter_lines() if line.startswith("data:"))
     assert len(arrived) > 8
