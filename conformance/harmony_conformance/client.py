@@ -107,7 +107,7 @@ class Client:
         if not head:
             return Sent(failure=failure)
         status, headers = head[0]
-        masked = {name: self._mask.text(value) for name, value in headers.items()}
+        masked = {self._mask.text(name): self._mask.text(value) for name, value in headers.items()}
         return Sent(response=Response(status=status, headers=masked, chunks=self._mask.chunks(chunks)), failure=failure)
 
     async def _receive(

@@ -6,12 +6,14 @@ import asyncio
 import os
 import sys
 from argparse import ArgumentParser, Namespace
+from collections import Counter
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from typing import BinaryIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -36,6 +38,7 @@ from harmony_conformance.suite import Options, Plan, Run, in_order, judge_all, r
 from harmony_conformance.target import Target
 
 EXCHANGES = "exchanges.jsonl"
+_REASONS_SHOWN = 5
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -64,9 +67,13 @@ def execute(arguments: Namespace) -> int:
         return _list(plan)
     if arguments.dry_run:
         return _dry_run(options, plan)
-    out = _folder(arguments.out or _new_folder(target))
     console = Console(highlight=False)
-    finished = _replay(target, plan) if target.replay is not None else _live(target, options, plan, out)
+    if target.replay is not None:
+        finished = _replay(target, plan)
+        out = _folder(arguments.out or _new_folder(target))
+    else:
+        out = _folder(arguments.out or _new_folder(target))
+        finished = _live(target, options, plan, out)
     mask = Mask(secrets(options.key, dict(options.headers)))
     report = masked(_report(target, options, finished, arguments.api_key_env), mask.text)
     write_files(report, out, FAIL_ON[arguments.fail_on])
@@ -119,19 +126,21 @@ def _live(target: Target, options: Options, plan: Plan, out: Path) -> Run:
         )
 
     try:
-        with (
-            (out / EXCHANGES).open("wb") as recording,
-            _progress(plan, options) as advance,
-        ):
+        with ExitStack() as stack:
+            advance = stack.enter_context(_progress(plan, options))
+            recording: list[
+                BinaryIO
+            ] = []  # opened when there is something to keep: an earlier run survives an endpoint that is down
 
             def keep(x: Exchange) -> None:
-                recording.write(exchange_line(x))
-                recording.flush()
+                if not recording:
+                    recording.append(stack.enter_context((out / EXCHANGES).open("wb")))
+                recording[0].write(exchange_line(x))
+                recording[0].flush()
                 advance()
 
             return asyncio.run(run(target, options, plan, keep, told))
     except NothingThere as problem:
-        (out / EXCHANGES).unlink()
         with suppress(OSError):  # it held something before
             out.rmdir()
         raise UsageError(f"{target}: {problem}") from None
@@ -191,7 +200,9 @@ def _exit_code(results: tuple[Result, ...], fails_on: frozenset[Severity]) -> in
         case _:
             code = Exit.CONFORMS
     if not any(result.applied and result.severity is Severity.MUST for result in results):
-        print("nothing could be checked: not one MUST check applied", file=sys.stderr)
+        reasons = Counter(result.reason for result in results if result.reason).most_common(_REASONS_SHOWN)
+        told = "; ".join(f"{reason}: {times}" for reason, times in reasons)
+        print(f"nothing could be checked: not one MUST check applied ({told})", file=sys.stderr)
         return Exit.USAGE
     return code
 

@@ -1,0 +1,290 @@
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from harmony_conformance import golden
+from harmony_conformance.cli import main
+from harmony_conformance.recording import exchange_line, read_exchange
+from jsonschema import Draft202012Validator
+
+KEY = "sk-0123456789abcdef"
+QUICK = ["--select", "simple_answer", "--latency", "0"]
+SUMMARY = r"\d+ passed, \d+ failed, \d+ variant, \d+ inconclusive, \d+ not applicable, \d+ error"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("EMPTY_KEY", "BLANK_KEY", "GOOD_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def run(capsys, *words):
+    """Exit code, standard output, standard error."""
+    try:
+        code = main(["run", *words])
+    except SystemExit as refused:
+        code = refused.code
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def results(folder):
+    lines = (json.loads(line) for line in (folder / "report.jsonl").read_text().splitlines())
+    return [line for line in lines if line["kind"] == "result"]
+
+
+WRONG = {
+    "no target": ([], "required: TARGET"),
+    "an unknown target": (["vlm:http://h"], "'vlm:http://h' is no target"),
+    "an unknown defect": (["reference:defect=nothing"], "no defect 'nothing'"),
+    "a URL with a password": (["http://u:p@h"], "--api-key-env"),
+    "tries of zero": (["reference", "--tries", "0"], "--tries: '0' is no whole number from 1"),
+    "tries of a word": (["reference", "--tries", "two"], "--tries: 'two' is no whole number from 1"),
+    "a negative concurrency": (["reference", "--concurrency", "-1"], "--concurrency"),
+    "a timeout of zero": (["reference", "--timeout", "0"], "--timeout: '0' is no number of seconds above 0"),
+    "a timeout that is no number": (["reference", "--timeout", "nan"], "--timeout: 'nan'"),
+    "a rate of zero": (["reference", "--max-rps", "0"], "--max-rps: '0' is no number of requests a second above 0"),
+    "a seed that is no number": (["reference", "--seed", "x"], "--seed"),
+    "a latency below zero": (["reference", "--latency=-1"], "--latency: '-1' is no whole number from 0"),
+    "an unknown way to script": (["reference", "--script", "magic"], "--script"),
+    "an unknown severity": (["reference", "--fail-on", "may"], "--fail-on"),
+    "a pattern without a match": (["reference", "--select", "nothing.*"], "'nothing.*' matches no check"),
+    "a body that is no JSON": (["reference", "--extra-body", "{"], "--extra-body is no JSON"),
+    "a body that is no object": (["reference", "--extra-body", "[]"], "--extra-body is no JSON object"),
+    "a header without a colon": (["reference", "--header", "x"], "--header 'x' is no header"),
+    "a header with a blank in its name": (["reference", "--header", "a b: c"], "--header 'a b' is no header"),
+    "a header with a line break": (["reference", "--header", "a: b\r\nc: d"], "--header a: its value holds control"),
+    "a variable that is not set": (["reference", "--api-key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
+    "a variable that is empty": (["reference", "--api-key-env", "EMPTY_KEY"], "EMPTY_KEY is not set or empty"),
+    "a key with white space": (["reference", "--api-key-env", "BLANK_KEY"], "BLANK_KEY is no key"),
+    "a key in the open": (["http://api.example.com", "--api-key-env", "GOOD_KEY"], "use https"),
+    "a recording that is not there": (["replay:nothing.jsonl"], "nothing.jsonl"),
+    "a folder as a recording": (["replay:."], "Is a directory"),
+    "a file as a folder": (["reference", "--out", "file"], "--out file: File exists"),
+    "a folder below a file": (["reference", "--out", "file/run"], "--out file/run: Not a directory"),
+    "an unknown option": (["reference", "--nothing"], "--nothing"),
+    "nobody there": (["openai:http://127.0.0.1:9"], "openai:http://127.0.0.1:9: no HTTP answer"),
+    "an unknown model": (["reference", "--model", "nothing"], "gpt-oss-reference"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_can_not_be_done_is_refused_in_one_line_and_leaves_nothing_behind(what, capsys, monkeypatch, tmp_path):
+    words, said = WRONG[what]
+    monkeypatch.setenv("EMPTY_KEY", "")
+    monkeypatch.setenv("BLANK_KEY", f"{KEY}\n")
+    monkeypatch.setenv("GOOD_KEY", KEY)
+    Path("file").touch()
+    code, out, err = run(capsys, *words)
+    assert code == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert said in err
+    assert KEY not in err
+    assert not list(tmp_path.glob("runs/*"))
+
+
+RECORDINGS = {
+    "no JSON": b"{",
+    "no exchange": b'{"kind":"other"}',
+    "nothing": b"",
+    "no UTF-8": b'{"kind":"exchange\xff"}',
+    "a request that is none": b'{"kind":"exchange","request":7}',
+    "a gzip that breaks off": gzip.compress(b"{" * 1000)[:20],
+    "discovery alone": b'{"kind":"exchange","scenario":"discovery","request":{}}',
+}
+
+
+@pytest.mark.parametrize("what", RECORDINGS)
+def test_a_recording_that_can_not_be_judged_is_refused_in_one_line(what, capsys):
+    Path("exchanges.jsonl").write_bytes(RECORDINGS[what])
+    code, _, err = run(capsys, "replay:exchanges.jsonl")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "exchanges.jsonl" in err
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reference")
+    codes = [
+        main(["run", "reference", "--seed", "1", "--latency", "2", "--out", str(folder / name)])
+        for name in ("one", "two")
+    ]
+    assert codes == [0, 0]
+    return folder
+
+
+def test_two_runs_of_the_same_server_and_seed_give_equal_results(reference):
+    assert results(reference / "one") == results(reference / "two")
+
+
+def test_results_are_sorted(reference):
+    keys = [(line["check"], line["scenario"], line["api"]) for line in results(reference / "one")]
+    assert keys == sorted(keys)
+
+
+def test_the_run_directory_holds_all_files_and_they_are_valid(reference):
+    folder = reference / "one"
+    assert {path.name for path in folder.iterdir()} == {
+        "exchanges.jsonl",
+        "junit.xml",
+        "report.html",
+        "report.jsonl",
+        "report.md",
+    }
+    schema = json.loads((golden.root() / "schema" / "report.schema.json").read_text(encoding="utf-8"))
+    validator = Draft202012Validator(schema)
+    for line in (folder / "report.jsonl").read_text(encoding="utf-8").splitlines():
+        validator.validate(json.loads(line))
+    for line in (folder / "exchanges.jsonl").read_bytes().splitlines(keepends=True):
+        assert exchange_line(read_exchange(json.loads(line))) == line
+
+
+def test_a_recorded_run_is_judged_again_to_the_same_result_lines(reference, capsys, tmp_path):
+    recording = reference / "one" / "exchanges.jsonl"
+    code, _, _ = run(capsys, f"replay:{recording}", "--out", str(tmp_path / "again"))
+    assert code == 0
+    assert results(tmp_path / "again") == results(reference / "one")
+
+
+def test_a_folder_is_made_below_runs_where_none_is_named(capsys, tmp_path):
+    code, _, err = run(capsys, "reference", *QUICK)
+    (folder,) = tmp_path.glob("runs/*-reference")
+    assert code == 0
+    assert f"run kept in runs/{folder.name}" in err
+    assert (folder / "report.jsonl").is_file()
+
+
+def test_a_run_that_finds_nobody_leaves_an_earlier_run_as_it_was(capsys, tmp_path):
+    run(capsys, "reference", *QUICK, "--out", "run")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    assert run(capsys, "openai:http://127.0.0.1:9", "--out", "run")[0] == 2
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_the_last_line_counts_every_outcome(capsys, tmp_path):
+    _, out, _ = run(capsys, "reference", *QUICK, "--out", "run")
+    counts = json.loads((tmp_path / "run" / "report.jsonl").read_text().splitlines()[-1])["counts"]
+    words = ("pass", "fail", "variant", "inconclusive", "not_applicable", "error")
+    assert [int(part.split()[0]) for part in out.splitlines()[-1].split(", ")] == [counts[word] for word in words]
+    assert sum(counts.values()) == len(results(tmp_path / "run"))
+
+
+CODES = {
+    "conforms": (["reference", *QUICK], 0),
+    "does not conform": (["reference:defect=stream-without-done", *QUICK], 1),
+    "does not conform, and nothing counts": (["reference:defect=stream-without-done", "--fail-on", "never", *QUICK], 0),
+    "nothing could be checked": (["reference", "--select", "tool_calls.name_is_declared", *QUICK], 2),
+}
+
+
+@pytest.mark.parametrize("what", CODES)
+def test_the_exit_code_says_what_came_of_it(what, capsys):
+    words, expected = CODES[what]
+    code, _, err = run(capsys, *words, "--out", "run")
+    assert code == expected
+    assert ("nothing could be checked: not one MUST check applied (applies to" in err) is (expected == 2)
+    assert "Traceback" not in err
+
+
+def test_a_check_that_raises_is_an_error_of_our_own(capsys, monkeypatch, tmp_path):
+    from harmony_conformance.checks import streaming
+
+    def broken(x):
+        raise ValueError("oops")
+
+    monkeypatch.setitem(streaming.ends_with_done.__dict__, "run", broken)
+    code, _, _ = run(capsys, "reference", *QUICK, "--out", "run")
+    errors = [line for line in results(tmp_path / "run") if line["outcome"] == "error"]
+    assert code == 3
+    assert {line["check"] for line in errors} == {"streaming.ends_with_done"}
+    assert "ValueError: oops" in errors[0]["reason"]
+
+
+def test_list_names_checks_and_scenarios_and_sends_nothing(capsys):
+    code, out, _ = run(capsys, "openai:http://127.0.0.1:9", "--list", "--select", "tool_calls.*")
+    assert code == 0
+    assert "tool_calls.name_is_declared: A called function is one that the request declared" in out
+    assert "tool_call:" in out
+
+
+def test_a_dry_run_prints_every_request_and_sends_nothing(capsys):
+    code, out, _ = run(capsys, "openai:http://127.0.0.1:9", "--dry-run", "--select", "simple_answer", "--tries", "3")
+    lines = out.splitlines()
+    assert code == 0
+    name, _, body = lines[1].partition(": ")
+    assert name == "simple_answer/chat/answer+stream"
+    assert json.loads(body)["stream"] is True
+    assert lines[-1] == "6 requests, at most 12288 output tokens"
+
+
+def answers(raw_server, chat):
+    completion = {
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11},
+    }
+    chats = []
+
+    def answer(connection, request):
+        if b"/v1/chat/completions" in request.split(b"\r\n", 1)[0]:
+            chats.append(request)
+            if len(chats) > 2:
+                chat(connection, request)
+                return
+        data = json.dumps({"data": [{"id": "m"}], **completion}).encode()
+        connection.sendall(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(data) + data)
+
+    return raw_server(answer)
+
+
+def test_a_server_that_dies_within_the_run_is_a_recorded_failure(raw_server, capsys, tmp_path):
+    server = answers(raw_server, lambda connection, request: None)
+    code, out, err = run(capsys, f"openai:{server.url}", *QUICK, "--out", "run")
+    failed = [line for line in results(tmp_path / "run") if line["outcome"] == "fail"]
+    assert code == 1
+    assert [line["check"] for line in failed] == ["errors.valid_request_is_answered"]
+    assert failed[0]["reproduce"].startswith(f"curl -sS -X POST {server.url}/v1/chat/completions")
+    assert "Traceback" not in out + err
+
+
+def test_a_key_that_a_server_echoes_stands_nowhere_in_what_is_written(raw_server, capsys, monkeypatch, tmp_path):
+    """The server streams the key back in its headers, in one event, and spread over the deltas of an answer."""
+    monkeypatch.setenv("GOOD_KEY", KEY)
+    deltas = [KEY, " ", *KEY]
+    events = [
+        {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": delta}}]} for delta in deltas
+    ]
+    stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events).encode()
+
+    def chat(connection, request):
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-{KEY}: 1\r\nx-key: {KEY}\r\nconnection: close\r\n\r\n"
+        connection.sendall(head.encode() + stream)
+
+    server = answers(raw_server, chat)
+    code, out, err = run(capsys, f"openai:{server.url}", *QUICK, "--api-key-env", "GOOD_KEY", "--out", "run")
+    assert code == 1
+    assert all(KEY.encode() in request for request in server.requests)
+    for path in (tmp_path / "run").iterdir():
+        assert KEY.encode() not in path.read_bytes(), path.name
+    assert KEY not in out + err
+    assert "$GOOD_KEY" in (tmp_path / "run" / "report.jsonl").read_text()
+
+
+def test_the_program_is_installed_and_prints_no_traceback(tmp_path):
+    program = Path(sys.executable).with_name("harmony-conformance")
+    done = subprocess.run(
+        [program, "run", "openai:http://127.0.0.1:9"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"]},
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
