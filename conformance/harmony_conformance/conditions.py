@@ -68,7 +68,7 @@ def was_refused(x: Exchange) -> bool:
 @condition
 def was_answered(x: Exchange) -> bool:
     """answered requests"""
-    return x.turn is not None
+    return x.turn is not None and was_sent.holds(x)
 
 
 @condition
@@ -127,8 +127,12 @@ def has_usage(x: Exchange) -> bool:
 
 @condition
 def should_have_usage(x: Exchange) -> bool:
-    """answers that have to report usage: whole ones, and streams asked for it"""
-    return ended_well.holds(x) and (x.stream is None or at(x.asked, "stream_options", "include_usage") is True)
+    """answers that have to report usage: whole ones, and streams asked for it, as they were on the wire"""
+    return (
+        ended_well.holds(x)
+        and not x.rebuilt
+        and (x.stream is None or at(x.asked, "stream_options", "include_usage") is True)
+    )
 
 
 @evidence

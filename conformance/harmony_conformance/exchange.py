@@ -16,7 +16,7 @@ from harmony_conformance.prompt import PromptReading, read_prompt
 from harmony_conformance.sse import EventStream, read_events
 from harmony_conformance.turn import Turn, read_completion, read_stream
 from harmony_conformance.wire import Failure, Request, Response
-from harmony_ref import decode
+from harmony_ref import decode, tokens
 
 
 class Validity(StrEnum):
@@ -72,7 +72,10 @@ class Rendered:
 
 @dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """One request and its outcome. `script` holds the ids the model was made to emit, `expected` the hand-written row that goes with them."""
+    """One request and its outcome. `script` holds the ids the model was made to emit, `expected` the hand-written row that goes with them.
+
+    `rebuilt`: put together again from a log; what the log left out, the wire may have had.
+    """
 
     id: str
     request: Request
@@ -89,6 +92,7 @@ class Exchange:
     expected: Meaning | None = None
     rendered: Rendered | None = None
     waited: tuple[float, ...] = ()
+    rebuilt: bool = False
 
     @cached_property
     def asked(self) -> Json:
@@ -130,12 +134,11 @@ class Exchange:
         """The best evidence of what the model was fed."""
         turn = self.turn
         count = (turn.usage.prompt_tokens or None) if turn is not None and turn.usage is not None else None
-        if turn is not None and turn.prompt_ids is not None:
-            return PromptEvidence(level=PromptLevel.IDS, source="prompt_token_ids", ids=turn.prompt_ids, count=count)
-        if self.rendered is not None and count in (None, len(self.rendered.ids)):
-            return PromptEvidence(
-                level=PromptLevel.RENDERED, source=self.rendered.source, ids=self.rendered.ids, count=count
-            )
+        if turn is not None and (fed := _of_vocabulary(turn.prompt_ids)) is not None:
+            return PromptEvidence(level=PromptLevel.IDS, source="prompt_token_ids", ids=fed, count=count)
+        shown = _of_vocabulary(self.rendered.ids) if self.rendered is not None else None
+        if self.rendered is not None and shown is not None and count in (None, len(shown)):
+            return PromptEvidence(level=PromptLevel.RENDERED, source=self.rendered.source, ids=shown, count=count)
         if count:
             return PromptEvidence(level=PromptLevel.ACCOUNTING, source="usage.prompt_tokens", count=count)
         return PromptEvidence(level=PromptLevel.NONE)
@@ -148,7 +151,7 @@ class Exchange:
     @cached_property
     def output(self) -> OutputEvidence:
         """The best evidence of what the model emitted: the ids returned, else the script up to its first stop."""
-        returned = self.turn.output_ids if self.turn is not None else None
+        returned = _of_vocabulary(self.turn.output_ids) if self.turn is not None else None
         if self.script is not None:
             return OutputEvidence(level=OutputLevel.SCRIPTED, ids=self._emitted(self.script, returned))
         return OutputEvidence(level=OutputLevel.API_ONLY if returned is None else OutputLevel.EXACT, ids=returned)
@@ -229,6 +232,11 @@ class Exchange:
             if at(value, "object") == "error":
                 return value
         return None
+
+
+def _of_vocabulary(ids: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """The ids, None where one of them is no token of Harmony: then they are another model's, and prove nothing."""
+    return ids if ids is not None and all(map(tokens.is_known, ids)) else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from harmony_conformance.exchange import Exchange, Rendered, Validity
 from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, loads, members, number, text
 from harmony_conformance.meaning import read_row, write_row
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
-from harmony_ref import encode, encode_with_special_tokens
+from harmony_ref import encode, encode_with_special_tokens, tokens
 
 
 class BadRecording(ValueError):  # noqa: N818 - it names what the value is
@@ -194,8 +194,8 @@ def _validity(value: str) -> Validity:
 
 def _ids(value: Json) -> tuple[int, ...]:
     found = tuple(number(item) for item in items(value))
-    if None in found:
-        raise BadRecording("token ids are whole numbers")
+    if None in found or not all(tokens.is_known(token) for token in found if token is not None):
+        raise BadRecording("token ids are whole numbers of the Harmony vocabulary, 0 to 201088")
     return tuple(item for item in found if item is not None)
 
 

@@ -45,7 +45,7 @@ def read_openai_line(value: Json, *, name: str) -> Exchange:
     if not is_wire and response.content_type == "application/json" and at(asked, "stream") is True:
         asked = {member: content for member, content in members(asked).items() if member not in _STREAM_MEMBERS}
     body = dumps(asked).encode("utf-8", "surrogatepass")
-    return Exchange(id=name, request=Request(path=path, headers=headers, body=body), response=response)
+    return Exchange(id=name, request=Request(path=path, headers=headers, body=body), response=response, rebuilt=True)
 
 
 def _request(value: Json) -> tuple[str, Mapping[str, str], Json]:
