@@ -21,7 +21,7 @@ MARKER = SPECIAL
 STRUCTURE = re.compile(
     r"<\|start\|>\s*(?:assistant|user|system|developer|functions\.)"
     r"|<\|channel\|>\s*(?:analysis|commentary|final)"
-    r"|<\|channel\|>[^<\n]{0,80}<\|message\|>"
+    r"|<\|channel\|>\w[^<\n]{0,80}<\|message\|>"
     r"|<\|end\|>\s*<\|start\|>"
     r"|<\|constrain\|>\s*json\s*<\|message\|>"
     r"|to=functions\.[\w.-]+\s*<\|"

@@ -1,0 +1,153 @@
+import json
+
+import pytest
+from harmony_conformance.json_value import (
+    NotJson,
+    at,
+    canonical,
+    dumps,
+    equal_json,
+    items,
+    loads,
+    members,
+    number,
+    pointer,
+    resolve,
+    strings,
+    text,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(VALUES)
+def test_what_is_written_is_read(value):
+    assert loads(dumps(value)) == value
+    assert loads(canonical(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        pytest.param("{", "at the end of the text", id="cut"),
+        pytest.param("", "at the end of the text", id="empty"),
+        pytest.param("{'a': 1}", "at character 1: \"'a': 1}\"", id="another language"),
+        pytest.param("[1] x", "at character 4: 'x'", id="something behind"),
+        pytest.param("NaN", "NaN is not JSON", id="not a number"),
+        pytest.param("[-Infinity]", "-Infinity is not JSON", id="infinity"),
+        pytest.param("[" * 100_000, "nested too deeply", id="too deep"),
+    ],
+)
+def test_what_is_no_json_is_told_and_where(document, said):
+    with pytest.raises(NotJson) as error:
+        loads(document)
+    assert said in str(error.value)
+
+
+def test_bytes_that_are_no_utf8_are_replaced():
+    assert loads(b'"a\xffb"') == "a\ufffdb"
+
+
+@given(st.binary(max_size=40))
+def test_no_bytes_raise_anything_else(data):
+    try:
+        loads(data)
+    except NotJson:
+        return
+
+
+TREE = {"a": [{"b": 1}, "x"], "": {"~/": True}, "n": None}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        pytest.param((), TREE, id="the value itself"),
+        pytest.param(("a", 0, "b"), 1, id="down"),
+        pytest.param(("a", -1), "x", id="from the end"),
+        pytest.param(("a", 2), None, id="no such index"),
+        pytest.param(("a", -3), None, id="no such index from the end"),
+        pytest.param(("z",), None, id="no such member"),
+        pytest.param(("a", "b"), None, id="a name in a list"),
+        pytest.param(("n", "x"), None, id="below null"),
+        pytest.param((0,), None, id="an index in an object"),
+    ],
+)
+def test_walking(path, expected):
+    assert at(TREE, *path) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param("x", ("x", None, [], {}), id="a text"),
+        pytest.param(7, ("", 7, [], {}), id="a number"),
+        pytest.param(True, ("", None, [], {}), id="a boolean is no number"),
+        pytest.param(1.0, ("", None, [], {}), id="a fraction is no whole number"),
+        pytest.param([1], ("", None, [1], {}), id="a list"),
+        pytest.param({"a": 1}, ("", None, [], {"a": 1}), id="an object"),
+        pytest.param(None, ("", None, [], {}), id="null"),
+    ],
+)
+def test_narrowing(value, expected):
+    assert (text(value), number(value), items(value), members(value)) == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        pytest.param("", TREE, id="everything"),
+        pytest.param("/a/0/b", 1, id="down"),
+        pytest.param("//~0~1", True, id="escapes"),
+        pytest.param("/n", None, id="null is there"),
+    ],
+)
+def test_pointers_are_resolved(where, expected):
+    assert resolve(TREE, where) == expected
+
+
+@pytest.mark.parametrize("where", ["/z", "/a/2", "/a/x", "/a/0/b/c", "/n/x", "/a/-1"])
+def test_pointers_to_nothing_say_where_the_path_ends(where):
+    with pytest.raises(LookupError, match="nothing at"):
+        resolve(TREE, where)
+
+
+@given(st.lists(st.text(min_size=1) | st.integers(min_value=0, max_value=9), min_size=1))
+def test_a_pointer_leads_where_its_path_leads(path):
+    value = 7
+    for step in reversed(path):
+        value = {step: value} if isinstance(step, str) else [None] * step + [value]
+    assert resolve(value, pointer(*path)) == 7
+    assert at(value, *path) == 7
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        pytest.param('{"a": 1}', '{"a":1}', True, id="blanks"),
+        pytest.param('{"a":1,"b":2}', '{"b":2,"a":1}', True, id="order"),
+        pytest.param('"\\u00fc"', '"ü"', True, id="escapes"),
+        pytest.param("[1,2]", "[2,1]", False, id="a list has an order"),
+        pytest.param('{"a":1}', '{"a":"1"}', False, id="another type"),
+        pytest.param("{", "{", False, id="no JSON"),
+        pytest.param("", "", False, id="nothing"),
+    ],
+)
+def test_equality_as_json(one, other, expected):
+    assert equal_json(one, other) is expected
+
+
+def test_every_text_of_a_value():
+    assert list(strings({"a": ["x", 1, {"b": "y"}], "c": None, "d": "z"})) == ["x", "y", "z"]
+
+
+def test_json_is_compact_and_keeps_its_characters():
+    value = {"b": ["ü", 1.5], "a": None}
+    assert (dumps(value), canonical(value)) == ('{"b":["ü",1.5],"a":null}', '{"a":null,"b":["ü",1.5]}')
+    assert json.loads(dumps(value)) == value
