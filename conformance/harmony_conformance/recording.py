@@ -121,7 +121,7 @@ def _write_request(request: Request) -> JsonObject:
     except NotJson:
         written["text"] = body
         return written
-    if dumps(value) == body:
+    if dumps(value).encode("utf-8", "surrogatepass") == request.body:
         written["json"] = value
     else:
         written["text"] = body
