@@ -140,7 +140,9 @@ class HarmonySession:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Send what the collected items need, before the first of them runs: no item's timeout counts it."""
         items = [item for item in session.items if isinstance(item, ConformanceItem)]
-        if items and not session.testsfailed and not self.config.option.collectonly:
+        option = self.config.option
+        is_called_off = option.collectonly or (session.testsfailed and not option.continue_on_collection_errors)
+        if items and not is_called_off:
             needed = {item.scenario.name: item.scenario for item in items}
             scenarios = [scenario for scenario in self.asked.plan.scenarios if scenario.name in needed]
             for one in recorded(self._run(), self.asked.options, scenarios):

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from filelock import FileLock
 
 from harmony_conformance.audit.readers import read_recorded
+from harmony_conformance.command import UsageError
 from harmony_conformance.discovery import Capabilities
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.recording import exchange_line
@@ -44,12 +45,14 @@ def open_run(target: Target, options: Options, out: Path | None, stack: ExitStac
 
     Raises:
         NothingThere: the endpoint can not be used.
-        OSError: `out` can not be written, or the recording to judge again can not be read.
+        UsageError: the recording to judge again can not be read.
+        OSError: `out` can not be written.
     """
     folder = Path(stack.enter_context(TemporaryDirectory(prefix="harmony-conformance-")))
     if target.replay is not None:
         recording = Path(target.replay).absolute()
-        recording.open("rb").close()
+        if not read_recorded(recording):
+            raise UsageError("it holds no exchange")
         return SharedRun(folder=folder, recording=recording, target=target, found=None)
     if target.base is None:
         target = replace(target, base=stack.enter_context(running(defects=target.defects)))
