@@ -40,7 +40,7 @@ def print_report(report: Report, console: Console) -> None:
         if result.outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
             for line in _told(result):
                 console.print(line, soft_wrap=True, highlight=False)
-    for line in _variants(report):
+    for line in (*_variants(report), *_not_applied(report)):
         console.print(line, soft_wrap=True, highlight=False)
     if report.latency:
         console.print(_latency(report))
@@ -49,20 +49,30 @@ def print_report(report: Report, console: Console) -> None:
 
 def _table(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("check")
-    table.add_column("severity")
-    table.add_column("outcome")
-    table.add_column("scenarios", justify="right")
+    for name in ("check", "severity", "outcome", "scenarios"):
+        table.add_column(name, no_wrap=True)
     for check, results in _by_check(report).items():
-        counts = Counter(result.outcome for result in results)
+        counts = Counter(result.outcome for result in results if result.outcome is not Outcome.NOT_APPLICABLE)
+        if not counts:
+            continue
         worst = next(outcome for outcome in _WORST_FIRST if counts[outcome])
-        tallied = ", ".join(
-            f"{counts[outcome]} {WORDS[outcome]}"
-            for outcome in ORDER
-            if counts[outcome] and outcome is not Outcome.NOT_APPLICABLE
-        )
-        table.add_row(check, results[0].severity.value, f"[{_STYLE[worst]}]{WORDS[worst]}[/]", tallied or _why(results))
+        tallied = ", ".join(f"{counts[outcome]} {WORDS[outcome]}" for outcome in ORDER if counts[outcome])
+        table.add_row(check, results[0].severity.value, f"[{_STYLE[worst]}]{WORDS[worst]}[/]", tallied)
     return table
+
+
+def _not_applied(report: Report) -> Iterator[str]:
+    """The checks that applied to nothing, below each reason."""
+    reasons: dict[str, list[str]] = {}
+    for check, results in _by_check(report).items():
+        if all(result.outcome is Outcome.NOT_APPLICABLE for result in results):
+            common = Counter(result.reason for result in results).most_common(1)[0][0]
+            reasons.setdefault(common, []).append(check)
+    if reasons:
+        yield ""
+        yield "[dim]not applicable[/] (no request of this run gave them anything to judge)"
+    for reason, checks in sorted(reasons.items()):
+        yield f"  {escape(reason)}: {escape(', '.join(checks))}"
 
 
 def _latency(report: Report) -> Table:
@@ -76,10 +86,6 @@ def _latency(report: Report) -> Table:
         if failed:
             table.caption = f"{failed} of {at(line, 'requests')} requests failed ({text(at(line, 'load'))})"
     return table
-
-
-def _why(results: list[ResultLine]) -> str:
-    return escape(Counter(result.reason for result in results).most_common(1)[0][0])
 
 
 def _by_check(report: Report) -> dict[str, list[ResultLine]]:
