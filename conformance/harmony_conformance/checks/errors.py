@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, variant
 from harmony_conformance.exchange import Exchange, Validity
-from harmony_conformance.json_value import Json, NotJson, at, members, text
+from harmony_conformance.json_value import Json, NotJson, at, items, members, text
 from harmony_conformance.prompt import shorten
 
 
@@ -76,10 +76,13 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
 
 
 def _refused_parameter(x: Exchange) -> str | None:
-    """The optional parameter of the request that a refusal names."""
+    """The optional parameter of the request that a refusal names, or the kind of a content part that is no plain text."""
     reason, named = _reason(x), text(at(x.error, "param"))
-    optional = (name for name in members(x.asked) if name not in _ALWAYS_SUPPORTED)
-    return next((name for name in optional if name == named or re.search(rf"\b{re.escape(name)}\b", reason)), None)
+    optional = [name for name in members(x.asked) if name not in _ALWAYS_SUPPORTED]
+    for message in x.messages:
+        optional += (kind for part in items(at(message, "content")) if (kind := text(at(part, "type"))) != "text")
+    told = (name for name in optional if name and (name == named or re.search(rf"\b{re.escape(name)}\b", reason)))
+    return next(told, None)
 
 
 _ALWAYS_SUPPORTED = ("model", "messages", "stream")
