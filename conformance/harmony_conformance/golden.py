@@ -147,7 +147,7 @@ def with_ids(value: Json) -> Json:
         BadRecording: what stands there is neither.
     """
     match value:
-        case {"$ids": pieces} if len(value) == 1:
+        case {"$ids": pieces, **others} if not others:
             return list(read_script(pieces))
         case dict():
             return {name: with_ids(member) for name, member in value.items()}

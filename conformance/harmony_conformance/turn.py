@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from harmony_conformance.engines import REASONING_FIELDS
-from harmony_conformance.json_value import Json, at, items, members, number, text
+from harmony_conformance.json_value import Json, at, equal_json, items, members, number, text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,13 @@ class Turn:
     def says_something(self) -> bool:
         """Whether a client is given anything to show or to do."""
         return bool(self.content) or bool(self.tool_calls)
+
+
+def same_calls(one: Turn, other: Turn) -> bool:
+    """Whether two answers hold the same calls, arguments compared as JSON."""
+    pairs = list(zip(one.tool_calls, other.tool_calls, strict=False))
+    same_length = len(one.tool_calls) == len(other.tool_calls)
+    return same_length and all(a.name == b.name and equal_json(a.arguments, b.arguments) for a, b in pairs)
 
 
 def read_usage(value: Json) -> Usage | None:

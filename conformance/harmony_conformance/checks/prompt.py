@@ -19,7 +19,7 @@ from harmony_conformance.declaration import (
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.injection import injected
-from harmony_conformance.json_value import Json, NotJson, at, canonical, loads, members, pointer, text
+from harmony_conformance.json_value import Json, at, equal_json, members, pointer, text
 from harmony_conformance.placement import conversation_alone, no_more, raw
 from harmony_conformance.prompt import Kind, Place, PromptMessage, Wanted, shorten, wanted
 from harmony_ref import encode
@@ -118,7 +118,7 @@ def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
 def _arguments(part: Wanted, shown: str) -> Iterator[Finding]:
     if shown == part.text:
         return
-    if _json(shown) == _json(part.text) and _json(part.text) is not None:
+    if equal_json(shown, part.text):
         yield variant("the arguments of a call were written anew: equal as JSON", where=part.where)
     else:
         expected, actual = text_difference(part.text, shown)
@@ -391,10 +391,3 @@ def _joins_differently(one: Exchange, other: Exchange, off: int) -> bool:
     """Whether a message more explains a small offset: its header and separators are the server's form, four to twelve tokens."""
     more = len(wanted(other.asked)) - len(wanted(one.asked))
     return more > 0 and 0 <= off <= 12 * more
-
-
-def _json(value: str) -> str | None:
-    try:
-        return canonical(loads(value))
-    except NotJson:
-        return None

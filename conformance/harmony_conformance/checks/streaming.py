@@ -9,9 +9,9 @@ from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, evidence, variant
 from harmony_conformance.difference import json_differences
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.json_value import Json, NotJson, at, equal_json, items, members, number, text
+from harmony_conformance.json_value import Json, NotJson, at, items, members, number, text
 from harmony_conformance.prompt import shorten
-from harmony_conformance.turn import Turn
+from harmony_conformance.turn import Turn, same_calls
 
 
 @check(MUST, spec="chat#stream", when=(on.is_chat, on.wanted_a_stream))
@@ -378,13 +378,6 @@ def _compared(turn: Turn, without_arguments: bool) -> Json:
 
 def _calls(turn: Turn) -> list[tuple[str, str]]:
     return [(call.name, call.arguments) for call in turn.tool_calls]
-
-
-def same_calls(one: Turn, other: Turn) -> bool:
-    """Whether two answers hold the same calls, arguments compared as JSON."""
-    pairs = list(zip(one.tool_calls, other.tool_calls, strict=False))
-    same_length = len(one.tool_calls) == len(other.tool_calls)
-    return same_length and all(a.name == b.name and equal_json(a.arguments, b.arguments) for a, b in pairs)
 
 
 def _deltas(x: Exchange) -> Iterator[Json]:
