@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from harmony_conformance.json_value import Json, NotJson, loads
+from harmony_conformance.json_value import Json, NotJson, dumps, loads
 from harmony_conformance.wire import Chunk
 
 DONE = "[DONE]"
+_OF_THE_RUN = frozenset({"id", "created", "created_at", "system_fingerprint"})
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -46,6 +47,14 @@ class Event:
             return self.json
         except NotJson:
             return None
+
+    @cached_property
+    def telling(self) -> str:
+        """The data without what differs from run to run: the server's id and its times."""
+        value = self.value
+        if not isinstance(value, dict):
+            return self.data
+        return dumps({name: member for name, member in value.items() if name not in _OF_THE_RUN})
 
 
 class EventDecoder:

@@ -42,6 +42,14 @@ def test_every_check_applies_to_the_reference_and_passes_and_nothing_is_left_ope
     assert {check.id for check in CHECKS} - passed == set()
 
 
+@pytest.mark.parametrize("defect", ["stream-without-done", "stream-chunk-after-done", "stream-call-id-changes"])
+def test_ids_and_times_of_a_server_stand_in_no_finding(defect):
+    options = Options(select=("tool_call", "streaming.*"), seed=1)
+    one, other = (finished(f"reference:defect={defect}", options)[0].results for _ in range(2))
+    assert Outcome.FAIL in {result.outcome for result in one}
+    assert one == other
+
+
 def test_every_exchange_is_kept_under_an_id_of_its_own_and_judged(whole):
     done, kept = whole
     ids = [x.id for x in kept]

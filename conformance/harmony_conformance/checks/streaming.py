@@ -43,14 +43,14 @@ def ends_with_done(x: Exchange) -> Iterator[Finding]:
             message="the stream ends without [DONE]",
             at=f"event {len(events)}",
             expected="data: [DONE]",
-            actual=shorten(events[-1].data) if events else "no event at all",
+            actual=shorten(events[-1].telling) if events else "no event at all",
         )
     elif done[0] != len(events) - 1:
         yield Finding(
             message="events follow [DONE]",
             at=f"event {done[0] + 1}",
             expected="the end of the stream",
-            actual=shorten(events[done[0] + 1].data),
+            actual=shorten(events[done[0] + 1].telling),
         )
     if x.stream.unfinished.strip():
         yield Finding(
@@ -93,7 +93,7 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
                 message="a chunk has no list of choices",
                 at=f"event {index}",
                 expected="choices: […]",
-                actual=shorten(event.data),
+                actual=shorten(event.telling),
             )
         elif at(value, "object") != "chat.completion.chunk":
             yield Finding(
