@@ -52,7 +52,9 @@ def _table(report: Report) -> Table:
     for name in ("check", "severity", "outcome", "scenarios"):
         table.add_column(name, no_wrap=True)
     for check, results in _by_check(report).items():
-        counts = Counter(result.outcome for result in results if result.outcome is not Outcome.NOT_APPLICABLE)
+        counts: Counter[Outcome] = Counter(
+            result.outcome for result in results if result.outcome is not Outcome.NOT_APPLICABLE
+        )
         if not counts:
             continue
         worst = next(outcome for outcome in _WORST_FIRST if counts[outcome])

@@ -1,0 +1,75 @@
+"""The wheel works away from the checkout: it is built from the sdist, installed in an environment of its own, and run from another folder."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*command, cwd):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run(
+        list(map(str, command)), cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The command of a wheel that was built from the sdist; the dependencies are those of this environment."""
+    work = tmp_path_factory.mktemp("wheel")
+    built = run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", work, ROOT, cwd=work)
+    assert built.returncode == 0, built.stderr
+    with tarfile.open(next(work.glob("*.tar.gz"))) as archive:
+        archive.extractall(work / "source", filter="data")
+    source = next((work / "source").iterdir())
+    built = run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", work, source, cwd=work)
+    assert built.returncode == 0, built.stderr
+    venv.create(work / "env", with_pip=False)
+    python = work / "env" / "bin" / "python"
+    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=work).stdout.strip())
+    pip = run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", *work.glob("*.whl"), cwd=work)
+    assert pip.returncode == 0, pip.stderr
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    elsewhere = work / "elsewhere"
+    elsewhere.mkdir()
+    return work / "env" / "bin" / "harmony-conformance", python, elsewhere
+
+
+def test_package_is_read_from_the_wheel(installed):
+    _, python, elsewhere = installed
+    shown = run(
+        python,
+        "-c",
+        "import harmony_conformance, harmony_ref, harmony_proxy; print(harmony_conformance.__file__)",
+        cwd=elsewhere,
+    )
+    assert str(ROOT) not in shown.stdout
+    assert "site-packages" in shown.stdout
+
+
+def test_golden_data_is_in_the_wheel(installed):
+    command, _, elsewhere = installed
+    listed = run(command, "golden", "list", cwd=elsewhere)
+    assert listed.returncode == 0, listed.stderr
+    assert len(listed.stdout.splitlines()) > 100
+
+
+def test_reference_conforms_from_another_folder(installed):
+    command, _, elsewhere = installed
+    ran = run(command, "run", "reference", "--latency", "0", "--out", "kept", cwd=elsewhere)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert " 0 failed, 0 variant, 0 inconclusive, " in ran.stdout.splitlines()[-1]
+    assert sorted(path.name for path in (elsewhere / "kept").iterdir()) == [
+        "exchanges.jsonl",
+        "junit.xml",
+        "report.html",
+        "report.jsonl",
+        "report.md",
+    ]
