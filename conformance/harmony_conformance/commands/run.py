@@ -29,7 +29,7 @@ from harmony_conformance.judge import Result, worst
 from harmony_conformance.recording import exchange_line
 from harmony_conformance.report.files import write_files
 from harmony_conformance.report.model import Report, make_report, masked, result_line
-from harmony_conformance.report.terminal import print_report
+from harmony_conformance.report.terminal import print_report, report_console
 from harmony_conformance.reproduce import reproduce_result
 from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan, whole_number
 from harmony_conformance.scenario import UNSCRIPTED_LIMIT, Asking, NotSent, Step, build, expand
@@ -67,7 +67,7 @@ def execute(arguments: Namespace) -> int:
         return _list(plan)
     if arguments.dry_run:
         return _dry_run(options, plan)
-    console = Console(highlight=False)
+    console = report_console()
     if target.replay is not None:
         finished = _replay(target, plan)
         out = _folder(arguments.out or _new_folder(target))

@@ -33,6 +33,15 @@ _WORST_FIRST = (
 _FINDINGS_SHOWN = 3
 
 
+_WIDE = 140  # a file has no edge; a table cut at 80 columns would lose words
+
+
+def report_console() -> Console:
+    """The console that reports are printed on: as wide as the terminal, wide enough for every table where there is none."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_WIDE)
+
+
 def print_report(report: Report, console: Console) -> None:
     """Print the whole report."""
     console.print(_table(report))
@@ -50,7 +59,7 @@ def print_report(report: Report, console: Console) -> None:
 def _table(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("check", "severity", "outcome", "scenarios"):
-        table.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=name != "scenarios")
     for check, results in _by_check(report).items():
         counts: Counter[Outcome] = Counter(
             result.outcome for result in results if result.outcome is not Outcome.NOT_APPLICABLE
