@@ -55,7 +55,7 @@ def test_items_are_named_after_check_and_scenario_and_collected_without_sending(
 
 def test_a_correct_server_passes_and_the_report_says_what_each_item_rests_on(session, pytester):
     """With all plugins of the environment: timeout, randomly, benchmark, xdist."""
-    done = session("--junitxml=junit.xml", "--timeout=60", plugins=())
+    done = session("--junitxml=junit.xml", "--timeout=60", "--harmony", "skip=slow_stream", plugins=())
     assert done.ret == 0
     found = items(pytester.path / "junit.xml")
     assert {kind for kind, _ in found.values()} == {"passed", "skipped"}
