@@ -317,7 +317,7 @@ def test_without_retry_after_nothing_is_repeated(raw_server, status):
     assert len(server.requests) == 1
 
 
-SOON = format_datetime(datetime.now(UTC) + timedelta(seconds=40), usegmt=True)
+TOMORROW = format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)
 
 
 @pytest.mark.parametrize(
@@ -326,7 +326,7 @@ SOON = format_datetime(datetime.now(UTC) + timedelta(seconds=40), usegmt=True)
         ("7", 7, 7),
         (" 7 ", 7, 7),
         ("3600", 60, 60),
-        (SOON, 20, 40),
+        (TOMORROW, 60, 60),
         ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0),
         ("nan", 1, 1),
         ("-5", 1, 1),
