@@ -108,6 +108,15 @@ def forbade_tools(x: Exchange) -> bool:
 
 
 @condition
+def demands_a_call(x: Exchange) -> bool:
+    """answers to requests with `tool_choice: required` or a named function, unless the limit cut them or the script makes no call"""
+    choice = at(x.asked, "tool_choice")
+    cut = x.turn is not None and x.turn.finish_reason == "length"
+    silent = x.script is not None and x.meant is not None and not x.meant.calls
+    return (choice == "required" or isinstance(at(choice, "function", "name"), str)) and not cut and not silent
+
+
+@condition
 def offered_tools(x: Exchange) -> bool:
     """requests that offer tools and do not forbid them"""
     return bool(x.tools) and at(x.asked, "tool_choice") != "none"

@@ -168,6 +168,12 @@ _TABLE = (
         quotation="`none` means the model will not call any tool and instead generates a message.",
     ),
     Clause(
+        id="chat#tool-choice-required",
+        source=_CHAT + "tool_choice",
+        quotation="`required` means the model must call one or more tools. Specifying a particular tool via "
+        '`{"type": "function", "function": {"name": "my_function"}}` forces the model to call that tool.',
+    ),
+    Clause(
         id="chat#usage",
         source=_CHAT + "usage",
         quotation="prompt_tokens: Number of tokens in the prompt. […] completion_tokens: Number of tokens in the generated completion. […] total_tokens: "

@@ -12,7 +12,8 @@ import time
 
 import httpx
 import pytest
-from harmony_conformance.reference_server import DEFECTS, MODEL, create_app, defect_lines, running
+from harmony_conformance.cli import main
+from harmony_conformance.reference_server import DEFECTS, MODEL, create_app, running
 
 from harmony_ref import decode, encode_with_special_tokens
 
@@ -430,6 +431,12 @@ SHOWN = [
         False,
     ),
     (
+        "instructions-added",
+        prompt_has("# Instructions\n\nBe brief.<|end|>", messages=[{"role": "system", "content": "Be brief."}, USER]),
+        True,
+        False,
+    ),
+    (
         "reasoning-in-tags",
         answered(THINK + FINAL),
         ("Let me think.", "Good day to you.", [], "", "stop"),
@@ -504,8 +511,10 @@ def test_defect_is_described(defect):
     assert defect.summary.endswith(".")
 
 
-def test_list_has_a_line_for_each_defect():
-    assert [line.split()[0] for line in defect_lines()] == sorted(DEFECTS)
+def test_list_has_a_line_for_each_defect(capsys):
+    assert main(["serve", "--list-defects"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sorted(line.split()[0] for line in lines) == sorted(DEFECTS)
 
 
 def test_right_answer_survives_defects_that_do_not_concern_it():

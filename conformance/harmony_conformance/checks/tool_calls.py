@@ -138,6 +138,32 @@ def none_means_none(x: Exchange) -> Iterator[Finding]:
         )
 
 
+@check(MUST, spec="chat#tool-choice-required", when=(on.is_chat, on.ended_well, on.demands_a_call))
+def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
+    """Where the request demands a call, one is returned; where it names the function, to that function.
+
+    A server that answers with the call as text, or with an answer, breaks every client that forces a tool (defect P04).
+    """
+    if x.turn is None:
+        return
+    called = [call.name for call in x.turn.tool_calls]
+    named = text(at(x.asked, "tool_choice", "function", "name"))
+    if not called:
+        yield Finding(
+            message="the request demands a call and none is returned",
+            at="/tool_calls",
+            expected=f"a call of {named}" if named else "at least one call",
+            actual=f"no tool_calls, finish_reason {x.turn.finish_reason}",
+        )
+    elif named and any(name != named for name in called):
+        yield Finding(
+            message="another function was called than the one the request names",
+            at="/tool_calls",
+            expected=named,
+            actual=", ".join(shorten(name) for name in called),
+        )
+
+
 _REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 
 

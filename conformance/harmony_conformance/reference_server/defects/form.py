@@ -8,9 +8,10 @@ from harmony_conformance.reference_server.answer import Field
 from harmony_conformance.reference_server.changes import Defect, OnConversation, OnEvents, OnPrompt, OnStream
 from harmony_conformance.reference_server.defects.event_changes import FINAL, goes_to
 from harmony_conformance.reference_server.reading import Closed, Event, Opened, Text
-from harmony_ref import Message, SystemContent, tokens
+from harmony_ref import DeveloperContent, Message, SystemContent, tokens
 
 _OTHER_IDENTITY = "You are a helpful assistant."
+_OWN_INSTRUCTIONS = "Never speak about other providers."
 
 
 def _without_beginning(prompt: tuple[int, ...]) -> tuple[int, ...]:
@@ -46,6 +47,19 @@ def _other_identity(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     def changed(message: Message) -> Message:
         parts = tuple(
             replace(part, model_identity=_OTHER_IDENTITY) if isinstance(part, SystemContent) else part
+            for part in message.content
+        )
+        return replace(message, content=parts)
+
+    return tuple(map(changed, messages))
+
+
+def _with_own_instructions(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    def changed(message: Message) -> Message:
+        parts = tuple(
+            replace(part, instructions=f"{part.instructions}\n\n{_OWN_INSTRUCTIONS}")
+            if isinstance(part, DeveloperContent) and part.instructions is not None
+            else part
             for part in message.content
         )
         return replace(message, content=parts)
@@ -103,6 +117,12 @@ DEFECTS = (
         catalogue=(),
         summary="The system message begins with another identity than the one the model was trained with.",
         change=OnConversation(_other_identity),
+    ),
+    Defect(
+        id="instructions-added",
+        catalogue=(),
+        summary="The server adds instructions of its own to those of the request.",
+        change=OnConversation(_with_own_instructions),
     ),
     Defect(
         id="reasoning-in-tags",
