@@ -57,7 +57,6 @@ class Example:
     series: Series
     defects: tuple[str, ...] = ()
     also_fails: frozenset[str] = frozenset()
-    source: str = ""
 
     @property
     def id(self) -> str:
@@ -136,7 +135,6 @@ def read_example(data: bytes, *, check: str, name: str) -> Example:
         series=Series(name=name, exchanges=exchanges),
         defects=tuple(text(defect) for defect in items(at(value, "defects"))),
         also_fails=frozenset(text(other) for other in items(at(value, "also_fails"))),
-        source=text(at(value, "source")),
     )
 
 

@@ -9,12 +9,10 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harmony_conformance.check import Check, Comparison, Condition, Finding, Ground, Outcome, Rule, Severity, Verdict
+from harmony_conformance.check import Check, Comparison, Condition, Finding, Ground, Outcome, Severity, Verdict
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.spec import Clause
 from harmony_conformance.wire import FailureKind
-
-EvidenceName = str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +26,7 @@ class Result:
     api: str
     outcome: Outcome
     exchanges: tuple[str, ...] = ()
-    evidence: tuple[EvidenceName, ...] = ()
+    evidence: tuple[str, ...] = ()
     passed: int = 0
     applied: int = 0
     tries: int = 1
@@ -161,6 +159,3 @@ def worst(results: Iterable[Result], fails_on: frozenset[Severity]) -> Outcome:
 def is_comparison(rule: Check | Comparison) -> bool:
     """Whether it judges a series as a whole."""
     return rule.subject is Series
-
-
-__all__ = ["Result", "Rule", "is_comparison", "judge", "judge_one", "worst"]

@@ -37,7 +37,6 @@ class DefectResult:
     defect: str
     caught_by: tuple[str, ...]
     unrelated: tuple[str, ...]
-    missed: tuple[str, ...]
 
     @property
     def caught(self) -> bool:
@@ -77,7 +76,6 @@ def judge_defect(defect: str, failed: frozenset[str], catch: Catch) -> DefectRes
         defect=defect,
         caught_by=tuple(sorted(failed & catch.caught_by)),
         unrelated=tuple(sorted(failed - catch.caught_by - catch.also)),
-        missed=tuple(sorted(catch.caught_by - failed)),
     )
 
 

@@ -94,11 +94,6 @@ class Recorder:
         """About how many bytes of memory are held."""
         return self._cost
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the exchange has ended, well or not."""
-        return self._end is not None
-
     def request_head(self, method: str, path: str, headers: Headers) -> None:
         """The request line and headers. A query is not kept: keys travel in it."""
         named = [(name.lower(), value) for name, value in headers]

@@ -3,7 +3,7 @@
 import socket
 import sys
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import closing, contextmanager
 from threading import Thread
 
@@ -11,7 +11,6 @@ import uvicorn
 from starlette.applications import Starlette
 
 from harmony_conformance.reference_server.app import DATE, create_app
-from harmony_conformance.reference_server.defects import DEFECTS
 
 _STARTING_SECONDS = 10.0
 _BACKLOG = 2048
@@ -55,14 +54,6 @@ def serve(host: str, port: int, defects: Iterable[str] = ()) -> None:
         sys.stdout.write(f"{_url(listening)}\n")
         sys.stdout.flush()
         _server(app).run(sockets=[listening])
-
-
-def defect_lines() -> Iterator[str]:
-    """A line for each defect: id, catalogue ids, what the server does."""
-    width = max(map(len, DEFECTS), default=0)
-    for name, defect in sorted(DEFECTS.items()):
-        origin = f" [{', '.join(defect.catalogue)}]" if defect.catalogue else ""
-        yield f"{name:<{width}}  {defect.summary}{origin}"
 
 
 def _listening(host: str, port: int) -> socket.socket:
