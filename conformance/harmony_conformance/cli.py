@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from importlib.metadata import EntryPoint, entry_points, version
 from typing import NoReturn
@@ -84,10 +84,13 @@ def _load(point: EntryPoint) -> Command | None:
 def _missing(name: str, what: str) -> Command:
     """A command whose extra is not installed: it says so when it is called."""
 
-    def refuse(_: object) -> int:
+    def no_options(_: ArgumentParser) -> None:
+        """It is not known which it has."""
+
+    def refuse(_: Namespace) -> int:
         raise UsageError(f"{what}: install it with pip install 'harmony-conformance[{name}]'")
 
-    return Command(name=name, help=f"(needs the extra {name})", configure=lambda parser: None, run=refuse)  # noqa: ARG005
+    return Command(name=name, help=f"(needs the extra {name})", configure=no_options, run=refuse)
 
 
 if __name__ == "__main__":

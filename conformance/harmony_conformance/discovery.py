@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from harmony_conformance.client import Sent
 from harmony_conformance.engines import Engine, ScriptBy
@@ -74,19 +74,18 @@ async def discover(
     seen = [first]
     second = _exchange("plain again", limited, await send(_chat(limited)))
     seen.append(second)
-    counts = [x.prompt.count for x in (first, second)]
+    is_steady = first.prompt.count is not None and first.prompt.count == second.prompt.count
     ids_field = await _probe_ids(send, engine, limited, seen)
     render_path = await _probe_render(send, engine, limited) if ids_field is None else None
     script_by = _script_way(script, engine, identified=identified)
-    level = _level(ids_field, render_path, steady=counts[0] is not None and counts[0] == counts[1])
     return Capabilities(
         model=chosen,
         engine_version=version,
-        prompt=level,
+        prompt=_level(ids_field, render_path, steady=is_steady),
         ids_field=ids_field,
         render_path=render_path,
         script_by=script_by,
-        steady_count=counts[0] is not None and counts[0] == counts[1],
+        steady_count=is_steady,
         exchanges=tuple(seen),
     )
 
@@ -179,15 +178,16 @@ def _chat(body: JsonObject) -> Request:
 
 
 def _exchange(step: str, body: JsonObject, sent: Sent) -> Exchange:
-    x = Exchange(
+    return Exchange(
         id=f"discovery/chat/{step}/0",
         scenario="discovery",
         step=step,
         request=_chat(body),
         response=sent.response,
         failure=sent.failure,
+        waited=sent.waited,
+        validity=Validity.VALID,
     )
-    return replace(x, validity=Validity.VALID, waited=sent.waited)
 
 
 def _json(response: Response) -> Json:

@@ -21,6 +21,7 @@ FAIL_ON = {
     "should": frozenset({Severity.MUST, Severity.SHOULD}),
     "never": frozenset[Severity](),
 }
+"""The severities whose failures count, by the value of `--fail-on`."""
 _HEADER = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 

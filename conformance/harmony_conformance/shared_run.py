@@ -28,6 +28,7 @@ from harmony_conformance.target import Target
 
 _DISCOVERY, _SENT, _LOCK = "discovery.jsonl", "sent", "lock"
 EXCHANGES = "exchanges.jsonl"
+"""What the file of a run's exchanges is called."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 
 from rich.console import Console
 
@@ -18,19 +17,13 @@ from harmony_conformance.audit.readers import Form, read_exchanges
 from harmony_conformance.audit.report import exit_code, make_audit, nothing_checked
 from harmony_conformance.audit.scan import Counting, Judged, Place, Tally, judge_alone
 from harmony_conformance.audit.terminal import print_audit
-from harmony_conformance.check import Outcome, Severity
+from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.command import Command, UsageError
 from harmony_conformance.json_value import Json, JsonObject, dumps
 from harmony_conformance.report.model import finding_json
+from harmony_conformance.run_options import FAIL_ON
 
-FAIL_ON: Mapping[str, frozenset[Severity]] = MappingProxyType(
-    {
-        "must": frozenset({Severity.MUST}),
-        "should": frozenset({Severity.MUST, Severity.SHOULD}),
-        "never": frozenset[Severity](),
-    }
-)
 _PIPED_WIDTH = 160
 Write = Callable[[JsonObject], object]
 

@@ -34,15 +34,15 @@ from harmony_conformance.reproduce import reproduce_result
 from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan, whole_number
 from harmony_conformance.scenario import UNSCRIPTED_LIMIT, Asking, NotSent, Step, build, expand
 from harmony_conformance.secret import Mask, secrets
+from harmony_conformance.shared_run import EXCHANGES
 from harmony_conformance.suite import Options, Plan, Run, in_order, judge_all, run
 from harmony_conformance.target import Target
 
-EXCHANGES = "exchanges.jsonl"
 _REASONS_SHOWN = 5
 
 
 def configure(parser: ArgumentParser) -> None:
-    """The options of DESIGN's contract."""
+    """The target, what to send it and how, and where the run is kept."""
     add_options(parser)
     parser.add_argument(
         "--latency",
@@ -128,9 +128,8 @@ def _live(target: Target, options: Options, plan: Plan, out: Path) -> Run:
     try:
         with ExitStack() as stack:
             advance = stack.enter_context(_progress(plan, options))
-            recording: list[
-                BinaryIO
-            ] = []  # opened when there is something to keep: an earlier run survives an endpoint that is down
+            # opened when there is something to keep: an earlier run survives an endpoint that is down
+            recording: list[BinaryIO] = []
 
             def keep(x: Exchange) -> None:
                 if not recording:

@@ -15,6 +15,7 @@ MODEL = "gpt-oss-reference"
 """The one model that is served."""
 
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_LONGEST_DELAY = 60  # seconds a token
 
 
 class Effort(StrEnum):
@@ -290,6 +291,6 @@ def _script(value: Json) -> tuple[int, ...] | None:
 def _token_delay(value: Json) -> float:
     if value is None:
         return 0.0
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 60:  # noqa: PLR2004
-        raise wrong_value("harmony_token_delay", "seconds between 0 and 60 are needed.")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_DELAY:
+        raise wrong_value("harmony_token_delay", f"seconds between 0 and {_LONGEST_DELAY} are needed.")
     return float(value)
