@@ -27,7 +27,7 @@ from harmony_conformance.pytest_words import (
     skip_text,
 )
 from harmony_conformance.reproduce import reproduce_result
-from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan
+from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan, repeated
 from harmony_conformance.scenario import Scenario
 from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.shared_run import SharedRun, open_run, recorded
@@ -157,7 +157,9 @@ class HarmonySession:
         text = ""
         if end in (Ending.FAILED, Ending.ERROR):
             by_id = {x.id: x for one in series for x in one.exchanges.values()}
-            text = failure_text(rule, result, reproduce_result(asked.target, result, by_id, asked.key_env))
+            text = failure_text(
+                rule, result, reproduce_result(asked.target, result, by_id, asked.key_env, repeated(asked.options))
+            )
         elif end is Ending.SKIPPED:
             text = skip_text(result)
         told = tuple((name, self._mask.text(value)) for name, value in properties(result))

@@ -11,7 +11,7 @@ from math import inf
 from harmony_conformance.check import Severity
 from harmony_conformance.command import UsageError
 from harmony_conformance.engines import ScriptBy
-from harmony_conformance.json_value import NotJson, loads, members
+from harmony_conformance.json_value import NotJson, dumps, loads, members
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.suite import NothingSelected, Options, Plan, make_plan
 from harmony_conformance.target import BadTarget, Target, parse_target
@@ -103,6 +103,20 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
         max_rps=arguments.max_rps,
     )
     return target, options
+
+
+def repeated(options: Options) -> tuple[str, ...]:
+    """The words that give a run of one scenario the same requests; headers are left out, since they may hold secrets."""
+    words: list[str] = []
+    if options.model is not None:
+        words += ("--model", options.model)
+    if options.script != "auto":
+        words += ("--script", options.script)
+    if options.seed is not None:
+        words += ("--seed", str(options.seed))
+    if options.extra_body:
+        words += ("--extra-body", dumps(options.extra_body))
+    return tuple(words)
 
 
 def read_plan(options: Options) -> Plan:

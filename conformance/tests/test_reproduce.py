@@ -93,3 +93,8 @@ def test_a_result_shows_the_exchange_that_its_first_finding_is_about(told, shown
 @pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.VARIANT, Outcome.NOT_APPLICABLE])
 def test_there_is_nothing_to_see_again_where_nothing_went_wrong(outcome):
     assert reproduce_result(VLLM, result(outcome, exchanges=(FIRST.id,)), KNOWN, None) == ""
+
+
+def test_a_run_repeats_the_options_of_the_run():
+    command = reproduce(VLLM, None, "a", None, ("--model", "a model", "--script", "vllm"))
+    assert shlex.split(command)[2:] == [str(VLLM), "--model", "a model", "--script", "vllm", "--select", "a"]

@@ -31,7 +31,7 @@ from harmony_conformance.report.files import write_files
 from harmony_conformance.report.model import Report, make_report, masked, result_line
 from harmony_conformance.report.terminal import print_report, report_console
 from harmony_conformance.reproduce import reproduce_result
-from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan, whole_number
+from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan, repeated, whole_number
 from harmony_conformance.scenario import UNSCRIPTED_LIMIT, Asking, NotSent, Step, build, expand
 from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.shared_run import EXCHANGES
@@ -186,7 +186,10 @@ def _report(target: Target, options: Options, finished: Run, key_env: str | None
         "seed": options.seed,
         "started": finished.started or datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    lines = (result_line(result, reproduce_result(target, result, by_id, key_env)) for result in finished.results)
+    again = repeated(options)
+    lines = (
+        result_line(result, reproduce_result(target, result, by_id, key_env, again)) for result in finished.results
+    )
     return make_report(header, lines, finished.latency)
 
 
