@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from harmony_conformance.check import condition, evidence
 from harmony_conformance.exchange import Exchange, Series, Validity
 from harmony_conformance.injection import SPECIAL
-from harmony_conformance.json_value import at, members, number, strings, text
+from harmony_conformance.json_value import at, number, strings
 from harmony_conformance.leak import speaks_of_harmony
 from harmony_conformance.prompt import Keep, Kind, Wanted, wanted
 from harmony_conformance.wire import FailureKind
 
-OK_BELOW = 300
 SERVER_ERROR = 500
 REFUSED = 400
 _NOT_THE_ENDPOINT = frozenset({FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED})
@@ -41,7 +40,7 @@ def is_valid(x: Exchange) -> bool:
 
 def _is_server_error(x: Exchange) -> bool:
     """A 5xx; or an error within a stream that says so, or comes after the answer had begun."""
-    if x.response is None or x.response.status >= OK_BELOW:
+    if x.response is None or not x.response.is_success:
         return x.response is not None and x.response.status >= SERVER_ERROR
     code = number(at(x.error, "code")) or number(at(x.error, "http_status_code"))
     return x.error is not None and x.stream is not None and (code >= SERVER_ERROR if code else x.turn is not None)
@@ -80,13 +79,13 @@ def ended_well(x: Exchange) -> bool:
 @condition
 def was_streamed(x: Exchange) -> bool:
     """streamed answers, unless the client left"""
-    return x.stream is not None and x.response is not None and x.response.status < OK_BELOW and was_sent.holds(x)
+    return x.stream is not None and x.response is not None and x.response.is_success and was_sent.holds(x)
 
 
 @condition
 def wanted_a_stream(x: Exchange) -> bool:
     """requests for a stream that were accepted"""
-    return x.wants_stream and x.response is not None and x.response.status < OK_BELOW
+    return x.wants_stream and x.response is not None and x.response.is_success
 
 
 @condition
@@ -377,13 +376,3 @@ def same_requests(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
 def prompt_count(x: Exchange) -> int | None:
     """The number of prompt tokens the server reported."""
     return x.prompt.count
-
-
-def user_text(x: Exchange) -> str:
-    """The text of the last user message."""
-    return next((part.text for part in reversed(wanted(x.asked)) if part.kind is Kind.USER), "")
-
-
-def model_of(x: Exchange) -> str:
-    """The model asked for."""
-    return text(members(x.asked).get("model"))

@@ -15,7 +15,6 @@ from harmony_conformance.wire import Request, Response
 _LIMITS = (16, 64, 1024)
 _REFUSED_KEY = (401, 403)
 _NOT_FOUND = 404
-_OK_BELOW = 300
 _REDIRECTS = (300, 400)
 _SHOWN = 200  # characters of what a server said
 _PLAIN = "Say hello."
@@ -134,7 +133,7 @@ def _refusal(x: Exchange, models: list[str]) -> str:
         return _redirect(x.response)
     if x.failure is not None:
         return f"the first answer broke off: {x.failure.detail}"
-    if status >= _OK_BELOW:
+    if not x.response.is_success:
         return f"the first request was refused (HTTP {status}: {said})"
     return f"the first answer is no chat completion (HTTP {status}, {x.response.content_type or 'no content type'}: {said})"
 

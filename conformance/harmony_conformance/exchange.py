@@ -12,7 +12,7 @@ from functools import cached_property
 
 from harmony_conformance.json_value import Json, NotJson, at, items, members, number, text
 from harmony_conformance.meaning import ENDINGS, Meaning, cut_at_stop, read_ids, unpadded
-from harmony_conformance.prompt import PromptReading, read_prompt
+from harmony_conformance.prompt import PromptMessage, PromptReading, read_prompt
 from harmony_conformance.sse import EventStream, read_events
 from harmony_conformance.turn import Turn, read_completion, read_stream
 from harmony_conformance.wire import Failure, Request, Response
@@ -123,7 +123,7 @@ class Exchange:
     @cached_property
     def turn(self) -> Turn | None:
         """What the client was told; None where it was given no completion."""
-        if self.response is None or not self.response.status < 300:  # noqa: PLR2004 - the first status that is no success
+        if self.response is None or not self.response.is_success:
             return None
         if self.stream is not None:
             return read_stream(self.chunks) if any(items(at(chunk, "choices")) for chunk in self.chunks) else None
@@ -147,6 +147,16 @@ class Exchange:
     def read(self) -> PromptReading | None:
         """The prompt read as Harmony messages, where its ids are known."""
         return read_prompt(self.prompt.ids) if self.prompt.ids is not None else None
+
+    @property
+    def prompt_messages(self) -> tuple[PromptMessage, ...]:
+        """The messages of the prompt; none where its ids are not known."""
+        return self.read.messages if self.read is not None else ()
+
+    @property
+    def system_message(self) -> PromptMessage | None:
+        """The first system message of the prompt, None where there is none or the prompt is not known."""
+        return next((message for message in self.prompt_messages if message.role == "system"), None)
 
     @cached_property
     def output(self) -> OutputEvidence:

@@ -35,7 +35,6 @@ REQUESTS = 20
 _WARM_UP = "warm-up, "
 _WARM_UPS_AT_MOST = 3
 _LENGTH = 128
-_OK_BELOW = 300
 _DIGITS = 6
 
 _REASONING = (
@@ -113,7 +112,7 @@ def measure(x: Exchange) -> Timing | Unmeasured:
 def _unusable(x: Exchange) -> str:
     if x.response is None or x.failure is not None:
         return x.failure.kind.value if x.failure is not None else "no response"
-    if x.response.status >= _OK_BELOW:
+    if not x.response.is_success:
         return f"HTTP {x.response.status}"
     if x.stream is None:
         return "the answer is no event stream"

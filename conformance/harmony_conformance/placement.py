@@ -50,6 +50,12 @@ def no_more(parts: tuple[Wanted, ...], found: list[PromptMessage]) -> Iterator[F
         )
 
 
+def place_of_next_call(parts: Sequence[Wanted], said: Sequence[PromptMessage], position: int) -> int | None:
+    """Where the first call among the parts stands among the messages from `position` on, None where it does not."""
+    call = next((part for part in parts if part.kind is Kind.CALL), parts[0])
+    return next((i for i in range(position, len(said)) if is_same_function(call.function, said[i].function)), None)
+
+
 def kind_of(message: PromptMessage) -> Kind | None:
     """What a message of the prompt is as a part of the conversation; None for the system's and the developer's."""
     match message.role:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from harmony_conformance.json_value import Json, NotJson, loads
 
+_FIRST_REDIRECT = 300
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -90,6 +91,11 @@ class Response:
             NotJson: it is none.
         """
         return loads(self.body)
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the status says that the request was carried out: below 300."""
+        return self.status < _FIRST_REDIRECT
 
     @property
     def is_event_stream(self) -> bool:

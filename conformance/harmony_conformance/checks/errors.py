@@ -29,7 +29,7 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
         return
     if x.response is None:
         return
-    if x.response.status >= on.OK_BELOW:
+    if not x.response.is_success:
         if x.response.status < on.SERVER_ERROR and _refused_parameter(x) is not None:
             yield variant(f"the server declares that it does not support {_refused_parameter(x)}", where="status")
         elif x.validity is Validity.VALID or x.response.status >= on.SERVER_ERROR:

@@ -34,7 +34,7 @@ def form_is_known(x: Exchange) -> Iterator[Finding]:
 
     A header the model was never trained on is imitated, and comes back broken (defects V05, V17).
     """
-    for index, message in enumerate(x.read.messages if x.read else ()):
+    for index, message in enumerate(x.prompt_messages):
         if not _FORMS[message.role].fullmatch(message.header):
             yield Finding(
                 message=f"a header of the prompt has no known form ({message.role})",
@@ -50,7 +50,7 @@ def messages_end_as_they_must(x: Exchange) -> Iterator[Finding]:
 
     The guide: `<|return|>` is a decode-time stop token only; prior messages in prompts end with `<|end|>`.
     """
-    for index, message in enumerate(x.read.messages if x.read else ()):
+    for index, message in enumerate(x.prompt_messages):
         expected = _end(message)
         if message.end_name == "⟦end⟧" and expected == ("⟦call⟧",):
             yield variant("a call is closed by <|end|>", where=f"prompt message {index}")

@@ -20,7 +20,7 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
 
     Templates keep only the first of them, or drop those that are not first, without a word (defects J05, V31).
     """
-    messages = x.read.messages if x.read else ()
+    messages = x.prompt_messages
     developer = "\n".join(m.content for m in messages if m.role == "developer")
     system = "\n".join(m.content for m in messages if m.role == "system")
     position = 0
@@ -73,7 +73,7 @@ def _more_often(said: str, shown: str, sent: list[Wanted]) -> bool:
 @check(SHOULD, spec="harmony#identity", when=(on.is_chat, on.prompt_is_known))
 def identity_is_kept(x: Exchange) -> Iterator[Finding]:
     """The system message begins with the identity the model was trained with; another identity belongs into the instructions."""
-    system = next((m for m in (x.read.messages if x.read else ()) if m.role == "system"), None)
+    system = x.system_message
     if system is not None and not system.content.startswith(_IDENTITY):
         begin = shorten(system.content.partition("\n")[0])
         yield Finding(
@@ -97,7 +97,7 @@ _FORMATS = re.compile(r"# Response Formats\n[\s\S]*")
 @check(SHOULD, spec="harmony#system-form", when=(on.is_chat, on.prompt_is_known))
 def system_message_has_the_trained_form(x: Exchange) -> Iterator[Finding]:
     """The system message holds identity, dates, effort, built-in tools and channels in the guide's words and order, and nothing else."""
-    system = next((m for m in (x.read.messages if x.read else ()) if m.role == "system"), None)
+    system = x.system_message
     if system is None or _SYSTEM.fullmatch(system.content):
         return
     known = next((end for end in range(len(system.content), 0, -1) if _SYSTEM.fullmatch(system.content[:end])), 0)
@@ -116,7 +116,7 @@ def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
     Text that a server adds here speaks with the developer's authority to every one of its users' models.
     """
     asked = [part.text for part in wanted(x.asked) if part.kind is Kind.INSTRUCTIONS]
-    for index, message in enumerate(x.read.messages if x.read else ()):
+    for index, message in enumerate(x.prompt_messages):
         if message.role != "developer":
             continue
         rest = message.content

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check, comparison, evidence, variant
-from harmony_conformance.declaration import is_same_function
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.placement import place_of_next_call
 from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, shorten, wanted
 from harmony_ref import encode
 
@@ -17,7 +17,7 @@ def _thinks(x: Exchange, part: Wanted) -> bool:
     """Whether an assistant message that is neither an answer nor told to the user holds the thought."""
     return any(
         message.role == "assistant" and message.channel in ("analysis", None) and part.text in message.content
-        for message in (x.read.messages if x.read else ())
+        for message in x.prompt_messages
     )
 
 
@@ -53,10 +53,7 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
     for number, part in enumerate(parts):
         if part.kind is not Kind.REASONING or part.keep is not Keep.PRESENT:
             continue
-        call = next((later for later in parts[number:] if later.kind is Kind.CALL), part)
-        called = next(
-            (i for i in range(position, len(said)) if is_same_function(call.function, said[i].function)), None
-        )
+        called = place_of_next_call(parts[number:], said, position)
         held = [m for m in said[position:called] if part.text in m.content]
         if not any(message.channel == "analysis" for message in held):
             elsewhere = next((message for message in (*held, *said) if part.text in message.content), None)
@@ -84,7 +81,7 @@ def _is_whole_line(text: str, content: str) -> bool:
 
 def _since_last_user(x: Exchange) -> list[PromptMessage]:
     """What the assistant said since the user last spoke."""
-    messages = x.read.messages if x.read else ()
+    messages = x.prompt_messages
     last = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
     return [message for message in messages[last + 1 :] if message.role == "assistant"]
 

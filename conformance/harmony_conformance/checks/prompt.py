@@ -20,7 +20,7 @@ from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.injection import injected
 from harmony_conformance.json_value import Json, at, equal_json, members, pointer, text
-from harmony_conformance.placement import conversation_alone, no_more, raw
+from harmony_conformance.placement import conversation_alone, no_more, place_of_next_call, raw
 from harmony_conformance.prompt import Kind, Place, PromptMessage, Wanted, shorten, wanted
 from harmony_ref import encode
 
@@ -30,9 +30,7 @@ def _parts(x: Exchange, *kinds: Kind) -> tuple[Wanted, ...]:
 
 
 def _messages(x: Exchange, role: str, channel: str | None = None) -> list[PromptMessage]:
-    return [
-        m for m in (x.read.messages if x.read else ()) if m.role == role and (channel is None or m.channel == channel)
-    ]
+    return [m for m in x.prompt_messages if m.role == role and (channel is None or m.channel == channel)]
 
 
 @check(MUST, spec="harmony#roles", when=(on.is_chat, on.prompt_is_known, on.has_user_message))
@@ -59,10 +57,7 @@ def preamble_is_kept(x: Exchange) -> Iterator[Finding]:
     parts = _parts(x, Kind.PREAMBLE, Kind.CALL)
     position = 0
     for number, part in enumerate(parts):
-        call = next((later for later in parts[number:] if later.kind is Kind.CALL), part)
-        called = next(
-            (i for i in range(position, len(said)) if is_same_function(call.function, said[i].function)), None
-        )
+        called = place_of_next_call(parts[number:], said, position)
         if part.kind is Kind.CALL:
             position = position if called is None else called + 1
             continue
@@ -175,7 +170,7 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
 
     A model can not call what it was not told of, and guesses what it was not told about it (defects M14, T03).
     """
-    held = x.read.messages if x.read else ()
+    held = x.prompt_messages
     declared, official = declarations(held), official_spelling(x.tools)
     by_library = declarations_in(official)
     for index, tool in enumerate(x.tools):
@@ -291,7 +286,7 @@ def ends_with_the_assistant(x: Exchange) -> Iterator[Finding]:
 @condition
 def has_two_headers_of_a_kind(x: Exchange) -> bool:
     """prompts with two messages that have a recipient"""
-    return len([m for m in (x.read.messages if x.read else ()) if m.recipient is not None]) > 1
+    return len([m for m in x.prompt_messages if m.recipient is not None]) > 1
 
 
 @check(MUST, spec="harmony#receiving-calls", when=(on.is_chat, on.prompt_is_known, has_two_headers_of_a_kind))

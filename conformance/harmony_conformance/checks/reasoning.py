@@ -80,10 +80,7 @@ def effort_is_rendered(x: Exchange) -> Iterator[Finding]:
     A server that ignores the field answers at medium effort whatever was asked and billed (defects V29, T04, O10, M15).
     """
     asked = text(at(x.asked, "reasoning_effort"))
-    system = next((message for message in x.read.messages if message.role == "system"), None) if x.read else None
-    line = next(
-        (line for line in (system.content if system else "").splitlines() if line.startswith("Reasoning:")), None
-    )
+    line = _effort_line(x)
     if line == f"Reasoning: {asked}":
         return
     if line is None:
@@ -111,8 +108,7 @@ def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
     if x.read is None:
         return
     asked = text(at(x.asked, "reasoning_effort"))
-    system = next((message for message in x.read.messages if message.role == "system"), None)
-    line = next((line for line in (system.content if system else "").splitlines() if line.startswith("Reasoning:")), "")
+    line = _effort_line(x) or ""
     level = line.removeprefix("Reasoning:").strip()
     if (
         level in _NEAREST.get(asked, ("low", "high"))
@@ -127,6 +123,12 @@ def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
             expected="a 4xx status, or the nearest of low, medium, high",
             actual=line or "no line",
         )
+
+
+def _effort_line(x: Exchange) -> str | None:
+    """The line of the system message that names the effort."""
+    lines = x.system_message.content.splitlines() if x.system_message is not None else []
+    return next((line for line in lines if line.startswith("Reasoning:")), None)
 
 
 _NEAREST = {"minimal": ("low",), "none": ("low",), "xhigh": ("high",), "max": ("high",), "ultra": ("high",)}
