@@ -152,7 +152,8 @@ class HarmonySession:
     def _judge(self, rule: Check | Comparison, scenario: Scenario) -> Told:
         """What an item is told when it runs."""
         asked, series = self.asked, self._series.get(scenario.name, [])
-        result = judge_pair(rule, scenario, series)
+        found = self._shared.found if self._shared is not None else None
+        result = judge_pair(rule, scenario, series, found.script_by if found is not None else None)
         end = ending(result, FAIL_ON[asked.fail_on])
         text = ""
         if end in (Ending.FAILED, Ending.ERROR):

@@ -75,11 +75,16 @@ class Scenario:
 
 def why_not_sent(scenario: Scenario, script_by: ScriptBy) -> str | None:
     """Why a scenario makes no sense on an endpoint, None where it does. The reference server has words of its own, unscripted."""
-    if scenario.needs_script and script_by is ScriptBy.NONE:
+    plays_no_script = scenario.needs_script and script_by is ScriptBy.NONE
+    is_silent = scenario.needs_own_words and script_by is ScriptBy.VLLM
+    return needed_model(scenario) if plays_no_script or is_silent else None
+
+
+def needed_model(scenario: Scenario) -> str | None:
+    """What a scenario needs a model to be, None where any will do."""
+    if scenario.needs_script:
         return "needs a model whose output is scripted"
-    if scenario.needs_own_words and script_by is ScriptBy.VLLM:
-        return "needs a model that speaks for itself"
-    return None
+    return "needs a model that speaks for itself" if scenario.needs_own_words else None
 
 
 class BadScenario(ValueError):  # noqa: N818 - it names what the file is

@@ -30,6 +30,7 @@ from harmony_conformance.scenario import (
     build,
     expand,
     grouped,
+    needed_model,
     read_scenario,
     why_not_sent,
 )
@@ -204,7 +205,7 @@ async def run(target: Target, options: Options, plan: Plan, keep: Keep, told: Ca
     return Run(
         capabilities=found,
         series=series,
-        results=tuple(judge_all(series, plan)),
+        results=tuple(judge_all(series, plan, found.script_by)),
         latency=latency,
         started=started,
     )
@@ -239,8 +240,11 @@ async def _latency(
     return summarise(exchanges)
 
 
-def judge_all(series: Iterable[Series], plan: Plan) -> Iterable[Result]:
-    """Results of every check on every scenario, in the plan's order; a scenario that was not sent has results for the checks it is made for."""
+def judge_all(series: Iterable[Series], plan: Plan, script_by: ScriptBy | None = None) -> Iterable[Result]:
+    """Results of every check on every scenario, in the plan's order; a scenario that was not sent has results for the checks it is made for.
+
+    `script_by`: how the endpoint's model was scripted, None where that is not known, as of a recording.
+    """
     by_name: dict[str, list[Series]] = {}
     for one in series:
         by_name.setdefault(one.name, []).append(one)
@@ -248,20 +252,25 @@ def judge_all(series: Iterable[Series], plan: Plan) -> Iterable[Result]:
         sent = [one for one in by_name.get(scenario.name, []) if one.exchanges]
         for rule in plan.checks:
             if sent or rule.id in scenario.exercises:
-                yield judge_pair(rule, scenario, sent)
+                yield judge_pair(rule, scenario, sent, script_by)
 
 
-def judge_pair(rule: Check | Comparison, scenario: Scenario, sent: Sequence[Series]) -> Result:
-    """The result of one check on the series of one scenario; where none was sent, it is not applicable or inconclusive, with the reason."""
+def judge_pair(
+    rule: Check | Comparison, scenario: Scenario, sent: Sequence[Series], script_by: ScriptBy | None = None
+) -> Result:
+    """The result of one check on the series of one scenario.
+
+    Where none was sent, it is not applicable if the scenario makes no sense on that endpoint, else inconclusive, with the reason.
+    """
     result = judge_one(rule, sent, exercised=rule.id in scenario.exercises)
     if sent:
         return result
-    if scenario.needs_script or scenario.needs_own_words:
-        needed = "whose output is scripted" if scenario.needs_script else "that speaks for itself"
-        outcome, reason = Outcome.NOT_APPLICABLE, f"needs a model {needed}"
-    else:
-        outcome, reason = Outcome.INCONCLUSIVE, "no request of the scenario was sent"
-    return replace(result, scenario=scenario.name, outcome=outcome, reason=reason)
+    needed = needed_model(scenario) if script_by is None else why_not_sent(scenario, script_by)
+    if needed is not None:
+        return replace(result, scenario=scenario.name, outcome=Outcome.NOT_APPLICABLE, reason=needed)
+    return replace(
+        result, scenario=scenario.name, outcome=Outcome.INCONCLUSIVE, reason="no request of the scenario was sent"
+    )
 
 
 def in_order(series: Iterable[Series], scenarios: Iterable[Scenario]) -> tuple[Series, ...]:

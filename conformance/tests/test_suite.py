@@ -8,7 +8,9 @@ import pytest
 from harmony_conformance.audit.readers import read_recorded
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.engines import ScriptBy
 from harmony_conformance.recording import exchange_line
+from harmony_conformance.scenario import why_not_sent
 from harmony_conformance.suite import (
     NothingSelected,
     Options,
@@ -106,6 +108,35 @@ def test_select_and_skip_choose_checks_and_scenarios(what):
 def test_a_pattern_that_matches_nothing_is_refused(options):
     with pytest.raises(NothingSelected, match="matches no check and no scenario"):
         make_plan(options)
+
+
+def test_what_a_limit_of_requests_kept_from_being_sent_is_inconclusive_and_not_blamed_on_the_model():
+    done, _ = finished("reference", Options(max_requests=3, concurrency=1))
+    unsent = [result for result in done.results if not result.exchanges and result.reason.startswith(("no ", "needs "))]
+    assert {result.scenario for result in unsent} > {
+        name for name, scenario in SCENARIOS.items() if scenario.needs_own_words
+    }
+    assert {(result.outcome, result.reason) for result in unsent} == {
+        (Outcome.INCONCLUSIVE, "no request of the scenario was sent")
+    }
+
+
+NEEDS = {
+    "a script, and none can be played": (True, False, ScriptBy.NONE, "needs a model whose output is scripted"),
+    "a script, and vLLM plays it": (True, False, ScriptBy.VLLM, None),
+    "a script, and the reference plays it": (True, False, ScriptBy.REFERENCE, None),
+    "words of its own, and vLLM has none": (False, True, ScriptBy.VLLM, "needs a model that speaks for itself"),
+    "words of its own, and the reference has some": (False, True, ScriptBy.REFERENCE, None),
+    "words of its own, and it has": (False, True, ScriptBy.NONE, None),
+    "nothing": (False, False, ScriptBy.VLLM, None),
+}
+
+
+@pytest.mark.parametrize("what", NEEDS)
+def test_a_scenario_is_not_sent_where_the_model_is_not_what_it_needs(what):
+    needs_script, needs_own_words, script_by, reason = NEEDS[what]
+    scenario = replace(SCENARIOS["tool_call"], needs_script=needs_script, needs_own_words=needs_own_words)
+    assert why_not_sent(scenario, script_by) == reason
 
 
 COMPLETION = {
