@@ -201,7 +201,7 @@ def test_a_call_without_a_space_before_the_constraint_is_read():
 def test_the_example_of_the_stream_is_reasoning_and_an_answer():
     analysis, final = parse(ARITHMETIC_OUTPUT, Role.ASSISTANT)
     assert Message(author=Role.ASSISTANT, content="2 + 2 = 4.", channel="final") == final
-    assert "analysis" == analysis.channel  # noqa: SIM300
+    assert analysis.channel == "analysis"
     assert text_of(analysis).startswith('User asks: "What is 2 + 2?')
 
 

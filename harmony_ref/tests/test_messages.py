@@ -72,7 +72,7 @@ def test_unknown_members_are_ignored():
 def test_a_default_system_message_crosses_the_wire():
     message = Message(author=Role.SYSTEM, content=SystemContent())
     assert message == Message.from_dict(json.loads(json.dumps(message.to_dict())))
-    assert "You are ChatGPT, a large language model trained by OpenAI." == SystemContent().model_identity  # noqa: SIM300
+    assert SystemContent().model_identity == "You are ChatGPT, a large language model trained by OpenAI."
 
 
 def test_an_absent_member_is_none_and_not_the_default():
@@ -110,7 +110,7 @@ def test_a_tool_is_keyed_by_its_namespace_and_the_last_one_wins():
 
 def test_a_channel_can_be_required():
     assert ChannelConfig(valid_channels=("a",), channel_required=True) == ChannelConfig.require_channels(["a"])
-    assert ["Low", "Medium", "High"] == [effort.value for effort in ReasoningEffort]  # noqa: SIM300
+    assert [effort.value for effort in ReasoningEffort] == ["Low", "Medium", "High"]
 
 
 WRONG = {

@@ -137,7 +137,7 @@ def test_a_character_that_never_ends_appears_in_the_message_though_in_no_delta_o
     parser.feed(RUNS["a character that never ends"])
     assert (parser.current_content, parser.last_content_delta) == ("a", None)
     parser.finish()
-    assert "a\ufffd" == text_of(parser.messages[0])  # noqa: SIM300
+    assert text_of(parser.messages[0]) == "a\ufffd"
 
 
 def test_a_stray_token_is_refused_with_its_place_and_what_should_stand_there():
@@ -158,8 +158,8 @@ def test_what_was_read_before_an_error_is_not_lost():
 def test_an_unreadable_header_is_refused_where_it_ends():
     with pytest.raises(HeaderError) as caught:
         parse(DEFECTIVE["a second header that is unreadable"], Role.ASSISTANT)
-    assert "Unknown role: x" == str(caught.value)  # noqa: SIM300
-    assert 5 == caught.value.position  # noqa: SIM300
+    assert str(caught.value) == "Unknown role: x"
+    assert caught.value.position == 5
 
 
 def test_the_end_inside_a_header_is_refused_and_can_be_continued():

@@ -75,7 +75,7 @@ def test_only_functions_of_developers_count():
 
 def test_namespaces_are_ordered_by_key_and_shown_by_name():
     first, second = (ToolNamespaceConfig(name=name, tools=()) for name in ("z", "a"))
-    assert "# Tools\n\n## z\n\n\n## a\n" == developer_text(DeveloperContent(tools={"B": first, "a": second}))  # noqa: SIM300
+    assert developer_text(DeveloperContent(tools={"B": first, "a": second})) == "# Tools\n\n## z\n\n\n## a\n"
 
 
 MISPLACED = {

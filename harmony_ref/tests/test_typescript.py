@@ -51,4 +51,4 @@ def test_a_tuple_stands_for_a_list():
 
 def test_lines_are_indented_by_the_given_prefix():
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
-    assert "{\n  a: string,\n  }" == json_schema_to_typescript(schema, "  ")  # noqa: SIM300
+    assert json_schema_to_typescript(schema, "  ") == "{\n  a: string,\n  }"
