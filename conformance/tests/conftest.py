@@ -1,13 +1,18 @@
-"""A server that answers as a test tells it to, byte by byte."""
+"""A server that answers as a test tells it to, byte by byte; and the official library, which this project is held to."""
 
+import json
 import socket
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from importlib.metadata import version
 from threading import Event, Thread
 from typing import Self
 
+import openai_harmony
 import pytest
+
+from harmony_ref import vocabulary
 
 Answer = Callable[[socket.socket, bytes], None]
 
@@ -72,3 +77,27 @@ def raw_server() -> Iterator[Callable[..., RawServer]]:
     """Starts servers that answer as told; all are closed at the end of the test."""
     with ExitStack() as stack:
         yield lambda answer, tls=None: stack.enter_context(RawServer(answer, tls))
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    """openai-harmony 0.0.8; its vocabulary comes from a temporary folder, not from the network."""
+    assert version("openai-harmony") == "0.0.8"
+    folder = tmp_path_factory.mktemp("vocabulary")
+    (folder / "o200k_base.tiktoken").write_bytes(vocabulary.unpacked())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TIKTOKEN_ENCODINGS_BASE", str(folder))
+        return openai_harmony.load_harmony_encoding("HarmonyGptOss")
+
+
+@pytest.fixture(scope="session")
+def render_by_library(library):
+    """The official library's rendering of messages in its wire form, nothing dropped: the ids of a prompt."""
+
+    def rendered(messages):
+        conversation = json.dumps({"messages": list(messages)})
+        return library._inner.render_conversation_for_completion(
+            conversation, "assistant", {"auto_drop_analysis": False}
+        )
+
+    return rendered

@@ -6,13 +6,9 @@ from openai-harmony 0.0.8, never from this project. `test_golden_api_mutants.py`
 
 import json
 from functools import cache
-from importlib.metadata import version
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import httpx
 import jsonschema
-import openai_harmony
 import pytest
 from harmony_conformance import golden
 from harmony_conformance.check import Outcome
@@ -21,8 +17,6 @@ from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.judge import is_comparison, judge_one
 from harmony_conformance.reference_server import MODEL, running
 from harmony_conformance.wire import Chunk, Request, Response
-
-from harmony_ref import vocabulary
 
 API = golden.root() / "api"
 FILES = sorted(API.glob("*.json"))
@@ -34,27 +28,6 @@ TRIPLES = [
 FAMILIES = {"prompt", "headers", "hierarchy", "multi_turn"}
 ON_PROMPTS = [check for check in CHECKS if check.family in FAMILIES and not is_comparison(check)]
 EFFORT = [check for check in CHECKS if check.id == "reasoning.effort_is_rendered"]
-
-
-@cache
-def render_by_library():
-    """The official library's rendering; its vocabulary comes from a temporary folder, not from the network."""
-    assert version("openai-harmony") == "0.0.8"
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        (Path(folder) / "o200k_base.tiktoken").write_bytes(vocabulary.unpacked())
-        patch.setenv("TIKTOKEN_ENCODINGS_BASE", folder)
-        library = openai_harmony.load_harmony_encoding("HarmonyGptOss")._inner
-
-    def rendered(messages):
-        conversation = json.dumps({"messages": messages})
-        return library.render_conversation_for_completion(conversation, "assistant", {"auto_drop_analysis": False})
-
-    return rendered
-
-
-@pytest.fixture
-def render():
-    return render_by_library()
 
 
 @pytest.fixture(scope="session")
@@ -96,17 +69,17 @@ def test_there_are_150_triples_at_least():
 
 
 @pytest.mark.parametrize("test", TRIPLES)
-def test_reference_server_feeds_what_the_library_renders(test, render, http):
+def test_reference_server_feeds_what_the_library_renders(test, render_by_library, http):
     asked = {**test["request"], "model": MODEL, "max_tokens": 1, "return_token_ids": True}
     response = http.post("/v1/chat/completions", json=asked)
     assert response.status_code == 200, response.text
-    assert response.json()["prompt_token_ids"] in [render(messages) for messages in readings(test)]
+    assert response.json()["prompt_token_ids"] in [render_by_library(messages) for messages in readings(test)]
 
 
 @pytest.mark.parametrize("test", TRIPLES)
-def test_no_check_blames_a_right_prompt(test, render):
+def test_no_check_blames_a_right_prompt(test, render_by_library):
     for messages in readings(test):
-        x = exchange(test["request"], render(messages))
+        x = exchange(test["request"], render_by_library(messages))
         results = [
             judge_one(rule, [Series(name="", exchanges={"": x})], exercised=False) for rule in ON_PROMPTS + EFFORT
         ]

@@ -7,11 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from functools import cache
-from importlib.metadata import version
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import openai_harmony
 import pytest
 from harmony_conformance import golden
 from harmony_conformance.check import Outcome
@@ -19,8 +15,6 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.judge import is_comparison, judge_one
 from harmony_conformance.wire import Chunk, Request, Response
-
-from harmony_ref import vocabulary
 
 TRIPLES = {
     f"{file.stem}: {test['id']}": test
@@ -37,22 +31,6 @@ REASONING = ("reasoning", "reasoning_content", "thinking")
 
 Messages = list[dict]
 Mutation = Callable[[Messages], Iterator[Messages]]
-
-
-@cache
-def render_by_library():
-    """The official library's rendering; its vocabulary comes from a temporary folder, not from the network."""
-    assert version("openai-harmony") == "0.0.8"
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        (Path(folder) / "o200k_base.tiktoken").write_bytes(vocabulary.unpacked())
-        patch.setenv("TIKTOKEN_ENCODINGS_BASE", folder)
-        library = openai_harmony.load_harmony_encoding("HarmonyGptOss")._inner
-
-    def rendered(messages):
-        conversation = json.dumps({"messages": messages})
-        return library.render_conversation_for_completion(conversation, "assistant", {"auto_drop_analysis": False})
-
-    return rendered
 
 
 def readings(test):
@@ -364,9 +342,9 @@ SURVIVORS = [
 
 
 @cache
-def survivors(name):
+def survivors(name, render):
     """The kinds of mutants of a triple that no check catches, each with the place in SURVIVORS of its reason, or None."""
-    test, render = TRIPLES[name], render_by_library()
+    test = TRIPLES[name]
     mutants = [(kind, wrong) for kind, mutation in MUTATIONS.items() for wrong in mutation(test["messages"])]
     mutants += [("finished reasoning put back", wrong) for wrong in finished_reasoning(test)]
     caught = {tuple(render(messages)): True for messages in readings(test)}
@@ -382,11 +360,11 @@ def survivors(name):
 
 
 @pytest.mark.parametrize("name", TRIPLES)
-def test_a_wrong_prompt_is_caught(name):
-    assert {kind for kind, row in survivors(name) if row is None} == set()
+def test_a_wrong_prompt_is_caught(name, render_by_library):
+    assert {kind for kind, row in survivors(name, render_by_library) if row is None} == set()
 
 
 @pytest.mark.parametrize("row", range(len(SURVIVORS)), ids=lambda row: f"{SURVIVORS[row][0]}: {SURVIVORS[row][3]}")
-def test_each_reason_to_live_is_needed(row):
+def test_each_reason_to_live_is_needed(row, render_by_library):
     kind, name, *_ = SURVIVORS[row]
-    assert (kind, row) in survivors(name)
+    assert (kind, row) in survivors(name, render_by_library)

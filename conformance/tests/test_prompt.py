@@ -1,5 +1,3 @@
-import json
-
 import pytest
 from harmony_conformance.declaration import as_identifier, declarations, is_same_function
 from harmony_conformance.injection import injected
@@ -7,24 +5,7 @@ from harmony_conformance.prompt import Keep, Kind, Place, pieces, read_prompt, s
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_ref import encode, encode_with_special_tokens, tokens, vocabulary
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory):
-    """openai-harmony 0.0.8: the renderer whose prompts are read here."""
-    openai_harmony = pytest.importorskip("openai_harmony")
-    folder = tmp_path_factory.mktemp("vocabulary")
-    (folder / "o200k_base.tiktoken").write_bytes(vocabulary.unpacked())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TIKTOKEN_ENCODINGS_BASE", str(folder))
-        return openai_harmony.load_harmony_encoding("HarmonyGptOss")
-
-
-def rendered(library, *messages):
-    """The prompt of messages in the library's wire form."""
-    conversation = json.dumps({"messages": list(messages)})
-    return library._inner.render_conversation_for_completion(conversation, "assistant", {"auto_drop_analysis": False})
+from harmony_ref import encode, encode_with_special_tokens, tokens
 
 
 def ids(text):
@@ -81,13 +62,13 @@ MESSAGES = st.one_of(
 
 
 @given(messages=st.lists(MESSAGES, max_size=6))
-def test_what_the_library_renders_is_read_back(library, messages):
-    reading = read_prompt(rendered(library, *messages))
+def test_what_the_library_renders_is_read_back(render_by_library, messages):
+    reading = read_prompt(render_by_library(messages))
     assert (read_back(reading), reading.trailer, reading.stray) == (messages, "⟦start⟧assistant", ())
     assert [message.specials for message in reading.messages] == [0] * len(messages)
 
 
-def test_the_constrain_marker_is_a_content_type(library):
+def test_the_constrain_marker_is_a_content_type(render_by_library):
     call = {
         "role": "assistant",
         "recipient": "functions.f",
@@ -95,7 +76,7 @@ def test_the_constrain_marker_is_a_content_type(library):
         "content_type": "<|constrain|>json",
         "content": "{}",
     }
-    (message,) = read_prompt(rendered(library, call)).messages
+    (message,) = read_prompt(render_by_library([call])).messages
     assert (message.content_type, message.recipient, message.place) == ("⟦constrain⟧json", "functions.f", Place.ROLE)
 
 

@@ -8,8 +8,6 @@ import pytest
 from harmony_conformance.command import Exit, UsageError
 from harmony_conformance.commands import parse, render
 
-from harmony_ref import vocabulary
-
 CONVERSATION = {
     "messages": [
         {"role": "user", "content": "What is 2 + 2? 🙂"},
@@ -36,41 +34,32 @@ def file(tmp_path):
     return write
 
 
-@pytest.fixture(scope="module")
-def oracle(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("vocabulary")
-    (folder / "o200k_base.tiktoken").write_bytes(vocabulary.unpacked())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TIKTOKEN_ENCODINGS_BASE", str(folder))
-        return openai_harmony.load_harmony_encoding(openai_harmony.HarmonyEncodingName.HARMONY_GPT_OSS)
-
-
-def official(oracle, purpose):
+def official(library, purpose):
     conversation = openai_harmony.Conversation.from_json(json.dumps(CONVERSATION))
     match purpose:
         case "completion":
-            return oracle.render_conversation_for_completion(conversation, openai_harmony.Role.ASSISTANT)
+            return library.render_conversation_for_completion(conversation, openai_harmony.Role.ASSISTANT)
         case "training":
-            return oracle.render_conversation_for_training(conversation)
+            return library.render_conversation_for_training(conversation)
         case _:
-            return oracle.render_conversation(conversation)
+            return library.render_conversation(conversation)
 
 
 @pytest.mark.parametrize("purpose", ["completion", "training", "conversation"])
-def test_a_conversation_is_rendered_as_the_official_library_does(file, capfdbinary, oracle, purpose):
-    expected = official(oracle, purpose)
+def test_a_conversation_is_rendered_as_the_official_library_does(file, capfdbinary, library, purpose):
+    expected = official(library, purpose)
     path = file(json.dumps(CONVERSATION))
     assert call(render, path, "--for", purpose) == Exit.CONFORMS
-    assert capfdbinary.readouterr().out == oracle.decode(expected).encode()
+    assert capfdbinary.readouterr().out == library.decode(expected).encode()
     assert call(render, path, "--for", purpose, "--tokens") == Exit.CONFORMS
     assert json.loads(capfdbinary.readouterr().out) == expected
 
 
-def test_a_completion_is_parsed_as_the_official_library_does(file, capsys, oracle):
-    ids = oracle.encode(COMPLETION, allowed_special="all")
+def test_a_completion_is_parsed_as_the_official_library_does(file, capsys, library):
+    ids = library.encode(COMPLETION, allowed_special="all")
     expected = [
         json.loads(message.to_json())
-        for message in oracle.parse_messages_from_completion_tokens(ids, openai_harmony.Role.ASSISTANT)
+        for message in library.parse_messages_from_completion_tokens(ids, openai_harmony.Role.ASSISTANT)
     ]
     for content in (COMPLETION, json.dumps(ids)):
         assert call(parse, file(content), "--role", "assistant") == Exit.CONFORMS
