@@ -13,16 +13,8 @@ from harmony_conformance.audit.report import Audit, AuditLine
 from harmony_conformance.audit.scan import Example
 from harmony_conformance.check import Finding, Outcome, Severity
 from harmony_conformance.report.model import ORDER, WORDS
-from harmony_conformance.report.terminal import visible
+from harmony_conformance.report.terminal import STYLE, visible
 
-_STYLE = {
-    Outcome.PASS: "green",
-    Outcome.FAIL: "bold red",
-    Outcome.VARIANT: "yellow",
-    Outcome.INCONCLUSIVE: "magenta",
-    Outcome.NOT_APPLICABLE: "dim",
-    Outcome.ERROR: "bold white on red",
-}
 _EXAMPLES_SHOWN = 3
 _UNREAD_SHOWN = 3
 
@@ -49,7 +41,7 @@ def _table(audit: Audit) -> Table:
         table.add_row(
             line.result.check,
             line.result.severity.value,
-            f"[{_STYLE[outcome]}]{WORDS[outcome]}[/]",
+            f"[{STYLE[outcome]}]{WORDS[outcome]}[/]",
             counted or escape(line.result.reason),
         )
     return table
@@ -71,7 +63,7 @@ def _failure(line: AuditLine) -> Iterator[str]:
     word = "SHOULD" if result.severity is Severity.SHOULD else "MUST"
     yield ""
     yield (
-        f"[{_STYLE[outcome]}]{WORDS[outcome].upper()}[/] {word} [bold]{escape(result.check)}[/]:"
+        f"[{STYLE[outcome]}]{WORDS[outcome].upper()}[/] {word} [bold]{escape(result.check)}[/]:"
         f" {line.counts[outcome]} of {result.applied} exchanges"
     )
     if result.reason:

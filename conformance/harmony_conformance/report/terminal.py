@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 
 from rich.console import Console
@@ -12,9 +11,10 @@ from rich.table import Table
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.json_value import JsonObject, at, text
 from harmony_conformance.report.figures import COLUMNS, rows
-from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
+from harmony_conformance.report.model import WORDS, Report, ResultLine
+from harmony_conformance.report.overview import by_check, failures, never_applied, variants
 
-_STYLE = {
+STYLE = {
     Outcome.PASS: "green",
     Outcome.FAIL: "bold red",
     Outcome.VARIANT: "yellow",
@@ -22,17 +22,8 @@ _STYLE = {
     Outcome.NOT_APPLICABLE: "dim",
     Outcome.ERROR: "bold white on red",
 }
-_WORST_FIRST = (
-    Outcome.ERROR,
-    Outcome.FAIL,
-    Outcome.INCONCLUSIVE,
-    Outcome.VARIANT,
-    Outcome.PASS,
-    Outcome.NOT_APPLICABLE,
-)
+"""How an outcome looks."""
 _FINDINGS_SHOWN = 3
-
-
 _WIDE = 140  # a file has no edge; a table cut at 80 columns would lose words
 
 
@@ -60,25 +51,16 @@ def _table(report: Report) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("check", "severity", "outcome", "scenarios"):
         table.add_column(name, no_wrap=name != "scenarios")
-    for check, results in _by_check(report).items():
-        counts: Counter[Outcome] = Counter(
-            result.outcome for result in results if result.outcome is not Outcome.NOT_APPLICABLE
-        )
-        if not counts:
-            continue
-        worst = next(outcome for outcome in _WORST_FIRST if counts[outcome])
-        tallied = ", ".join(f"{counts[outcome]} {WORDS[outcome]}" for outcome in ORDER if counts[outcome])
-        table.add_row(check, results[0].severity.value, f"[{_STYLE[worst]}]{WORDS[worst]}[/]", tallied)
+    for check in by_check(report):
+        worst = check.outcome
+        if worst is not Outcome.NOT_APPLICABLE:
+            table.add_row(check.check, check.severity.value, f"[{STYLE[worst]}]{WORDS[worst]}[/]", check.tally())
     return table
 
 
 def _not_applied(report: Report) -> Iterator[str]:
     """The checks that applied to nothing, below each reason."""
-    reasons: dict[str, list[str]] = {}
-    for check, results in _by_check(report).items():
-        if all(result.outcome is Outcome.NOT_APPLICABLE for result in results):
-            common = Counter(result.reason for result in results).most_common(1)[0][0]
-            reasons.setdefault(common, []).append(check)
+    reasons = never_applied(by_check(report))
     if reasons:
         yield ""
         yield "[dim]not applicable[/] (no request of this run gave them anything to judge)"
@@ -99,27 +81,20 @@ def _latency(report: Report) -> Table:
     return table
 
 
-def _by_check(report: Report) -> dict[str, list[ResultLine]]:
-    grouped: dict[str, list[ResultLine]] = {}
-    for result in report.results:
-        grouped.setdefault(result.check, []).append(result)
-    return grouped
-
-
 def _told(result: ResultLine) -> Iterator[str]:
     word = "SHOULD" if result.severity is Severity.SHOULD else "MUST"
     kind = WORDS[result.outcome].upper()
     yield ""
     counted = f"({result.passed} of {result.applied} passed)"
     where = f"[bold]{escape(result.check)}[/] in {escape(result.scenario)}"
-    yield f"[{_STYLE[result.outcome]}]{kind}[/] {word} {where} {counted}"
+    yield f"[{STYLE[result.outcome]}]{kind}[/] {word} {where} {counted}"
     if result.reason:
         yield f"  {escape(result.reason)}"
-    failures = [finding for finding in result.findings if at(finding, "verdict") == "fail"]
-    for finding in failures[:_FINDINGS_SHOWN]:
+    failed = failures(result)
+    for finding in failed[:_FINDINGS_SHOWN]:
         yield from _finding(finding)
-    if len(failures) > _FINDINGS_SHOWN:
-        yield f"  … and {len(failures) - _FINDINGS_SHOWN} more findings in report.jsonl"
+    if len(failed) > _FINDINGS_SHOWN:
+        yield f"  … and {len(failed) - _FINDINGS_SHOWN} more findings in report.jsonl"
     yield f"  says: {escape(result.quotation)}"
     if result.reproduce:
         yield f"  reproduce: {escape(result.reproduce)}"
@@ -134,12 +109,7 @@ def _finding(finding: JsonObject) -> Iterator[str]:
 
 
 def _variants(report: Report) -> Iterator[str]:
-    told = Counter(
-        (result.check, text(at(finding, "message")))
-        for result in report.results
-        for finding in result.findings
-        if at(finding, "verdict") == "variant"
-    )
+    told = variants(report)
     if told:
         yield ""
         yield "[yellow]variants[/] (legitimate differences, never failures)"
