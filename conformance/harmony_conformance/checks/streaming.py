@@ -8,6 +8,7 @@ from dataclasses import replace
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, evidence, variant
 from harmony_conformance.difference import json_differences
+from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, NotJson, at, items, members, number, text
 from harmony_conformance.prompt import shorten
@@ -392,4 +393,4 @@ def _is_error(value: Json) -> bool:
 
 
 def _says(delta: Json) -> bool:
-    return any(bool(at(delta, member)) for member in ("content", "reasoning", "reasoning_content", "tool_calls"))
+    return any(bool(at(delta, member)) for member in ("content", *REASONING_FIELDS, "tool_calls"))
