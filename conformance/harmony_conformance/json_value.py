@@ -36,7 +36,7 @@ def loads(document: str | bytes) -> Json:
     try:
         value: Json = json.loads(document, parse_constant=_refuse_constant)
     except json.JSONDecodeError as problem:
-        raise NotJson(problem.msg, problem.doc, problem.pos) from None
+        raise NotJson(problem.msg.removesuffix(" at").rstrip(": "), problem.doc, problem.pos) from None
     except RecursionError:
         raise NotJson("nested too deeply", document, 0) from None
     except ValueError as problem:
