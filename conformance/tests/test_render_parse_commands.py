@@ -96,7 +96,16 @@ def test_a_dash_is_standard_input(monkeypatch, capsys):
         pytest.param(parse, "", None, id="parse: nothing is no message"),
         pytest.param(parse, "[1, 2", "begins as a JSON list and is none", id="parse: a cut list"),
         pytest.param(parse, '[1, "x"]', "not of token ids", id="parse: a list of something else"),
-        pytest.param(parse, "[99999999]", "is no Harmony", id="parse: an unknown id"),
+        pytest.param(
+            parse,
+            "[999999999]",
+            "input: 999999999 is no token of the Harmony vocabulary, ids are 0 to 201088",
+            id="parse: an unknown id",
+        ),
+        pytest.param(parse, "[-1]", "-1 is no token", id="parse: a negative id"),
+        pytest.param(parse, "[99999999999999999999999]", "99999999999999999999999 is no token", id="parse: a huge id"),
+        pytest.param(parse, "[200006, true]", "not of token ids: true is none", id="parse: a truth value"),
+        pytest.param(parse, "[]", "no tokens, the list is empty", id="parse: no ids"),
         pytest.param(parse, b"\xff", "is no UTF-8", id="parse: no text"),
     ],
 )
@@ -108,6 +117,16 @@ def test_bad_input_is_one_line(file, capsys, command, content, said):
     with pytest.raises(UsageError, match=said) as raised:
         call(command, file(content))
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "content"),
+    [(parse, b"plain"), (parse, b"[3"), (parse, b"[-1]"), (parse, b"\xff"), (render, b"3"), (render, b"{")],
+)
+def test_standard_input_is_called_by_its_name(monkeypatch, command, content):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    with pytest.raises(UsageError, match="^standard input"):
+        call(command, "-")
 
 
 @pytest.mark.parametrize("command", [render, parse])

@@ -6,9 +6,9 @@ import json
 from argparse import ArgumentParser, Namespace
 
 from harmony_conformance.command import Command, Exit, UsageError
-from harmony_conformance.commands.render import one_line, read_document
-from harmony_conformance.json_value import Json, NotJson, dumps, items, loads, number
-from harmony_ref import Conversation, HarmonyError, Role, encode_with_special_tokens, parse
+from harmony_conformance.commands.render import named, one_line, read_document
+from harmony_conformance.json_value import Json, NotJson, dumps, items, loads
+from harmony_ref import Conversation, HarmonyError, Role, encode_with_special_tokens, parse, tokens
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def execute(arguments: Namespace) -> int:
     try:
         messages = parse(ids, role)
     except HarmonyError as problem:
-        raise UsageError(f"{arguments.file} is no Harmony: {one_line(problem)}") from None
+        raise UsageError(f"{named(arguments.file)} is no Harmony: {one_line(problem)}") from None
     print(json.dumps(Conversation(messages=messages).to_dict(), ensure_ascii=False, separators=(",", ":")))
     return Exit.CONFORMS
 
@@ -39,11 +39,20 @@ def _ids(file: str, document: str) -> list[int]:
     try:
         value: Json = loads(document)
     except NotJson as problem:
-        raise UsageError(f"{file} begins as a JSON list and is none: {one_line(problem)}") from None
-    ids = [number(item) for item in items(value)]
-    if None in ids:
-        raise UsageError(f"{file} is a JSON list, but not of token ids: {dumps(items(value)[ids.index(None)])} is none")
-    return [token for token in ids if token is not None]
+        raise UsageError(f"{named(file)} begins as a JSON list and is none: {one_line(problem)}") from None
+    if not items(value):
+        raise UsageError(f"{named(file)}: no tokens, the list is empty")
+    return [_token(file, item) for item in items(value)]
+
+
+def _token(file: str, item: Json) -> int:
+    if not isinstance(item, int) or isinstance(item, bool):
+        raise UsageError(f"{named(file)} is a JSON list, but not of token ids: {dumps(item)} is none")
+    if not tokens.is_known(item):
+        raise UsageError(
+            f"{named(file)}: {item} is no token of the Harmony vocabulary, ids are 0 to {tokens.LAST_SPECIAL}"
+        )
+    return item
 
 
 COMMAND = Command(name="parse", help="Harmony text or token ids to messages as JSON", configure=configure, run=execute)

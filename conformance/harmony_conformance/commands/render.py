@@ -45,7 +45,7 @@ def execute(arguments: Namespace) -> int:
     try:
         ids = _WAYS[arguments.purpose](Conversation.from_dict(conversation))
     except HarmonyError as problem:
-        raise UsageError(f"{arguments.file} is no conversation: {one_line(problem)}") from None
+        raise UsageError(f"{named(arguments.file)} is no conversation: {one_line(problem)}") from None
     if arguments.tokens:
         print(ids)
     else:
@@ -64,9 +64,9 @@ def read_document(file: str) -> str:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return data.decode("utf-8-sig")
     except OSError as problem:
-        raise UsageError(f"{file}: {problem.strerror}") from None
+        raise UsageError(f"{named(file)}: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
-        raise UsageError(f"{file} is no UTF-8 text (byte {problem.start})") from None
+        raise UsageError(f"{named(file)} is no UTF-8 text (byte {problem.start})") from None
 
 
 def read_json(file: str) -> Json:
@@ -78,7 +78,12 @@ def read_json(file: str) -> Json:
     try:
         return loads(read_document(file))
     except NotJson as problem:
-        raise UsageError(f"{file} is no JSON: {one_line(problem)}") from None
+        raise UsageError(f"{named(file)} is no JSON: {one_line(problem)}") from None
+
+
+def named(file: str) -> str:
+    """What a file is called in a message."""
+    return "standard input" if file == "-" else file
 
 
 def one_line(problem: Exception) -> str:
