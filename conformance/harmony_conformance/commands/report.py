@@ -1,4 +1,4 @@
-"""`harmony-conformance report RUN_DIR`: draw a finished run's report again."""
+"""`harmony-conformance report RUN_DIR`, or its `report.jsonl`: draw a finished run's report again."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from harmony_conformance.run_options import FAIL_ON
 
 def configure(parser: ArgumentParser) -> None:
     """Which run, which form."""
-    parser.add_argument("run_dir", metavar="RUN_DIR", type=Path)
+    parser.add_argument("run_dir", metavar="RUN_DIR", type=Path, help="the folder of a run, or its report.jsonl")
     parser.add_argument("--format", choices=list(RENDERERS), default="html")
 
 
 def execute(arguments: Namespace) -> int:
     """Print the rendered report."""
-    path: Path = arguments.run_dir / "report.jsonl"
+    named: Path = arguments.run_dir
+    path = named if named.is_file() else named / "report.jsonl"
     try:
         report = read_report(path.read_text(encoding="utf-8"))
     except OSError as problem:

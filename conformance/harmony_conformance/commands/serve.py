@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.reference_server.serving import serve
 
+_HIGHEST = 65535
+_DIGITS = len(str(_HIGHEST))
+
 
 def configure(parser: ArgumentParser) -> None:
     """Where to listen, and what to get wrong."""
     parser.add_argument("--host", default="127.0.0.1", metavar="H")
-    parser.add_argument("--port", type=int, default=8000, metavar="P")
+    parser.add_argument("--port", type=_port, default=8000, metavar="P", help="default: 8000; 0 takes a free one")
     parser.add_argument(
         "--defect", action="append", default=[], metavar="ID", help="a defect to switch on; may be repeated"
     )
@@ -33,6 +36,13 @@ def execute(arguments: Namespace) -> int:
     except OSError as problem:
         raise UsageError(f"cannot listen on {arguments.host}:{arguments.port}: {problem.strerror or problem}") from None
     return Exit.CONFORMS
+
+
+def _port(text: str) -> int:
+    digits = text.lstrip("0") or "0"
+    if not text.isascii() or not text.isdigit() or len(digits) > _DIGITS or int(digits) > _HIGHEST:
+        raise ArgumentTypeError(f"{text!r} is no port: a whole number from 0 to {_HIGHEST}")
+    return int(digits)
 
 
 COMMAND = Command(
