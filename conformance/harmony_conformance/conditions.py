@@ -14,6 +14,7 @@ from harmony_conformance.wire import FailureKind
 
 SERVER_ERROR = 500
 REFUSED = 400
+_GIVEN_UP = frozenset({FailureKind.TIMEOUT, FailureKind.TOO_LARGE})  # it was we who stopped reading
 _NOT_THE_ENDPOINT = frozenset({FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED})
 
 
@@ -78,8 +79,10 @@ def ended_well(x: Exchange) -> bool:
 
 @condition
 def was_streamed(x: Exchange) -> bool:
-    """streamed answers, unless the client left"""
-    return x.stream is not None and x.response is not None and x.response.is_success and was_sent.holds(x)
+    """streamed answers that were read to their end"""
+    given_up = x.failure is not None and x.failure.kind in _GIVEN_UP
+    answered = x.stream is not None and x.response is not None and x.response.is_success
+    return answered and was_sent.holds(x) and not given_up
 
 
 @condition

@@ -9,8 +9,9 @@ from harmony_conformance.client import Sent
 from harmony_conformance.engines import Engine, ScriptBy
 from harmony_conformance.exchange import Exchange, PromptLevel, Validity
 from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, text
-from harmony_conformance.scenario import CHAT
+from harmony_conformance.scenario import CHAT, script_members
 from harmony_conformance.wire import Request, Response
+from harmony_ref import encode_with_special_tokens
 
 _LIMITS = (16, 64, 1024)
 _REFUSED_KEY = (401, 403)
@@ -77,6 +78,8 @@ async def discover(
     ids_field = await _probe_ids(send, engine, limited, seen)
     render_path = await _probe_render(send, engine, limited) if ids_field is None else None
     script_by = _script_way(script, engine, identified=identified)
+    if script_by is not ScriptBy.NONE:
+        seen.append(await _probe_script(send, limited, script_by))
     return Capabilities(
         model=chosen,
         engine_version=version,
@@ -87,6 +90,25 @@ async def discover(
         steady_count=is_steady,
         exchanges=tuple(seen),
     )
+
+
+_WORD = "quokka"
+
+
+async def _probe_script(send: SendRequest, plain: JsonObject, way: ScriptBy) -> Exchange:
+    """One scripted answer, so that nothing is expected of a server that ignores scripts.
+
+    Raises:
+        NothingThere: the word of the script is nowhere in the answer.
+    """
+    script = encode_with_special_tokens(f"<|channel|>final<|message|>{_WORD}<|return|>")
+    body: JsonObject = {**plain, "max_tokens": _LIMITS[1], **script_members(way, script)}
+    x = _exchange("script", body, await send(_chat(body)))
+    if x.response is None or _WORD.encode() not in x.response.body:
+        raise NothingThere(
+            f"--script {way}: the server did not follow the script; it needs what plays scripts, or --script none"
+        )
+    return x
 
 
 async def _identify(send: SendRequest) -> tuple[list[str], str | None, bool]:

@@ -198,15 +198,16 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
         body.setdefault(asking.ids_field, True)
     scripted = step.script is not None and asking.script_by is not ScriptBy.NONE
     if step.script is not None and scripted:
-        body |= _script(asking.script_by, step.script)
+        body |= script_members(asking.script_by, step.script)
         if step.pace is not None and asking.script_by is ScriptBy.REFERENCE:
             body["harmony_token_delay"] = step.pace
     if "max_tokens" not in body and "max_completion_tokens" not in body:
         body["max_tokens"] = len(step.script) + _SPARE if step.script is not None and scripted else UNSCRIPTED_LIMIT
-    return Request(path=step.path, body=dumps({**body, **asking.extra}).encode())
+    return Request(path=step.path, body=dumps({**body, **asking.extra}).encode("utf-8", "backslashreplace"))
 
 
-def _script(way: ScriptBy, ids: Sequence[int]) -> JsonObject:
+def script_members(way: ScriptBy, ids: Sequence[int]) -> JsonObject:
+    """The members of a request that make the model emit these ids."""
     listed: list[Json] = list(ids)
     return {"vllm_xargs": {"harmony_script": listed}} if way is ScriptBy.VLLM else {"harmony_script": listed}
 

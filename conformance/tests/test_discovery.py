@@ -11,6 +11,8 @@ from harmony_conformance.suite import Options, look
 from harmony_conformance.target import parse_target
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Response
 
+from harmony_ref import decode
+
 COMPLETION = {
     "object": "chat.completion",
     "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}],
@@ -134,8 +136,19 @@ SCRIPTS = {
 
 @pytest.mark.parametrize(("engine", "script", "server"), SCRIPTS)
 def test_a_script_goes_to_a_server_that_identified_itself_or_was_named(engine, script, server):
-    endpoint = Endpoint(models=answered(MODELS, server=server))
+    endpoint = Endpoint(models=answered(MODELS, server=server), chat=playing)
     assert found(endpoint, engine, script=script).script_by is SCRIPTS[engine, script, server]
+
+
+def playing(body):
+    """An answer that shows the text of the script, if one was sent."""
+    script = body.get("harmony_script") or body.get("vllm_xargs", {}).get("harmony_script")
+    return answered({**COMPLETION, "shown": decode(script)} if script else COMPLETION)
+
+
+def test_a_server_that_ignores_the_script_is_not_tested_as_if_it_had_followed_it():
+    with pytest.raises(NothingThere, match="--script vllm: the server did not follow the script"):
+        found(Endpoint(), "vllm", script="vllm")
 
 
 LOST = Sent(failure=Failure(kind=FailureKind.NO_CONNECTION, detail="refused"))

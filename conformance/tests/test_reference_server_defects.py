@@ -443,6 +443,15 @@ SHOWN = [
         ("", "<reasoning>Let me think.</reasoning>\nGood day to you.", [], "", "stop"),
     ),
     (
+        "content-as-object",
+        lambda s: (
+            s.answer(harmony_script=FINAL).json()["choices"][0]["message"]["content"],
+            s.chunks(harmony_script=FINAL)[1]["choices"][0]["delta"]["content"],
+        ),
+        ("Good day to you.", "Good"),
+        ({"text": "Good day to you."}, {"text": "Good"}),
+    ),
+    (
         "stream-object-of-a-whole",
         lambda s: s.chunks(harmony_script=FINAL)[0]["object"],
         "chat.completion.chunk",

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, variant
+from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import Exchange, Validity
-from harmony_conformance.json_value import Json, NotJson, at, items, members, text
+from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, pointer, text
 from harmony_conformance.prompt import shorten
 
 
@@ -86,6 +87,53 @@ def _refused_parameter(x: Exchange) -> str | None:
 
 
 _ALWAYS_SUPPORTED = ("model", "messages", "stream")
+
+
+@check(MUST, spec="chat#message", when=(on.is_chat, on.ended_well))
+def answer_is_well_formed(x: Exchange) -> Iterator[Finding]:
+    """An answer is UTF-8, and each of its messages and deltas an object: role assistant, content and reasoning a text or null.
+
+    A client that finds a number or an object where the text should be shows nothing, or fails.
+    """
+    body = x.response.body if x.response is not None else b""
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        yield Finding(
+            message="the body is not UTF-8",
+            at=f"byte {problem.start}",
+            expected="UTF-8 text",
+            actual=repr(body[problem.start : problem.start + 8]),
+        )
+    holders = ((chunk, "delta") for chunk in x.chunks) if x.stream is not None else iter(((x.body, "message"),))
+    for position, (value, holder) in enumerate(holders):
+        for index, choice in enumerate(items(at(value, "choices"))):
+            where = (f"chunk {position}" if holder == "delta" else "") + pointer("choices", index)
+            wrong = next(_misshapen(choice, holder), None)
+            if wrong is not None:
+                yield Finding(
+                    message=wrong[0], at=f"{where}/{wrong[1]}", expected=wrong[2], actual=shorten(dumps(wrong[3]))
+                )
+                return
+
+
+def _misshapen(choice: Json, holder: str) -> Iterator[tuple[str, str, str, Json]]:
+    """What is wrong with a choice: in words, where, what was expected, and what stands there."""
+    said = at(choice, holder)
+    if not isinstance(said, dict):
+        yield f"a choice has no {holder} that is an object", holder, "an object", said
+        return
+    role = said.get("role", "assistant")
+    if role != "assistant" and not (role is None and holder == "delta"):
+        yield "the speaker is not the assistant", f"{holder}/role", "assistant", role
+    for name in ("content", *REASONING_FIELDS):
+        value = said.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, str) and not (name == "content" and isinstance(value, list)):
+            yield f"{name} is no text", f"{holder}/{name}", "a text or null", value
+        elif isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+            yield f"{name} holds half of a surrogate pair", f"{holder}/{name}", "whole characters", value
 
 
 @check(MUST, spec="http#server-error", when=(on.has_response, on.was_sent))

@@ -164,16 +164,14 @@ def cut_reasoning_is_returned(series: Series) -> Iterator[Finding]:
         )
 
 
-@check(
-    SHOULD, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage, on.meaning_is_known, on.wants_one_choice)
-)
+@check(SHOULD, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage, on.wants_one_choice))
 def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
     """Reported reasoning tokens are those of the analysis messages: zero without any, and never more than all tokens.
 
     Absent counts, and counts that include headers or calls, are variants (defects V27, S09).
     """
     turn, meant = x.turn, x.meant
-    if turn is None or meant is None or turn.usage is None:
+    if turn is None or turn.usage is None:
         return
     told, spent = turn.usage.reasoning_tokens, turn.usage.completion_tokens
     if told is None:
@@ -185,6 +183,14 @@ def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
             expected=f"at most {spent}",
             actual=str(told),
         )
+    elif meant is None:
+        if told == 0 and (turn.reasoning or "").strip():
+            yield Finding(
+                message="reasoning is returned and no reasoning tokens are reported",
+                at="usage",
+                expected="more than 0",
+                actual="0",
+            )
     elif told != (exact := sum(len(encode(thought)) for thought in meant.reasoning)):
         counted_too = sum(len(encode(call.arguments)) + _CALL_HEADER for call in meant.calls)
         slack = _AROUND_A_THOUGHT * len(meant.reasoning)

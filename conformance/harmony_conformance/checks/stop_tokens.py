@@ -58,7 +58,8 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
             )
         else:
             yield variant("finish_reason is length below the limit", where="/finish_reason")
-    if spent == x.limit and said != "length" and x.was_cut:
+    unseen = x.output.ids is None and not turn.says_something
+    if spent == x.limit and said != "length" and (x.was_cut or unseen):
         yield Finding(
             message="the answer was cut at the limit and finish_reason does not say so",
             at="/finish_reason",

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from harmony_conformance.json_value import Json, JsonObject, members
+from harmony_conformance.json_value import Json, JsonObject, items, members
 from harmony_conformance.reference_server.answer import Field
-from harmony_conformance.reference_server.changes import Defect, OnConversation, OnEvents, OnPrompt, OnStream
+from harmony_conformance.reference_server.changes import Defect, OnConversation, OnEvents, OnJson, OnPrompt, OnStream
 from harmony_conformance.reference_server.defects.event_changes import FINAL, goes_to
 from harmony_conformance.reference_server.reading import Closed, Event, Opened, Text
 from harmony_ref import DeveloperContent, Message, SystemContent, tokens
@@ -83,6 +83,19 @@ def _tagged(events: Iterator[Event]) -> Iterator[Event]:
             yield event
 
 
+def _content_as_object(body: JsonObject) -> JsonObject:
+    """The text of each message or delta within an object."""
+    changed: list[Json] = []
+    for choice in items(body.get("choices")):
+        held = dict(members(choice))
+        for holder in ("message", "delta"):
+            said = members(held.get(holder))
+            if isinstance(said.get("content"), str):
+                held[holder] = {**said, "content": {"text": said["content"]}}
+        changed.append(held)
+    return {**body, "choices": changed} if changed else body
+
+
 def _each_chunk(change: Callable[[JsonObject], JsonObject]) -> Callable[[Iterator[Json]], Iterator[Json]]:
     return lambda stream: (change(data) if isinstance(data, dict) else data for data in stream)
 
@@ -129,6 +142,12 @@ DEFECTS = (
         catalogue=(),
         summary="Reasoning comes as content, within `<reasoning>` tags.",
         change=OnEvents(_tagged),
+    ),
+    Defect(
+        id="content-as-object",
+        catalogue=(),
+        summary="The content of an answer is an object that holds the text.",
+        change=OnJson(_content_as_object),
     ),
     Defect(
         id="stream-object-of-a-whole",
