@@ -3,7 +3,6 @@ import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from statistics import median
 
 import httpx
 import openai
@@ -254,15 +253,15 @@ def test_character_cut_by_the_limit_is_left_out(http):
 
 def test_stream_arrives_token_by_token(url):
     script = "<|channel|>final<|message|>one two three four five six<|return|>"
-    arrivals = []
-    with httpx.stream(
-        "POST",
-        f"{url}/v1/chat/completions",
-        json={**ASK, "stream": True, "harmony_script": script, "harmony_token_delay": 0.03},
-    ) as response:
-        arrivals.extend(time.monotonic() for line in response.iter_lines() if '"content":"' in line)
-    assert len(arrivals) == 7
-    assert all(later - earlier > 0.015 for earlier, later in pairwise(arrivals[1:]))
+    body = {**ASK, "stream": True, "harmony_script": script, "harmony_token_delay": 0.03}
+
+    def arrivals():
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
+            return [time.monotonic() for line in response.iter_lines() if '"content":"' in line]
+
+    streams = [arrivals() for _ in range(5)]  # a busy machine may read one of them late, all of it at once
+    assert [len(times) for times in streams] == [7] * 5
+    assert any(all(later - earlier > 0.015 for earlier, later in pairwise(times[1:])) for times in streams)
 
 
 def test_whole_answer_takes_as_long_as_its_tokens(http):
@@ -277,7 +276,7 @@ def test_answer_does_not_wait_for_a_delayed_acknowledgement(http):
         start = time.monotonic()
         post(http)
         times.append(time.monotonic() - start)
-    assert median(times) < 0.03
+    assert min(times) < 0.03  # a delayed acknowledgement adds 0.04 s to each of them
 
 
 def test_server_stops_while_a_stream_is_open():

@@ -492,10 +492,16 @@ def test_cross_talk_needs_requests_at_the_same_time():
 @pytest.mark.parametrize(("defects", "spread"), [((), True), (("stream-all-at-once",), False)])
 def test_all_at_once_arrives_at_the_end(defects, spread):
     body = {"model": MODEL, "messages": [USER], "stream": True, "harmony_script": FINAL, "harmony_token_delay": 0.02}
-    times = []
-    with running(defects=defects) as url, httpx.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
-        times.extend(time.monotonic() for line in response.iter_lines() if line)
-    assert (times[-1] - times[0] > 0.1) is spread
+
+    def is_spread(url):
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
+            times = [time.monotonic() for line in response.iter_lines() if line]
+        return times[-1] - times[0] > 0.1
+
+    with running(defects=defects) as url:
+        seen = [is_spread(url) for _ in range(4)]  # a busy machine may delay one of them, or read it all at once
+    assert spread in seen
+    assert spread or not all(seen)
 
 
 def test_every_defect_is_shown():
