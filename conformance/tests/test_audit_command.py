@@ -140,7 +140,9 @@ def test_unreadable_lines_do_not_hide_the_others(tmp_path, capsys):
     assert "2 lines could not be read as exchanges" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("name", "said"), [("absent", "no such file"), ("", "is a directory: name its files")])
+@pytest.mark.parametrize(
+    ("name", "said"), [("absent", "no such file"), ("", "it is a folder, not a file: name its files")]
+)
 def test_a_path_that_is_no_file_is_refused_before_anything_is_read(tmp_path, capsys, name, said):
     with pytest.raises(UsageError, match=said):
         audit(log(tmp_path / "log.jsonl", GOOD), tmp_path / name)

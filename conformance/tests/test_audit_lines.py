@@ -50,7 +50,12 @@ def test_a_long_line_is_told_with_its_length(tmp_path):
 
 def test_a_missing_file_is_one_problem(tmp_path):
     (problem,) = read_lines(tmp_path / "absent")
-    assert str(problem) == "the file cannot be read: No such file or directory"
+    assert str(problem) == "no such file"
+
+
+def test_a_folder_is_one_problem(tmp_path):
+    (problem,) = read_lines(tmp_path)
+    assert str(problem) == "it is a folder, not a file"
 
 
 def test_a_compressed_file_that_breaks_off_gives_its_whole_lines_and_says_where(tmp_path):

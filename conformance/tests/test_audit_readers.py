@@ -246,3 +246,18 @@ def test_a_broken_recording_is_refused_in_one_line(tmp_path, lines, said):
     assert "\n" not in str(raised.value)
     assert isinstance(raised.value, UsageError)
     assert isinstance(raised.value, ValueError)
+
+
+def test_a_recording_that_is_no_text_is_said_to_be_none(tmp_path):
+    path = tmp_path / "rnd"
+    path.write_bytes(b"{}\xff\xfe")
+    with pytest.raises(BrokenRecording) as raised:
+        read_recorded(path)
+    assert str(raised.value) == f"{path}, line 1: not UTF-8 text at byte 2"
+
+
+@pytest.mark.parametrize(("name", "said"), [("absent", "no such file"), ("", "it is a folder, not a file")])
+def test_what_is_no_file_has_no_lines(tmp_path, name, said):
+    with pytest.raises(BrokenRecording) as raised:
+        read_recorded(tmp_path / name)
+    assert str(raised.value) == f"{tmp_path / name}: {said}"

@@ -125,7 +125,7 @@ def test_bad_input_is_one_line(file, capsys, command, content, said):
 )
 def test_standard_input_is_called_by_its_name(monkeypatch, command, content):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-    with pytest.raises(UsageError, match="^standard input"):
+    with pytest.raises(UsageError, match=r"^standard input"):
         call(command, "-")
 
 

@@ -41,7 +41,10 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A part of a file that could not be read. `kind` is one of a few fixed texts, by which problems are counted; `detail` adds to it."""
+    """A part of a file that could not be read. `kind` is one of a few fixed texts, by which problems are counted; `detail` adds to it.
+
+    `number` is 0 where it is about the file as a whole.
+    """
 
     offset: int
     number: int
@@ -63,6 +66,10 @@ def read_lines(path: Path, *, limit: int = LINE_LIMIT) -> Iterator[Line | Proble
                     yield from split_lines(unpacked, limit=limit)
             else:
                 yield from split_lines(raw, limit=limit)
+    except FileNotFoundError:
+        yield Problem(offset=0, number=0, kind="no such file")
+    except IsADirectoryError:
+        yield Problem(offset=0, number=0, kind="it is a folder, not a file")
     except OSError as error:
         yield Problem(offset=0, number=0, kind="the file cannot be read", detail=error.strerror or str(error))
 

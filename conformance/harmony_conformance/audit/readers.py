@@ -32,7 +32,11 @@ class Form(StrEnum):
 
 
 class NotUtf8(ValueError):  # noqa: N818 - it names what the line is
-    """A line that is no UTF-8 text; says at which byte."""
+    """A line that is no UTF-8 text; says at which byte of it."""
+
+    def __init__(self, byte: int) -> None:
+        super().__init__(f"not UTF-8 text at byte {byte}")
+        self.byte = byte
 
 
 class BrokenRecording(UsageError, ValueError):  # noqa: N818 - it names what the file is
@@ -48,7 +52,7 @@ def read_recorded(path: Path) -> list[Series]:
     grouped: dict[tuple[str, int], dict[str, Exchange]] = {}
     for line in read_lines(path):
         if isinstance(line, Problem):
-            raise BrokenRecording(f"{path}, line {line.number}: {line}")
+            raise BrokenRecording(f"{path}, line {line.number}: {line}" if line.number else f"{path}: {line}")
         x = _recorded(path, line)
         if x is None:
             continue
@@ -84,7 +88,7 @@ def parse_line(line: Line) -> Json:
     try:
         document = line.data.decode("utf-8")
     except UnicodeDecodeError as problem:
-        raise NotUtf8(f"at byte {problem.start}") from None
+        raise NotUtf8(problem.start) from None
     return loads(document)
 
 
@@ -117,7 +121,7 @@ def read_line(line: Line, form: Form, *, name: str) -> Found | Problem:
     except NotJson as problem:
         return _problem(line, "no JSON", f"at character {problem.position}")
     except NotUtf8 as problem:
-        return _problem(line, "no UTF-8", str(problem))
+        return _problem(line, "no UTF-8", f"at byte {problem.byte}")
     except BadRecording as problem:
         told = str(problem)
         return _problem(line, told if told.startswith(_NO_EXCHANGE) else _WRONG_VALUE)

@@ -74,7 +74,7 @@ def _console() -> Console:
 
 def _refuse(path: Path) -> None:
     if path.is_dir():
-        raise UsageError(f"{path} is a directory: name its files, for example {path}/*.jsonl")
+        raise UsageError(f"{path}: it is a folder, not a file: name its files, for example {path}/*.jsonl")
     if not path.exists():
         raise UsageError(f"{path}: no such file")
 
