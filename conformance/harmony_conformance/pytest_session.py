@@ -153,7 +153,8 @@ class HarmonySession:
         """What an item is told when it runs."""
         asked, series = self.asked, self._series.get(scenario.name, [])
         found = self._shared.found if self._shared is not None else None
-        result = judge_pair(rule, scenario, series, found.script_by if found is not None else None)
+        limit = asked.options.max_requests if found is not None and not series else None
+        result = judge_pair(rule, scenario, series, found.script_by if found is not None else None, limit)
         end = ending(result, FAIL_ON[asked.fail_on])
         text = ""
         if end in (Ending.FAILED, Ending.ERROR):

@@ -152,8 +152,11 @@ class _Gate:
         self._slots = asyncio.Semaphore(concurrency)
         self._pause = 1 / options.max_rps if options.max_rps else 0.0
         self._left = options.max_requests
+        self.reached: int | None = None
+        """The number of requests that was allowed, once one more was asked for."""
         self._next = 0.0
         self._order = asyncio.Lock()
+        self._most = options.max_requests
 
     async def send(self, client: Client, request: Request) -> Sent | None:
         """What came of the request, None where no more may be sent."""
@@ -161,6 +164,7 @@ class _Gate:
             async with self._order:
                 if self._left is not None:
                     if self._left <= 0:
+                        self.reached = self._most
                         return None
                     self._left -= 1
                 wait = self._next - time.monotonic()
@@ -200,12 +204,13 @@ async def run(target: Target, options: Options, plan: Plan, keep: Keep, told: Ca
         told(found)
         for x in found.exchanges:
             keep(x)
-        series = await _sender(client, target, options, found, keep).all(plan.scenarios, options.tries)
+        sender = _sender(client, target, options, found, keep)
+        series = await sender.all(plan.scenarios, options.tries)
         latency = await _latency(client, _asking(found, options), target, options, keep)
     return Run(
         capabilities=found,
         series=series,
-        results=tuple(judge_all(series, plan, found.script_by)),
+        results=tuple(judge_all(series, plan, found.script_by, sender.gate.reached)),
         latency=latency,
         started=started,
     )
@@ -240,10 +245,13 @@ async def _latency(
     return summarise(exchanges)
 
 
-def judge_all(series: Iterable[Series], plan: Plan, script_by: ScriptBy | None = None) -> Iterable[Result]:
+def judge_all(
+    series: Iterable[Series], plan: Plan, script_by: ScriptBy | None = None, limit: int | None = None
+) -> Iterable[Result]:
     """Results of every check on every scenario, in the plan's order; a scenario that was not sent has results for the checks it is made for.
 
-    `script_by`: how the endpoint's model was scripted, None where that is not known, as of a recording.
+    `script_by`: how the endpoint's model was scripted, None where that is not known, as of a recording. `limit`: the number of requests allowed,
+    if that kept some from being sent.
     """
     by_name: dict[str, list[Series]] = {}
     for one in series:
@@ -252,25 +260,31 @@ def judge_all(series: Iterable[Series], plan: Plan, script_by: ScriptBy | None =
         sent = [one for one in by_name.get(scenario.name, []) if one.exchanges]
         for rule in plan.checks:
             if sent or rule.id in scenario.exercises:
-                yield judge_pair(rule, scenario, sent, script_by)
+                yield judge_pair(rule, scenario, sent, script_by, limit)
 
 
 def judge_pair(
-    rule: Check | Comparison, scenario: Scenario, sent: Sequence[Series], script_by: ScriptBy | None = None
+    rule: Check | Comparison,
+    scenario: Scenario,
+    sent: Sequence[Series],
+    script_by: ScriptBy | None = None,
+    limit: int | None = None,
 ) -> Result:
     """The result of one check on the series of one scenario.
 
     Where none was sent, it is not applicable if the scenario makes no sense on that endpoint, else inconclusive, with the reason.
     """
     result = judge_one(rule, sent, exercised=rule.id in scenario.exercises)
+    reached = f"--max-requests {limit} was reached"
     if sent:
-        return result
+        is_cut = limit is not None and any(len(one.exchanges) < len(tuple(expand(scenario))) for one in sent)
+        is_open = result.outcome is Outcome.INCONCLUSIVE
+        return replace(result, reason=f"not all of it was sent: {reached}") if is_cut and is_open else result
     needed = needed_model(scenario) if script_by is None else why_not_sent(scenario, script_by)
     if needed is not None:
         return replace(result, scenario=scenario.name, outcome=Outcome.NOT_APPLICABLE, reason=needed)
-    return replace(
-        result, scenario=scenario.name, outcome=Outcome.INCONCLUSIVE, reason="no request of the scenario was sent"
-    )
+    reason = "no request of the scenario was sent" if limit is None else f"not sent: {reached}"
+    return replace(result, scenario=scenario.name, outcome=Outcome.INCONCLUSIVE, reason=reason)
 
 
 def in_order(series: Iterable[Series], scenarios: Iterable[Scenario]) -> tuple[Series, ...]:

@@ -63,8 +63,8 @@ WRONG = {
     "a variable that is empty": (["reference", "--api-key-env", "EMPTY_KEY"], "EMPTY_KEY is not set or empty"),
     "a key with white space": (["reference", "--api-key-env", "BLANK_KEY"], "BLANK_KEY is no key"),
     "a key in the open": (["http://api.example.com", "--api-key-env", "GOOD_KEY"], "use https"),
-    "a recording that is not there": (["replay:nothing.jsonl"], "nothing.jsonl"),
-    "a folder as a recording": (["replay:."], "Is a directory"),
+    "a recording that is not there": (["replay:nothing.jsonl"], "nothing.jsonl: no such file\n"),
+    "a folder as a recording": (["replay:."], ".: it is a folder, not a file\n"),
     "a file as a folder": (["reference", "--out", "file"], "--out file: File exists"),
     "a folder below a file": (["reference", "--out", "file/run"], "--out file/run: Not a directory"),
     "an unknown option": (["reference", "--nothing"], "--nothing"),
@@ -192,6 +192,18 @@ def test_the_exit_code_says_what_came_of_it(what, capsys):
     assert code == expected
     assert ("nothing could be checked: not one MUST check applied (applies to" in err) is (expected == 2)
     assert "Traceback" not in err
+
+
+def test_a_run_that_was_cut_short_conforms_and_says_what_was_left_open(capsys, tmp_path):
+    words = ["--latency", "0", "--concurrency", "1", "--max-requests", "5"]
+    code, _, err = run(capsys, "reference", *words, "--out", "run")
+    open_ones = [line for line in results(tmp_path / "run") if line["outcome"] == "inconclusive"]
+    assert code == 0
+    assert err.splitlines()[-1] == (
+        f"not everything was checked: {len(open_ones)} inconclusive, {open_ones[0]['reason']}"
+    )
+    assert "not sent: --max-requests 5 was reached" in {line["reason"] for line in open_ones}
+    assert ": no failure found, " in (tmp_path / "run" / "report.md").read_text().splitlines()[0]
 
 
 def test_a_check_that_raises_is_an_error_of_our_own(capsys, monkeypatch, tmp_path):

@@ -79,7 +79,11 @@ def execute(arguments: Namespace) -> int:
     write_files(report, out, FAIL_ON[arguments.fail_on])
     print_report(report, console)
     print(f"run kept in {out}", file=sys.stderr)
-    return _exit_code(finished.results, FAIL_ON[arguments.fail_on])
+    code = _exit_code(finished.results, FAIL_ON[arguments.fail_on])
+    reasons = [result.reason for result in report.results if result.outcome is Outcome.INCONCLUSIVE]
+    if code == Exit.CONFORMS and reasons:
+        print(f"not everything was checked: {len(reasons)} inconclusive, {reasons[0]}", file=sys.stderr)
+    return code
 
 
 def _list(plan: Plan) -> int:

@@ -42,6 +42,8 @@ _LONGEST_MESSAGE = 600
 _STANDING = {
     Standing.CONFORMS: "pass",
     Standing.DIVERGES: "fail",
+    Standing.NOT_ALL_CHECKED: "inconclusive",
+    Standing.NOT_ALL_COUNTED: "inconclusive",
     Standing.UNCHECKED: "inconclusive",
     Standing.OUR_ERROR: "error",
 }
@@ -66,7 +68,7 @@ def html(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> str:
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="referrer", content="no-referrer"),
-        tag("title", words(f"{title(report)}: {judged(report, fails_on).standing.value} (harmony-conformance)")),
+        tag("title", words(f"{title(report)}: {judged(report, fails_on).headline} (harmony-conformance)")),
         tag("style", Markup(_style())),
     )
     links = [tag("a", name, href=f"#{target}") for target, name, _ in sections]
@@ -142,7 +144,7 @@ def _top(report: Report, fails_on: frozenset[Severity]) -> Markup:
             tag("h1", title(report)),
             tag(
                 "div",
-                tag("strong", _sentence(verdict.standing.value)),
+                tag("strong", _sentence(verdict.headline)),
                 verdict.sentence,
                 tag("div", *bar, class_="bar", aria_hidden="true"),
                 tag("ul", *badges, class_="counts"),

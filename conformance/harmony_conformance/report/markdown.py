@@ -50,6 +50,8 @@ _MARK = {
 _STANDING = {
     Standing.CONFORMS: "✅",
     Standing.DIVERGES: "❌",
+    Standing.NOT_ALL_CHECKED: "❔",
+    Standing.NOT_ALL_COUNTED: "❔",
     Standing.UNCHECKED: "❔",
     Standing.OUR_ERROR: "💥",
 }
@@ -111,7 +113,7 @@ def _bounded(parts: Iterable[str], most: int, what: str) -> Iterator[str]:
 
 def _head(report: Report, fails_on: frozenset[Severity]) -> Iterator[str]:
     verdict = judged(report, fails_on)
-    yield f"## {_STANDING[verdict.standing]} {inline(title(report))}: {verdict.standing.value}"
+    yield f"## {_STANDING[verdict.standing]} {inline(title(report))}: {verdict.headline}"
     yield verdict.sentence
     yield _table(
         (WORDS[outcome] for outcome in ORDER),

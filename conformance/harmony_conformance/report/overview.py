@@ -40,6 +40,8 @@ class Standing(StrEnum):
     """What a run comes to."""
 
     CONFORMS = "conforms"
+    NOT_ALL_CHECKED = "no failure found"
+    NOT_ALL_COUNTED = "no failure that counts found"
     DIVERGES = "does not conform"
     UNCHECKED = "nothing could be checked"
     OUR_ERROR = "error of the suite"
@@ -47,10 +49,18 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The standing, and one sentence on what it rests on."""
+    """The standing, one sentence on what it rests on, and how many results are inconclusive."""
 
     standing: Standing
     sentence: str
+    inconclusive: int = 0
+
+    @property
+    def headline(self) -> str:
+        """The standing in words that promise no more than was checked."""
+        if not self.inconclusive:
+            return self.standing.value
+        return f"{self.standing.value}, {_number(self.inconclusive, 'result')} inconclusive"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +166,9 @@ def judged(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> Verdic
         return Verdict(standing=Standing.DIVERGES, sentence=beside)
     if not must:
         return Verdict(standing=Standing.UNCHECKED, sentence="Not one MUST check could be applied.")
+    if inconclusive := report.counts[Outcome.INCONCLUSIVE]:
+        standing = Standing.NOT_ALL_COUNTED if failed else Standing.NOT_ALL_CHECKED
+        return Verdict(standing=standing, sentence=beside, inconclusive=inconclusive)
     return Verdict(standing=Standing.CONFORMS, sentence=beside)
 
 

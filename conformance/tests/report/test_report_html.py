@@ -140,6 +140,16 @@ def test_each_kind_of_result_is_told_with_its_reason(samples):
         pytest.param([(Outcome.PASS, "must")], {"must"}, "Conforms", id="all passed"),
         pytest.param([(Outcome.PASS, "must"), (Outcome.FAIL, "must")], {"must"}, "Does not conform", id="a MUST failed"),
         pytest.param([(Outcome.PASS, "must"), (Outcome.FAIL, "should")], {"must"}, "Conforms", id="a SHOULD failed, which does not count"),
+        pytest.param([(Outcome.PASS, "must"), (Outcome.INCONCLUSIVE, "must")], {"must"}, "No failure found, 1 result inconclusive", id="one is open"),
+        pytest.param([(Outcome.PASS, "must"), *[(Outcome.INCONCLUSIVE, "must")] * 2], {"must"}, "No failure found, 2 results inconclusive", id="two are open"),
+        pytest.param(
+            [(Outcome.PASS, "must"), (Outcome.FAIL, "should"), (Outcome.INCONCLUSIVE, "must")], {"must"},
+            "No failure that counts found, 1 result inconclusive", id="one is open and a SHOULD failed"
+        ),
+        pytest.param(
+            [(Outcome.PASS, "must"), (Outcome.FAIL, "must"), (Outcome.INCONCLUSIVE, "must")], {"must"},
+            "Does not conform", id="one is open and a MUST failed"
+        ),
         pytest.param([(Outcome.PASS, "must"), (Outcome.FAIL, "should")], {"must", "should"}, "Does not conform", id="a SHOULD failed, which counts"),
         pytest.param([(Outcome.NOT_APPLICABLE, "must")], {"must"}, "Nothing could be checked", id="nothing applied"),
         pytest.param([(Outcome.PASS, "should")], {"must"}, "Nothing could be checked", id="no MUST applied"),

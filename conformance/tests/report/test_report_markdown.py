@@ -120,5 +120,12 @@ def test_the_verdict_follows_what_counts(samples, severity, fails_on, mark):
     assert "failed" in document
 
 
+def test_a_run_that_left_results_open_does_not_conform_by_name(samples):
+    open_one = samples.result(Outcome.INCONCLUSIVE, check="usage.x", reason="rate limited")
+    head = markdown(samples.report(samples.result(), open_one)).splitlines()[0]
+    assert head.startswith("## ❔ ")
+    assert head.endswith(": no failure found, 1 result inconclusive")
+
+
 def test_two_renderings_are_equal(real_report):
     assert markdown(real_report) == markdown(real_report)
