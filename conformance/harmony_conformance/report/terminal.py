@@ -36,11 +36,12 @@ def report_console() -> Console:
 def print_report(report: Report, console: Console) -> None:
     """Print the whole report."""
     console.print(_table(report))
-    for result in report.results:
-        if result.outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
-            for line in _told(result):
-                console.print(line, soft_wrap=True, highlight=False)
-    for line in (*_variants(report), *_not_applied(report)):
+    for outcome in (Outcome.FAIL, Outcome.ERROR):
+        for result in report.results:
+            if result.outcome is outcome:
+                for line in _told(result):
+                    console.print(line, soft_wrap=True, highlight=False)
+    for line in (*_inconclusive(report), *_variants(report), *_not_applied(report)):
         console.print(line, soft_wrap=True, highlight=False)
     if report.latency:
         console.print(_latency(report))
@@ -106,6 +107,19 @@ def _finding(finding: JsonObject) -> Iterator[str]:
     for name in ("expected", "actual", "excerpt"):
         if (value := at(finding, name)) is not None:
             yield f"    {name}: {escape(visible(text(value)))}"
+
+
+def _inconclusive(report: Report) -> Iterator[str]:
+    """The checks that were left open, one line for each reason: a request that failed leaves many open."""
+    reasons: dict[str, dict[str, None]] = {}
+    for result in report.results:
+        if result.outcome is Outcome.INCONCLUSIVE:
+            reasons.setdefault(result.reason, {})[result.check] = None
+    if reasons:
+        yield ""
+        yield f"[{STYLE[Outcome.INCONCLUSIVE]}]inconclusive[/] (neither passes nor failures)"
+    for reason, checks in reasons.items():
+        yield f"  {escape(visible(reason))}: {escape(', '.join(checks))}"
 
 
 def _variants(report: Report) -> Iterator[str]:
