@@ -20,6 +20,7 @@ from harmony_conformance.check import (
 from harmony_conformance.checks import CHECKS, FAMILIES
 from harmony_conformance.docs import applies_to, checks_json, checks_markdown
 from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.spec import CLAUSES
 from harmony_conformance.wire import Request
 
 HERE = Path(__file__).resolve().parents[1]
@@ -166,3 +167,7 @@ def test_the_first_condition_that_does_not_hold_is_told(rule, subject, expected)
 def test_an_unknown_clause_can_not_be_cited():
     with pytest.raises(KeyError):
         check(MUST, spec="harmony#no-such-clause", when=is_asked)(something.run)
+
+
+def test_every_clause_is_cited():
+    assert sorted(CLAUSES) == sorted({rule.clause.id for rule in CHECKS})

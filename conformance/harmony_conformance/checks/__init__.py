@@ -18,6 +18,7 @@ from harmony_conformance.checks import (
     stop_tokens,
     streaming,
     tool_calls,
+    tools,
     usage,
 )
 
@@ -29,6 +30,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     reasoning,
     channels,
     tool_calls,
+    tools,
     stop_tokens,
     streaming,
     usage,
