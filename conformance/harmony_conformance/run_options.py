@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
+from types import MappingProxyType
 
 from harmony_conformance.check import Severity
 from harmony_conformance.command import UsageError
@@ -22,6 +23,23 @@ FAIL_ON = {
     "never": frozenset[Severity](),
 }
 """The severities whose failures count, by the value of `--fail-on`."""
+OWN_MEMBERS = frozenset(
+    {
+        "harmony_script",
+        "max_completion_tokens",
+        "max_tokens",
+        "messages",
+        "model",
+        "n",
+        "stream",
+        "stream_options",
+        "tool_choice",
+        "tools",
+        "vllm_xargs",
+    }
+)
+"""The members of a request that scenarios set: another value would change what they show."""
+_INSTEAD: Mapping[str, str] = MappingProxyType({"model": ": name one by --model"})
 _HEADER = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 
@@ -87,6 +105,9 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
         raise UsageError(f"--extra-body is no JSON: {problem}") from None
     if not isinstance(extra, dict):
         raise UsageError('--extra-body is no JSON object: for example {"top_k": 1}')
+    own = sorted(OWN_MEMBERS & extra.keys())
+    if own:
+        raise UsageError(f"--extra-body: {own[0]!r} is set by the suite{_INSTEAD.get(own[0], '')}")
     options = Options(
         model=arguments.model,
         tries=arguments.tries,

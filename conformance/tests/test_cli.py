@@ -9,6 +9,7 @@ import pytest
 from harmony_conformance import golden
 from harmony_conformance.cli import main
 from harmony_conformance.recording import exchange_line, read_exchange
+from harmony_conformance.run_options import OWN_MEMBERS
 from jsonschema import Draft202012Validator
 
 KEY = "sk-0123456789abcdef"
@@ -56,6 +57,17 @@ WRONG = {
     "a pattern without a match": (["reference", "--select", "nothing.*"], "'nothing.*' matches no check"),
     "a body that is no JSON": (["reference", "--extra-body", "{"], "--extra-body is no JSON"),
     "a body that is no object": (["reference", "--extra-body", "[]"], "--extra-body is no JSON object"),
+    "a body with the model": (
+        ["reference", "--extra-body", '{"top_k": 1, "model": "m"}'],
+        "'model' is set by the suite: name",
+    ),
+    **{
+        f"a body with {name}": (
+            ["reference", "--extra-body", f'{{"{name}": null}}'],
+            f"--extra-body: '{name}' is set by",
+        )
+        for name in sorted(OWN_MEMBERS)
+    },
     "a header without a colon": (["reference", "--header", "x"], "--header 'x' is no header"),
     "a header with a blank in its name": (["reference", "--header", "a b: c"], "--header 'a b' is no header"),
     "a header with a line break": (["reference", "--header", "a: b\r\nc: d"], "--header a: its value holds control"),
