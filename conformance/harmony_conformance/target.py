@@ -11,6 +11,7 @@ from harmony_conformance.engines import ENGINES, Engine
 
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?|[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
 _PATH = re.compile(r"[!-~]*")
+_ENDS = ("/chat/completions", "/completions", "/responses", "/models")
 _RIGHT_URL = "http://host:port or https://host, with or without /v1"
 
 
@@ -75,7 +76,7 @@ def parse_target(text: str) -> Target:
 
 
 def _base(url: str) -> str:
-    """The URL without a trailing `/v1`.
+    """The URL without a trailing `/v1`, and without a path of the API behind that.
 
     Raises:
         BadTarget: it is none, or holds more than an address.
@@ -96,5 +97,10 @@ def _base(url: str) -> str:
         raise BadTarget(f"{url!r} is no URL: {_RIGHT_URL}")
     if split.query or split.fragment:
         raise BadTarget(f"a URL with a query is not used: {_RIGHT_URL}")
-    path = split.path.rstrip("/").removesuffix("/v1")
+    path = split.path.rstrip("/")
+    end = next((end for end in _ENDS if path.endswith(end)), "")
+    path = path.removesuffix(end)
+    if end and not path.endswith("/v1"):
+        raise BadTarget(f"{url!r} names one path of an API: give the URL up to /v1")
+    path = path.removesuffix("/v1")
     return f"{split.scheme}://{split.netloc}{path}"

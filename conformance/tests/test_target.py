@@ -10,6 +10,11 @@ GOOD = {
     "vllm:http://host:8000/v1": ("vllm", "http://host:8000", ()),
     "vllm:http://host:8000/v1/": ("vllm", "http://host:8000", ()),
     "vllm:http://host:8000": ("vllm", "http://host:8000", ()),
+    "vllm:http://host:8000/v1/chat/completions": ("vllm", "http://host:8000", ()),
+    "vllm:http://host:8000/v1/models/": ("vllm", "http://host:8000", ()),
+    "https://gate.example.com/team/v1/completions": ("openai", "https://gate.example.com/team", ()),
+    "https://api.example.com/v1/responses": ("openai", "https://api.example.com", ()),
+    "http://host/models/v1": ("openai", "http://host/models", ()),
     "ollama:http://localhost:11434/": ("ollama", "http://localhost:11434", ()),
     "https://api.example.com/v1": ("openai", "https://api.example.com", ()),
     "http://host": ("openai", "http://host", ()),
@@ -51,6 +56,8 @@ BAD = {
     "vllm:http://user@host": "--api-key-env",
     "https://host/v1?api-version=1": "query",
     "https://host/v1#part": "query",
+    "https://host/chat/completions": "give the URL up to /v1",
+    "https://host/v2/models": "give the URL up to /v1",
     "replay:": "needs a file",
 }
 
