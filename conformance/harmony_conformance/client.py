@@ -7,15 +7,19 @@ should the server echo it.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 import httpx
 
+from harmony_conformance.command import UsageError
 from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
 
@@ -25,6 +29,16 @@ _WAITS = 3
 _LONGEST_WAIT, _UNREADABLE_WAIT = 60.0, 1.0  # seconds
 _IDLE = 2.0  # seconds after which a connection is not used again; servers close theirs after 5 or more, and a request must not meet that
 _WHOLE_EXCHANGE = 10  # times the timeout
+CA_FILE, CA_DIR = "SSL_CERT_FILE", "SSL_CERT_DIR"
+"""The variables that name the certificates to trust in place of the usual ones."""
+_CERTIFICATE = "certificate verify failed"
+_RIGHT_CERTIFICATE: Mapping[str, str] = MappingProxyType(
+    {
+        "Hostname mismatch": "use the name that the certificate was issued for",
+        "IP address mismatch": "use the name that the certificate was issued for",
+        "expired": "the server needs a certificate that is still valid",
+    }
+)
 _NOT_KEPT = frozenset({"set-cookie", "authorization"})
 
 
@@ -48,6 +62,24 @@ class Sent:
     waited: tuple[float, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """A wait that a busy server asked for, in seconds: `asked` is None where its Retry-After can not be read; `place` counts from 1."""
+
+    asked: float | None
+    seconds: float
+    place: int
+
+    def __str__(self) -> str:
+        """One line."""
+        asks = "the server is busy" if self.asked is None else f"the server asks to wait {self.asked:.0f} s"
+        return f"{asks}; waiting {self.seconds:.0f} s, {self.place} of {_WAITS}"
+
+
+def unheard(wait: Wait) -> None:
+    """For those who do not want to be told of waits."""
+
+
 class Client:
     """A connection pool to one endpoint; an asynchronous context manager."""
 
@@ -60,7 +92,8 @@ class Client:
             headers={"user-agent": "harmony-conformance", **settings.headers, **authorization},
             timeout=httpx.Timeout(settings.timeout, pool=None),
             follow_redirects=False,
-            trust_env=False,
+            trust_env=False,  # no variable names a proxy
+            verify=_trusted(settings.base) or True,
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE),
         )
 
@@ -74,12 +107,12 @@ class Client:
         """Close every connection."""
         await self._http.aclose()
 
-    async def send(self, request: Request) -> Sent:
-        """Send a request; wait and repeat where the server says 429 or 503 with Retry-After, at most three times."""
+    async def send(self, request: Request, waiting: Callable[[Wait], None] = unheard) -> Sent:
+        """Send a request; wait and repeat where the server says 429 or 503 with Retry-After, at most three times. `waiting` is told of each wait."""
         waited: list[float] = []
         while True:
             sent = await self._once(request)
-            wait = _wait(sent.response)
+            wait = _wait(sent.response, len(waited) + 1)
             if wait is None:
                 return replace(sent, waited=tuple(waited))
             if len(waited) == _WAITS:
@@ -87,8 +120,9 @@ class Client:
                 return replace(
                     sent, waited=tuple(waited), failure=Failure(kind=FailureKind.RATE_LIMITED, detail=detail)
                 )
-            waited.append(wait)
-            await _pause(wait)
+            waited.append(wait.seconds)
+            waiting(wait)
+            await _pause(wait.seconds)
 
     async def _once(self, request: Request) -> Sent:
         chunks: list[Chunk] = []
@@ -143,18 +177,34 @@ async def _pause(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-def _wait(response: Response | None) -> float | None:
-    """The seconds a busy server asks to wait, None where it does not."""
+def _trusted(base: str) -> ssl.SSLContext | None:
+    """What trusts the certificates that the environment names, None where it names none.
+
+    Raises:
+        UsageError: they can not be read.
+    """
+    file, folder = os.environ.get(CA_FILE) or None, os.environ.get(CA_DIR) or None
+    if not base.startswith("https:") or (file is None and folder is None):
+        return None
+    try:
+        return ssl.create_default_context(cafile=file, capath=folder)
+    except OSError as problem:
+        raise UsageError(f"{CA_FILE} {file}: {problem.strerror or problem}") from None
+
+
+def _wait(response: Response | None, place: int) -> Wait | None:
+    """The wait that a busy server asks for, None where it does not."""
     if response is None or response.status not in (_TOO_MANY, _UNAVAILABLE):
         return None
     asked = response.headers.get("retry-after", "").strip()
     if asked.isascii() and asked.isdigit():
-        return min(float(asked), _LONGEST_WAIT)
+        return Wait(asked=float(asked), seconds=min(float(asked), _LONGEST_WAIT), place=place)
     try:
         until = parsedate_to_datetime(asked).timestamp()
     except ValueError:
-        return _UNREADABLE_WAIT if asked else None
-    return min(max(until - time.time(), 0.0), _LONGEST_WAIT)
+        return Wait(asked=None, seconds=_UNREADABLE_WAIT, place=place) if asked else None
+    left = max(until - time.time(), 0.0)
+    return Wait(asked=left, seconds=min(left, _LONGEST_WAIT), place=place)
 
 
 def _failure(error: Exception, timeout: float, *, begun: bool) -> Failure:
@@ -165,7 +215,7 @@ def _failure(error: Exception, timeout: float, *, begun: bool) -> Failure:
         case httpx.TimeoutException():
             return Failure(kind=FailureKind.TIMEOUT, detail=f"no byte arrived for {timeout:g} s")
         case httpx.ConnectError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
-            return Failure(kind=FailureKind.NO_CONNECTION, detail=detail)
+            return Failure(kind=FailureKind.NO_CONNECTION, detail=_no_connection(error, detail))
         case httpx.RemoteProtocolError() if begun and "closed connection" in detail:
             return Failure(kind=FailureKind.CUT, detail=detail)
         case httpx.RemoteProtocolError() if "disconnected" in detail:
@@ -174,3 +224,30 @@ def _failure(error: Exception, timeout: float, *, begun: bool) -> Failure:
             return Failure(kind=FailureKind.CUT if begun else FailureKind.RESET, detail=detail)
         case _:
             return Failure(kind=FailureKind.MALFORMED_HTTP, detail=detail)
+
+
+def _no_connection(error: Exception, detail: str) -> str:
+    """Why there is no connection, and what would be right where that is known."""
+    causes = tuple(_causes(error))
+    if any(isinstance(cause, socket.gaierror) for cause in causes):
+        return "no such host"
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return "connection refused"
+    if "WRONG_VERSION_NUMBER" in detail:
+        return "this port speaks plain http: use http://"
+    if _CERTIFICATE in detail:
+        reason = detail[detail.index(_CERTIFICATE) :].partition(" (_ssl")[0]
+        private = f"name the file of the authority that issued it by the variable {CA_FILE} (a folder: {CA_DIR})"
+        right = next((right for said, right in _RIGHT_CERTIFICATE.items() if said in reason), private)
+        return f"{reason}: {right}"
+    return detail
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, what it was raised from, and the members of groups among them."""
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for member in error.exceptions:
+                yield from _causes(member)
+        error = error.__cause__ or error.__context__

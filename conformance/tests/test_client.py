@@ -6,6 +6,7 @@ import struct
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from ipaddress import ip_address
+from threading import Thread
 
 import harmony_conformance.client
 import pytest
@@ -13,7 +14,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from harmony_conformance.client import BODY_LIMIT, Client, Settings
+from harmony_conformance.client import BODY_LIMIT, Client, Settings, Wait
+from harmony_conformance.command import UsageError
 from harmony_conformance.wire import FailureKind, Request
 
 JSON_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n"
@@ -140,13 +142,13 @@ def test_a_refused_connection():
         port = listening.getsockname()[1]
     sent = send(f"http://127.0.0.1:{port}")
     assert sent.response is None
-    assert sent.failure.kind is FailureKind.NO_CONNECTION
+    assert (sent.failure.kind, sent.failure.detail) == (FailureKind.NO_CONNECTION, "connection refused")
 
 
 def test_a_host_that_does_not_exist():
     sent = send("http://no-such-host.invalid")
     assert sent.response is None
-    assert sent.failure.kind is FailureKind.NO_CONNECTION
+    assert (sent.failure.kind, sent.failure.detail) == (FailureKind.NO_CONNECTION, "no such host")
 
 
 def certificate(tmp_path, *names):
@@ -178,8 +180,60 @@ def test_a_certificate_that_nobody_vouches_for(raw_server, tmp_path):
     server = raw_server(saying(whole(b"{}")), certificate(tmp_path, x509.IPAddress(ip_address("127.0.0.1"))))
     sent = send(server.url, key="sk-0123456789")
     assert sent.failure.kind is FailureKind.NO_CONNECTION
-    assert "certificate" in sent.failure.detail
+    assert sent.failure.detail.startswith("certificate verify failed: self-signed certificate: name the file")
+    assert "SSL_CERT_FILE" in sent.failure.detail
     assert server.requests == []
+
+
+def test_a_certificate_of_another_name(raw_server, tmp_path, monkeypatch):
+    server = raw_server(saying(whole(b"{}")), certificate(tmp_path, x509.DNSName("elsewhere.example")))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    assert send(server.url).failure.detail.endswith(": use the name that the certificate was issued for")
+
+
+def test_a_certificate_that_a_variable_vouches_for(raw_server, tmp_path, monkeypatch):
+    server = raw_server(saying(whole(b"{}")), certificate(tmp_path, x509.IPAddress(ip_address("127.0.0.1"))))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    assert send(server.url).failure is None
+
+
+def test_a_folder_of_certificates_that_a_variable_names(raw_server, tmp_path, monkeypatch):
+    server = raw_server(saying(whole(b"{}")), certificate(tmp_path, x509.IPAddress(ip_address("127.0.0.1"))))
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    assert "certificate verify failed" in send(server.url).failure.detail
+
+
+@pytest.mark.parametrize("content", [None, b"none"], ids=["not there", "no certificate"])
+def test_certificates_that_can_not_be_read_are_told_by_the_name_of_their_variable(tmp_path, monkeypatch, content):
+    path = tmp_path / "authority.pem"
+    if content is not None:
+        path.write_bytes(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(path))
+    with pytest.raises(UsageError, match=rf"SSL_CERT_FILE {path}: ."):
+        send("https://127.0.0.1:9")
+    assert send("http://127.0.0.1:9").failure.detail == "connection refused"
+
+
+def test_no_variable_names_a_proxy(raw_server, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    assert send(raw_server(saying(whole(b"{}"))).url).failure is None
+
+
+def test_a_port_that_answers_tls_in_plain_http():
+    def answer(listening):
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        Thread(target=answer, args=(listening,), daemon=True).start()
+        sent = send(f"https://127.0.0.1:{listening.getsockname()[1]}")
+    assert (sent.failure.kind, sent.failure.detail) == (
+        FailureKind.NO_CONNECTION,
+        "this port speaks plain http: use http://",
+    )
 
 
 def test_plain_http_where_tls_is_expected(raw_server):
@@ -315,6 +369,27 @@ def test_without_retry_after_nothing_is_repeated(raw_server, status):
     sent = send(server.url)
     assert (sent.response.status, sent.failure, sent.waited) == (status, None, ())
     assert len(server.requests) == 1
+
+
+def test_each_wait_is_told_before_it_begins(raw_server, monkeypatch):
+    slept, told = [], []
+
+    async def sleep(seconds):
+        slept.append((seconds, len(told)))
+
+    async def once(url):
+        async with Client(Settings(base=url, headers={})) as client:
+            return await client.send(ASK, told.append)
+
+    server = raw_server(busy(99, refusal(429, b"retry-after: 3600")))
+    monkeypatch.setattr(harmony_conformance.client, "_pause", sleep)
+    sent = asyncio.run(once(server.url))
+    assert slept == [(60.0, 1), (60.0, 2), (60.0, 3)]
+    assert [str(wait) for wait in told] == [
+        f"the server asks to wait 3600 s; waiting 60 s, {place} of 3" for place in (1, 2, 3)
+    ]
+    assert sent.failure.detail == "HTTP 429 after 3 waits"
+    assert str(Wait(asked=None, seconds=1.0, place=1)) == "the server is busy; waiting 1 s, 1 of 3"
 
 
 TOMORROW = format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)
