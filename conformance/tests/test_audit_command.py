@@ -10,6 +10,12 @@ from harmony_conformance.report.model import read_report
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Who is patient 12?"}]}
 SECRET = "Sue Miller"
+USAGE = {
+    "prompt_tokens": 70,
+    "completion_tokens": 9,
+    "total_tokens": 79,
+    "completion_tokens_details": {"reasoning_tokens": 0},
+}
 
 
 def answer(content, usage=True):
@@ -20,9 +26,7 @@ def answer(content, usage=True):
         "model": "m",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}],
     }
-    return body | (
-        {"usage": {"prompt_tokens": 70, "completion_tokens": 9, "total_tokens": 79}} if usage else {"usage": None}
-    )
+    return body | ({"usage": USAGE} if usage else {"usage": None})
 
 
 GOOD = {"request": ASKED, "response": answer(f"{SECRET}.")}
@@ -66,7 +70,7 @@ def test_a_leak_is_told_with_file_and_offset_and_without_the_text(tmp_path, caps
     assert audit(path) == Exit.DIVERGES
     printed = capsys.readouterr().out
     assert "FAIL" in printed
-    assert f"- {path}:{len(json.dumps(GOOD)) + 1}\n" in printed
+    assert f"- {path}@{len(json.dumps(GOOD)) + 1}\n" in printed
     assert "<|channel|>analysis<|message|>xxx xxxxxx<|end|>" in printed
     assert SECRET not in printed
 
@@ -88,7 +92,7 @@ def test_the_written_audit_is_a_report_with_a_line_for_each_check(tmp_path):
     assert [line.check for line in report.results] == sorted(rule.id for rule in CHECKS)
     (leaked,) = (line for line in report.results if line.check == "channels.no_marker_leak")
     assert (leaked.passed, leaked.applied, leaked.tries) == (1, 2, 2)
-    assert leaked.exchanges == (f"{path}:{len(json.dumps(GOOD)) + 1}",)
+    assert leaked.exchanges == (f"{path}@{len(json.dumps(GOOD)) + 1}",)
     assert (report.header["exchanges"], report.header["unreadable"]) == (2, 2)
     failures = [json.loads(line) for line in (out / "failures.jsonl").read_text(encoding="utf-8").splitlines()]
     assert ("channels.no_marker_leak", leaked.exchanges[0]) in {(one["check"], one["exchange"]) for one in failures}
@@ -116,28 +120,63 @@ def test_which_failures_count_is_chosen(tmp_path, fail_on, code):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        pytest.param(b"", "0 lines could not be read", id="empty"),
-        pytest.param(b'{"request": {"messages', "1 x no JSON", id="cut JSON"),
-        pytest.param(bytes(range(256)) * 9, "x no UTF-8", id="binary"),
+        pytest.param(b"", "the input is empty", id="empty"),
+        pytest.param(b'{"request": {"messages', "1 x no JSON, first at {path}@0", id="cut JSON"),
+        pytest.param(bytes(range(256)) * 9, "x no UTF-8, first at {path}@", id="binary"),
         pytest.param(json.dumps(GOOD).encode("utf-16"), "1 x the file is UTF-16", id="UTF-16 with its mark"),
         pytest.param(json.dumps(GOOD).encode("utf-16-le"), "1 x no JSON", id="UTF-16 without"),
         pytest.param(gzip.compress(json.dumps(GOOD).encode())[:60], "the compressed file breaks off", id="cut gzip"),
+        pytest.param(
+            b'{"kind": "exchange", "scenario": "discovery", "request": {}}', "discovery alone", id="discovery"
+        ),
         pytest.param(b"\x1f\x8bnonsense", "the compressed file is damaged", id="no gzip after all"),
     ],
 )
 def test_a_file_without_exchanges_is_said_to_be_one(tmp_path, capsys, data, said):
     path = tmp_path / "log.jsonl"
     path.write_bytes(data)
-    assert audit(path) == Exit.USAGE
-    told = capsys.readouterr()
-    assert said in told.out
-    assert told.err == "nothing could be checked: no exchange could be read\n"
+    with pytest.raises(UsageError, match=r"^nothing could be checked: no exchange was found \(.*\)$") as raised:
+        audit(path, "--out", tmp_path / "out")
+    assert said.format(path=path) in str(raised.value)
+    assert capsys.readouterr() == ("", "")
+    assert read_report((tmp_path / "out" / "audit.jsonl").read_text(encoding="utf-8")).header["exchanges"] == 0
 
 
 def test_unreadable_lines_do_not_hide_the_others(tmp_path, capsys):
     path = log(tmp_path / "log.jsonl", b"\x00\xff", LEAK, b'{"a": 1}')
     assert audit(path) == Exit.DIVERGES
-    assert "2 lines could not be read as exchanges" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "2 lines could not be read as exchanges" in told.out
+    assert told.err.count("\n") == 1
+    assert f"1 x no UTF-8, first at {path}@0" in told.err
+
+
+def test_a_line_that_was_cut_is_told_on_standard_error(tmp_path, capsys):
+    path = log(tmp_path / "log.jsonl", GOOD, json.dumps(GOOD).encode()[:50])
+    audit(path)
+    assert (
+        capsys.readouterr().err == f"not all could be read: 1 x no JSON, first at {path}@{len(json.dumps(GOOD)) + 1}\n"
+    )
+
+
+def test_discovery_is_told_apart_from_what_could_not_be_read(tmp_path, capsys):
+    discovery = {"kind": "exchange", "scenario": "discovery", "request": {}}
+    audit(log(tmp_path / "log.jsonl", discovery, discovery, GOOD), "--out", tmp_path / "out")
+    printed = capsys.readouterr().out
+    assert "0 lines could not be read as exchanges\n2 discovery exchanges left out\n1 exchanges judged" in printed
+    header = read_report((tmp_path / "out" / "audit.jsonl").read_text(encoding="utf-8")).header
+    assert (header["exchanges"], header["left_out"], header["unreadable"]) == (1, 2, 0)
+
+
+def test_only_checks_that_applied_stand_in_the_table_and_the_others_are_counted(tmp_path, capsys):
+    audit(log(tmp_path / "log.jsonl", GOOD), "--out", tmp_path / "out")
+    table, _, rest = capsys.readouterr().out.partition(" more checks applied to no exchange")
+    results = read_report((tmp_path / "out" / "audit.jsonl").read_text(encoding="utf-8")).results
+    shown = {line.check for line in results if line.applied}
+    *rows, idle = table.splitlines()
+    assert {row.split()[0] for row in rows[1:]} == shown
+    assert int(idle) == len(CHECKS) - len(shown)
+    assert rest.startswith(" (")
 
 
 @pytest.mark.parametrize(

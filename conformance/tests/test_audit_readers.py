@@ -2,7 +2,15 @@ import json
 
 import pytest
 from harmony_conformance.audit.lines import Line, Problem
-from harmony_conformance.audit.readers import BrokenRecording, Form, Found, read_exchanges, read_line, read_recorded
+from harmony_conformance.audit.readers import (
+    BrokenRecording,
+    Form,
+    Found,
+    LeftOut,
+    read_exchanges,
+    read_line,
+    read_recorded,
+)
 from harmony_conformance.command import UsageError
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import dumps
@@ -138,11 +146,6 @@ NO_EXCHANGE = [
         "no exchange: a member has a value that cannot be read",
         id="an unknown failure, which is not quoted",
     ),
-    pytest.param(
-        {"kind": "exchange", "scenario": "discovery", "request": {}},
-        "discovery of a recorded run, not judged",
-        id="discovery",
-    ),
 ]
 
 
@@ -152,6 +155,11 @@ def test_a_line_that_is_no_exchange_says_why_and_quotes_nothing(line, kind):
     assert isinstance(problem, Problem)
     assert (problem.kind, problem.offset) == (kind, 7)
     assert "secret" not in str(problem)
+
+
+@pytest.mark.parametrize("line", [{"kind": "discovery"}, {"kind": "exchange", "scenario": "discovery", "request": {}}])
+def test_discovery_is_read_and_left_out(line):
+    assert read(line, Form.EXCHANGES) == LeftOut(offset=7)
 
 
 def test_a_recorded_line_is_told_from_a_plain_one():
@@ -194,7 +202,7 @@ JSON = st.recursive(
 @given(st.fixed_dictionaries({"request": JSON, "response": JSON}, optional={"kind": st.just("exchange"), "try": JSON}))
 def test_no_json_value_breaks_the_reader(line):
     found = read(line)
-    assert isinstance(found, Found | Problem)
+    assert isinstance(found, Found | LeftOut | Problem)
     if isinstance(found, Found):
         assert found.exchange.turn is None or found.exchange.turn is not None
 
@@ -206,7 +214,7 @@ def test_a_log_is_read_in_order_and_nothing_is_lost(tmp_path):
     found = list(read_exchanges(path))
     assert [type(one) for one in found] == [Found, Problem, Found]
     assert [one.offset for one in found] == [0, len(good) + 1, len(good) + 6]
-    assert found[2].exchange.id == f"{path}:{len(good) + 6}"
+    assert found[2].exchange.id == f"{path}@{len(good) + 6}"
 
 
 def write_recording(path, lines):

@@ -1,5 +1,5 @@
-from harmony_conformance.audit.lines import Problem
-from harmony_conformance.audit.scan import EXAMPLES, Judged, Place, Tally, judge_alone, tally
+from harmony_conformance.audit.lines import Place, Problem
+from harmony_conformance.audit.scan import EXAMPLES, Judged, Tally, judge_alone, tally
 from harmony_conformance.check import Finding, Outcome, Severity
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.exchange import Exchange
@@ -73,7 +73,7 @@ def test_the_first_examples_are_kept_by_file_and_offset():
     judged = [Judged(place=Place(file="f", offset=n), exchange=NOTHING, results=failing) for n in range(100, 0, -1)]
     examples = tally(judged).checks["one.a"].examples
     assert [example.place.offset for example in examples] == list(range(1, EXAMPLES + 1))
-    assert examples[0].findings[0].exchange == "f:1"
+    assert examples[0].findings[0].exchange == "f@1"
 
 
 def test_a_line_is_judged_alone_so_no_comparison_applies():

@@ -39,6 +39,18 @@ class Line:
     data: bytes
 
 
+@dataclass(frozen=True, kw_only=True, order=True)
+class Place:
+    """Where a line stands. Places order examples, so that the first ones are the same however a log is divided."""
+
+    file: str
+    offset: int
+
+    def __str__(self) -> str:
+        """As it is shown, and as an exchange's id: `@`, since the number is one of bytes, not of lines."""
+        return f"{self.file}@{self.offset}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """A part of a file that could not be read. `kind` is one of a few fixed texts, by which problems are counted; `detail` adds to it.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from harmony_conformance.audit.lines import LINE_LIMIT, Line, Problem, read_lines
+from harmony_conformance.audit.lines import LINE_LIMIT, Line, Place, Problem, read_lines
 from harmony_conformance.audit.openai_lines import read_openai_line
 from harmony_conformance.command import UsageError
 from harmony_conformance.exchange import Exchange, Series
@@ -94,28 +94,37 @@ def parse_line(line: Line) -> Json:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """An exchange of a log and the offset of its line; its id is `file:offset`."""
+    """An exchange of a log and the offset of its line; its id is `file@offset`."""
 
     offset: int
     exchange: Exchange
 
 
-def read_exchanges(path: Path, form: Form = Form.AUTO, *, limit: int = LINE_LIMIT) -> Iterator[Found | Problem]:
-    """The exchanges of a log, one at a time, and what could not be read between them.
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """An exchange of a recorded run's discovery, at this offset: it is counted, not judged."""
 
-    Discovery of a recorded run is told as a problem too: it is counted, not judged.
-    """
+    offset: int
+
+
+def read_exchanges(
+    path: Path, form: Form = Form.AUTO, *, limit: int = LINE_LIMIT
+) -> Iterator[Found | LeftOut | Problem]:
+    """The exchanges of a log, one at a time, and what could not be read between them."""
     for line in read_lines(path, limit=limit):
-        yield line if isinstance(line, Problem) else read_line(line, form, name=f"{path}:{line.offset}")
+        if isinstance(line, Problem):
+            yield line
+        else:
+            yield read_line(line, form, name=str(Place(file=str(path), offset=line.offset)))
 
 
-def read_line(line: Line, form: Form, *, name: str) -> Found | Problem:
+def read_line(line: Line, form: Form, *, name: str) -> Found | LeftOut | Problem:
     """The exchange of one line, or why it is none. What is told of a line holds nothing of its content."""
     try:
         value = parse_line(line)
         recorded = form is Form.EXCHANGES or (form is Form.AUTO and _is_recorded(value))
         if recorded and DISCOVERY in (at(value, "kind"), at(value, "scenario")):
-            return _problem(line, "discovery of a recorded run, not judged")
+            return LeftOut(offset=line.offset)
         x = replace(read_exchange(value), id=name) if recorded else read_openai_line(value, name=name)
         return Found(offset=line.offset, exchange=x)
     except NotJson as problem:

@@ -80,6 +80,7 @@ class Audit:
                 "files": files,
                 "excerpts": self.excerpts.value,
                 "exchanges": self.tally.exchanges,
+                "left_out": self.tally.left_out,
                 "unreadable": self.tally.unreadable,
                 "unread": unread,
             }
@@ -122,10 +123,17 @@ def exit_code(audit: Audit, fails_on: frozenset[Severity]) -> Exit:
 def nothing_checked(audit: Audit) -> str:
     """Why nothing could be checked; empty where something was."""
     if not audit.tally.exchanges:
-        return "no exchange could be read"
+        empty = "discovery alone" if audit.tally.left_out else "the input is empty"
+        return f"no exchange was found ({unread(audit.tally) or empty})"
     if not any(line.result.applied for line in audit.lines if line.result.severity is Severity.MUST):
         return "not one MUST check applied to an exchange"
     return ""
+
+
+def unread(tally: Tally) -> str:
+    """What could not be read, in one line: how many lines of which kind, and where the first stands; empty where all was read."""
+    kinds = (f"{unread.count} x {kind}, first at {unread.first[0][0]}" for kind, unread in sorted(tally.unread.items()))
+    return "; ".join(kinds)
 
 
 def _line(rule: Check | Comparison, tallied: CheckTally, exchanges: int, excerpts: Excerpts) -> AuditLine:

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from harmony_conformance.audit.excerpt import names_in
-from harmony_conformance.audit.lines import Problem
+from harmony_conformance.audit.lines import Place, Problem
 from harmony_conformance.check import Check, Comparison, Finding, Outcome
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.judge import Result, judge
@@ -26,18 +26,6 @@ EXAMPLES = 10
 
 _FINDINGS = 5
 _TOLD = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
-
-
-@dataclass(frozen=True, kw_only=True, order=True)
-class Place:
-    """Where a line stands: places order examples, so that the first ones are the same however a log is divided."""
-
-    file: str
-    offset: int
-
-    def __str__(self) -> str:
-        """As it is shown, and as an exchange's id."""
-        return f"{self.file}:{self.offset}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +72,13 @@ class Unread:
 
 @dataclass(frozen=True, kw_only=True)
 class Tally:
-    """A log, or a part of one, summed up. Tallies add up: `+` is associative and commutative, and `Tally()` changes nothing."""
+    """A log, or a part of one, summed up. Tallies add up: `+` is associative and commutative, and `Tally()` changes nothing.
+
+    `left_out` counts the exchanges of discovery: they were read, and are not judged.
+    """
 
     exchanges: int = 0
+    left_out: int = 0
     checks: Mapping[str, CheckTally] = field(default_factory=lambda: MappingProxyType(dict[str, CheckTally]()))
     unread: Mapping[str, Unread] = field(default_factory=lambda: MappingProxyType(dict[str, Unread]()))
 
@@ -102,12 +94,15 @@ class Tally:
             for kind in {*self.unread, *other.unread}
         }
         return Tally(
-            exchanges=self.exchanges + other.exchanges, checks=MappingProxyType(checks), unread=MappingProxyType(unread)
+            exchanges=self.exchanges + other.exchanges,
+            left_out=self.left_out + other.left_out,
+            checks=MappingProxyType(checks),
+            unread=MappingProxyType(unread),
         )
 
     @property
     def unreadable(self) -> int:
-        """How many lines could not be judged."""
+        """How many lines could not be read."""
         return sum(unread.count for unread in self.unread.values())
 
 
@@ -140,6 +135,7 @@ class Counting:
 
     def __init__(self) -> None:
         self._exchanges = 0
+        self._left_out = 0
         self._counts: Counter[tuple[str, Outcome]] = Counter()
         self._reasons: Counter[tuple[str, str]] = Counter()
         self._evidence: dict[str, set[str]] = {}
@@ -157,6 +153,10 @@ class Counting:
             self._evidence.setdefault(result.check, set()).update(result.evidence)
             if result.outcome in _TOLD:
                 self._keep(judged, result)
+
+    def leave_out(self) -> None:
+        """Count an exchange of discovery."""
+        self._left_out += 1
 
     def add_problem(self, place: Place, problem: Problem) -> None:
         """Count a line that is no exchange."""
@@ -179,6 +179,7 @@ class Counting:
         }
         return Tally(
             exchanges=self._exchanges,
+            left_out=self._left_out,
             checks=MappingProxyType(checks),
             unread=MappingProxyType(dict(self._unread)),
         )

@@ -1,4 +1,4 @@
-"""The audit in a terminal: a line for each check, the first examples of each failure with file and offset, what was not read, and the counts last."""
+"""The audit in a terminal: a line for each check that applied, the first examples of each failure with their places, what was not read, counts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harmony_conformance.audit.report import Audit, AuditLine
+from harmony_conformance.audit.report import ALONE, Audit, AuditLine
 from harmony_conformance.audit.scan import Example
 from harmony_conformance.check import Finding, Outcome, Severity
 from harmony_conformance.report.model import ORDER, WORDS
@@ -31,7 +31,7 @@ def _table(audit: Audit) -> Table:
     for heading in ("check", "severity", "outcome"):
         table.add_column(heading, no_wrap=True)
     table.add_column("exchanges", min_width=14)
-    for line in audit.lines:
+    for line in filter(_applied, audit.lines):
         outcome = line.result.outcome
         counted = ", ".join(
             f"{line.counts[outcome]} {WORDS[outcome]}"
@@ -47,13 +47,21 @@ def _table(audit: Audit) -> Table:
     return table
 
 
+def _applied(line: AuditLine) -> bool:
+    return line.result.outcome is not Outcome.NOT_APPLICABLE
+
+
 def _told(audit: Audit) -> Iterator[str]:
+    idle = [line.result.reason for line in audit.lines if not _applied(line)]
+    if idle:
+        yield f"{len(idle)} more checks applied to no exchange ({idle.count(ALONE)} of them compare exchanges; each line is judged alone)"
     for line in audit.lines:
         if line.result.outcome in (Outcome.FAIL, Outcome.ERROR):
             yield from _failure(line)
     yield from _variants(audit)
     yield ""
     yield from _unread(audit)
+    yield from _legend(audit)
     yield f"{audit.tally.exchanges} exchanges judged; counts are exchanges times checks"
     yield audit.summary()
 
@@ -113,9 +121,17 @@ def _variants(audit: Audit) -> Iterator[str]:
         yield f"  {escape(check)}: {escape(visible(first))} ({times} exchanges)"
 
 
+def _legend(audit: Audit) -> Iterator[str]:
+    shown = any(line.counts.get(outcome) for line in audit.lines for outcome in (Outcome.FAIL, Outcome.ERROR))
+    if shown or audit.tally.unread:
+        yield "FILE@N is the line that begins at byte N of FILE (of its text, where it is compressed)"
+
+
 def _unread(audit: Audit) -> Iterator[str]:
     for kind, unread in sorted(audit.tally.unread.items()):
         yield f"[yellow]not read[/] {unread.count} x {escape(visible(kind))}"
         for place, detail in unread.first[:_UNREAD_SHOWN]:
             yield f"  - {escape(visible(str(place)))}{': ' + escape(visible(detail)) if detail else ''}"
     yield f"{audit.tally.unreadable} lines could not be read as exchanges"
+    if audit.tally.left_out:
+        yield f"{audit.tally.left_out} discovery exchanges left out"

@@ -12,10 +12,10 @@ from pathlib import Path
 from rich.console import Console
 
 from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, names_in
-from harmony_conformance.audit.lines import Problem
-from harmony_conformance.audit.readers import Form, read_exchanges
-from harmony_conformance.audit.report import exit_code, make_audit, nothing_checked
-from harmony_conformance.audit.scan import Counting, Judged, Place, Tally, judge_alone
+from harmony_conformance.audit.lines import Place, Problem
+from harmony_conformance.audit.readers import Form, LeftOut, read_exchanges
+from harmony_conformance.audit.report import exit_code, make_audit, nothing_checked, unread
+from harmony_conformance.audit.scan import Counting, Judged, Tally, judge_alone
 from harmony_conformance.audit.terminal import print_audit
 from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
@@ -60,9 +60,15 @@ def execute(arguments: Namespace) -> int:
     audit = make_audit(tallied, tuple(map(str, paths)), excerpts, version("harmony-conformance"))
     if arguments.out is not None:
         (arguments.out / "audit.jsonl").write_bytes(b"".join(_line_bytes(line) for line in audit.jsonl()))
+    why = nothing_checked(audit)
+    if not tallied.exchanges:
+        raise UsageError(f"nothing could be checked: {why}")
+    if arguments.out is not None:
         print(f"audit kept in {arguments.out}", file=sys.stderr)
     print_audit(audit, _console())
-    if why := nothing_checked(audit):
+    if tallied.unreadable:
+        print(f"not all could be read: {unread(tallied)}", file=sys.stderr)
+    if why:
         print(f"nothing could be checked: {why}", file=sys.stderr)
     return exit_code(audit, FAIL_ON[arguments.fail_on])
 
@@ -83,19 +89,22 @@ def _scan(paths: list[Path], form: Form, excerpts: Excerpts, failures: Write, un
     counting = Counting()
     for path in paths:
         for place, found in _placed(path, form):
-            if isinstance(found, Problem):
-                counting.add_problem(place, found)
-                unreadable({"file": place.file, "offset": place.offset, "kind": found.kind, "detail": found.detail})
-            else:
-                counting.add(found)
-                _write_failures(found, excerpts, failures)
+            match found:
+                case Problem():
+                    counting.add_problem(place, found)
+                    unreadable({"file": place.file, "offset": place.offset, "kind": found.kind, "detail": found.detail})
+                case LeftOut():
+                    counting.leave_out()
+                case Judged():
+                    counting.add(found)
+                    _write_failures(found, excerpts, failures)
     return counting.tally()
 
 
-def _placed(path: Path, form: Form) -> Iterator[tuple[Place, Judged | Problem]]:
+def _placed(path: Path, form: Form) -> Iterator[tuple[Place, Judged | LeftOut | Problem]]:
     for found in read_exchanges(path, form):
         place = Place(file=str(path), offset=found.offset)
-        if isinstance(found, Problem):
+        if isinstance(found, LeftOut | Problem):
             yield place, found
         else:
             yield place, Judged(place=place, exchange=found.exchange, results=judge_alone(found.exchange, CHECKS))
