@@ -10,7 +10,7 @@ from harmony_conformance.engines import Engine, ScriptBy
 from harmony_conformance.exchange import Exchange, PromptLevel, Validity
 from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, text
 from harmony_conformance.scenario import CHAT, script_members
-from harmony_conformance.wire import Request, Response
+from harmony_conformance.wire import FailureKind, Request, Response
 from harmony_ref import encode_with_special_tokens
 
 _LIMITS = (16, 64, 1024)
@@ -18,6 +18,8 @@ _REFUSED_KEY = (401, 403)
 _NOT_FOUND = 404
 _REDIRECTS = (300, 400)
 _SHOWN = 200  # characters of what a server said
+_PAGE = "text/html"
+_MODELS = "/v1/models"
 _PLAIN = "Say hello."
 
 SendRequest = Callable[[Request], Awaitable[Sent]]
@@ -25,6 +27,18 @@ SendRequest = Callable[[Request], Awaitable[Sent]]
 
 class NothingThere(Exception):  # noqa: N818 - it says what was found
     """No usable endpoint: no answer, the key or the model refused. One line that says what, where and what would be right."""
+
+
+class KeyRefused(NothingThere):
+    """The key, or that there was none, was refused with HTTP `status`."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the key was refused (HTTP {status}): name the variable that holds it by --api-key-env")
+        self.status = status
+
+    def told(self, variable: str | None) -> str:
+        """The line, where `variable` is known to hold the key that was sent."""
+        return str(self) if variable is None else f"the key in {variable} was refused (HTTP {self.status})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +74,8 @@ async def discover(
     Raises:
         NothingThere: it can not be used; the message says why.
     """
-    models, version, identified = await _identify(send)
-    chosen = model or (models[0] if models else "")
-    if not chosen:
-        raise NothingThere("the endpoint lists no model at /v1/models: name one by --model")
+    models, version, identified = await _identify(send, model)
+    chosen = model or models[0]
     plain: JsonObject = {
         "model": chosen,
         "messages": [{"role": "user", "content": _PLAIN}],
@@ -111,21 +123,44 @@ async def _probe_script(send: SendRequest, plain: JsonObject, way: ScriptBy) -> 
     return x
 
 
-async def _identify(send: SendRequest) -> tuple[list[str], str | None, bool]:
-    """The models listed, the version told, and whether this is the reference server by its own word."""
-    listed = await send(Request(method="GET", path="/v1/models", body=b""))
+async def _identify(send: SendRequest, named: str | None) -> tuple[list[str], str | None, bool]:
+    """The models listed, at least one where none is `named`; the version told; whether this is the reference server by its own word."""
+    listed = await send(Request(method="GET", path=_MODELS, body=b""))
     if listed.response is None:
         raise NothingThere(f"no HTTP answer: {listed.failure.detail if listed.failure else 'nothing came back'}")
     if listed.response.status in _REFUSED_KEY:
-        raise NothingThere(
-            f"the key was refused (HTTP {listed.response.status}): name the variable that holds it by --api-key-env"
-        )
+        raise KeyRefused(listed.response.status)
     if _REDIRECTS[0] <= listed.response.status < _REDIRECTS[1]:
         raise NothingThere(_redirect(listed.response))
-    models = [text(at(model, "id")) for model in items(at(_json(listed.response), "data"))]
+    if listed.failure is not None and _is_rate_limited(listed):
+        raise NothingThere(f"rate limited: {listed.failure.detail}")
+    ids = (text(at(model, "id")) for model in items(at(_json(listed.response), "data")))
+    models = [name for name in ids if name]
+    if not models and not named:
+        raise NothingThere(_no_model(listed.response))
     told = await send(Request(method="GET", path="/version", body=b""))
     version = text(at(_json(told.response), "version")) if told.response is not None else ""
     return models, version or None, listed.response.headers.get("server", "").startswith("harmony-conformance")
+
+
+def _no_model(response: Response) -> str:
+    """Why it is not known which model to ask for: what was seen in place of a list."""
+    seen = f"GET {_MODELS} answered"
+    if not response.is_success:
+        return (
+            f"{seen} HTTP {response.status}: give the URL up to /v1, and name a model by --model if the API lists none"
+        )
+    if isinstance(at(_json(response), "data"), list):
+        return f"the endpoint lists no model at {_MODELS}: name one by --model"
+    if not response.body.strip():
+        return f"{seen} with an empty body: this is no OpenAI API"
+    if _json(response) is None:
+        return f"{seen} {response.content_type or 'without a content type'}, no JSON: this is no OpenAI API"
+    return f"{seen} JSON without a list of models ({_said(response)}): this is no OpenAI API"
+
+
+def _said(response: Response) -> str:
+    return _line(response.body[:_SHOWN].decode("utf-8", "replace"))
 
 
 async def _first_answer(send: SendRequest, plain: JsonObject, models: list[str]) -> tuple[Exchange, JsonObject]:
@@ -137,26 +172,39 @@ async def _first_answer(send: SendRequest, plain: JsonObject, models: list[str])
         x = _exchange("plain", body, sent)
         if x.turn is not None:
             return x, body
+        if x.response is not None and x.response.status in _REFUSED_KEY:
+            raise KeyRefused(x.response.status)
         problem = _refusal(x, models)
+        if _is_rate_limited(sent):
+            break
     raise NothingThere(problem)
+
+
+def _is_rate_limited(sent: Sent) -> bool:
+    return sent.failure is not None and sent.failure.kind is FailureKind.RATE_LIMITED
 
 
 def _refusal(x: Exchange, models: list[str]) -> str:
     if x.response is None:
         return f"no HTTP answer to the first request: {x.failure.detail if x.failure else 'nothing came back'}"
     status = x.response.status
-    said = _line(text(at(x.error, "message")) or text(x.error) or x.response.body[:_SHOWN].decode("utf-8", "replace"))
-    if status in _REFUSED_KEY:
-        return f"the key was refused (HTTP {status}): name the variable that holds it by --api-key-env"
+    said = _line(text(at(x.error, "message")) or text(x.error)) or _said(x.response)
+    if x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED:
+        return f"rate limited: {x.failure.detail}"
     if status == _NOT_FOUND:
         known = f"; it lists {', '.join(models[:5])}" if models else ""
-        return f"the model or the path was refused (HTTP 404: {said}){known}"
+        return f"the model or the path was refused (HTTP 404: {said or 'an empty body'}){known}"
     if _REDIRECTS[0] <= status < _REDIRECTS[1]:
         return _redirect(x.response)
     if x.failure is not None:
         return f"the first answer broke off: {x.failure.detail}"
     if not x.response.is_success:
-        return f"the first request was refused (HTTP {status}: {said})"
+        page = f", {_PAGE}" if x.response.content_type == _PAGE else ""
+        return f"the first request, POST {CHAT}, was refused (HTTP {status}{page}: {said or 'an empty body'})"
+    if x.response.content_type == _PAGE:
+        return f"POST {CHAT} answered {_PAGE}, no JSON: this is no OpenAI API ({said})"
+    if not said:
+        return f"POST {CHAT} answered with an empty body: this is no OpenAI API"
     return f"the first answer is no chat completion (HTTP {status}, {x.response.content_type or 'no content type'}: {said})"
 
 

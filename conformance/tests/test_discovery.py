@@ -3,7 +3,7 @@ import json
 
 import pytest
 from harmony_conformance.client import Sent
-from harmony_conformance.discovery import NothingThere, discover
+from harmony_conformance.discovery import KeyRefused, NothingThere, discover
 from harmony_conformance.engines import ENGINES, ScriptBy
 from harmony_conformance.exchange import PromptLevel
 from harmony_conformance.reference_server import MODEL, running
@@ -152,6 +152,7 @@ def test_a_server_that_ignores_the_script_is_not_tested_as_if_it_had_followed_it
 
 
 LOST = Sent(failure=Failure(kind=FailureKind.NO_CONNECTION, detail="refused"))
+BUSY = Failure(kind=FailureKind.RATE_LIMITED, detail="HTTP 429 after 3 waits")
 NOTHING = {
     "no connection": ({"models": LOST}, "no HTTP answer: refused"),
     "no answer to the first request": ({"chat": LOST}, "no HTTP answer to the first request: refused"),
@@ -161,16 +162,46 @@ NOTHING = {
     ),
     "the key is refused at the request": ({"chat": answered({}, 403)}, r"the key was refused \(HTTP 403\)"),
     "no model": ({"models": answered({"data": []})}, "lists no model.*--model"),
-    "models that are none": ({"models": answered({"data": {"id": 7}})}, "lists no model"),
-    "models in no JSON": ({"models": answered(b"<html>")}, "lists no model"),
+    "models without a name": ({"models": answered({"data": [{"id": ""}, {}]})}, "lists no model.*--model"),
+    "models that are none": (
+        {"models": answered({"data": {"id": 7}})},
+        r'^GET /v1/models answered JSON without a list of models \({"data": {"id": 7}}\): this is no OpenAI API$',
+    ),
+    "models in no JSON": (
+        {"models": answered(b"<html>", content_type="text/html; charset=utf-8")},
+        "^GET /v1/models answered text/html, no JSON: this is no OpenAI API$",
+    ),
+    "no bytes in place of models": (
+        {"models": answered(b"")},
+        "^GET /v1/models answered with an empty body: this is no",
+    ),
+    "an error in place of models": ({"models": answered({}, 500)}, "^GET /v1/models answered HTTP 500: .*--model"),
+    "no path of models": ({"models": answered(b"", 404)}, "^GET /v1/models answered HTTP 404: give the URL up to /v1"),
+    "a rate limit at the list": (
+        {"models": Sent(response=answered({}, 429).response, failure=BUSY)},
+        "^rate limited: HTTP 429 after 3 waits$",
+    ),
+    "a rate limit at the request": (
+        {"chat": Sent(response=answered({}, 429).response, failure=BUSY)},
+        "^rate limited: HTTP 429 after 3 waits$",
+    ),
     "the model is refused": (
         {"chat": answered({"error": {"message": "no such model"}}, 404)},
         "no such model.*it lists first, second",
     ),
     "a page": (
         {"chat": answered(b"<h1>Hi</h1>", content_type="text/html")},
-        "no chat completion.*text/html.*<h1>Hi</h1>",
+        "^POST /v1/chat/completions answered text/html, no JSON: this is no OpenAI API .<h1>Hi</h1>.$",
     ),
+    "no bytes": (
+        {"chat": answered(b"")},
+        "^POST /v1/chat/completions answered with an empty body: this is no OpenAI API$",
+    ),
+    "a page of an error": (
+        {"chat": answered(b"<h1>Oh</h1>", 502, content_type="text/html")},
+        r"POST /v1/chat/completions, was refused \(HTTP 502, text/html: <h1>Oh</h1>\)",
+    ),
+    "an error without a word": ({"chat": answered(b"", 500)}, r"refused \(HTTP 500: an empty body\)"),
     "an error with 200": ({"chat": answered({"error": "out of memory"})}, "no chat completion.*out of memory"),
     "a server error": ({"chat": answered({"error": {"message": "boom"}}, 500)}, r"refused \(HTTP 500: boom\)"),
     "a redirect": (
@@ -195,6 +226,21 @@ def test_an_endpoint_that_can_not_be_used_is_told_in_one_line(what):
     with pytest.raises(NothingThere, match=said) as nothing:
         found(Endpoint(**answers))
     assert "\n" not in str(nothing.value)
+
+
+def test_a_rate_limit_is_waited_for_once():
+    endpoint = Endpoint(chat=Sent(response=answered({}, 429).response, failure=BUSY))
+    with pytest.raises(NothingThere):
+        found(endpoint)
+    assert len(endpoint.chats) == 1
+
+
+@pytest.mark.parametrize("path", ["models", "chat"])
+def test_a_key_that_was_refused_is_told_by_the_name_of_its_variable(path):
+    with pytest.raises(KeyRefused) as refused:
+        found(Endpoint(**{path: answered({}, 401)}))
+    assert refused.value.told("MY_KEY") == "the key in MY_KEY was refused (HTTP 401)"
+    assert refused.value.told(None) == str(refused.value)
 
 
 @pytest.mark.parametrize("spelling", ["{base}", "{base}/", "{base}/v1", "{base}/v1/"])
