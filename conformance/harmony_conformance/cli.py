@@ -33,8 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as problem:
         print(f"harmony-conformance {command.name}: {problem}", file=sys.stderr)
         return Exit.USAGE
-    except KeyboardInterrupt:
-        print(f"harmony-conformance {command.name}: stopped; what was recorded so far is kept", file=sys.stderr)
+    except KeyboardInterrupt as stopped:
+        print(f"harmony-conformance {command.name}: {stopped or 'stopped'}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -14,7 +14,7 @@ import pytest
 
 from harmony_conformance.check import Check, Comparison
 from harmony_conformance.command import UsageError
-from harmony_conformance.discovery import NothingThere
+from harmony_conformance.discovery import KeyRefused, NothingThere
 from harmony_conformance.exchange import Series
 from harmony_conformance.pytest_items import MODULE, ConformanceItem, ConformanceModule, Told
 from harmony_conformance.pytest_words import (
@@ -178,6 +178,9 @@ class HarmonySession:
         asked = self.asked
         try:
             self._shared = open_run(asked.target, asked.options, asked.out, self._open)
+        except KeyRefused as problem:
+            variable = asked.key_env if asked.options.key else None
+            raise pytest.UsageError(f"{asked.target}: {problem.told(variable)}") from None
         except (NothingThere, UsageError) as problem:
             raise pytest.UsageError(f"{asked.target}: {problem}") from None
         except OSError as problem:

@@ -14,8 +14,8 @@ from typing import TypeVar
 from harmony_conformance import golden
 from harmony_conformance.check import Check, Comparison, Outcome
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.client import Client, Sent, Settings
-from harmony_conformance.discovery import Capabilities, discover
+from harmony_conformance.client import Client, Sent, Settings, Wait, unheard
+from harmony_conformance.discovery import Capabilities, SendRequest, discover
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange, PromptLevel, Rendered, Series
 from harmony_conformance.json_value import Json, JsonObject, at, items, loads, number
@@ -174,14 +174,16 @@ class _Gate:
             return await client.send(request)
 
 
-async def look(target: Target, options: Options) -> Capabilities:
-    """What an endpoint is and shows; sends no scenario.
+async def look(target: Target, options: Options, waiting: Callable[[Wait], None] = unheard) -> Capabilities:
+    """What an endpoint is and shows; sends no scenario. `waiting` is told of each wait that the endpoint asks for.
 
     Raises:
         NothingThere: the endpoint can not be used.
     """
     async with connected(target, options) as client:
-        return await discover(client.send, target.engine, options.model, options.script, options.extra_body)
+        return await discover(
+            _asking_patiently(client, waiting), target.engine, options.model, options.script, options.extra_body
+        )
 
 
 async def send_scenarios(
@@ -192,15 +194,26 @@ async def send_scenarios(
         return await _sender(client, target, options, found, keep).all(scenarios, options.tries)
 
 
-async def run(target: Target, options: Options, plan: Plan, keep: Keep, told: Callable[[Capabilities], None]) -> Run:
-    """Discover, send, judge. `keep` gets every exchange as soon as it is over; `told` gets what was found out about the endpoint.
+async def run(
+    target: Target,
+    options: Options,
+    plan: Plan,
+    keep: Keep,
+    told: Callable[[Capabilities | Wait], None],
+) -> Run:
+    """Discover, send, judge.
+
+    `keep` gets every exchange as soon as it is over; `told` gets each wait that the endpoint asks for during discovery, and then what was found out
+    about it.
 
     Raises:
         NothingThere: the endpoint can not be used.
     """
     started = datetime.now(UTC).isoformat(timespec="seconds")
     async with connected(target, options) as client:
-        found = await discover(client.send, target.engine, options.model, options.script, options.extra_body)
+        found = await discover(
+            _asking_patiently(client, told), target.engine, options.model, options.script, options.extra_body
+        )
         told(found)
         for x in found.exchanges:
             keep(x)
@@ -214,6 +227,15 @@ async def run(target: Target, options: Options, plan: Plan, keep: Keep, told: Ca
         latency=latency,
         started=started,
     )
+
+
+def _asking_patiently(client: Client, waiting: Callable[[Wait], None]) -> SendRequest:
+    """Sends as the client does; whoever waits beside it is told of every wait."""
+
+    async def send(request: Request) -> Sent:
+        return await client.send(request, waiting)
+
+    return send
 
 
 def _sender(client: Client, target: Target, options: Options, found: Capabilities, keep: Keep) -> _Sender:

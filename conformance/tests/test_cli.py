@@ -1,10 +1,13 @@
 import gzip
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event
 
+import harmony_conformance.client
 import pytest
 from harmony_conformance import golden
 from harmony_conformance.cli import main
@@ -189,6 +192,89 @@ def test_the_last_line_counts_every_outcome(capsys, tmp_path):
     assert sum(counts.values()) == len(results(tmp_path / "run"))
 
 
+def test_a_run_that_replaces_another_says_so_and_leaves_what_is_not_its_own(capsys, tmp_path):
+    assert "replaces" not in run(capsys, "reference", *QUICK, "--out", "run")[2]
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    before = {path.name for path in (tmp_path / "run").iterdir()}
+    _, _, err = run(capsys, "reference", *QUICK, "--out", "run")
+    assert "replaces the run kept in run\n" in err
+    assert {path.name for path in (tmp_path / "run").iterdir()} == before
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+    code, _, err = run(capsys, "replay:run/exchanges.jsonl", *QUICK, "--out", "run")
+    assert code == 0
+    assert "replaces the run kept in run\n" in err
+
+
+@pytest.mark.parametrize("name", ["report.jsonl", "report.md", "report.html", "junit.xml", "exchanges.jsonl"])
+def test_a_file_that_no_run_wrote_is_never_overwritten(capsys, tmp_path, name):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / name).write_text("# My own words\n")
+    code, _, err = run(capsys, "reference", *QUICK, "--out", "mine")
+    assert code == 2
+    assert f"--out mine: its {name} is no file of a run and is not overwritten" in err
+    assert [path.read_text() for path in (tmp_path / "mine").iterdir()] == ["# My own words\n"]
+
+
+def test_a_key_that_was_refused_is_named_by_its_variable(raw_server, capsys, monkeypatch):
+    def answer(connection, request):
+        connection.sendall(b"HTTP/1.1 401 Unauthorized\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+
+    monkeypatch.setenv("GOOD_KEY", KEY)
+    url = raw_server(answer).url
+    code, _, err = run(capsys, f"openai:{url}", "--api-key-env", "GOOD_KEY")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "the key in GOOD_KEY was refused (HTTP 401)" in err
+    assert "name the variable that holds it by --api-key-env" in run(capsys, f"openai:{url}")[2]
+
+
+def test_the_waits_of_discovery_are_told_one_line_each(raw_server, capsys, monkeypatch):
+    async def at_once(seconds):
+        """No wait."""
+
+    def answer(connection, request):
+        head = b"HTTP/1.1 429 Busy\r\nretry-after: 3600\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        connection.sendall(head)
+
+    monkeypatch.setattr(harmony_conformance.client, "_pause", at_once)
+    code, _, err = run(capsys, f"openai:{raw_server(answer).url}")
+    *waits, last = err.splitlines()
+    assert code == 2
+    assert waits == [f"the server asks to wait 3600 s; waiting 60 s, {place} of 3" for place in (1, 2, 3)]
+    assert last.endswith(": rate limited: HTTP 429 after 3 waits")
+
+
+@pytest.mark.parametrize("stage", ["discovery", "scenarios"])
+def test_a_run_that_is_stopped_names_what_it_kept_and_how_to_judge_it(raw_server, tmp_path, stage):
+    """The server falls silent, and the user has had enough."""
+    reached = Event()
+
+    def silent(connection, request):
+        reached.set()
+        server.closing.wait(30)
+
+    server = answers(raw_server, silent, before=0 if stage == "discovery" else 2)
+    program = Path(sys.executable).with_name("harmony-conformance")
+    words = [program, "run", f"openai:{server.url}", *QUICK, "--out", "a run"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as running:
+        assert reached.wait(30)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "Traceback" not in err
+    last = err.splitlines()[-1]
+    if stage == "discovery":
+        assert last.endswith("stopped before anything was recorded")
+        assert not (tmp_path / "a run").exists()
+    else:
+        assert last.endswith("kept in a run, judge it: harmony-conformance run 'replay:a run/exchanges.jsonl'")
+        assert (tmp_path / "a run" / "exchanges.jsonl").read_bytes().count(b"\n") == 2
+
+
+def test_help_names_the_variables_of_private_authorities(capsys):
+    out = " ".join(run(capsys, "--help")[1].split())
+    assert "SSL_CERT_FILE and SSL_CERT_DIR name the certificates to trust" in out
+
+
 CODES = {
     "conforms": (["reference", *QUICK], 0),
     "does not conform": (["reference:defect=stream-without-done", *QUICK], 1),
@@ -249,7 +335,8 @@ def test_a_dry_run_prints_every_request_and_sends_nothing(capsys):
     assert lines[-1] == "6 requests, at most 12288 output tokens"
 
 
-def answers(raw_server, chat):
+def answers(raw_server, chat, before=2):
+    """An endpoint that answers so many requests, and leaves the others to `chat`."""
     completion = {
         "object": "chat.completion",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
@@ -260,7 +347,7 @@ def answers(raw_server, chat):
     def answer(connection, request):
         if b"/v1/chat/completions" in request.split(b"\r\n", 1)[0]:
             chats.append(request)
-            if len(chats) > 2:
+            if len(chats) > before:
                 chat(connection, request)
                 return
         data = json.dumps({"data": [{"id": "m"}], **completion}).encode()

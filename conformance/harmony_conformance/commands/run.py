@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
 from rich.console import Console
@@ -20,8 +22,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from harmony_conformance.audit.readers import read_recorded
 from harmony_conformance.check import Outcome, Severity
+from harmony_conformance.client import CA_DIR, CA_FILE, Wait
 from harmony_conformance.command import Command, Exit, UsageError
-from harmony_conformance.discovery import Capabilities, NothingThere
+from harmony_conformance.discovery import Capabilities, KeyRefused, NothingThere
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, dumps
@@ -39,11 +42,26 @@ from harmony_conformance.suite import Options, Plan, Run, in_order, judge_all, r
 from harmony_conformance.target import Target
 
 _REASONS_SHOWN = 5
+_BEGIN = 65536
+_MARKS: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
+    {
+        "report.jsonl": (b'{"kind":"header",',),
+        EXCHANGES: (b'{"kind":"exchange",',),
+        "junit.xml": (b"harmony-conformance", b"harmony_conformance"),
+        "report.md": (b"harmony\\-conformance",),
+        "report.html": (b"(harmony-conformance)</title>",),
+    }
+)
+"""The files of a run, and what stands near the beginning of each, by which it is known as one."""
 
 
 def configure(parser: ArgumentParser) -> None:
     """The target, what to send it and how, and where the run is kept."""
     add_options(parser)
+    parser.epilog = (
+        f"The variables {CA_FILE} and {CA_DIR} name the certificates to trust in place of the usual ones, for a server with a private authority."
+        " No variable names a proxy."
+    )
     parser.add_argument(
         "--latency",
         type=whole_number(0),
@@ -71,9 +89,10 @@ def execute(arguments: Namespace) -> int:
     if target.replay is not None:
         finished = _replay(target, plan)
         out = _folder(arguments.out or _new_folder(target))
+        _tell_replaced(out)
     else:
         out = _folder(arguments.out or _new_folder(target))
-        finished = _live(target, options, plan, out)
+        finished = _live(target, options, plan, out, arguments.api_key_env)
     mask = Mask(secrets(options.key, dict(options.headers)))
     report = masked(_report(target, options, finished, arguments.api_key_env), mask.text)
     write_files(report, out, FAIL_ON[arguments.fail_on])
@@ -119,8 +138,11 @@ def _most_tokens(step: Step) -> int:
     return next((limit for limit in asked if isinstance(limit, int) and limit > 0), UNSCRIPTED_LIMIT)
 
 
-def _live(target: Target, options: Options, plan: Plan, out: Path) -> Run:
-    def told(found: Capabilities) -> None:
+def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str | None) -> Run:
+    def told(found: Capabilities | Wait) -> None:
+        if isinstance(found, Wait):
+            print(found, file=sys.stderr)
+            return
         version_told = f" {found.engine_version}" if found.engine_version else ""
         base = target.base or "embedded"
         print(
@@ -129,14 +151,15 @@ def _live(target: Target, options: Options, plan: Plan, out: Path) -> Run:
             file=sys.stderr,
         )
 
+    # opened when there is something to keep: an earlier run survives an endpoint that is down
+    recording: list[BinaryIO] = []
     try:
         with ExitStack() as stack:
             advance = stack.enter_context(_progress(plan, options))
-            # opened when there is something to keep: an earlier run survives an endpoint that is down
-            recording: list[BinaryIO] = []
 
             def keep(x: Exchange) -> None:
                 if not recording:
+                    _replace_run(out)
                     recording.append(stack.enter_context((out / EXCHANGES).open("wb")))
                 recording[0].write(exchange_line(x))
                 recording[0].flush()
@@ -144,9 +167,15 @@ def _live(target: Target, options: Options, plan: Plan, out: Path) -> Run:
 
             return asyncio.run(run(target, options, plan, keep, told))
     except NothingThere as problem:
-        with suppress(OSError):  # it held something before
-            out.rmdir()
-        raise UsageError(f"{target}: {problem}") from None
+        _remove_empty(out)
+        why = problem.told(key_env) if isinstance(problem, KeyRefused) and options.key else str(problem)
+        raise UsageError(f"{target}: {why}") from None
+    except KeyboardInterrupt:
+        if not recording:
+            _remove_empty(out)
+            raise KeyboardInterrupt("stopped before anything was recorded") from None
+        again = f"harmony-conformance run {shlex.quote(f'replay:{out / EXCHANGES}')}"
+        raise KeyboardInterrupt(f"stopped; what was recorded is kept in {out}, judge it: {again}") from None
 
 
 @contextmanager
@@ -219,9 +248,40 @@ def _folder(out: Path) -> Path:
         out.mkdir(parents=True, exist_ok=True)
         if not os.access(out, os.W_OK | os.X_OK):
             raise UsageError(f"--out {out}: not writable")
+        foreign = next((name for name in _MARKS if (out / name).exists() and not _is_ours(out / name)), None)
+        if foreign is not None:
+            raise UsageError(
+                f"--out {out}: its {foreign} is no file of a run and is not overwritten: name another folder"
+            )
     except OSError as problem:
         raise UsageError(f"--out {out}: {problem.strerror}") from None
     return out
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a run wrote a file; an empty one loses nothing."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        begin = file.read(_BEGIN)
+    return not begin or any(mark in begin for mark in _MARKS[path.name])
+
+
+def _tell_replaced(out: Path) -> None:
+    if any((out / name).exists() for name in _MARKS):
+        print(f"replaces the run kept in {out}", file=sys.stderr)
+
+
+def _replace_run(out: Path) -> None:
+    """Take an earlier run's files away: none of them may stand beside another run's exchanges."""
+    _tell_replaced(out)
+    for name in _MARKS:
+        (out / name).unlink(missing_ok=True)
+
+
+def _remove_empty(out: Path) -> None:
+    with suppress(OSError):  # it held something before
+        out.rmdir()
 
 
 def _new_folder(target: Target) -> Path:
