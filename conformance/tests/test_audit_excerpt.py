@@ -1,11 +1,29 @@
+import inspect
+import json
+import re
+
 import pytest
-from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, names_in, redact
-from harmony_conformance.check import Finding
+from harmony_conformance import golden
+from harmony_conformance.audit import own_words
+from harmony_conformance.audit.excerpt import (
+    PROTOCOL_WORDS,
+    Excerpts,
+    apply_excerpts,
+    apply_to_reason,
+    names_in,
+    redact,
+    redact_finding,
+)
+from harmony_conformance.check import Finding, Outcome
+from harmony_conformance.checks import CHECKS
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import dumps
+from harmony_conformance.judge import judge
 from harmony_conformance.wire import Chunk, Request, Response
 from hypothesis import given
 from hypothesis import strategies as st
+
+from harmony_ref import decode_bytes
 
 
 @pytest.mark.parametrize(
@@ -41,7 +59,7 @@ def test_no_letter_of_other_words_stays(text):
 
 
 FINDING = Finding(
-    message="the call of look_up_patient is not in the prompt: 'Sue'",
+    message="the call of look_up_patient is not in the prompt",
     at="/messages/1",
     expected="Sue",
     actual="Sue Miller",
@@ -56,7 +74,7 @@ FINDING = Finding(
         (
             Excerpts.REDACTED,
             Finding(
-                message="the call of xxxx_xx_xxxxxxx is not in the prompt: 'xxx'",
+                message="the call of xxxx_xx_xxxxxxx is not in the prompt",
                 at="/messages/1",
                 expected="xxx",
                 actual="xxx xxxxxx",
@@ -65,7 +83,7 @@ FINDING = Finding(
         ),
         (
             Excerpts.NONE,
-            Finding(message="the call of xxxx_xx_xxxxxxx is not in the prompt: 'xxx'", at="/messages/1"),
+            Finding(message="the call of xxxx_xx_xxxxxxx is not in the prompt", at="/messages/1"),
         ),
     ],
 )
@@ -90,3 +108,131 @@ def test_ids_that_are_no_tokens_name_nothing():
         response=Response(status=200, chunks=(Chunk(at=0.0, data=dumps(body).encode()),)),
     )
     assert names_in(x) == set()
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("the arguments were written anew: equal as JSON, another text",) * 2,
+        ("the content differs from what the model wrote for the user",) * 2,
+        ("14 tokens were generated after the model had ended its turn",) * 2,
+        ("a valid request was answered with HTTP 500",) * 2,
+        ("the call of look_up is not in the prompt", "the call of xxxx_xx is not in the prompt"),
+        (
+            "the parameter city of look_up is not declared in the prompt",
+            "the parameter xxxx of xxxx_xx is not declared in the prompt",
+        ),
+        ("effort 'Sue' was accepted and rendered as Sue", "effort 'xxx' was accepted and rendered as xxx"),
+        ("tool_calls/12/function/name holds Harmony markup",) * 2,
+        ("the exchange ended badly (reset): PIN is 4711", "the exchange ended badly (reset): xxx is 0000"),
+        ("the exchange ended badly (reset): born 12/05/1990", "the exchange ended badly (reset): xxxx 00/00/0000"),
+        ("Sue wrote this, not we", "xxx xxxxx xxxx, xxx xx"),
+    ],
+)
+def test_a_message_keeps_our_words_and_no_value(message, shown):
+    assert redact_finding(Finding(message=message)).message == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("a whole answer", "a whole answer"),
+        ("stop or tool_calls", "stop or tool_calls"),
+        ("4711", "0000"),
+        ("content/4711", "content/0000"),
+        ("12/05/1990", "00/00/0000"),
+        ("at most 4711", "at most 0000"),
+        ("Sue", "xxx"),
+    ],
+)
+def test_a_value_keeps_our_words_and_no_number(value, shown):
+    assert redact_finding(Finding(message="x", expected=value, actual=value)).expected == shown
+    assert redact_finding(Finding(message="x", expected=value, actual=value)).actual == shown
+
+
+def test_a_place_keeps_the_members_of_the_api_and_masks_those_of_the_application():
+    finding = Finding(message="x", at="/tools/0/function/parameters/properties/salary")
+    assert redact_finding(finding).at == "/tools/0/function/parameters/properties/xxxxxx"
+
+
+@pytest.mark.parametrize(
+    ("excerpts", "shown"),
+    [
+        (Excerpts.FULL, "KeyError: 'Sue' (name_is_declared, line 7)"),
+        (Excerpts.REDACTED, "KeyError: 'xxx' (name_is_declared, line 7)"),
+        (Excerpts.NONE, "KeyError: 'xxx' (name_is_declared, line 7)"),
+    ],
+)
+def test_what_an_error_of_ours_quotes_is_masked(excerpts, shown):
+    assert apply_to_reason("KeyError: 'Sue' (name_is_declared, line 7)", excerpts) == shown
+    assert apply_to_reason("applies to answers", excerpts) == "applies to answers"
+
+
+def test_without_sources_nothing_is_called_ours(monkeypatch):
+    def missing(module):
+        raise OSError(module)
+
+    own_words._texts.cache_clear()
+    monkeypatch.setattr(inspect, "getsource", missing)
+    try:
+        assert redact_finding(Finding(message="the preamble is lost")).message == "xxx xxxxxxxx xx xxxx"
+    finally:
+        own_words._texts.cache_clear()
+
+
+RUN = 6
+KEPT = re.compile(
+    rf"<\|\w+\|>|⟦\w+⟧|assistant(?:analysis|commentary|final)|(?i:\b(?:{'|'.join(sorted(PROTOCOL_WORDS))})\b)"
+)
+SOURCES = "".join(inspect.getsource(module) for module in own_words._SOURCES)
+
+
+def runs(text):
+    return {text[start : start + RUN] for start in range(len(text) - RUN + 1)}
+
+
+def said(value):
+    """All that users, models and servers wrote in a golden example, in each way a finding may quote it."""
+    match value:
+        case str():
+            yield value
+            yield repr(value)
+            yield json.dumps(value)
+        case list():
+            for item in value:
+                yield from said(item)
+        case dict():
+            for name, member in value.items():
+                yield name
+                yield from said(member)
+        case _:
+            yield json.dumps(value)
+
+
+def traffic(x):
+    yield from said(x.asked)
+    yield x.response.body.decode("utf-8", "replace") if x.response else ""
+    yield x.failure.detail if x.failure else ""
+    if x.turn:
+        yield from filter(None, (x.turn.content, x.turn.reasoning))
+        for call in x.turn.tool_calls:
+            yield from (call.name, call.arguments)
+    for ids in filter(None, (x.output.ids, x.prompt.ids)):
+        yield decode_bytes(ids).decode("utf-8", "replace")
+
+
+FAILING = [example for example in golden.examples() if example.outcome in (Outcome.FAIL, Outcome.VARIANT)]
+
+
+@pytest.mark.parametrize("example", FAILING, ids=lambda example: example.id)
+def test_nothing_of_the_traffic_survives_in_a_redacted_finding(example):
+    exchanges = example.series.exchanges.values()
+    written = {run for x in exchanges for text in traffic(x) for run in runs(text)}
+    names = frozenset(name for x in exchanges for name in names_in(x))
+    findings = [found for result in judge((example.series,), CHECKS) for found in result.findings]
+    assert findings
+    for found in findings:
+        told = redact_finding(found, names)
+        for field in (told.message, told.at, told.expected, told.actual, told.excerpt):
+            left = {run for run in runs(KEPT.sub("\0", field or "")) if re.search(r"[^\Wx0_]", run) and "\0" not in run}
+            assert {run for run in left & written if run not in SOURCES} == set()

@@ -1,7 +1,7 @@
 """How much of the traffic a report may quote: everything, nothing, or its shape.
 
 Redacted text keeps markers, punctuation, lengths and the words of the protocol itself, and masks every other letter and digit, so that a leak can be
-seen for what it is without showing what leaked.
+seen for what it is without showing what leaked. Our own words in a finding stay: those that stand so in the source of the checks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
 
+from harmony_conformance.audit.own_words import Whose, parts
 from harmony_conformance.check import Finding
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, items, text
@@ -40,7 +41,7 @@ _TEXT = re.compile(
     rf"|(?i:\b(?:{'|'.join(sorted(PROTOCOL_WORDS, key=len, reverse=True))})\b)|\\[nrt])"
     r"|[^\W_]"
 )
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|: .*$", re.DOTALL)
+_ERROR = re.compile(r"(?P<kind>\w+): (?P<said>.*)(?P<where> \(\w+, line \d+\))", re.DOTALL)
 _LETTER, _DIGIT = "x", "0"
 
 
@@ -55,9 +56,9 @@ def redact_finding(finding: Finding, names: Iterable[str] = ()) -> Finding:
         finding,
         message=_message(finding.message, names),
         at=_message(finding.at, names),
-        expected=_maybe(finding.expected),
-        actual=_maybe(finding.actual),
-        excerpt=_maybe(finding.excerpt),
+        expected=_value(finding.expected, names),
+        actual=_value(finding.actual, names),
+        excerpt=redact(finding.excerpt) if finding.excerpt is not None else None,
     )
 
 
@@ -75,6 +76,12 @@ def apply_excerpts(finding: Finding, excerpts: Excerpts, names: Iterable[str]) -
             return strip_finding(finding, names)
         case Excerpts.REDACTED:
             return redact_finding(finding, names)
+
+
+def apply_to_reason(reason: str, excerpts: Excerpts) -> str:
+    """A result's reason as it may be shown: what an error of ours says may quote the traffic."""
+    error = _ERROR.fullmatch(reason) if excerpts is not Excerpts.FULL else None
+    return f"{error['kind']}: {redact(error['said'])}{error['where']}" if error else reason
 
 
 def names_in(x: Exchange) -> frozenset[str]:
@@ -95,13 +102,24 @@ def _meant(x: Exchange) -> set[str]:
 
 
 def _message(message: str, names: Iterable[str]) -> str:
+    return "".join(
+        redact(_unnamed(part.text, names)) if part.whose is Whose.VALUE else part.text for part in parts(message)
+    )
+
+
+def _unnamed(value: str, names: Iterable[str]) -> str:
     for name in sorted(names, key=len, reverse=True):
-        message = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", _mask(name), message)
-    return _QUOTED.sub(lambda quoted: redact(quoted.group()), message)
+        value = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", _mask(name), value)
+    return value
 
 
-def _maybe(value: str | None) -> str | None:
-    return redact(value) if value is not None else None
+def _value(value: str | None, names: Iterable[str]) -> str | None:
+    """What was expected or found: mostly of the traffic, so no number stays."""
+    if value is None:
+        return None
+    return "".join(
+        part.text if part.whose is Whose.OURS else redact(_unnamed(part.text, names)) for part in parts(value)
+    )
 
 
 def _masked(found: re.Match[str]) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts
+from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, apply_to_reason
 from harmony_conformance.audit.scan import CheckTally, Example, Tally
 from harmony_conformance.check import Check, Comparison, Outcome, Severity
 from harmony_conformance.checks import CHECKS
@@ -154,19 +154,20 @@ def _line(rule: Check | Comparison, tallied: CheckTally, exchanges: int, excerpt
         applied=applied,
         tries=exchanges,
         findings=tuple(finding_json(finding) for example in examples for finding in example.findings),
-        reason=_reason(rule, tallied, outcome),
+        reason=_reason(rule, tallied, outcome, examples),
     )
     return AuditLine(result=result, counts=tallied.counts, examples=examples)
 
 
 def _shown(example: Example, excerpts: Excerpts) -> Example:
     findings = tuple(apply_excerpts(finding, excerpts, example.names) for finding in example.findings)
-    return Example(place=example.place, outcome=example.outcome, findings=findings, reason=example.reason)
+    reason = apply_to_reason(example.reason, excerpts)
+    return Example(place=example.place, outcome=example.outcome, findings=findings, reason=reason)
 
 
-def _reason(rule: Check | Comparison, tallied: CheckTally, outcome: Outcome) -> str:
+def _reason(rule: Check | Comparison, tallied: CheckTally, outcome: Outcome, examples: tuple[Example, ...]) -> str:
     if outcome is Outcome.ERROR:
-        return next((example.reason for example in tallied.examples if example.reason), "")
+        return next((example.reason for example in examples if example.reason), "")
     if outcome is not Outcome.NOT_APPLICABLE:
         return ""
     if is_comparison(rule):

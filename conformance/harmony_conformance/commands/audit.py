@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, names_in
+from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, apply_to_reason, names_in
 from harmony_conformance.audit.lines import Place, Problem
 from harmony_conformance.audit.readers import Form, LeftOut, read_exchanges
 from harmony_conformance.audit.report import exit_code, make_audit, nothing_checked, unread
@@ -124,7 +124,7 @@ def _write_failures(judged: Judged, excerpts: Excerpts, write: Write) -> None:
                 "severity": result.severity.value,
                 "outcome": result.outcome.value,
                 "findings": findings,
-                "reason": result.reason,
+                "reason": apply_to_reason(result.reason, excerpts),
             }
         )
 
