@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType, TracebackType
-from typing import Self
+from typing import Self, cast
 
 import httpx
 
@@ -248,6 +248,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         if isinstance(error, BaseExceptionGroup):
-            for member in error.exceptions:
+            group = cast("BaseExceptionGroup[BaseException]", error)
+            for member in group.exceptions:
                 yield from _causes(member)
         error = error.__cause__ or error.__context__
