@@ -22,6 +22,8 @@ _PAGE = "text/html"
 _MODELS = "/v1/models"
 _PLAIN = "Say hello."
 
+DISCOVERY = "discovery"
+"""The scenario that the exchanges of discovery are recorded under."""
 SendRequest = Callable[[Request], Awaitable[Sent]]
 
 
@@ -249,7 +251,7 @@ def _chat(body: JsonObject) -> Request:
 def _exchange(step: str, body: JsonObject, sent: Sent) -> Exchange:
     return Exchange(
         id=f"discovery/chat/{step}/0",
-        scenario="discovery",
+        scenario=DISCOVERY,
         step=step,
         request=_chat(body),
         response=sent.response,

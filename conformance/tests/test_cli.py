@@ -243,7 +243,14 @@ def test_the_waits_of_discovery_are_told_one_line_each(raw_server, capsys, monke
     assert last.endswith(": rate limited: HTTP 429 after 3 waits")
 
 
-@pytest.mark.parametrize("stage", ["discovery", "scenarios"])
+STOPPED = {
+    "within discovery": (0, ": stopped before anything was recorded"),
+    "after discovery": (2, ": stopped before a scenario was answered; discovery is kept in a run"),
+    "within a scenario": (3, "kept in a run, judge it: harmony-conformance run 'replay:a run/exchanges.jsonl'"),
+}
+
+
+@pytest.mark.parametrize("stage", STOPPED)
 def test_a_run_that_is_stopped_names_what_it_kept_and_how_to_judge_it(raw_server, tmp_path, stage):
     """The server falls silent, and the user has had enough."""
     reached = Event()
@@ -252,22 +259,19 @@ def test_a_run_that_is_stopped_names_what_it_kept_and_how_to_judge_it(raw_server
         reached.set()
         server.closing.wait(30)
 
-    server = answers(raw_server, silent, before=0 if stage == "discovery" else 2)
+    answered, said = STOPPED[stage]
+    server = answers(raw_server, silent, before=answered)
     program = Path(sys.executable).with_name("harmony-conformance")
-    words = [program, "run", f"openai:{server.url}", *QUICK, "--out", "a run"]
+    words = [program, "run", f"openai:{server.url}", *QUICK, "--concurrency", "1", "--out", "a run"]
     with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as running:
         assert reached.wait(30)
         running.send_signal(signal.SIGINT)
         _, err = running.communicate(timeout=30)
     assert running.returncode == 130
     assert "Traceback" not in err
-    last = err.splitlines()[-1]
-    if stage == "discovery":
-        assert last.endswith("stopped before anything was recorded")
-        assert not (tmp_path / "a run").exists()
-    else:
-        assert last.endswith("kept in a run, judge it: harmony-conformance run 'replay:a run/exchanges.jsonl'")
-        assert (tmp_path / "a run" / "exchanges.jsonl").read_bytes().count(b"\n") == 2
+    assert err.splitlines()[-1].endswith(said)
+    recording = tmp_path / "a run" / "exchanges.jsonl"
+    assert (recording.read_bytes().count(b"\n") if recording.parent.exists() else 0) == answered
 
 
 def test_help_names_the_variables_of_private_authorities(capsys):

@@ -24,7 +24,7 @@ from harmony_conformance.audit.readers import read_recorded
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.client import CA_DIR, CA_FILE, Wait
 from harmony_conformance.command import Command, Exit, UsageError
-from harmony_conformance.discovery import Capabilities, KeyRefused, NothingThere
+from harmony_conformance.discovery import DISCOVERY, Capabilities, KeyRefused, NothingThere
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, dumps
@@ -153,6 +153,7 @@ def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str 
 
     # opened when there is something to keep: an earlier run survives an endpoint that is down
     recording: list[BinaryIO] = []
+    answered: set[str] = set()
     try:
         with ExitStack() as stack:
             advance = stack.enter_context(_progress(plan, options))
@@ -161,6 +162,8 @@ def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str 
                 if not recording:
                     _replace_run(out)
                     recording.append(stack.enter_context((out / EXCHANGES).open("wb")))
+                if x.scenario != DISCOVERY:
+                    answered.add(x.scenario)
                 recording[0].write(exchange_line(x))
                 recording[0].flush()
                 advance()
@@ -174,6 +177,8 @@ def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str 
         if not recording:
             _remove_empty(out)
             raise KeyboardInterrupt("stopped before anything was recorded") from None
+        if not answered:
+            raise KeyboardInterrupt(f"stopped before a scenario was answered; discovery is kept in {out}") from None
         again = f"harmony-conformance run {shlex.quote(f'replay:{out / EXCHANGES}')}"
         raise KeyboardInterrupt(f"stopped; what was recorded is kept in {out}, judge it: {again}") from None
 
