@@ -16,10 +16,10 @@ WITHOUT, WITH = "without tools", "with tools"
 def _counted(series: Series) -> tuple[Exchange, int] | None:
     """The request with tools, and by how many tokens its prompt is longer."""
     found = on.pair(series, WITHOUT, WITH)
-    counts = tuple(on.prompt_count(x) for x in found) if found is not None else ()
-    if found is None or counts[0] is None or counts[1] is None:
+    if found is None:
         return None
-    return found[1], counts[1] - counts[0]
+    less, more = on.prompt_count(found[0]), on.prompt_count(found[1])
+    return (found[1], more - less) if less is not None and more is not None else None
 
 
 @evidence
