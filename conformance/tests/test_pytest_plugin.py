@@ -193,7 +193,7 @@ UNUSABLE = {
         "reference: the model or the path was refused*",
     ),
     "a wrong value": (["reference", "--harmony", "tries=0"], "--harmony: *--tries: '0' is no whole number from 1"),
-    "a recording that is not there": (["replay:no.jsonl"], "*no.jsonl*No such file*"),
+    "a recording that is not there": (["replay:no.jsonl"], "*no.jsonl*no such file*"),
 }
 
 
