@@ -70,7 +70,7 @@ def _more_often(said: str, shown: str, sent: list[Wanted]) -> bool:
     return shown.count(said) > sum(part.text.count(said) for part in sent)
 
 
-@check(SHOULD, spec="harmony#identity", when=(on.is_chat, on.prompt_is_known))
+@check(MUST, spec="harmony#identity", when=(on.is_chat, on.prompt_is_known))
 def identity_is_kept(x: Exchange) -> Iterator[Finding]:
     """The system message begins with the identity the model was trained with; another identity belongs into the instructions."""
     system = x.system_message

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, evidence, variant
+from harmony_conformance.check import MUST, Finding, check, comparison, evidence, variant
 from harmony_conformance.difference import json_differences
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import Exchange, Series
@@ -290,7 +290,7 @@ def has_slow_streams(series: Series) -> bool:
     return sum(1 for times in _paced(series) if len(times) >= _ENOUGH_EVENTS and times[-1] > _SLOW) >= _ENOUGH_STREAMS
 
 
-@comparison(SHOULD, spec="chat#stream", when=has_slow_streams)
+@comparison(MUST, spec="chat#stream", when=has_slow_streams)
 def deltas_come_as_generated(series: Series) -> Iterator[Finding]:
     """Deltas arrive as they are generated, not all together when the answer is complete.
 
