@@ -294,7 +294,7 @@ def has_slow_streams(series: Series) -> bool:
 def deltas_come_as_generated(series: Series) -> Iterator[Finding]:
     """Deltas arrive as they are generated, not all together when the answer is complete.
 
-    A proxy or a server that buffers makes a stream as slow as a whole answer. A busy machine does so now and then: all of four streams have to.
+    A proxy or a server that buffers makes a stream as slow as a whole answer. A busy machine does so now and then: all of the streams have to.
     """
     streams = _paced(series)
     if all(times[-1] - times[0] < times[-1] / 20 for times in streams if times):

@@ -47,7 +47,7 @@ def _is_empty(x: Exchange) -> bool:
 
 @check(MUST, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage))
 def adds_up(x: Exchange) -> Iterator[Finding]:
-    """total_tokens is prompt_tokens plus completion_tokens, and no part is larger than its whole."""
+    """total_tokens is prompt_tokens plus completion_tokens, no part is larger than its whole, and reasoning that is returned is counted."""
     usage = x.turn.usage if x.turn is not None else None
     if usage is None or usage.prompt_tokens is None or usage.completion_tokens is None:
         return
@@ -65,6 +65,13 @@ def adds_up(x: Exchange) -> Iterator[Finding]:
             at="/usage",
             expected=f"at most {usage.completion_tokens}",
             actual=str(usage.reasoning_tokens),
+        )
+    if usage.reasoning_tokens == 0 and x.turn is not None and (x.turn.reasoning or "").strip():
+        yield Finding(
+            message="reasoning is returned and no reasoning tokens are counted",
+            at="/usage/completion_tokens_details/reasoning_tokens",
+            expected="more than 0",
+            actual="0",
         )
     if (usage.cached_tokens or 0) > usage.prompt_tokens:
         yield Finding(
