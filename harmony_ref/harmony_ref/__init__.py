@@ -10,6 +10,7 @@ call that needs it.
 """
 
 from harmony_ref import tokens
+from harmony_ref.declarations import ChannelConfig, ResponseFormat, ToolDescription, ToolNamespaceConfig
 from harmony_ref.errors import (
     HarmonyError,
     HeaderError,
@@ -27,7 +28,6 @@ from harmony_ref.header import Header, read_header, write_header
 from harmony_ref.json_value import Json
 from harmony_ref.messages import (
     Author,
-    ChannelConfig,
     Content,
     Conversation,
     DeveloperContent,
@@ -36,8 +36,6 @@ from harmony_ref.messages import (
     Role,
     SystemContent,
     TextContent,
-    ToolDescription,
-    ToolNamespaceConfig,
 )
 from harmony_ref.parser import StreamParser, parse
 from harmony_ref.render import (
@@ -47,6 +45,7 @@ from harmony_ref.render import (
     render_conversation,
     render_conversation_for_completion,
     render_conversation_for_training,
+    response_formats_text,
     system_text,
     text_of,
     tools_text,
@@ -77,6 +76,7 @@ __all__ = [
     "ParseError",
     "ReasoningEffort",
     "RenderError",
+    "ResponseFormat",
     "Role",
     "StreamParser",
     "StreamState",
@@ -102,6 +102,7 @@ __all__ = [
     "render_conversation",
     "render_conversation_for_completion",
     "render_conversation_for_training",
+    "response_formats_text",
     "system_text",
     "text_of",
     "tokens",

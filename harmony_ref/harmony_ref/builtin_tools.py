@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from harmony_ref.messages import ToolDescription, ToolNamespaceConfig
+from harmony_ref.declarations import ToolDescription, ToolNamespaceConfig
 
 BROWSER: Final = ToolNamespaceConfig(
     name="browser",

@@ -17,6 +17,14 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from harmony_ref import wire_form
+from harmony_ref.declarations import (
+    THREE_CHANNELS,
+    ChannelConfig,
+    ResponseFormat,
+    ToolDescription,
+    ToolNamespaceConfig,
+    Tools,
+)
 from harmony_ref.errors import MessageError
 from harmony_ref.json_value import Json
 from harmony_ref.wire_form import ShapeError
@@ -49,111 +57,6 @@ class Author:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ChannelConfig:
-    """The channels that the system message declares."""
-
-    valid_channels: Sequence[str]
-    channel_required: bool
-
-    @classmethod
-    def require_channels(cls, channels: Iterable[str]) -> "ChannelConfig":
-        """These channels, one of which each message has to name."""
-        return cls(valid_channels=tuple(channels), channel_required=True)
-
-    @classmethod
-    def from_dict(cls, data: Json) -> "ChannelConfig":
-        """Read the wire form; ShapeError when it is something else."""
-        fields = wire_form.struct(data, "ChannelConfig")
-        return cls(
-            valid_channels=tuple(
-                wire_form.string(channel)
-                for channel in wire_form.sequence(wire_form.required(fields, "valid_channels"))
-            ),
-            channel_required=wire_form.boolean(wire_form.required(fields, "channel_required")),
-        )
-
-    def to_dict(self) -> dict[str, Json]:
-        """The wire form."""
-        return {"valid_channels": list(self.valid_channels), "channel_required": self.channel_required}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolDescription:
-    """One function that the model may call.
-
-    Attributes:
-        name: without its namespace.
-        description: may have several lines; empty for none.
-        parameters: JSON schema of the arguments; None for a function without any.
-    """
-
-    name: str
-    description: str
-    parameters: Json = None
-
-    @classmethod
-    def from_dict(cls, data: Json) -> "ToolDescription":
-        """Read the wire form; ShapeError when it is something else."""
-        fields = wire_form.struct(data, "ToolDescription")
-        return cls(
-            name=wire_form.string(wire_form.required(fields, "name")),
-            description=wire_form.string(wire_form.required(fields, "description")),
-            parameters=fields.get("parameters"),
-        )
-
-    def to_dict(self) -> dict[str, Json]:
-        """The wire form."""
-        return wire_form.without_none(
-            {"name": self.name, "description": self.description, "parameters": self.parameters}
-        )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ToolNamespaceConfig:
-    """A namespace of tools, such as `functions` or `browser`."""
-
-    name: str
-    description: str | None = None
-    tools: Sequence[ToolDescription]
-
-    @classmethod
-    def browser(cls) -> "ToolNamespaceConfig":
-        """The built-in browser, in the words the models were trained on (openai-harmony 0.0.8, chat.rs:264-300)."""
-        from harmony_ref import builtin_tools  # noqa: PLC0415 - long texts, seldom needed, and they need this module
-
-        return builtin_tools.BROWSER
-
-    @classmethod
-    def python(cls) -> "ToolNamespaceConfig":
-        """The built-in Python tool, in the words the models were trained on (openai-harmony 0.0.8, chat.rs)."""
-        from harmony_ref import builtin_tools  # noqa: PLC0415 - as above
-
-        return builtin_tools.PYTHON
-
-    @classmethod
-    def from_dict(cls, data: Json) -> "ToolNamespaceConfig":
-        """Read the wire form; ShapeError when it is something else."""
-        fields = wire_form.struct(data, "ToolNamespaceConfig")
-        return cls(
-            name=wire_form.string(wire_form.required(fields, "name")),
-            description=wire_form.optional_string(fields.get("description")),
-            tools=tuple(
-                ToolDescription.from_dict(tool) for tool in wire_form.sequence(wire_form.required(fields, "tools"))
-            ),
-        )
-
-    def to_dict(self) -> dict[str, Json]:
-        """The wire form."""
-        return wire_form.without_none(
-            {"name": self.name, "description": self.description, "tools": [tool.to_dict() for tool in self.tools]}
-        )
-
-
-Tools: TypeAlias = Mapping[str, ToolNamespaceConfig]
-"""Namespaces by key; they are rendered in the order of their keys, under their names."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class TextContent:
     """Text, rendered as it is."""
 
@@ -175,9 +78,7 @@ class SystemContent:
     reasoning_effort: ReasoningEffort | None = ReasoningEffort.MEDIUM
     conversation_start_date: str | None = None
     knowledge_cutoff: str | None = "2024-06"
-    channel_config: ChannelConfig | None = ChannelConfig(
-        valid_channels=("analysis", "commentary", "final"), channel_required=True
-    )
+    channel_config: ChannelConfig | None = THREE_CHANNELS
     tools: Tools | None = None
 
     def with_tools(self, namespace: ToolNamespaceConfig) -> "SystemContent":
@@ -216,10 +117,14 @@ class SystemContent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeveloperContent:
-    """The content of a developer message: instructions (the "system prompt" of other formats) and functions."""
+    """The content of a developer message: instructions (the "system prompt" of other formats), functions, formats.
+
+    Response formats are the guide's; in the wire form they are a member that openai_harmony ignores.
+    """
 
     instructions: str | None = None
     tools: Tools | None = None
+    response_formats: Sequence[ResponseFormat] = ()
 
     def with_tools(self, namespace: ToolNamespaceConfig) -> "DeveloperContent":
         """A copy that also declares this namespace, keyed by its name."""
@@ -229,6 +134,10 @@ class DeveloperContent:
         """A copy that declares these functions in the namespace `functions`."""
         return self.with_tools(ToolNamespaceConfig(name="functions", tools=tuple(tools)))
 
+    def with_response_format(self, response_format: ResponseFormat) -> "DeveloperContent":
+        """A copy that also declares this format."""
+        return replace(self, response_formats=(*self.response_formats, response_format))
+
     @classmethod
     def from_dict(cls, data: Json) -> "DeveloperContent":
         """Read the wire form; ShapeError when it is something else."""
@@ -236,12 +145,20 @@ class DeveloperContent:
         return cls(
             instructions=wire_form.optional_string(fields.get("instructions")),
             tools=_tools_from_dict(fields.get("tools")),
+            response_formats=tuple(
+                ResponseFormat.from_dict(form) for form in wire_form.sequence(fields.get("response_formats") or [])
+            ),
         )
 
     def to_dict(self) -> dict[str, Json]:
         """The wire form."""
         return wire_form.without_none(
-            {"type": "developer_content", "instructions": self.instructions, "tools": _tools_to_dict(self.tools)}
+            {
+                "type": "developer_content",
+                "instructions": self.instructions,
+                "tools": _tools_to_dict(self.tools),
+                "response_formats": [form.to_dict() for form in self.response_formats] or None,
+            }
         )
 
 

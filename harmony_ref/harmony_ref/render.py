@@ -12,20 +12,11 @@ from functools import lru_cache
 from typing import Final
 
 from harmony_ref import tokens
+from harmony_ref.declarations import ChannelConfig, ResponseFormat, ToolDescription, ToolNamespaceConfig, Tools
 from harmony_ref.errors import MessageError, RenderError
 from harmony_ref.header import Header, encode_field, write_header
-from harmony_ref.messages import (
-    ChannelConfig,
-    Content,
-    DeveloperContent,
-    Message,
-    Role,
-    SystemContent,
-    TextContent,
-    ToolDescription,
-    ToolNamespaceConfig,
-    Tools,
-)
+from harmony_ref.json_numbers import json_text
+from harmony_ref.messages import Content, DeveloperContent, Message, Role, SystemContent, TextContent
 from harmony_ref.typescript import json_schema_to_typescript
 
 ANALYSIS: Final = "analysis"
@@ -161,7 +152,7 @@ def system_text(content: SystemContent, *, conversation_has_function_tools: bool
 
 
 def developer_text(content: DeveloperContent) -> str:
-    """The text of a developer message: instructions as they are, then the tools.
+    """The text of a developer message: instructions as they are, then the tools, then the response formats.
 
     Raises:
         MessageError: a default in a tool's schema that JSON cannot carry.
@@ -171,7 +162,18 @@ def developer_text(content: DeveloperContent) -> str:
         sections += ["# Instructions", content.instructions]
     if content.tools:
         sections.append(tools_text(content.tools))
+    if content.response_formats:
+        sections.append(response_formats_text(content.response_formats))
     return _SECTION.join(sections)
+
+
+def response_formats_text(formats: Iterable[ResponseFormat]) -> str:
+    """The section `# Response Formats` (Harmony guide, "Structured output"); schemas are compact JSON.
+
+    Raises:
+        MessageError: a number in a schema that JSON cannot carry.
+    """
+    return _SECTION.join(["# Response Formats", *(_response_format_text(form) for form in formats)])
 
 
 def tools_text(tools: Tools) -> str:
@@ -186,6 +188,11 @@ def tools_text(tools: Tools) -> str:
 def _channels_text(config: ChannelConfig) -> str:
     required = " Channel must be included for every message." if config.channel_required else ""
     return f"# Valid channels: {', '.join(config.valid_channels)}.{required}"
+
+
+def _response_format_text(form: ResponseFormat) -> str:
+    comments = [f"// {line}" for line in _lines(form.description or "")]
+    return f"## {form.name}{_SECTION}" + "\n".join([*comments, json_text(form.schema)])
 
 
 def _namespace_text(namespace: ToolNamespaceConfig) -> str:
