@@ -1,0 +1,143 @@
+"""A chat request as the Harmony conversation that it means: what every accepted rendering is a rendering of.
+
+The reading is the one of `prompt.wanted`, put into the messages of `harmony_ref`. Where the sources allow several conversations, `Reading` says which:
+whether reasoning that they settle differently is kept, and whether instructions that follow each other are one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from harmony_conformance.json_value import Json, at, items, members, text
+from harmony_conformance.prompt import Keep, Kind, Wanted, wanted
+from harmony_ref import (
+    Author,
+    DeveloperContent,
+    Message,
+    ReasoningEffort,
+    ResponseFormat,
+    Role,
+    SystemContent,
+    ToolDescription,
+)
+
+EFFORTS = {effort.value.lower(): effort for effort in ReasoningEffort}
+"""The levels of Harmony by the API's words."""
+
+_BETWEEN_INSTRUCTIONS = "\n\n"
+_NAMESPACE = "functions."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """One of the conversations that a request may mean.
+
+    Attributes:
+        keeps: which reasoning is kept, besides that which has to be.
+        joins: whether system and developer messages that follow each other become one developer message.
+        declares_formats: whether a JSON schema for the answer is declared to the model (`# Response Formats`).
+    """
+
+    keeps: Keep = Keep.PRESENT
+    joins: bool = True
+    declares_formats: bool = True
+
+
+def conversation_of(request: Json, reading: Reading, *, date: str | None) -> tuple[Message, ...]:
+    """The messages of the prompt. An effort that Harmony does not have is read as medium, the default.
+
+    Args:
+        request: the body of a Chat Completions request.
+        reading: which of the readings that the sources allow.
+        date: what stands in the system message as the current date; None for no such line.
+    """
+    effort = EFFORTS.get(text(at(request, "reasoning_effort")), ReasoningEffort.MEDIUM)
+    system = SystemContent(reasoning_effort=effort, conversation_start_date=date)
+    return (
+        Message(author=Role.SYSTEM, content=system),
+        *_with_declarations(list(_said(request, reading)), _declarations(request, reading)),
+    )
+
+
+def _said(request: Json, reading: Reading) -> Iterator[Message]:
+    kept = (part for part in wanted(request) if part.keep in (Keep.PRESENT, reading.keeps))
+    for kind, run in groupby(kept, key=lambda part: part.kind):
+        if kind is Kind.INSTRUCTIONS:
+            yield from _instructions([part.text for part in run if part.text], joins=reading.joins)
+        else:
+            yield from map(_message, run)
+
+
+def _instructions(texts: Sequence[str], *, joins: bool) -> Iterator[Message]:
+    for instructions in [_BETWEEN_INSTRUCTIONS.join(texts)] if joins and texts else texts:
+        yield Message(author=Role.DEVELOPER, content=DeveloperContent(instructions=instructions))
+
+
+def _message(part: Wanted) -> Message:
+    function = f"{_NAMESPACE}{part.function}"
+    match part.kind:
+        case Kind.USER:
+            return Message(author=Role.USER, content=part.text)
+        case Kind.REASONING:
+            return Message(author=Role.ASSISTANT, channel="analysis", content=part.text)
+        case Kind.PREAMBLE:
+            return Message(author=Role.ASSISTANT, channel="commentary", content=part.text)
+        case Kind.CALL:
+            return Message(
+                author=Role.ASSISTANT,
+                channel="commentary",
+                recipient=function,
+                content_type="<|constrain|>json",
+                content=part.text,
+            )
+        case Kind.RESULT:
+            return Message(
+                author=Author(role=Role.TOOL, name=function),
+                channel="commentary",
+                recipient="assistant",
+                content=part.text,
+            )
+        case Kind.FINAL | Kind.INSTRUCTIONS:
+            return Message(author=Role.ASSISTANT, channel="final", content=part.text)
+
+
+def _declarations(request: Json, reading: Reading) -> DeveloperContent:
+    declared = DeveloperContent()
+    tools = [] if at(request, "tool_choice") == "none" else items(at(request, "tools"))
+    functions = [function for tool in tools if (function := at(tool, "function")) is not None]
+    if functions:
+        declared = declared.with_function_tools(map(_tool, functions))
+    answer = at(request, "response_format")
+    if reading.declares_formats and at(answer, "type") == "json_schema":
+        declared = declared.with_response_format(
+            ResponseFormat(
+                name=text(at(answer, "json_schema", "name")),
+                schema=at(answer, "json_schema", "schema"),
+                description=text(at(answer, "json_schema", "description")) or None,
+            )
+        )
+    return declared
+
+
+def _tool(function: Json) -> ToolDescription:
+    return ToolDescription(
+        name=text(at(function, "name")),
+        description=text(at(function, "description")),
+        parameters=members(function).get("parameters"),
+    )
+
+
+def _with_declarations(messages: Sequence[Message], declared: DeveloperContent) -> Sequence[Message]:
+    """The messages, the first of which declares tools and formats; a developer message of its own where it has no instructions."""
+    if declared == DeveloperContent():
+        return messages
+    match messages:
+        case [Message(content=(DeveloperContent(instructions=instructions),)), *rest]:
+            first = DeveloperContent(
+                instructions=instructions, tools=declared.tools, response_formats=declared.response_formats
+            )
+            return [Message(author=Role.DEVELOPER, content=first), *rest]
+        case _:
+            return [Message(author=Role.DEVELOPER, content=declared), *messages]
