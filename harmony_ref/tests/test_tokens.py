@@ -44,13 +44,71 @@ def test_only_the_allowed_special_tokens_are_special():
     )
 
 
-@pytest.mark.parametrize("token", [201089, 2**32, -1], ids=["one too many", "beyond 32 bits", "negative"])
+@pytest.mark.parametrize(
+    "token",
+    [201089, 2**32 - 1, 2**32, 2**64, 10**100, -1, -(2**31), -(10**100)],
+    ids=[
+        "one too many",
+        "32 bits",
+        "beyond 32 bits",
+        "beyond 64 bits",
+        "huge",
+        "negative",
+        "31 bits below",
+        "far below",
+    ],
+)
 @pytest.mark.parametrize("decode", [tokens.decode, tokens.decode_bytes, tokens.decode_utf8])
 def test_an_unknown_id_is_named_in_the_error(decode, token):
     with pytest.raises(UnknownTokenError, match=f"Invalid token for decoding: {token}$") as caught:
         decode([1, token])
     assert token == caught.value.token
     assert isinstance(caught.value, HarmonyError)
+
+
+class Integral:
+    """An integer of another library, numpy's for one."""
+
+    def __index__(self):
+        return 64
+
+
+@pytest.mark.parametrize("run", [[64], (64,), range(64, 65), [Integral()], b"@"], ids=lambda run: type(run).__name__)
+@pytest.mark.parametrize("decode", [tokens.decode, tokens.decode_utf8, lambda run: tokens.decode_bytes(run).decode()])
+def test_every_sequence_of_integers_is_decoded(decode, run):
+    assert decode(run) == "a"
+
+
+def test_a_bool_is_the_integer_that_it_is_in_python():
+    assert tokens.decode([True]) == tokens.decode([1])
+
+
+NO_TOKENS = {
+    "nothing": None,
+    "an id": 5,
+    "text": "ab",
+    "a set": {64},
+    "a dict": {64: 64},
+    "an iterator": iter([64]),
+    "a list of nothing": [None],
+    "a list of text": ["a"],
+    "a list of lists": [[64]],
+    "a list of floats": [1.0],
+    "a list with no number": [float("nan")],
+    "an unknown id before a float": [201089, 1.5],
+    "a float before an unknown id": [1.5, 201089],
+}
+
+
+@pytest.mark.parametrize(
+    "run",
+    NO_TOKENS.values(),
+    ids=NO_TOKENS,
+)
+@pytest.mark.parametrize("decode", [tokens.decode, tokens.decode_bytes, tokens.decode_utf8])
+def test_what_is_no_sequence_of_integers_is_a_type_error(decode, run):
+    with pytest.raises(TypeError):
+        decode(run)
 
 
 @pytest.mark.parametrize(
