@@ -1,0 +1,159 @@
+"""What lenient parsing says about a completion that is not Harmony, or that strict parsing misreads.
+
+    ParseError
+    └── RecoveredError              carries `rule` and `span`; reported in `LenientParse.errors`, never raised
+        ├── JunkError               tokens that belong to no message
+        ├── MissingMarkerError      `<|start|>`, `<|message|>` or `<|end|>` was left out
+        ├── HeaderWordsError        a header whose words break a rule
+        ├── ContentTokensError      content with tokens that are no text
+        └── CutHeaderError          the input ended inside a header (also an UnexpectedEndError)
+
+The rules themselves stand in the table of `lenient`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from harmony_ref.errors import ParseError, UnexpectedEndError
+from harmony_ref.stream_state import StreamState
+
+
+class Rule(StrEnum):
+    """What was wrong, and thereby which recovery was made."""
+
+    JUNK = "junk between messages"
+    ABANDONED_HEADER = "abandoned header"
+    DOUBLED_START = "doubled start"
+    MISSING_START = "missing start"
+    MISSING_MESSAGE = "missing message marker"
+    MISSING_END = "missing end"
+    MISSING_ROLE = "missing role"
+    ROLE_SPELLING = "misspelt role"
+    NAMED_AUTHOR = "named author"
+    TOOL_ALONE = "tool without a recipient"
+    NO_CHANNEL = "empty channel"
+    SPACED_CHANNEL = "space before the channel"
+    DOUBLED_CHANNEL = "doubled channel"
+    UNMARKED_CHANNEL = "channel without its marker"
+    BARE_RECIPIENT = "recipient without to="
+    SPLIT_RECIPIENT = "space in to="
+    DOUBLED_RECIPIENT = "doubled recipient"
+    LONE_CONTENT_TYPE = "content type without a recipient"
+    SPACED_CONSTRAIN = "space after constrain"
+    DOUBLED_CONTENT_TYPE = "doubled content type"
+    CONTENT_TYPE_NOT_LAST = "content type is not last"
+    EXTRA_WORDS = "extra words"
+    ODD_WHITE_SPACE = "white space that does not separate words"
+    STRAY_IN_HEADER = "stray special token in a header"
+    HEADER_BYTES = "header that is not text"
+    STRAY_IN_CONTENT = "stray special token in content"
+    UNKNOWN_ID = "unknown token id"
+    INVALID_UTF8 = "content that is not UTF-8"
+    CUT_HEADER = "cut header"
+
+
+UNREAD = frozenset({Rule.DOUBLED_CHANNEL, Rule.DOUBLED_RECIPIENT, Rule.DOUBLED_CONTENT_TYPE, Rule.EXTRA_WORDS})
+"""Rules that leave words of a header in no field of the message: they are junk inside the header."""
+
+
+class RecoveredError(ParseError):
+    """Something that was wrong and was recovered from.
+
+    Attributes:
+        rule: what was wrong.
+        span: the tokens concerned, first and after the last; empty where something is missing.
+    """
+
+    def __init__(self, *, rule: Rule, span: tuple[int, int], position: int | None = None, found: str = "") -> None:
+        entry = RULES[rule]
+        quoted = f": {found}" if found else ""
+        ParseError.__init__(
+            self,
+            f"{rule.value}{quoted}; expected {entry.expected}",
+            position=span[0] if position is None else position,
+            state=entry.state,
+            expected=entry.expected,
+        )
+        self.rule = rule
+        self.span = span
+
+
+class JunkError(RecoveredError):
+    """Tokens that belong to no message."""
+
+
+class MissingMarkerError(RecoveredError):
+    """A special token that frames messages was left out; `expected` names it."""
+
+
+class HeaderWordsError(RecoveredError):
+    """A header whose words break a rule."""
+
+
+class ContentTokensError(RecoveredError):
+    """Content with tokens that are no text: stray special tokens, unknown ids, broken characters."""
+
+
+class CutHeaderError(RecoveredError, UnexpectedEndError):
+    """The input ended inside a header; `position` is the number of tokens."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Entry:
+    kind: type[RecoveredError]
+    state: StreamState
+    expected: str
+
+
+def _junk(state: StreamState, expected: str) -> _Entry:
+    return _Entry(kind=JunkError, state=state, expected=expected)
+
+
+def _missing(state: StreamState, expected: str) -> _Entry:
+    return _Entry(kind=MissingMarkerError, state=state, expected=expected)
+
+
+def _words(expected: str) -> _Entry:
+    return _Entry(kind=HeaderWordsError, state=StreamState.HEADER, expected=expected)
+
+
+def _content(expected: str) -> _Entry:
+    return _Entry(kind=ContentTokensError, state=StreamState.CONTENT, expected=expected)
+
+
+RULES: Mapping[Rule, _Entry] = MappingProxyType(
+    {
+        Rule.JUNK: _junk(StreamState.EXPECT_START, "<|start|>"),
+        Rule.ABANDONED_HEADER: _junk(StreamState.HEADER, "a complete header and <|message|>"),
+        Rule.DOUBLED_START: _junk(StreamState.HEADER, "a header after <|start|>"),
+        Rule.MISSING_START: _missing(StreamState.EXPECT_START, "<|start|> and a role"),
+        Rule.MISSING_MESSAGE: _missing(StreamState.HEADER, "<|message|>"),
+        Rule.MISSING_END: _missing(StreamState.CONTENT, "<|end|>, <|call|> or <|return|>"),
+        Rule.MISSING_ROLE: _words("a role as the first word"),
+        Rule.ROLE_SPELLING: _words("one role, spelt as the format does"),
+        Rule.NAMED_AUTHOR: _words("a role without a name: no strict parser reads named authors"),
+        Rule.TOOL_ALONE: _words("a recipient after the name of a tool"),
+        Rule.NO_CHANNEL: _words("a channel directly after <|channel|>"),
+        Rule.SPACED_CHANNEL: _words("a channel directly after <|channel|>"),
+        Rule.DOUBLED_CHANNEL: _words("one channel"),
+        Rule.UNMARKED_CHANNEL: _words("<|channel|> before the channel"),
+        Rule.BARE_RECIPIENT: _words("to= before the recipient"),
+        Rule.SPLIT_RECIPIENT: _words("a recipient directly after to="),
+        Rule.DOUBLED_RECIPIENT: _words("one recipient"),
+        Rule.LONE_CONTENT_TYPE: _words("a recipient before a content type: strict parsers read a lone word as one"),
+        Rule.SPACED_CONSTRAIN: _words("a content type directly after <|constrain|>"),
+        Rule.DOUBLED_CONTENT_TYPE: _words("one content type"),
+        Rule.CONTENT_TYPE_NOT_LAST: _words("the content type as the last word"),
+        Rule.EXTRA_WORDS: _words("at most a recipient and a content type after the role"),
+        Rule.ODD_WHITE_SPACE: _words("blanks between words"),
+        Rule.STRAY_IN_HEADER: _words("only <|channel|> and <|constrain|> in a header"),
+        Rule.HEADER_BYTES: _words("known tokens that are UTF-8"),
+        Rule.STRAY_IN_CONTENT: _content("text"),
+        Rule.UNKNOWN_ID: _content("an id of the vocabulary"),
+        Rule.INVALID_UTF8: _content("tokens that are UTF-8 together"),
+        Rule.CUT_HEADER: _Entry(kind=CutHeaderError, state=StreamState.HEADER, expected="<|message|>"),
+    }
+)
+"""Of each rule: the class of its error, the parser's state, and what would have been right."""

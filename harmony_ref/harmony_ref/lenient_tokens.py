@@ -1,0 +1,209 @@
+"""Tokens as text when some of them are no text, and headers read from them, with every fault traced to its tokens."""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from typing import Final
+
+from harmony_ref import tokens
+from harmony_ref.errors import UnknownTokenError
+from harmony_ref.header import CHANNEL_MARKER, CONSTRAIN_MARKER, Header
+from harmony_ref.lenient_errors import Rule
+from harmony_ref.lenient_header import Extent, Reading, header_length, read_leniently
+from harmony_ref.messages import Author, Role
+
+_REPLACEMENT: Final = "\ufffd".encode()
+_MARKER: Final = re.compile("|".join(map(re.escape, (CHANNEL_MARKER, CONSTRAIN_MARKER))))
+_UNFINISHED: Final = re.compile(r"\s+to")
+"""The beginning of ` to=`, where the input was cut."""
+
+_REMEMBERED_LENGTH: Final = 64
+"""Longer headers are not remembered, so that the cache stays small."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TracedFault:
+    """A rule that a header breaks, and which of its tokens do: from `start` up to `stop`."""
+
+    rule: Rule
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TracedHeader:
+    """A header read from tokens.
+
+    Attributes:
+        header: its fields.
+        says_something: whether any word was understood.
+        stop: how many of the tokens are header.
+        faults: by their first token.
+    """
+
+    header: Header
+    says_something: bool
+    stop: int
+    faults: Sequence[TracedFault]
+
+
+def read_header_tokens(run: Sequence[int], *, role: Role | None, fallback: Author) -> TracedHeader:
+    """Read a header that `<|message|>` ended.
+
+    Args:
+        run: its tokens.
+        role: the role that stood in the prompt after the last `<|start|>`.
+        fallback: who speaks if neither that nor the words say so.
+    """
+    read = _read_remembered if len(run) <= _REMEMBERED_LENGTH else _read_all
+    return read(tuple(run), role, fallback)
+
+
+def read_header_and_text(
+    run: Sequence[int], *, role: Role | None, fallback: Author, is_cut: bool
+) -> tuple[TracedHeader, str]:
+    """Read a header without `<|message|>`, and the content that follows it.
+
+    Args:
+        run: the tokens of both.
+        role: the role that stood in the prompt after the last `<|start|>`.
+        fallback: who speaks if neither that nor the words say so.
+        is_cut: whether the input ended here.
+    """
+    traced = TracedText(run)
+    # Text that only looks like a marker is content: no model writes its header in ordinary tokens.
+    typed = next((found for found in _MARKER.finditer(traced.text) if not traced.is_special_at(found.start())), None)
+    candidate = traced.text if typed is None else traced.text[: typed.start()]
+    length = header_length(candidate, role=role, unfinished=_UNFINISHED if is_cut and typed is None else None)
+    if length == len(candidate) and typed is not None:
+        length = len(candidate.rstrip())
+    text = traced.text[length:]
+    stop = traced.token_from(length) if text else len(run)
+    reading = read_leniently(traced.text[:length], role=role, fallback=fallback, extent=Extent.GUESSED)
+    return _traced(reading, traced, length=length, stop=stop), clean(text)
+
+
+def _read_all(run: tuple[int, ...], role: Role | None, fallback: Author) -> TracedHeader:
+    traced = TracedText(run)
+    reading = read_leniently(traced.text, role=role, fallback=fallback, extent=Extent.ALL)
+    return _traced(reading, traced, length=len(traced.text), stop=len(run))
+
+
+_read_remembered = lru_cache(maxsize=4096)(_read_all)
+
+
+def _traced(reading: Reading, traced: "TracedText", *, length: int, stop: int) -> TracedHeader:
+    faults = [
+        TracedFault(
+            rule=fault.rule,
+            start=traced.token_with(fault.start) if fault.end else 0,
+            stop=traced.token_with(fault.end - 1) + 1 if fault.end else 0,
+        )
+        for fault in reading.faults
+    ]
+    if not traced.is_text(length):
+        faults.append(TracedFault(rule=Rule.HEADER_BYTES, start=0, stop=stop))
+    return TracedHeader(
+        header=Header(
+            author=Author(role=reading.author.role, name=_cleaned(reading.author.name)),
+            recipient=_cleaned(reading.recipient),
+            channel=_cleaned(reading.channel),
+            content_type=_cleaned(reading.content_type),
+        ),
+        says_something=reading.says_something,
+        stop=stop,
+        faults=tuple(_joined(sorted(faults, key=lambda fault: (fault.start, fault.rule)))),
+    )
+
+
+def _joined(faults: Iterable[TracedFault]) -> list[TracedFault]:
+    """The faults, those of one rule that follow each other as one."""
+    joined: list[TracedFault] = []
+    for fault in faults:
+        last = joined[-1] if joined else None
+        if last is not None and last.rule is fault.rule and fault.start <= last.stop and fault.stop:
+            joined[-1] = TracedFault(rule=fault.rule, start=last.start, stop=max(last.stop, fault.stop))
+        else:
+            joined.append(fault)
+    return joined
+
+
+def _cleaned(text: str | None) -> str | None:
+    return None if text is None else clean(text)
+
+
+def bytes_of(run: Sequence[int]) -> bytes:
+    """The bytes of the tokens; an unknown id is one U+FFFD."""
+    try:
+        return tokens.decode_bytes(run)
+    except UnknownTokenError:
+        return b"".join(map(_bytes_of_one, run))
+
+
+def text_of_tokens(run: Sequence[int]) -> str:
+    """The text of the tokens, with U+FFFD for unknown ids and maximal invalid parts."""
+    return bytes_of(run).decode("utf-8", "replace")
+
+
+def first_invalid(run: Sequence[int], error: UnicodeDecodeError) -> int:
+    """The index of the token with the first byte that `bytes_of(run)` could not be decoded at."""
+    ends = list(accumulate(len(_bytes_of_one(token)) for token in run))
+    return bisect_right(ends, error.start)
+
+
+def _bytes_of_one(token: int) -> bytes:
+    return tokens.decode_bytes((token,)) if tokens.is_known(token) else _REPLACEMENT
+
+
+class TracedText:
+    """The text of a run of tokens, and for each character the token it comes from.
+
+    Attributes:
+        text: bytes that are no UTF-8 are lone surrogates in it; `clean` makes them U+FFFD.
+    """
+
+    def __init__(self, run: Sequence[int]) -> None:
+        self._run = run
+        self.text = bytes_of(run).decode("utf-8", "surrogateescape")
+
+    @cached_property
+    def _token_ends(self) -> list[int]:
+        return list(accumulate(len(_bytes_of_one(token)) for token in self._run))
+
+    @cached_property
+    def _byte_offsets(self) -> Sequence[int]:
+        """The byte offset of each character and of the end."""
+        if self.text.isascii():
+            return range(len(self.text) + 1)
+        lengths = (len(character.encode("utf-8", "surrogateescape")) for character in self.text)
+        return list(accumulate(lengths, initial=0))
+
+    def is_text(self, length: int) -> bool:
+        """Whether the first characters are known tokens and valid UTF-8."""
+        known = all(map(tokens.is_known, self._run[: self.token_from(length)]))
+        return known and (self.text.isascii() or clean(self.text[:length]) == self.text[:length])
+
+    def token_with(self, character: int) -> int:
+        """The index of the token that holds the character; of the end, the number of tokens."""
+        return bisect_right(self._token_ends, self._byte_offsets[character])
+
+    def token_from(self, character: int) -> int:
+        """The index of the first token that begins at the character or after it."""
+        offset = self._byte_offsets[character]
+        return 0 if offset == 0 else bisect_left(self._token_ends, offset) + 1
+
+    def is_special_at(self, character: int) -> bool:
+        """Whether a special token begins at the character, and not text that looks like one."""
+        index = self.token_with(character)
+        begins = self._token_ends[index - 1] if index else 0
+        return (
+            index < len(self._run) and tokens.is_special(self._run[index]) and begins == self._byte_offsets[character]
+        )
+
+
+def clean(text: str) -> str:
+    """The text with U+FFFD for each maximal invalid part."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
