@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harmony_conformance.check import condition, evidence
 from harmony_conformance.exchange import Exchange, Series, Validity
 from harmony_conformance.injection import SPECIAL
-from harmony_conformance.json_value import at, number, strings
+from harmony_conformance.json_value import at, members, number, strings, text
 from harmony_conformance.leak import speaks_of_harmony
 from harmony_conformance.prompt import Keep, Kind, Wanted, wanted
 from harmony_conformance.wire import FailureKind
@@ -326,7 +326,7 @@ def has_loop_reasoning(x: Exchange) -> bool:
 @condition
 def quotes_markers(x: Exchange) -> bool:
     """requests whose texts hold special tokens as text"""
-    return any(SPECIAL.search(said) for said in texts_that_stay(x))
+    return any(SPECIAL.search(said) for said in (*texts_that_stay(x), *texts_that_may_stay(x)))
 
 
 def texts_that_stay(x: Exchange) -> Iterator[str]:
@@ -334,6 +334,15 @@ def texts_that_stay(x: Exchange) -> Iterator[str]:
     yield from (part.text for part in wanted(x.asked) if part.keep is Keep.PRESENT)
     if offered_tools.holds(x):
         yield from (said for tool in x.tools for said in strings(tool))
+
+
+def texts_that_may_stay(x: Exchange) -> Iterator[str]:
+    """Texts of a request that a server may leave out of the prompt: authors' names, reasoning, the effort, names of parameters, the answer's schema."""
+    yield from (text(at(message, "name")) for message in x.messages)
+    yield from (part.text for part in wanted(x.asked) if part.keep is not Keep.PRESENT)
+    yield text(at(x.asked, "reasoning_effort"))
+    yield from strings(at(x.asked, "response_format"))
+    yield from (name for tool in x.tools for name in members(at(tool, "function", "parameters", "properties")))
 
 
 @condition

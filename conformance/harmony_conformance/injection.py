@@ -23,10 +23,11 @@ class Injected:
     shown: str
 
 
-def injected(ids: Sequence[int], texts: Iterable[str]) -> Injected | None:
+def injected(ids: Sequence[int], texts: Iterable[str], *, own: int = 0) -> Injected | None:
     """The first of the texts that does not stand in the prompt as text, while special tokens stand where it has theirs.
 
-    What a renderer may escape (quotes, line ends) is not looked at: a text is compared in the pieces between.
+    What a renderer may escape (quotes, line ends) is not looked at: a text is compared in the pieces between. `own` is how many characters of its own a
+    text needs beside a marker to be recognised: a text that a server may leave out is not told by a bare marker, which every prompt has.
     """
     fed = list(pieces(ids))
     ordinary = "\0".join(text for text, is_special in fed if not is_special)
@@ -34,7 +35,7 @@ def injected(ids: Sequence[int], texts: Iterable[str]) -> Injected | None:
     for piece in (piece for text in texts for piece in _ESCAPED.split(text)):
         if SPECIAL.search(piece) and piece not in ordinary:
             for near in _around_markers(piece):
-                if SPECIAL.sub(r"\0\g<0>\0", near) in marked:
+                if len(SPECIAL.sub("", near)) >= own and SPECIAL.sub(r"\0\g<0>\0", near) in marked:
                     return Injected(text=piece, shown=SPECIAL.sub(lambda found: f"⟦{found.group()[2:-2]}⟧", near))
     return None
 

@@ -1,7 +1,7 @@
 """A scenario: requests that belong together, what the model is made to say, and which checks they are made for. Data in `golden/scenarios`.
 
 Expansion is pure: a step that is sent both ways becomes two, `name` and `name+stream`; a value `{"$from": "answer#/choices/0/message"}` is taken from the
-answer to an earlier step.
+answer to an earlier step; a value `{"$repeat": "Line {n}. ", "times": 9}` is a long text, and with a list a long list, `{n}` counting from 1.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import StrEnum
 from harmony_conformance.conditions import STREAMED
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Validity
-from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, resolve, text
+from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, resolve, text
 from harmony_conformance.meaning import Meaning, read_row
 from harmony_conformance.recording import read_script
 from harmony_conformance.wire import Request
@@ -217,7 +217,9 @@ def _filled(value: Json, answers: Mapping[str, Json]) -> Json:
         return [_filled(item, answers) for item in value]
     if not isinstance(value, dict):
         return value
-    source = value.get("$from")
+    source, times = value.get("$from"), number(value.get("times"))
+    if "$repeat" in value and times is not None:
+        return _repeated(value["$repeat"], times)
     if not isinstance(source, str):
         return {name: _filled(member, answers) for name, member in value.items()}
     step, _, where = source.partition("#")
@@ -227,3 +229,22 @@ def _filled(value: Json, answers: Mapping[str, Json]) -> Json:
         return resolve(answers[step], where)
     except LookupError as missing:
         raise NotSent(f"the answer to {step} has {missing}") from None
+
+
+def _repeated(value: Json, times: int) -> Json:
+    """A text or a list that many times, the number of each repetition written for `{n}`."""
+    if isinstance(value, str):
+        return "".join(value.replace("{n}", str(count)) for count in range(1, times + 1))
+    return [_counted(item, count) for count in range(1, times + 1) for item in items(value)]
+
+
+def _counted(value: Json, count: int) -> Json:
+    match value:
+        case str():
+            return value.replace("{n}", str(count))
+        case list():
+            return [_counted(item, count) for item in value]
+        case dict():
+            return {name: _counted(member, count) for name, member in value.items()}
+        case _:
+            return value

@@ -174,6 +174,19 @@ def test_a_step_takes_from_an_earlier_answer(what):
     assert body(step, answers={"first": ANSWER})["messages"][1] == value
 
 
+REPEATED = {
+    "a text": ({"$repeat": "{n}, ", "times": 3}, "1, 2, 3, "),
+    "a list": ({"$repeat": [{"a": "{n}"}, 7], "times": 2}, [{"a": "1"}, 7, {"a": "2"}, 7]),
+    "nothing": ({"$repeat": "x", "times": 0}, ""),
+}
+
+
+@pytest.mark.parametrize("what", REPEATED)
+def test_a_long_value_is_written_short(what):
+    written, value = REPEATED[what]
+    assert body(Step(name="a", request={"x": written}, send=Send.WHOLE))["x"] == value
+
+
 MISSING = {
     "there is no such answer": ("other#/choices", "no answer to other"),
     "the answer is shorter": ("first#/choices/3", "/choices/3"),

@@ -15,6 +15,7 @@ from harmony_conformance.checks import (
     multi_turn,
     prompt,
     reasoning,
+    robustness,
     stop_tokens,
     streaming,
     tool_calls,
@@ -35,6 +36,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     streaming,
     usage,
     errors,
+    robustness,
     concurrency,
 )
 

@@ -8,21 +8,20 @@ from itertools import zip_longest
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, variant
 from harmony_conformance.declaration import (
-    Declaration,
     as_identifier,
     declarations,
     declarations_in,
     is_same_function,
     official_spelling,
-    tells,
 )
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.injection import injected
-from harmony_conformance.json_value import Json, at, equal_json, members, pointer, text
+from harmony_conformance.json_value import at, equal_json, pointer, text
+from harmony_conformance.pairs import counted_pairs
 from harmony_conformance.placement import conversation_alone, no_more, place_of_next_call, raw
 from harmony_conformance.prompt import Kind, Place, PromptMessage, Wanted, shorten, wanted
-from harmony_ref import encode
+from harmony_conformance.tool_schema import undescribed
 
 
 def _parts(x: Exchange, *kinds: Kind) -> tuple[Wanted, ...]:
@@ -189,33 +188,10 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
         if found.name != name:
             yield variant(f"{name} is declared as {found.name}", where=pointer("tools", index))
         library = by_library.get(name)
-        yield from _described(at(tool, "function"), found, library, pointer("tools", index, "function"))
+        if library is not None:
+            yield from undescribed(at(tool, "function"), found, library, pointer("tools", index, "function"))
     if official and not any(official in message.content for message in held):
         yield variant("the tools are spelled otherwise than by the official library", where="# Tools")
-
-
-def _described(function: Json, declared: Declaration, library: Declaration | None, where: str) -> Iterator[Finding]:
-    """The description stands above the declaration; each parameter, with its own, within it: as far as the official library writes them."""
-    told = [(declared.comment, text(at(function, "description")), pointer("description"))]
-    for name, schema in members(at(function, "parameters", "properties")).items():
-        told.append((declared.type, text(at(schema, "description")), pointer("parameters", "properties", name)))
-        if not declared.has_parameter(name) and library is not None and library.has_parameter(name):
-            yield Finding(
-                message=f"the parameter {name} of {declared.name} is not declared in the prompt",
-                at=where + pointer("parameters", "properties", name),
-                expected=f"{name}: …",
-                actual=shorten(declared.type),
-            )
-    for place, description, below in told:
-        lines = [line.strip() for line in description.splitlines()]
-        wanted_lines = [line for line in lines if library is not None and line in library.comment + library.type]
-        if not all(tells(place, line) for line in wanted_lines):
-            yield Finding(
-                message=f"a description of {declared.name} is not in the prompt",
-                at=where + below,
-                expected=shorten(description),
-                actual=shorten(place.strip()) or "nothing",
-            )
 
 
 @check(SHOULD, spec="harmony#tools", when=(on.is_chat, on.prompt_is_known, on.offered_tools))
@@ -329,7 +305,8 @@ def markers_in_text_stay_text(x: Exchange) -> Iterator[Finding]:
 
     Otherwise any user can write system messages, and any web page that a tool returns (defects J11, L08).
     """
-    found = injected(x.prompt.ids or (), on.texts_that_stay(x))
+    ids = x.prompt.ids or ()
+    found = injected(ids, on.texts_that_stay(x)) or injected(ids, on.texts_that_may_stay(x), own=_OWN)
     if found is not None:
         yield Finding(
             message="text of the request became special tokens in the prompt",
@@ -339,14 +316,13 @@ def markers_in_text_stay_text(x: Exchange) -> Iterator[Finding]:
         )
 
 
+_OWN = 11  # characters by which a text that may be left out is recognised: longer than any word of a header
+
+
 @evidence
 def has_counted_pair(series: Series) -> bool:
     """pairs of requests whose prompts are counted and differ in one text"""
-    return any(_pair(series, first, second) is not None for first, second in PAIRS)
-
-
-PAIRS = (("plain text", "marked text"), ("one instruction", "two instructions"), ("short result", "long result"))
-"""Steps of a scenario that differ in one text only, so that the difference of their prompt counts is the difference of that text."""
+    return any(True for _ in counted_pairs(series))
 
 
 @comparison(MUST, spec="harmony#special-tokens", when=has_counted_pair)
@@ -356,33 +332,12 @@ def text_costs_its_tokens(series: Series) -> Iterator[Finding]:
     Works on a black box, since injected preambles cancel out: a marker that became a special token costs 1 instead of 5, a dropped message costs
     nothing, a quoted result costs its quotes (defects J11, L08, J05, J02).
     """
-    for first, second in PAIRS:
-        found = _pair(series, first, second)
-        if found is None:
-            continue
-        one, other = found
-        expected = _tokens(other) - _tokens(one)
-        actual = (on.prompt_count(other) or 0) - (on.prompt_count(one) or 0)
-        if actual != expected and not _joins_differently(one, other, actual - expected):
+    for pair in counted_pairs(series):
+        if pair.grown != pair.expected and not pair.is_explained_by_headers:
             yield Finding(
-                message=f"between {first} and {second} the prompt grew by {actual} tokens",
+                message=f"between {pair.less.step} and {pair.more.step} the prompt grew by {pair.grown} tokens",
                 at="/usage/prompt_tokens",
-                expected=f"{expected} more tokens",
-                actual=f"{actual} more tokens",
-                exchange=other.id,
+                expected=f"{pair.expected} more tokens",
+                actual=f"{pair.grown} more tokens",
+                exchange=pair.more.id,
             )
-
-
-def _pair(series: Series, first: str, second: str) -> tuple[Exchange, Exchange] | None:
-    found = on.pair(series, first, second)
-    return found if found is not None and None not in map(on.prompt_count, found) else None
-
-
-def _tokens(x: Exchange) -> int:
-    return sum(len(encode(part.text)) for part in wanted(x.asked))
-
-
-def _joins_differently(one: Exchange, other: Exchange, off: int) -> bool:
-    """Whether a message more explains a small offset: its header and separators are the server's form, four to twelve tokens."""
-    more = len(wanted(other.asked)) - len(wanted(one.asked))
-    return more > 0 and 0 <= off <= 12 * more

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from harmony_conformance.reference_server.changes import Defect
-from harmony_conformance.reference_server.defects import answer, form, prompt, reading, stream
+from harmony_conformance.reference_server.defects import answer, form, prompt, reading, stream, text
 
 DEFECTS: Mapping[str, Defect] = MappingProxyType(
-    {defect.id: defect for family in (prompt, reading, answer, stream, form) for defect in family.DEFECTS}
+    {defect.id: defect for family in (prompt, text, reading, answer, stream, form) for defect in family.DEFECTS}
 )
 """Every defect by its id."""
 

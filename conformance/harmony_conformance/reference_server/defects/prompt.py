@@ -113,6 +113,10 @@ def _unknown_effort_as_medium(body: JsonObject) -> JsonObject:
     return body if known else {**body, "reasoning_effort": "medium"}
 
 
+def _stream_without_effort(body: JsonObject) -> JsonObject:
+    return _without("reasoning_effort")(body) if body.get("stream") is True else body
+
+
 def _keep_all(messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(messages)
 
@@ -206,6 +210,12 @@ DEFECTS = (
         catalogue=("V29", "T04"),
         summary="`reasoning_effort` has no effect: the prompt always says `Reasoning: medium`.",
         change=OnRequest(_without("reasoning_effort")),
+    ),
+    Defect(
+        id="stream-ignores-effort",
+        catalogue=(),
+        summary="`reasoning_effort` has no effect on streamed answers: their prompt says `Reasoning: medium`.",
+        change=OnRequest(_stream_without_effort),
     ),
     Defect(
         id="unknown-effort-as-medium",

@@ -1,0 +1,96 @@
+"""Family `robustness`: long texts, long conversations and repeated requests reach the model as any others do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harmony_conformance import conditions as on
+from harmony_conformance.check import MUST, Finding, comparison, evidence
+from harmony_conformance.difference import first_difference
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.pairs import CountedPair, counted_pair
+from harmony_conformance.prompt import shorten, show
+
+LENGTHS = ("ten lines", "very many lines")
+"""Steps whose one message differs in length."""
+TALKS = ("two messages", "very many messages")
+"""Steps whose conversations differ in length."""
+
+
+@evidence
+def has_long_message(series: Series) -> bool:
+    """a short and a very long message, both answered, their prompts counted"""
+    return counted_pair(series, *LENGTHS) is not None
+
+
+@comparison(MUST, spec="chat#messages", when=has_long_message)
+def long_message_is_whole(series: Series) -> Iterator[Finding]:
+    """A very long message is refused, or costs all of its tokens.
+
+    Works on a black box. A server that cuts the middle out lets the model answer for a text that it has not seen.
+    """
+    pair = counted_pair(series, *LENGTHS)
+    if pair is not None and pair.grown != pair.expected:
+        yield _changed("the long message", pair)
+
+
+@evidence
+def has_long_talk(series: Series) -> bool:
+    """a short and a very long conversation, both answered, their prompts counted"""
+    return counted_pair(series, *TALKS) is not None
+
+
+@comparison(MUST, spec="chat#messages", when=has_long_talk)
+def many_messages_are_kept(series: Series) -> Iterator[Finding]:
+    """A very long conversation is refused, or costs the tokens of all its messages.
+
+    Works on a black box: each turn costs its texts and the same headers. A window that slides over the conversation forgets what the user said first.
+    """
+    pair = counted_pair(series, *TALKS)
+    if pair is None:
+        return
+    turns = (len(pair.more.messages) - len(pair.less.messages)) // 2
+    if not pair.is_explained_by_headers or (pair.grown - pair.expected) % turns:
+        yield _changed("the long conversation", pair, "and the same for the headers of each turn")
+
+
+def _changed(what: str, pair: CountedPair, besides: str = "") -> Finding:
+    return Finding(
+        message=f"{what} made the prompt longer by {pair.grown} tokens",
+        at="/usage/prompt_tokens",
+        expected=f"{pair.expected} more tokens {besides}".rstrip(),
+        actual=f"{pair.grown} more tokens",
+        exchange=pair.more.id,
+    )
+
+
+def _fed_twice(series: Series) -> Iterator[tuple[Exchange, tuple[int, ...], tuple[int, ...]]]:
+    for first, second in on.same_requests(series):
+        one, other = first.prompt.ids, second.prompt.ids
+        if one is not None and other is not None:
+            yield second, one, other
+
+
+@evidence
+def has_same_prompt_twice(series: Series) -> bool:
+    """requests that were sent twice, streamed and not, or again, and whose prompt tokens are shown"""
+    return any(True for _ in _fed_twice(series))
+
+
+@comparison(MUST, spec="chat#stream", when=has_same_prompt_twice)
+def same_request_same_prompt(series: Series) -> Iterator[Finding]:
+    """The same request makes the same prompt: streamed or not, and however often it is sent.
+
+    Streams and whole answers are often two programs; what only one of them reads of a request, half of the users lose.
+    """
+    for second, one, other in _fed_twice(series):
+        if one == other:
+            continue
+        place = first_difference("".join(map(chr, one)), "".join(map(chr, other))) or 0
+        yield Finding(
+            message="the same request made another prompt",
+            at=f"prompt token {place}",
+            expected=shorten(show(one[max(0, place - 8) : place + 8])),
+            actual=shorten(show(other[max(0, place - 8) : place + 8])),
+            exchange=second.id,
+        )
