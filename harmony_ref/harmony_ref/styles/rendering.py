@@ -1,0 +1,137 @@
+"""Conversation → tokens in a named style, and every rendering that is accepted for a conversation."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from harmony_ref import tokens
+from harmony_ref.errors import MessageError
+from harmony_ref.header import encode_field
+from harmony_ref.messages import Message, Role
+from harmony_ref.render import has_function_tools, render_conversation, render_conversation_for_completion
+from harmony_ref.styles.history import History, kept_indices
+from harmony_ref.styles.pieces import Piece, message_pieces
+from harmony_ref.styles.style import HARMONY_0_0_8, STYLES, Style
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rendering:
+    """One accepted prompt.
+
+    Attributes:
+        styles: the names of the styles that give it, the library's first.
+        histories: the ways to leave out earlier reasoning that give it, under the first of those styles.
+        ids: its tokens.
+        text: what they spell.
+    """
+
+    styles: tuple[str, ...]
+    histories: tuple[History, ...]
+    ids: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RenderedMessage:
+    """One message of a rendering.
+
+    Attributes:
+        index: its place in the conversation, from 0.
+        pieces: its parts, in order.
+        ids: all its tokens.
+    """
+
+    index: int
+    pieces: Sequence[Piece]
+    ids: tuple[int, ...]
+
+
+def render_in_style(
+    conversation: Iterable[Message],
+    style: Style,
+    *,
+    history: History = History.AS_0_0_8,
+    next_turn_role: Role | None = Role.ASSISTANT,
+) -> list[int]:
+    """The ids of a prompt in a style.
+
+    Args:
+        conversation: a Conversation, or its messages.
+        style: one of `STYLES`.
+        history: which earlier reasoning is left out; not a matter of style.
+        next_turn_role: who is to speak next; None for the messages alone.
+
+    Raises:
+        RenderError: a message that Harmony has no form for.
+        MessageError: a string or number that JSON cannot carry.
+    """
+    messages = list(conversation)
+    if style is HARMONY_0_0_8 and history is History.AS_0_0_8:
+        if next_turn_role is None:
+            return render_conversation(messages)
+        return render_conversation_for_completion(messages, next_turn_role)
+    rendered = rendered_messages(messages, style)
+    kept = (rendered[index].ids for index in kept_indices(messages, history))
+    return [*chain.from_iterable(kept), *next_turn(next_turn_role)]
+
+
+def accepted_renderings(
+    conversation: Iterable[Message],
+    *,
+    styles: Iterable[Style] = STYLES.values(),
+    histories: Iterable[History] = tuple(History),
+    next_turn_role: Role | None = Role.ASSISTANT,
+) -> Iterator[Rendering]:
+    """Every distinct prompt that one of the styles gives, each once, with the names of all that give it.
+
+    Args:
+        conversation: a Conversation, or its messages.
+        styles: those to look at.
+        histories: the ways to leave out earlier reasoning to look at.
+        next_turn_role: who is to speak next; None for the messages alone.
+
+    Raises:
+        RenderError: a message that Harmony has no form for.
+        MessageError: a string or number that JSON cannot carry.
+    """
+    messages = list(conversation)
+    kept = {history: kept_indices(messages, history) for history in histories}
+    tail = next_turn(next_turn_role)
+    found: dict[tuple[int, ...], list[tuple[str, History]]] = {}
+    for style in styles:
+        rendered = rendered_messages(messages, style)
+        for history, indices in kept.items():
+            ids = (*chain.from_iterable(rendered[index].ids for index in indices), *tail)
+            found.setdefault(ids, []).append((style.name, history))
+    for ids, sources in found.items():
+        first = sources[0][0]
+        yield Rendering(
+            styles=tuple(dict.fromkeys(name for name, _ in sources)),
+            histories=tuple(history for name, history in sources if name == first),
+            ids=ids,
+            text=tokens.decode(ids),
+        )
+
+
+def rendered_messages(messages: Sequence[Message], style: Style) -> list[RenderedMessage]:
+    """Each message in a style, none left out.
+
+    Raises:
+        RenderError: a message that Harmony has no form for.
+        MessageError: a string or number that JSON cannot carry.
+    """
+    note = has_function_tools(messages)
+    try:
+        return [_rendered(index, message, style, note=note) for index, message in enumerate(messages)]
+    except MessageError as error:
+        raise MessageError(subject="conversation", problem=error.problem) from None
+
+
+def next_turn(role: Role | None) -> tuple[int, ...]:
+    """The open header that a prompt ends in."""
+    return () if role is None else (tokens.START, *encode_field(role.value))
+
+
+def _rendered(index: int, message: Message, style: Style, *, note: bool) -> RenderedMessage:
+    pieces = message_pieces(message, style, conversation_has_function_tools=note)
+    return RenderedMessage(index=index, pieces=pieces, ids=tuple(chain.from_iterable(piece.ids for piece in pieces)))

@@ -1,0 +1,115 @@
+"""The named styles: what each fixes of a prompt's form.
+
+A style fixes the order of recipient and channel, how a content type is written, whether a tool's result names its
+channel, the blank lines and the order of the developer's sections, the spelling of tools and of the JSON of calls, and
+the lines of cutoff and channels. It never fixes what is kept: every message stands once, in order, under its role and
+name, with its whole content. What a chat template loses, or quotes twice, is no part of its style.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from harmony_ref.messages import DeveloperContent, SystemContent
+from harmony_ref.render import developer_text
+from harmony_ref.styles import sections
+from harmony_ref.styles.json_form import JsonForm
+
+
+class RecipientPlace(StrEnum):
+    """Where a header names the recipient. Without a channel there is only the role section."""
+
+    ROLE = "in the role section, before the channel"
+    COMMENTARY = "after the channel when that is commentary, whoever speaks"
+    CALLS = "after the channel in messages of the assistant"
+
+
+class ContentTypeForm(StrEnum):
+    """How a header writes a content type."""
+
+    AS_GIVEN = "as given"
+    MARKER_ADDED = "as given, behind <|constrain|>"
+    MARKED = "its name behind <|constrain|>"
+    PLAIN = "its name alone"
+
+
+class ResultChannel(StrEnum):
+    """Whether the result of a tool names its channel."""
+
+    AS_GIVEN = "as given"
+    OMITTED = "omitted"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Style:
+    """What one renderer fixes of a prompt's form.
+
+    Attributes:
+        name: the style's name, and its key in `STYLES`.
+        source: whose form it is.
+        recipient: where a header names the recipient.
+        content_type: how a header writes a content type.
+        call_type: the content type of a call to a function that names none; None to leave it without.
+        result_channel: whether the result of a tool names its channel.
+        arguments: how the JSON of a call is spelled.
+        system_content: the content that a system message is written from.
+        developer_text: the text of a developer message.
+    """
+
+    name: str
+    source: str
+    recipient: RecipientPlace = RecipientPlace.ROLE
+    content_type: ContentTypeForm = ContentTypeForm.AS_GIVEN
+    call_type: str | None = None
+    result_channel: ResultChannel = ResultChannel.AS_GIVEN
+    arguments: JsonForm = JsonForm.AS_GIVEN
+    system_content: Callable[[SystemContent], SystemContent] = sections.as_given
+    developer_text: Callable[[DeveloperContent], str] = developer_text
+
+
+HARMONY_0_0_8: Final = Style(name="harmony_0_0_8", source="openai-harmony 0.0.8, encoding.rs:756-903")
+
+OSS_HARMONY_0_0_11: Final = Style(
+    name="oss_harmony_0_0_11",
+    source="oss-harmony 0.0.11, the fork that vLLM uses",
+    recipient=RecipientPlace.COMMENTARY,
+    content_type=ContentTypeForm.MARKER_ADDED,
+    system_content=sections.oss_system_content,
+    developer_text=sections.oss_developer_text,
+)
+
+GUIDE: Final = Style(
+    name="guide",
+    source='OpenAI Harmony Response Format, "Receiving tool calls"',
+    recipient=RecipientPlace.CALLS,
+    content_type=ContentTypeForm.MARKED,
+)
+
+HF_TEMPLATE: Final = Style(
+    name="hf_template",
+    source="openai/gpt-oss-120b on Hugging Face, chat_template.jinja",
+    content_type=ContentTypeForm.PLAIN,
+    call_type="json",
+    arguments=JsonForm.PYTHON,
+    system_content=sections.template_system_content,
+    developer_text=sections.hf_developer_text,
+)
+
+OLLAMA: Final = Style(
+    name="ollama",
+    source="ollama/ollama, gptossDefaultTemplate in x/create/client/create.go",
+    recipient=RecipientPlace.CALLS,
+    content_type=ContentTypeForm.MARKED,
+    call_type="json",
+    result_channel=ResultChannel.OMITTED,
+    arguments=JsonForm.GO,
+    system_content=sections.template_system_content,
+    developer_text=sections.ollama_developer_text,
+)
+
+STYLES: Final[Mapping[str, Style]] = MappingProxyType(
+    {style.name: style for style in (HARMONY_0_0_8, OSS_HARMONY_0_0_11, GUIDE, HF_TEMPLATE, OLLAMA)}
+)
+"""Every style by its name, the library's first."""

@@ -1,0 +1,515 @@
+"""The named styles: each beside whoever writes prompts that way. What is kept is the same in all of them."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from harmony_ref.styles import (
+    GUIDE,
+    HARMONY_0_0_8,
+    HF_TEMPLATE,
+    OSS_HARMONY_0_0_11,
+    STYLES,
+    History,
+    JsonForm,
+    accepted_renderings,
+    kept_indices,
+    render_in_style,
+)
+from harmony_ref.styles.json_form import respelled
+from harmony_ref.styles.rendering import rendered_messages
+from harmony_ref.styles.typescript_hf import signature
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harmony_ref import (
+    Author,
+    Conversation,
+    DeveloperContent,
+    HarmonyError,
+    Message,
+    RenderError,
+    Role,
+    SystemContent,
+    decode,
+    encode_with_special_tokens,
+    parse,
+    render_conversation,
+    render_conversation_for_completion,
+    vocabulary,
+    without_dropped_analysis,
+)
+
+CASES = Path(__file__).parent / "cases"
+INTERPRETER = "HARMONY_OSS_PYTHON"
+
+
+def fixture(name):
+    return json.loads((CASES / "styles" / f"{name}.json").read_text("utf-8"))["tests"]
+
+
+def conversation(row):
+    return Conversation.from_dict({"messages": row["messages"]})
+
+
+def library_cases():
+    return list(numbered_cases())
+
+
+def numbered_cases():
+    for name in ("render", "sysdev", "drop"):
+        for number, row in enumerate(json.loads((CASES / f"{name}.json").read_text("utf-8"))):
+            yield pytest.param(row, id=f"{name} {number}")
+
+
+def text(words):
+    return st.lists(st.sampled_from(words), max_size=3).map("".join)
+
+
+WORDS = ["a", " b", "é", "한글", "\n", "\n\n", "<|end|>", "to=functions.f", '{"a": 1}', "# Tools"]
+TURNS = st.one_of(
+    st.builds(lambda content: Message(author=Role.USER, content=content), text(WORDS)),
+    st.builds(
+        lambda content, channel, recipient, kind: Message(
+            author=Role.ASSISTANT, content=content, channel=channel, recipient=recipient, content_type=kind
+        ),
+        text(WORDS),
+        st.sampled_from(["analysis", "commentary", "final", None]),
+        st.sampled_from([None, None, "functions.f", "python", "all"]),
+        st.sampled_from([None, "json", "<|constrain|>json", "code"]),
+    ),
+    st.builds(
+        lambda content, channel, recipient: Message(
+            author=Author(role=Role.TOOL, name="functions.f"), content=content, channel=channel, recipient=recipient
+        ),
+        text(WORDS),
+        st.sampled_from(["commentary", "analysis", None]),
+        st.sampled_from(["assistant", None]),
+    ),
+)
+CONVERSATIONS = st.lists(TURNS, max_size=6)
+
+
+# harmony_0_0_8
+
+
+@pytest.mark.parametrize("row", library_cases())
+def test_the_librarys_style_is_the_librarys_rendering(row, oracle):
+    expected = oracle.render_all("completion", row["messages"], True, "assistant")
+    try:
+        rendered = {"ok": render_in_style(conversation(row), HARMONY_0_0_8)}
+    except HarmonyError:
+        rendered = {}
+    assert expected.get("ok") == rendered.get("ok")
+
+
+@pytest.mark.parametrize("row", library_cases())
+def test_the_pieces_of_a_message_are_its_rendering(row):
+    try:
+        expected = render_conversation(conversation(row), auto_drop_analysis=False)
+    except HarmonyError as error:
+        with pytest.raises(type(error), match=f"^{re.escape(str(error))}$"):
+            rendered_messages(list(conversation(row)), HARMONY_0_0_8)
+        return
+    rendered = rendered_messages(list(conversation(row)), HARMONY_0_0_8)
+    assert expected == [token for message in rendered for token in message.ids]
+    assert all(message.ids == tuple(token for piece in message.pieces for token in piece.ids) for message in rendered)
+
+
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(author=Role.TOOL, content="a tool without a name"),
+        Message(author=Role.USER, content=SystemContent()),
+        Message(author=Role.SYSTEM, content=DeveloperContent()),
+    ],
+    ids=["a tool without a name", "system content of a user", "developer content of the system"],
+)
+def test_what_harmony_has_no_form_for_has_none_in_any_style(message, style):
+    with pytest.raises(RenderError) as expected:
+        render_conversation([message])
+    with pytest.raises(RenderError) as caught:
+        render_in_style([message], style)
+    assert str(expected.value) == str(caught.value)
+
+
+# oss_harmony_0_0_11
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=f"{i}") for i, row in enumerate(fixture("oss_harmony_0_0_11"))])
+def test_the_style_of_the_fork_is_what_the_fork_rendered(row):
+    assert row["ids"] == render_in_style(conversation(row), OSS_HARMONY_0_0_11)
+
+
+def test_most_of_the_forks_renderings_are_not_the_librarys():
+    rows = fixture("oss_harmony_0_0_11")
+    differing = [row for row in rows if row["ids"] != render_in_style(conversation(row), HARMONY_0_0_8)]
+    assert len(differing) >= 60
+
+
+ASK_THE_FORK = """
+import json, sys, openai_harmony
+from importlib.metadata import version
+inner = openai_harmony.load_harmony_encoding("HarmonyGptOss")._inner
+config = {"auto_drop_analysis": True}
+rows = [json.dumps({"messages": messages}) for messages in json.load(sys.stdin)]
+print(json.dumps([version("oss-harmony"), [inner.render_conversation_for_completion(r, "assistant", config) for r in rows]]))
+"""
+
+
+@pytest.mark.skipif(INTERPRETER not in os.environ, reason=f"{INTERPRETER} names no Python that has oss-harmony")
+def test_the_fork_still_renders_what_is_kept_here(tmp_path):
+    (tmp_path / "o200k_base.tiktoken").write_bytes(vocabulary.unpacked())
+    rows = fixture("oss_harmony_0_0_11")
+    answer = subprocess.run(
+        [os.environ[INTERPRETER], "-c", ASK_THE_FORK],
+        input=json.dumps([row["messages"] for row in rows]),
+        env={**os.environ, "TIKTOKEN_ENCODINGS_BASE": str(tmp_path)},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert json.loads(answer.stdout) == ["0.0.11", [row["ids"] for row in rows]]
+
+
+# hf_template
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in fixture("hf_template")])
+def test_the_style_of_the_template_is_what_the_template_rendered(row):
+    rendered = render_in_style(conversation(row), HF_TEMPLATE, history=History(row["history"]))
+    assert row["text"] == decode(rendered)
+    assert encode_with_special_tokens(row["text"]) == rendered
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row["label"]) for row in fixture("hf_typescript")])
+def test_typescript_of_the_template(row):
+    written = signature(row["schema"])
+    assert row["signature"] in (written, None)
+    assert written.startswith("(")
+
+
+@pytest.mark.parametrize(
+    "content", ['"quoted"', "a\nb", '{"a": 1}', "", "<|end|>"], ids=["quotes", "lines", "JSON", "nothing", "a marker"]
+)
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
+def test_results_are_raw_in_every_style(style, content):
+    result = Message(author=Author(role=Role.TOOL, name="functions.f"), recipient="assistant", content=content)
+    (read,) = parse(render_in_style([result], style, next_turn_role=None))
+    assert read.content == result.content
+
+
+# guide
+
+SYSTEM = """\
+You are ChatGPT, a large language model trained by OpenAI.
+Knowledge cutoff: 2024-06
+Current date: 2025-06-28
+
+Reasoning: high
+
+# Valid channels: analysis, commentary, final. Channel must be included for every message."""
+NOTE = "\nCalls to these tools must go to the commentary channel: 'functions'."
+DEVELOPER = """\
+# Instructions
+
+Use a friendly tone.
+
+# Tools
+
+## functions
+
+namespace functions {
+
+// Gets the location of the user.
+type get_location = () => any;
+
+// Gets the current weather in the provided location.
+type get_current_weather = (_: {
+// The city and state, e.g. San Francisco, CA
+location: string,
+format?: "celsius" | "fahrenheit", // default: celsius
+}) => any;
+
+} // namespace functions"""
+FORMATS = """\
+# Instructions
+
+You are a helpful shopping assistant
+
+# Response Formats
+
+## shopping_list
+
+{"properties":{"items":{"type":"array","description":"entries on the shopping list","items":{"type":"string"}}},\
+"type":"object"}"""
+
+LOCATION = {"type": "string", "description": "The city and state, e.g. San Francisco, CA"}
+FORMAT = {"type": "string", "enum": ["celsius", "fahrenheit"], "default": "celsius"}
+PARAMETERS = {"type": "object", "properties": {"location": LOCATION, "format": FORMAT}, "required": ["location"]}
+WEATHER = [
+    {"name": "get_location", "description": "Gets the location of the user."},
+    {
+        "name": "get_current_weather",
+        "description": "Gets the current weather in the provided location.",
+        "parameters": PARAMETERS,
+    },
+]
+ITEMS = {"type": "array", "description": "entries on the shopping list", "items": {"type": "string"}}
+
+
+def system_message(**fields):
+    content = SystemContent(conversation_start_date="2025-06-28").to_dict()
+    return {"role": "system", "content": [{**content, "reasoning_effort": "High", **fields}]}
+
+
+def developer_message(**fields):
+    return {"role": "developer", "content": [{"type": "developer_content", **fields}]}
+
+
+def functions(*tools):
+    return {"functions": {"name": "functions", "tools": list(tools)}}
+
+
+def call(content, content_type="<|constrain|>json", name="functions.get_current_weather"):
+    return {
+        "role": "assistant",
+        "channel": "commentary",
+        "recipient": name,
+        "content_type": content_type,
+        "content": content,
+    }
+
+
+QUESTION = {"role": "user", "content": "What is the weather like in SF?"}
+RESULT = {
+    "role": "tool",
+    "name": "functions.get_current_weather",
+    "recipient": "assistant",
+    "channel": "commentary",
+    "content": '{"sunny": true, "temperature": 20}',
+}
+SHOPPING = {"name": "shopping_list", "schema": {"properties": {"items": ITEMS}, "type": "object"}}
+
+GUIDE_EXAMPLES = {
+    "receiving and handling a tool call": (
+        [
+            system_message(),
+            developer_message(instructions="Use a friendly tone.", tools=functions(*WEATHER)),
+            QUESTION,
+            {"role": "assistant", "channel": "analysis", "content": "Need to use function get_current_weather."},
+            call('{"location":"San Francisco"}'),
+            RESULT,
+        ],
+        (
+            f"<|start|>system<|message|>{SYSTEM}{NOTE}<|end|><|start|>developer<|message|>{DEVELOPER}<|end|>"
+            "<|start|>user<|message|>What is the weather like in SF?<|end|>"
+            "<|start|>assistant<|channel|>analysis<|message|>Need to use function get_current_weather.<|end|>"
+            "<|start|>assistant<|channel|>commentary to=functions.get_current_weather <|constrain|>json"
+            '<|message|>{"location":"San Francisco"}<|call|>'
+            "<|start|>functions.get_current_weather to=assistant<|channel|>commentary"
+            '<|message|>{"sunny": true, "temperature": 20}<|end|><|start|>assistant'
+        ),
+    ),
+    "the content type with a blank, as the guide's code sample has it": (
+        [call('{"location": "Tokyo"}', "<|constrain|> json")],
+        (
+            "<|start|>assistant<|channel|>commentary to=functions.get_current_weather <|constrain|>json"
+            '<|message|>{"location": "Tokyo"}<|call|><|start|>assistant'
+        ),
+    ),
+    "a preamble and a call": (
+        [
+            {"role": "assistant", "channel": "commentary", "content": "**Action plan**:\n1. Generate an HTML file"},
+            call('{"template": "basic_html", "path": "index.html"}', name="functions.generate_file"),
+        ],
+        (
+            "<|start|>assistant<|channel|>commentary<|message|>**Action plan**:\n1. Generate an HTML file<|end|>"
+            "<|start|>assistant<|channel|>commentary to=functions.generate_file <|constrain|>json"
+            '<|message|>{"template": "basic_html", "path": "index.html"}<|call|><|start|>assistant'
+        ),
+    ),
+    "structured output": (
+        [
+            developer_message(instructions="You are a helpful shopping assistant", response_formats=[SHOPPING]),
+            {"role": "user", "content": "I need to buy coffee, soda and eggs"},
+        ],
+        (
+            f"<|start|>developer<|message|>{FORMATS}<|end|>"
+            "<|start|>user<|message|>I need to buy coffee, soda and eggs<|end|><|start|>assistant"
+        ),
+    ),
+    "the next input after an answer": (
+        [
+            {"role": "user", "content": "What is 2 + 2?"},
+            {"role": "assistant", "channel": "analysis", "content": "Simple arithmetic. Provide answer."},
+            {"role": "assistant", "channel": "final", "content": "2 + 2 = 4."},
+            {"role": "user", "content": "What about 9 / 2?"},
+        ],
+        (
+            "<|start|>user<|message|>What is 2 + 2?<|end|><|start|>assistant<|channel|>final<|message|>2 + 2 = 4.<|end|>"
+            "<|start|>user<|message|>What about 9 / 2?<|end|><|start|>assistant"
+        ),
+    ),
+    "a built-in tool is called on the analysis channel": (
+        [{"role": "assistant", "channel": "analysis", "recipient": "python", "content": "1+1"}],
+        "<|start|>assistant<|channel|>analysis to=python<|message|>1+1<|call|><|start|>assistant",
+    ),
+}
+
+
+@pytest.mark.parametrize(("messages", "expected"), GUIDE_EXAMPLES.values(), ids=GUIDE_EXAMPLES)
+def test_the_guides_examples(messages, expected):
+    rendered = render_in_style(conversation({"messages": messages}), GUIDE)
+    assert expected == decode(rendered)
+    assert encode_with_special_tokens(expected) == rendered
+
+
+# accepted renderings
+
+
+def test_the_five_styles_give_five_prompts_of_a_tool_loop():
+    messages = GUIDE_EXAMPLES["receiving and handling a tool call"][0]
+    rendered = list(accepted_renderings(conversation({"messages": messages})))
+    assert [rendering.styles for rendering in rendered] == [(name,) for name in STYLES]
+    assert all(rendering.histories == tuple(History) for rendering in rendered)
+    assert all(decode(rendering.ids) == rendering.text for rendering in rendered)
+
+
+def test_one_question_has_one_prompt_whatever_the_style():
+    (rendering,) = accepted_renderings([Message(author=Role.USER, content="Hi")])
+    assert rendering.styles == tuple(STYLES)
+    assert list(rendering.ids) == render_conversation_for_completion([Message(author=Role.USER, content="Hi")])
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(messages=CONVERSATIONS)
+def test_every_accepted_rendering_is_distinct_and_is_what_its_styles_give(messages):
+    rendered = list(accepted_renderings(messages))
+    assert len({rendering.ids for rendering in rendered}) == len(rendered)
+    named = [(style, rendering) for rendering in rendered for style in rendering.styles]
+    assert {style for style, _ in named} == set(STYLES)
+    for rendering in rendered:
+        for history in rendering.histories:
+            style = STYLES[rendering.styles[0]]
+            assert tuple(render_in_style(messages, style, history=history)) == rendering.ids
+
+
+def said(message):
+    """What a style may not touch; the JSON of a call by its value."""
+    words = "".join(part.text for part in message.content)
+    is_call = message.author.role is Role.ASSISTANT and message.recipient == "functions.f"
+    with contextlib.suppress(ValueError):
+        return message.author, message.recipient, json.loads(words) if is_call else words
+    return message.author, message.recipient, words
+
+
+# Without a recipient a lone content type is read as one, and a result cannot be read at all.
+READABLE = st.lists(
+    TURNS.filter(lambda turn: turn.recipient != "all" and (turn.recipient or turn.author.role is not Role.TOOL)).map(
+        lambda turn: turn if turn.recipient else replace(turn, content_type=None)
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(messages=READABLE)
+def test_a_style_keeps_every_message_and_its_words(messages):
+    kept = [messages[index] for index in kept_indices(messages, History.AS_0_0_8)]
+    for style in STYLES.values():
+        read = parse(render_in_style(messages, style, next_turn_role=None))
+        assert list(map(said, read)) == list(map(said, kept))
+
+
+# history
+
+U, A, C, T, F = (
+    Message(author=Role.USER, content="u"),
+    Message(author=Role.ASSISTANT, content="an", channel="analysis"),
+    Message(author=Role.ASSISTANT, content="{}", channel="commentary", recipient="functions.f"),
+    Message(author=Author(role=Role.TOOL, name="functions.f"), content="r", channel="commentary"),
+    Message(author=Role.ASSISTANT, content="fi", channel="final"),
+)
+B = Message(author=Role.ASSISTANT, content="1", channel="analysis", recipient="python")
+LETTERS = {"U": U, "A": A, "C": C, "T": T, "F": F, "B": B}
+
+# (conversation, kept as 0.0.8 | before the last final | before the last message of the user)
+KEPT = [
+    ("UA", "UA", "UA", "UA"),
+    ("UAF", "UF", "UF", "UAF"),
+    ("UAFU", "UFU", "UFU", "UFU"),
+    ("UACT", "UACT", "UACT", "UACT"),
+    ("UACTAF", "UCTF", "UCTF", "UACTAF"),
+    ("UACTAFU", "UCTFU", "UCTFU", "UCTFU"),
+    ("UAFUA", "UAFUA", "UFUA", "UFUA"),
+    ("UAFUACT", "UAFUACT", "UFUACT", "UFUACT"),
+    ("UAFUAFU", "UFUAFU", "UFUFU", "UFUFU"),
+    ("UACTU", "UACTU", "UACTU", "UCTU"),
+    ("UABTAFU", "UTFU", "UTFU", "UBTFU"),
+    ("", "", "", ""),
+]
+
+
+@pytest.mark.parametrize(("given", "library", "final", "user"), KEPT, ids=[row[0] or "nothing" for row in KEPT])
+def test_which_reasoning_each_history_keeps(given, library, final, user):
+    messages = [LETTERS[letter] for letter in given]
+    kept = ["".join(given[index] for index in kept_indices(messages, history)) for history in History]
+    assert kept == [library, final, user]
+    assert [messages[index] for index in kept_indices(messages, History.AS_0_0_8)] == without_dropped_analysis(messages)
+
+
+@settings(max_examples=200, deadline=None)
+@given(letters=st.text(alphabet="UACTFB", max_size=9))
+def test_every_history_keeps_an_open_loop_and_drops_what_led_to_one_answer(letters):
+    messages = [LETTERS[letter] for letter in letters]
+    for history in History:
+        kept = kept_indices(messages, history)
+        assert all(first < second for first, second in pairwise(kept))
+        assert all(index in kept for index, letter in enumerate(letters) if letter not in "AB")
+        if letters.endswith("T") and "F" not in letters[letters.rfind("U") + 1 :]:
+            assert all(index in kept for index in range(letters.rfind("U") + 1, len(letters)))
+        if letters.count("F") == 1 and letters.endswith("FU"):
+            assert all(letters[index] != "A" for index in kept if index < letters.index("F"))
+
+
+# the JSON of calls
+
+SPELLINGS = {
+    "spacing": ('{ "a" :1 ,"b": [1,2]}', '{"a": 1, "b": [1, 2]}', '{"a":1,"b":[1,2]}'),
+    "order": ('{"b":1,"a":{"d":1,"c":2}}', '{"b": 1, "a": {"d": 1, "c": 2}}', '{"a":{"c":2,"d":1},"b":1}'),
+    "escapes": ('{"a":"\\u00e9\\/<\\n"}', '{"a": "é/<\\n"}', '{"a":"é/\\u003c\\n"}'),
+    "line separators": ('{"a":"\\u2028&>"}', '{"a": "\u2028&>"}', '{"a":"\\u2028\\u0026\\u003e"}'),
+    "numbers": ('{"a":1.50,"b":1e2,"c":-3}', '{"a": 1.5, "b": 100.0, "c": -3}', '{"a":1.5,"b":100,"c":-3}'),
+    "great numbers": ('{"a":1e21,"b":1e20}', '{"a": 1e+21, "b": 1e+20}', '{"a":1e+21,"b":100000000000000000000}'),
+    "small numbers": ('{"a":1e-7,"b":0.000001}', '{"a": 1e-07, "b": 1e-06}', '{"a":1e-7,"b":0.000001}'),
+    "literals": ('{"a":[true,false,null]}', '{"a": [true, false, null]}', '{"a":[true,false,null]}'),
+    "nothing": ("{}", "{}", "{}"),
+    "negative zero": ('{"a":-0.0}', '{"a": -0.0}', '{"a":-0}'),
+    "digits that Go's numbers do not hold": ('{"a":9007199254740993}', '{"a": 9007199254740993}', None),
+    "digits that no double holds": ('{"a":0.10000000000000000001}', None, None),
+    "beyond any double": ('{"a":1e999}', None, None),
+    "a key twice": ('{"a":1,"a":2}', None, None),
+    "an array": ("[1,2]", None, None),
+    "a string": ('"a"', None, None),
+    "no JSON": ("{a:1}", None, None),
+    "more than JSON": ("{} {}", None, None),
+    "not a number": ('{"a":NaN}', None, None),
+    "half a character": ('{"a":"\\ud800"}', None, None),
+    "deeper than can be read": ('{"a":' * 100_000, None, None),
+    "no text": ("", None, None),
+}
+
+
+@pytest.mark.parametrize(("given", "python", "go"), SPELLINGS.values(), ids=SPELLINGS)
+def test_json_is_respelled_only_where_nothing_is_lost(given, python, go):
+    assert respelled(given, JsonForm.AS_GIVEN) == given
+    assert respelled(given, JsonForm.PYTHON) == (given if python is None else python)
+    assert respelled(given, JsonForm.GO) == (given if go is None else go)
