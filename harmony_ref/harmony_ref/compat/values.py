@@ -6,32 +6,163 @@ with the same result; all others go through JSON text, and so do those that its 
 """
 
 import json
-from collections.abc import Sequence
+import marshal
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
 from harmony_ref import messages
+from harmony_ref.compat import wire_text
+from harmony_ref.compat.declarations import ChannelConfig, ReasoningEffort, ToolDescription, ToolNamespaceConfig
 from harmony_ref.compat.messages import (
     Author,
+    Content,
     Conversation,
+    DeveloperContent,
     Message,
     Role,
+    SystemContent,
     TextContent,
 )
 
 _Model = TypeVar("_Model", bound=BaseModel)
+_UNLIKE_ITS_ANNOTATIONS: Final = (AttributeError, TypeError, ValueError)
+"""What is raised on the direct way for models that only the way through JSON can answer for."""
+
+_DECLARATIONS: Final[dict[tuple[object, ...], messages.Content]] = {}
+"""System and developer contents that were met before: they are long, and come again with every turn."""
+
+_REMEMBERED: Final = 64
+_DEPTH_OF_PARTS: Final = 4
+"""A part stands inside a list, a message, a list, and a conversation."""
+
+_WITHOUT_REFERENCES: Final = 2
+"""The version of marshal's format in which equal trees have equal bytes."""
+
 _ROLES: Final = {role.value: role for role in Role}
 
 
-def conversation_values(conversation: Conversation) -> Sequence[messages.Message]:
-    """TODO."""
-    return messages.Conversation.from_dict(json.loads(conversation.to_json())).messages
+class _NotPlainError(ValueError):
+    """A model, or a member of it, that is not just of the annotated class."""
+
+
+def conversation_values(conversation: Conversation) -> Iterable[messages.Message]:
+    """The messages, as they are at this moment.
+
+    Raises:
+        ValueError: a value that is no message in the wire form.
+        Exception: whatever `to_json` raises.
+    """
+    try:
+        if type(conversation) is Conversation:
+            return [_message(message) for message in conversation.messages]
+    except _UNLIKE_ITS_ANNOTATIONS:
+        pass
+    return wire_text.read_conversation(conversation.to_json())
 
 
 def message_value(message: Message) -> messages.Message:
-    """TODO."""
-    return messages.Message.from_dict(json.loads(message.to_json()))
+    """The message, as it is at this moment; raises as `conversation_values`."""
+    try:
+        return _message(message)
+    except _UNLIKE_ITS_ANNOTATIONS:
+        pass
+    return wire_text.read_message(message.to_json())
+
+
+def _message(message: Message) -> messages.Message:
+    author = message.author
+    if type(message) is not Message or type(author) is not Author or type(author.role) is not Role:
+        raise _NotPlainError
+    return messages.Message(
+        author=_author(author.role.value, _optional_text(author.name)),
+        content=[_part(part) for part in message.content],
+        channel=_optional_text(message.channel),
+        recipient=_optional_text(message.recipient),
+        content_type=_optional_text(message.content_type),
+    )
+
+
+@lru_cache(maxsize=256)
+def _author(role: str, name: str | None) -> messages.Author:
+    return messages.Author(role=messages.Role(role), name=name)
+
+
+def _optional_text(text: str | None) -> str | None:
+    return None if text is None else _plain(text)
+
+
+def _plain(text: str) -> str:
+    """The text; JSON would write another for a subclass of str, and has none for half of a surrogate pair."""
+    if type(text) is not str:
+        raise _NotPlainError
+    if not text.isascii():
+        text.encode("utf-8")
+    return text
+
+
+def _part(part: Content) -> messages.Content:
+    if type(part) is TextContent:
+        return messages.TextContent(text=_plain(part.text))
+    key = _key(part)
+    value = _DECLARATIONS.get(key)
+    if value is None:
+        value = wire_text.read_content(json.dumps(part.to_dict()), depth=_DEPTH_OF_PARTS)
+        if len(_DECLARATIONS) >= _REMEMBERED:
+            _DECLARATIONS.clear()
+        _DECLARATIONS[key] = value
+    return value
+
+
+def _key(part: Content) -> tuple[object, ...]:
+    """All that the wire form of this part is made of."""
+    if type(part) is SystemContent:
+        effort = part.reasoning_effort
+        if effort is not None and type(effort) is not ReasoningEffort:
+            raise _NotPlainError
+        return (
+            SystemContent,
+            part.model_identity,
+            effort,
+            part.conversation_start_date,
+            part.knowledge_cutoff,
+            _channels_key(part.channel_config),
+            _tools_key(part.tools),
+        )
+    if type(part) is DeveloperContent:
+        return (DeveloperContent, part.instructions, _tools_key(part.tools))
+    raise _NotPlainError
+
+
+def _channels_key(config: ChannelConfig | None) -> tuple[object, ...] | None:
+    if config is None:
+        return None
+    if type(config) is not ChannelConfig or type(config.channel_required) is not bool:
+        raise _NotPlainError
+    return (config.channel_required, *config.valid_channels)
+
+
+def _tools_key(tools: dict[str, ToolNamespaceConfig] | None) -> tuple[object, ...] | None:
+    if tools is None:
+        return None
+    if type(tools) is not dict:
+        raise _NotPlainError
+    return tuple((key, _namespace_key(namespace)) for key, namespace in tools.items())
+
+
+def _namespace_key(namespace: ToolNamespaceConfig) -> tuple[object, ...]:
+    if type(namespace) is not ToolNamespaceConfig:
+        raise _NotPlainError
+    return (namespace.name, namespace.description, *map(_tool_key, namespace.tools))
+
+
+def _tool_key(tool: ToolDescription) -> tuple[object, ...]:
+    if type(tool) is not ToolDescription:
+        raise _NotPlainError
+    # a schema is a mutable tree: its bytes tell any two apart, types of numbers included, and are made in no time
+    return (tool.name, tool.description, marshal.dumps(tool.parameters, _WITHOUT_REFERENCES))
 
 
 def message_from_value(value: messages.Message) -> Message:
