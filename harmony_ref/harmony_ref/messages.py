@@ -7,8 +7,7 @@ All classes are frozen and keyword-only; a changed copy comes from `dataclasses.
 
 `content` is a string, or a list of `{"type": "text", "text"}`, `{"type": "system_content", …}` and
 `{"type": "developer_content", …}`. Members that are None are not written. Unknown members are ignored when read.
-Two spellings that the library's reader accepts by accident are refused: an array of its members for an object, and
-`{"user": null}` for `"user"`.
+One spelling that the library's reader accepts by accident is refused: an array of its members for an object.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

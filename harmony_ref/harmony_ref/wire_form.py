@@ -90,10 +90,19 @@ def tag(data: Json, names: Iterable[str]) -> str:
 
 
 def variant(kind: type[_Variant], data: Json) -> _Variant:
-    """The member of an enumeration that has this value."""
+    """The member of an enumeration that has this value; serde also reads it as the name of an empty member."""
+    names = [member.value for member in kind]
     if isinstance(data, str):
-        return kind(one_of([member.value for member in kind], data))
-    raise ShapeError(f"invalid type: {described(data)}, expected string or map")
+        return kind(one_of(names, data))
+    if not isinstance(data, Mapping):
+        raise ShapeError(f"invalid type: {described(data)}, expected string or map")
+    if len(data) != 1:
+        raise ShapeError("invalid value: map, expected map with a single key")
+    ((name, value),) = data.items()
+    found = kind(one_of(names, name))
+    if value is None or (isinstance(value, Mapping) and not value):
+        return found
+    raise ShapeError(f"invalid type: {described(value)}, expected unit")
 
 
 def without_none(fields: Mapping[str, Json]) -> dict[str, Json]:

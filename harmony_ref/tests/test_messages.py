@@ -113,7 +113,26 @@ def test_a_channel_can_be_required():
     assert [effort.value for effort in ReasoningEffort] == ["Low", "Medium", "High"]
 
 
+@pytest.mark.parametrize("empty", [None, {}], ids=["null", "an object"])
+def test_a_role_may_be_the_name_of_an_empty_member(empty, oracle):
+    data = {"role": {"user": empty}, "content": "hi"}
+    assert Message(author=Role.USER, content="hi") == Message.from_dict(data)
+    assert "ok" in oracle.render(data, False)
+
+
 WRONG = {
+    "a role that is an object without members": (
+        {"role": {}, "content": ""},
+        "invalid value: map, expected map with a single key",
+    ),
+    "a role that is the name of another member": (
+        {"role": {"x": None}, "content": ""},
+        "unknown variant `x`, expected one of `user`, `assistant`, `system`, `developer`, `tool`",
+    ),
+    "a role that is the name of a member with a value": (
+        {"role": {"user": 1}, "content": ""},
+        "invalid type: integer `1`, expected unit",
+    ),
     "no object": ("x", 'invalid type: string "x", expected struct Message'),
     "a null name of a tool": (
         {"role": "developer", "content": [{"type": "developer_content", "tools": {"n": {"name": None, "tools": []}}}]},
@@ -144,6 +163,12 @@ def test_what_is_no_message_is_refused_with_the_reason(data, problem):
     with pytest.raises(MessageError) as caught:
         Message.from_dict(data)
     assert ("message", problem) == (caught.value.subject, caught.value.problem)
+
+
+@pytest.mark.parametrize(("data", "problem"), WRONG.values(), ids=WRONG)
+def test_the_library_gives_the_same_reason(data, problem, oracle):
+    refused, text = oracle.render(data, False)["err"]
+    assert (refused, text.partition(" at line ")[0]) == ("ValueError", f"invalid message JSON: {problem}")
 
 
 def test_what_is_no_conversation_is_refused():
