@@ -43,15 +43,17 @@ def token_ids(tokens: Iterable[int]) -> Sequence[int]:
     return ids
 
 
-def boolean(value: object, *, argument: str) -> bool:
-    """The value.
+def strictness(strict: object) -> bool:
+    """The value, None being the default.
 
     Raises:
-        TypeError: it is neither True nor False.
+        TypeError: it is no boolean.
     """
-    if isinstance(value, bool):
-        return value
-    raise TypeError(f"argument '{argument}': '{type(value).__name__}' object cannot be converted to 'PyBool'")
+    if strict is None:
+        return True
+    if isinstance(strict, bool):
+        return strict
+    raise TypeError(f"argument 'strict': '{type(strict).__name__}' object cannot be converted to 'PyBool'")
 
 
 def role_value(role: Enum) -> messages.Role:

@@ -12,7 +12,7 @@ from harmony_ref import errors as core_errors
 from harmony_ref import render as render_message
 from harmony_ref import tokens as core_tokens
 from harmony_ref.compat import special_tokens
-from harmony_ref.compat.arguments import boolean, role_value, token_id, token_ids
+from harmony_ref.compat.arguments import role_value, strictness, token_id, token_ids
 from harmony_ref.compat.errors import HarmonyError
 from harmony_ref.compat.messages import Conversation, Message, Role
 from harmony_ref.compat.values import conversation_values, message_from_value, message_value
@@ -143,7 +143,7 @@ class HarmonyEncoding:
         ids = token_ids(tokens)
         known = None if role is None else role_value(role)
         try:
-            found = parse(ids, known, strict=boolean(strict, argument="strict"))
+            found = parse(ids, known, strict=strictness(strict))
         except core_errors.HarmonyError as error:
             raise HarmonyError(str(error)) from error
         return [message_from_value(message) for message in found]

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, Self
 
 from harmony_ref import errors
-from harmony_ref.compat.arguments import LARGEST_ID, boolean, role_value, token_id
+from harmony_ref.compat.arguments import LARGEST_ID, role_value, strictness, token_id
 from harmony_ref.compat.errors import HarmonyError
 from harmony_ref.compat.messages import Message, Role
 from harmony_ref.compat.values import message_from_value
@@ -48,7 +48,7 @@ class StreamableParser:
             TypeError: `strict` is no boolean.
         """
         known = None if role is None else role_value(role)
-        self._parser = StreamParser(known, strict=boolean(strict, argument="strict"))
+        self._parser = StreamParser(known, strict=strictness(strict))
 
     def process(self, token: int) -> Self:
         """Read one token.
