@@ -8,6 +8,7 @@ A token may hold a part of a character, so text can lag behind the tokens. The r
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from harmony_ref import tokens
@@ -18,6 +19,41 @@ _WINDOW: Final = 256
 """Bytes looked at first; doubled while they are valid, so that waiting bytes are not read again for every token."""
 
 
+class PlainText(dict[int, str]):
+    """The text of each token that is whole UTF-8 and does not end a message; "" for every other id.
+
+    Such a token, where no bytes are waiting, is its text and nothing else: one look-up instead of the rules above.
+    """
+
+    def __missing__(self, token: int) -> str:
+        if token in tokens.STOP_TOKENS:
+            text = ""
+        else:
+            try:
+                text = tokens.TOKEN_BYTES[token].decode("utf-8")
+            except UnicodeDecodeError:
+                text = ""
+            except UnknownTokenError:
+                # Not remembered: there is no end of unknown ids.
+                return ""
+        self[token] = text
+        return text
+
+
+class NoText(PlainText):
+    """The same table where no token may be taken for its text: in a header, or while bytes are waiting."""
+
+    def __missing__(self, token: int) -> str:
+        return ""
+
+
+PLAIN_TEXT: Final = PlainText()
+"""The shared table; it fills as it is used."""
+
+NO_TEXT: Final = NoText()
+"""Stays empty."""
+
+
 class ContentDecoder:
     """Decodes the content of one message."""
 
@@ -26,6 +62,11 @@ class ContentDecoder:
     def __init__(self) -> None:
         self._waiting = bytearray()
         self._lost = False
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether nothing that came before bears on the next token."""
+        return not self._waiting and not self._lost
 
     def push(self, token: int) -> str:
         """The text that this token completes; may be empty."""
@@ -92,6 +133,34 @@ class ContentDecoder:
                     break
             window *= 2
         return "".join(taken), ""
+
+
+class ContentTokens:
+    """The library's `content_tokens`: not the ids that were fed, but those of the text that each of them completed.
+
+    Brought up to date when asked, so that asking after every token takes linear time in total.
+    """
+
+    __slots__ = ("_decoder", "_read", "ids")
+
+    def __init__(self, start: int) -> None:
+        """Begin at this index of all tokens."""
+        self._decoder = ContentDecoder()
+        self._read = start
+        self.ids: list[int] = []
+        """Only ever appended to."""
+
+    def read(self, run: list[int]) -> None:
+        """Read what was appended to the tokens since the last time."""
+        for token in run[self._read :]:
+            for piece in self._decoder.push_apart(token):
+                self.ids += _spelled(piece) if len(piece) < _WINDOW else tokens.encode(piece)
+        self._read = len(run)
+
+
+@lru_cache(maxsize=4096)
+def _spelled(piece: str) -> tuple[int, ...]:
+    return tuple(tokens.encode(piece))
 
 
 def _ends_early(error: UnicodeDecodeError) -> bool:

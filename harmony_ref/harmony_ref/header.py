@@ -34,6 +34,8 @@ _WORD: Final = re.compile(r"[^ \t\n\x0c\r]+")
 _ROLES: Final = {role.value: role for role in Role}
 _CACHED_LENGTH: Final = 64
 """Longer headers and header strings are not remembered, so that the caches stay small."""
+_CACHED_CHARACTERS: Final = 4 * _CACHED_LENGTH
+"""The same for headers as text."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +64,15 @@ def read_header(header: Sequence[int], *, role: Role | None = None, position: in
     if isinstance(found, Header):
         return found
     raise HeaderError(found, header=header, position=position)
+
+
+def read_header_text(text: str, role: Role | None) -> Header | HeaderFault:
+    """Read a header that was decoded; what `read_header` does after that.
+
+    Returns:
+        The header, or why it cannot be read.
+    """
+    return (_read_text_remembered if len(text) <= _CACHED_CHARACTERS else _read_text)(text, role)
 
 
 def write_header(header: Header) -> list[int]:
@@ -138,6 +149,10 @@ def _read(header: tuple[int, ...], role: Role | None) -> Header | HeaderFault:
         return HeaderFault(
             problem=HeaderProblem.NOT_TEXT, text="could not decode header", expected="known tokens that are UTF-8"
         )
+    return _read_text(text, role)
+
+
+def _read_text(text: str, role: Role | None) -> Header | HeaderFault:
     split = split_channel(text)
     if isinstance(split, HeaderFault):
         return split
@@ -158,6 +173,7 @@ def _read(header: tuple[int, ...], role: Role | None) -> Header | HeaderFault:
 
 
 _read_remembered = lru_cache(maxsize=4096)(_read)
+_read_text_remembered = lru_cache(maxsize=4096)(_read_text)
 
 
 def _author(words: list[str], role: Role | None) -> Author | HeaderFault:
