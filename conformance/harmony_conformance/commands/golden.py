@@ -55,8 +55,9 @@ def _check(arguments: Namespace) -> int:
     _say_counts(files, implementations, comparison)
     print(f"schemas: {'not checked, jsonschema is not installed' if validator is None else f'jsonschema {validator}'}")
     total = sum(len(file.vectors) for file in files)
-    alone = f", {len(comparison.alone)} answered by one implementation only" if comparison.alone else ""
-    print(f"{total} vectors in {len(files)} files: {len(comparison.differences)} differences{alone}")
+    alone = f", {len(comparison.alone)} answered by one implementation" if comparison.alone else ""
+    unanswered = f", {len(comparison.unanswered)} by none" if comparison.unanswered else ""
+    print(f"{total} vectors in {len(files)} files: {len(comparison.differences)} differences{alone}{unanswered}")
     return Exit.DIVERGES if comparison.differences else Exit.CONFORMS
 
 

@@ -9,11 +9,14 @@ from typing import Final
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, text
 from harmony_conformance.vectors.file import BadVectors, Result, Vector, VectorFile
-from harmony_conformance.vectors.implementation import Implementation
+from harmony_conformance.vectors.implementation import Implementation, Unanswered
 from harmony_conformance.vectors.inputs import completed
 
 _BEFORE: Final = 20
 """Characters shown before those in which two texts differ."""
+
+_TWO: Final = 2
+"""It takes two to agree."""
 
 _SHOWN: Final = 160
 """Characters shown of a value."""
@@ -38,13 +41,15 @@ class Comparison:
         agreed: how many vectors of a kind each implementation answers as expected, by (implementation, kind).
         differed: the same for answers that differ as the file says they do.
         differences: all others.
-        alone: ids of vectors that fewer than two implementations answered.
+        alone: ids of vectors that one implementation answered.
+        unanswered: ids of vectors that none did.
     """
 
     agreed: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     differed: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     differences: Sequence[Difference] = ()
     alone: Sequence[str] = ()
+    unanswered: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +71,11 @@ def compare(files: Sequence[VectorFile], implementations: Sequence[Implementatio
     differed: Counter[tuple[str, str]] = Counter()
     differences: list[Difference] = []
     alone: list[str] = []
+    unanswered: list[str] = []
     for file, vector in _all(files):
         answers = _answers(file, vector, implementations)
-        if len(answers) < 2:  # noqa: PLR2004 - one can not agree
-            alone.append(vector.id)
+        if len(answers) < _TWO:
+            (alone if answers else unanswered).append(vector.id)
         given = completed(vector.input)
         if given != vector.input:
             differences.append(_difference(file, vector, "the tokenizer", vector.input.get("tokens"), given["tokens"]))
@@ -80,13 +86,14 @@ def compare(files: Sequence[VectorFile], implementations: Sequence[Implementatio
                 (agreed if known is None else differed)[name, file.kind] += 1
             else:
                 differences.append(_difference(file, vector, name, expected, actual))
-    return Comparison(agreed=agreed, differed=differed, differences=differences, alone=alone)
+    return Comparison(agreed=agreed, differed=differed, differences=differences, alone=alone, unanswered=unanswered)
 
 
 def complete(file: VectorFile, implementations: Sequence[Implementation]) -> tuple[JsonObject, list[Disagreement]]:
     """The document with every answer in place, and the vectors for which there is none.
 
-    The expected answer is that of the first implementation; the others have to give it too, or to be named in `differs`.
+    The expected answer is that of the first implementation; the others have to give it too, or to be named in `differs`. What only one of them
+    answers here stays as it is, and has to be what that one says.
 
     Raises:
         BadVectors: an input that is none of its kind.
@@ -97,12 +104,12 @@ def complete(file: VectorFile, implementations: Sequence[Implementation]) -> tup
         filled: JsonObject = {**members(test), "input": completed(vector.input)}
         answers = _answers(file, vector, implementations)
         problem = _disagreement(vector, answers)
-        if problem is None:
+        if problem is None and len(answers) >= _TWO:
             expected, *_ = answers.values()
             filled["expected"] = expected
             if vector.differs:
                 filled["differs"] = {name: answers[name] for name in vector.differs}
-        else:
+        elif problem is not None:
             disagreements.append(Disagreement(path=file.path, id=vector.id, problem=problem))
         tests.append(filled)
     return {**file.document, "tests": tests}, disagreements
@@ -116,19 +123,26 @@ def _all(files: Sequence[VectorFile]) -> Iterator[tuple[VectorFile, Vector]]:
 
 def _answers(file: VectorFile, vector: Vector, implementations: Sequence[Implementation]) -> Mapping[str, JsonObject]:
     given = completed(vector.input)
-    try:
-        return {
-            implementation.name: implementation.answers[file.kind](given)
-            for implementation in implementations
-            if file.kind in implementation.answers
-        }
-    except BadVectors as problem:
-        raise BadVectors(f"{file.path}: {vector.id}: {problem}") from None
+    answers: dict[str, JsonObject] = {}
+    for implementation in implementations:
+        answer = implementation.answers.get(file.kind)
+        if answer is None:
+            continue
+        try:
+            answers[implementation.name] = answer(given)
+        except Unanswered:
+            continue
+        except BadVectors as problem:
+            raise BadVectors(f"{file.path}: {vector.id}: {problem}") from None
+    return answers
 
 
 def _disagreement(vector: Vector, answers: Mapping[str, JsonObject]) -> str | None:
-    if len(answers) < 2:  # noqa: PLR2004 - one can not agree
-        return f"only {', '.join(answers) or 'nobody'} answers it, and it takes two to agree"
+    if len(answers) < _TWO:
+        if vector.expected is None:
+            return f"{', '.join(answers) or 'nobody'} answers it here, and it takes two to agree"
+        other = next((answer for answer in answers.values() if answer != vector.expected), None)
+        return None if other is None else f"{', '.join(answers)}: {shown(vector.expected, other)}"
     (first, expected), *others = answers.items()
     missing = [name for name in vector.differs if name not in answers]
     if missing or first in vector.differs:

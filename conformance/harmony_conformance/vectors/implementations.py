@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
-from harmony_conformance.vectors import official, ours
+from harmony_conformance.vectors import hugging_face, official, ours
 from harmony_conformance.vectors.implementation import Absent, Implementation
 
-KINDS: Final = ("render", "parse", "stream", "typescript")
+KINDS: Final = ("render", "parse", "stream", "typescript", *hugging_face.KINDS)
 """The kinds of vectors, each a folder of the golden data."""
 
 
 def present() -> Sequence[Implementation | Absent]:
     """This project's own first, whose answers the files hold; then those it is compared with."""
-    return [ours.implementation(), official.implementation()]
+    own = ours.implementation()
+    return [replace(own, answers={**own.answers, **hugging_face.answers()}), official.implementation()]

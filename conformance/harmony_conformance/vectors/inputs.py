@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from harmony_conformance.json_value import Json, JsonObject, items, members
+from harmony_conformance.json_value import Json, JsonObject, items
 from harmony_conformance.vectors.file import BadVectors
 from harmony_ref import Role, encode_with_special_tokens
 
@@ -59,7 +59,7 @@ class ParseInput:
 
     @property
     def strict(self) -> bool:
-        """Whether the library is to be strict."""
+        """Whether the library is to be strict: it knows no lenient parsing."""
         return self.strictness is not Strictness.NON_STRICT
 
 
@@ -175,8 +175,3 @@ def _token(value: Json) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise BadVectors(f"tokens holds {value!r}, which is no token id")
     return value
-
-
-def without_none(answer: JsonObject) -> JsonObject:
-    """The members that are not null: one form of a message, whatever wrote it."""
-    return {name: value for name, value in members(answer).items() if value is not None}

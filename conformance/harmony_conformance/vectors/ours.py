@@ -6,11 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TypeAlias
 
+from harmony_ref.lenient import parse_leniently
+
 import harmony_ref
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.vectors.implementation import Implementation, error
-from harmony_conformance.vectors.inputs import Mode, RenderInput, read_parse, read_render, read_schema, read_stream
-from harmony_ref import Conversation, HarmonyError, Message, MessageError, ParseError, StreamParser
+from harmony_conformance.vectors.inputs import (
+    Mode,
+    ParseInput,
+    RenderInput,
+    Strictness,
+    read_parse,
+    read_render,
+    read_schema,
+    read_stream,
+)
+from harmony_ref import Conversation, HarmonyError, Header, Message, MessageError, ParseError, StreamParser
 
 Attribute: TypeAlias = Callable[[StreamParser], harmony_ref.Json]
 
@@ -50,8 +61,10 @@ def render(given: JsonObject) -> JsonObject:
 
 
 def parse(given: JsonObject) -> JsonObject:
-    """`{messages}` of a parse vector; after an error those that were finished before it."""
+    """`{messages}` of a parse vector; after an error those that were finished before it. A lenient one adds `{remainder, faults}`."""
     asked = read_parse(given)
+    if asked.strictness is Strictness.LENIENT:
+        return _leniently(asked)
     parser = StreamParser(asked.role, strict=asked.strict)
     try:
         parser.feed(asked.tokens)
@@ -67,7 +80,7 @@ def stream(given: JsonObject) -> JsonObject:
     parser = StreamParser(asked.role, strict=asked.strict)
 
     def seen(problem: JsonObject) -> JsonObject:
-        return {**{name: _json(_ATTRIBUTES[name](parser)) for name in asked.observe}, **problem}
+        return {**{name: as_json(_ATTRIBUTES[name](parser)) for name in asked.observe}, **problem}
 
     before = seen({})
     steps = [seen(_refusal(parser.process, token)) for token in asked.tokens]
@@ -98,6 +111,35 @@ def _rendered(asked: RenderInput) -> list[int]:
     return harmony_ref.render_conversation(conversation, auto_drop_analysis=drop)
 
 
+def _leniently(asked: ParseInput) -> JsonObject:
+    found = parse_leniently(asked.tokens, asked.role)
+    left = found.remainder
+    return {
+        "messages": _messages(found.messages),
+        "remainder": None
+        if left is None
+        else {
+            "state": left.state.value,
+            "header": None if left.header is None else _header(left.header),
+            "text": left.text,
+            "start": left.start,
+        },
+        "faults": [{"rule": fault.rule.value, "span": [*fault.span]} for fault in found.errors],
+    }
+
+
+def _header(header: Header) -> JsonObject:
+    """The members of a message without content."""
+    fields: JsonObject = {
+        "role": header.author.role.value,
+        "name": header.author.name,
+        "recipient": header.recipient,
+        "channel": header.channel,
+        "content_type": header.content_type,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def _refusal(step: Callable[[int], object], token: int) -> JsonObject:
     try:
         step(token)
@@ -111,13 +153,13 @@ def _refused(problem: ParseError) -> JsonObject:
 
 
 def _messages(messages: Sequence[Message]) -> Json:
-    return [_json(message.to_dict()) for message in messages]
+    return [as_json(message.to_dict()) for message in messages]
 
 
-def _json(value: harmony_ref.Json) -> Json:
+def as_json(value: harmony_ref.Json) -> Json:
     """The value with lists and dicts where it has other sequences and mappings."""
     if isinstance(value, Mapping):
-        return {name: _json(member) for name, member in value.items()}
+        return {name: as_json(member) for name, member in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_json(item) for item in value]
+        return [as_json(item) for item in value]
     return value
