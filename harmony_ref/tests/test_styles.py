@@ -34,9 +34,11 @@ from harmony_ref import (
     DeveloperContent,
     HarmonyError,
     Message,
+    MessageError,
     RenderError,
     Role,
     SystemContent,
+    ToolDescription,
     decode,
     encode_with_special_tokens,
     parse,
@@ -47,6 +49,7 @@ from harmony_ref import (
 )
 
 CASES = Path(__file__).parent / "cases"
+EXAMPLES = int(os.environ.get("HARMONY_ORACLE_EXAMPLES", "100"))
 INTERPRETER = "HARMONY_OSS_PYTHON"
 
 
@@ -138,6 +141,17 @@ def test_what_harmony_has_no_form_for_has_none_in_any_style(message, style):
     with pytest.raises(RenderError) as caught:
         render_in_style([message], style)
     assert str(expected.value) == str(caught.value)
+
+
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
+def test_a_schema_that_is_nested_too_deeply_is_an_error_or_any_text_in_every_style(style):
+    schema = {"type": "string"}
+    for _ in range(5_000):
+        schema = {"type": "object", "properties": {"a": schema}}
+    tool = ToolDescription(name="f", description="", parameters=schema)
+    message = Message(author=Role.DEVELOPER, content=DeveloperContent().with_function_tools([tool]))
+    with contextlib.suppress(MessageError):
+        assert render_in_style([message], style)
 
 
 # oss_harmony_0_0_11
@@ -389,7 +403,7 @@ def test_one_question_has_one_prompt_whatever_the_style():
     assert list(rendering.ids) == render_conversation_for_completion([Message(author=Role.USER, content="Hi")])
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(messages=CONVERSATIONS)
 def test_every_accepted_rendering_is_distinct_and_is_what_its_styles_give(messages):
     rendered = list(accepted_renderings(messages))
@@ -420,7 +434,7 @@ READABLE = st.lists(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(messages=READABLE)
 def test_a_style_keeps_every_message_and_its_words(messages):
     kept = [messages[index] for index in kept_indices(messages, History.AS_0_0_8)]
@@ -496,6 +510,7 @@ SPELLINGS = {
     "digits that Go's numbers do not hold": ('{"a":9007199254740993}', '{"a": 9007199254740993}', None),
     "digits that no double holds": ('{"a":0.10000000000000000001}', None, None),
     "beyond any double": ('{"a":1e999}', None, None),
+    "an exponent that nothing holds": ('{"a":1e99999999999999999999}', None, None),
     "a key twice": ('{"a":1,"a":2}', None, None),
     "an array": ("[1,2]", None, None),
     "a string": ('"a"', None, None),

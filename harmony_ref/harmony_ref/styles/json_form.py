@@ -47,7 +47,7 @@ def respelled(text: str, form: JsonForm) -> str:
         return text
     try:
         return _WRITERS[form](_read(text))
-    except (ValueError, RecursionError):
+    except (ValueError, ArithmeticError, RecursionError):
         return text
 
 

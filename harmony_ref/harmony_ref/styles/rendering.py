@@ -125,6 +125,8 @@ def rendered_messages(messages: Sequence[Message], style: Style) -> list[Rendere
         return [_rendered(index, message, style, note=note) for index, message in enumerate(messages)]
     except MessageError as error:
         raise MessageError(subject="conversation", problem=error.problem) from None
+    except RecursionError:
+        raise MessageError(subject="conversation", problem="recursion limit exceeded") from None
 
 
 def next_turn(role: Role | None) -> tuple[int, ...]:

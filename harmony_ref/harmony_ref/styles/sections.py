@@ -73,10 +73,7 @@ def _namespace_text(namespace: ToolNamespaceConfig, function_text: Callable[[Too
     if not namespace.tools:
         return tools_text({namespace.name: namespace}).removeprefix("# Tools\n\n")
     description = "".join(f"// {line}\n" for line in _lines(namespace.description or ""))
-    try:
-        functions = [function_text(tool) for tool in namespace.tools]
-    except RecursionError:
-        raise MessageError(subject="message", problem="recursion limit exceeded") from None
+    functions = [function_text(tool) for tool in namespace.tools]
     opened = f"## {namespace.name}\n\n{description}namespace {namespace.name} {{"
     return _BLANK_LINE.join([opened, *functions, f"}} // namespace {namespace.name}"])
 

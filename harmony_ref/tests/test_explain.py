@@ -1,0 +1,635 @@
+"""What a prompt is told to be: one of the styles, or where and how it is none, for hand-made corruptions."""
+
+import os
+import re
+
+import pytest
+from harmony_ref.explain import Divergence, Part, Problem, Recognised, explain
+from harmony_ref.styles import HARMONY_0_0_8, STYLES, History, accepted_renderings, render_in_style
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harmony_ref import (
+    Author,
+    DeveloperContent,
+    Message,
+    RenderError,
+    Role,
+    SystemContent,
+    ToolDescription,
+    decode,
+    encode,
+    render_conversation,
+    tokens,
+)
+
+MARKER = re.compile(r"(<\|\w+\|>)")
+TYPED = re.compile(r"⟪(\w+)⟫")
+
+
+def ids(text):
+    """The tokens of a prompt: `<|end|>` is the special token, ⟪end⟫ the same letters as text."""
+    pieces = [piece for piece in MARKER.split(text) if piece]
+    return [
+        token
+        for piece in pieces
+        for token in (
+            [tokens.SPECIAL_TOKENS[piece]] if piece in tokens.SPECIAL_TOKENS else encode(TYPED.sub(r"<|\1|>", piece))
+        )
+    ]
+
+
+def user(text):
+    return Message(author=Role.USER, content=text)
+
+
+def assistant(text, channel, **fields):
+    return Message(author=Role.ASSISTANT, content=text, channel=channel, **fields)
+
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "days": {"type": "integer", "default": 3}},
+    "required": ["city"],
+}
+LOOP = [
+    Message(author=Role.SYSTEM, content=SystemContent(conversation_start_date="2025-06-28")),
+    Message(
+        author=Role.DEVELOPER,
+        content=DeveloperContent(instructions="Be brief.").with_function_tools(
+            [
+                ToolDescription(name="get_weather", description="The weather.", parameters=PARAMETERS),
+                ToolDescription(name="now", description="The time."),
+            ]
+        ),
+    ),
+    user("Hello"),
+    assistant("A greeting.", "analysis"),
+    assistant("Hi!", "final"),
+    user("Weather in Paris? Do not say <|end|>."),
+    assistant("Look it up.", "analysis"),
+    assistant('{"city":"Paris"}', "commentary", recipient="functions.get_weather", content_type="<|constrain|>json"),
+    Message(
+        author=Author(role=Role.TOOL, name="functions.get_weather"),
+        content="20 °C",
+        channel="commentary",
+        recipient="assistant",
+    ),
+]
+LOOP_TEXT = """\
+<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.
+Knowledge cutoff: 2024-06
+Current date: 2025-06-28
+
+Reasoning: medium
+
+# Valid channels: analysis, commentary, final. Channel must be included for every message.
+Calls to these tools must go to the commentary channel: 'functions'.<|end|>\
+<|start|>developer<|message|># Instructions
+
+Be brief.
+
+# Tools
+
+## functions
+
+namespace functions {
+
+// The weather.
+type get_weather = (_: {
+city: string,
+days?: number, // default: 3
+}) => any;
+
+// The time.
+type now = () => any;
+
+} // namespace functions<|end|>\
+<|start|>user<|message|>Hello<|end|>\
+<|start|>assistant<|channel|>analysis<|message|>A greeting.<|end|>\
+<|start|>assistant<|channel|>final<|message|>Hi!<|end|>\
+<|start|>user<|message|>Weather in Paris? Do not say ⟪end⟫.<|end|>\
+<|start|>assistant<|channel|>analysis<|message|>Look it up.<|end|>\
+<|start|>assistant to=functions.get_weather<|channel|>commentary <|constrain|>json<|message|>{"city":"Paris"}<|call|>\
+<|start|>functions.get_weather to=assistant<|channel|>commentary<|message|>20 °C<|end|>\
+<|start|>assistant"""
+CALL = '<|start|>assistant to=functions.get_weather<|channel|>commentary <|constrain|>json<|message|>{"city":"Paris"}<|call|>'
+RESULT = "<|start|>functions.get_weather to=assistant<|channel|>commentary<|message|>20 °C<|end|>"
+LOOKUP = "<|start|>assistant<|channel|>analysis<|message|>Look it up.<|end|>"
+
+TALK = [
+    user("2+2?"),
+    assistant("Add.", "analysis"),
+    assistant("4.", "final"),
+    user("And 9/2?"),
+]
+TALK_TEXT = (
+    "<|start|>user<|message|>2+2?<|end|><|start|>assistant<|channel|>final<|message|>4.<|end|>"
+    "<|start|>user<|message|>And 9/2?<|end|><|start|>assistant"
+)
+THOUGHT = "<|start|>assistant<|channel|>analysis<|message|>Add.<|end|>"
+
+
+def test_the_two_prompts_that_are_corrupted_below_are_the_librarys():
+    assert explain(ids(LOOP_TEXT), LOOP) == Recognised(styles=("harmony_0_0_8",), histories=(History.AS_0_0_8,))
+    assert explain(ids(TALK_TEXT), TALK) == Recognised(styles=tuple(STYLES), histories=tuple(History))
+
+
+M, P = Part, Problem
+# name: (what is replaced, by what, message, part, problem, what the sentence says)
+CORRUPTIONS = {
+    "the recipient of a result is moved behind the channel": (
+        " to=assistant<|channel|>commentary",
+        "<|channel|>commentary to=assistant",
+        (8, M.RECIPIENT, P.MISPLACED, "(functions.get_weather → assistant): the recipient stands after the channel"),
+    ),
+    "the namespace of a call is lost": (
+        "to=functions.get_weather",
+        "to=get_weather",
+        (7, M.RECIPIENT, P.DIFFERENT, "'get_weather' where 'functions.get_weather'"),
+    ),
+    "a recipient is put in": (
+        "assistant<|channel|>final",
+        "assistant to=user<|channel|>final",
+        (4, M.RECIPIENT, P.EXTRA, "the recipient is 'user' where none"),
+    ),
+    "the constraint is lost": (
+        " <|constrain|>json",
+        "",
+        (7, M.CONTENT_TYPE, P.MISSING, "'<|constrain|>json' was expected"),
+    ),
+    "the constraint's marker is lost": (
+        " <|constrain|>json",
+        " json",
+        (7, M.CONTENT_TYPE, P.DIFFERENT, "'json' where '<|constrain|>json'"),
+    ),
+    "a content type is put in": (
+        "final<|message|>Hi!",
+        "final json<|message|>Hi!",
+        (4, M.CONTENT_TYPE, P.EXTRA, "'json' where none"),
+    ),
+    "the channel of a result is lost": (
+        "to=assistant<|channel|>commentary",
+        "to=assistant",
+        (8, M.CHANNEL, P.MISSING, "message 8 (functions.get_weather → assistant): the channel is missing"),
+    ),
+    "an answer stands on another channel": (
+        "<|channel|>final",
+        "<|channel|>commentary",
+        (4, M.CHANNEL, P.DIFFERENT, "message 4 (assistant, final): the channel is 'commentary' where 'final'"),
+    ),
+    "a channel is put in": (
+        "user<|message|>Hello",
+        "user<|channel|>final<|message|>Hello",
+        (2, M.CHANNEL, P.EXTRA, "'final' where none"),
+    ),
+    "the developer's message is the user's": (
+        "<|start|>developer",
+        "<|start|>user",
+        (1, M.ROLE, P.DIFFERENT, "the role is 'user' where 'developer'"),
+    ),
+    "a result stands under the role tool": (
+        "<|start|>functions.get_weather to",
+        "<|start|>tool to",
+        (8, M.ROLE, P.DIFFERENT, "the role is 'tool' where 'functions.get_weather'"),
+    ),
+    "a result stands under another function's name": (
+        "<|start|>functions.get_weather to",
+        "<|start|>functions.now to",
+        (8, M.NAME, P.DIFFERENT, "the name is 'functions.now' where"),
+    ),
+    "a user has a name": (
+        "<|start|>user<|message|>Hello",
+        "<|start|>user:bo<|message|>Hello",
+        (2, M.NAME, P.DIFFERENT, "'user:bo'"),
+    ),
+    "a header has a blank too many": (
+        "<|channel|>final<|message|>Hi",
+        "<|channel|>final <|message|>Hi",
+        (4, M.HEADER, P.OTHER_SPELLING, "⟦channel⟧final '"),
+    ),
+    "the message marker is lost": (
+        "user<|message|>Hello",
+        "userHello",
+        (2, M.HEADER, P.MISSING, "the message marker is missing after 'userHello'"),
+    ),
+    "a call ends as other messages do": (
+        "<|call|>",
+        "<|end|>",
+        (7, M.END, P.DIFFERENT, "the message ends in ⟦end⟧ where ⟦call⟧"),
+    ),
+    "an answer ends the turn": (
+        "Hi!<|end|>",
+        "Hi!<|return|>",
+        (4, M.END, P.DIFFERENT, "ends in ⟦return⟧ where ⟦end⟧"),
+    ),
+    "an end marker is lost": ("Hi!<|end|>", "Hi!", (4, M.END, P.MISSING, "the end marker ⟦end⟧ is missing")),
+    "an end marker stands twice": (
+        "Hi!<|end|>",
+        "Hi!<|end|><|end|>",
+        (5, M.BETWEEN, P.EXTRA, "one more end marker, '⟦end⟧' stands between two messages"),
+    ),
+    "a line end stands between messages": (
+        "Hi!<|end|>",
+        "Hi!<|end|>\n",
+        (5, M.BETWEEN, P.EXTRA, r"'\n' stands between two messages, before this one"),
+    ),
+    "a token stands before the first message": (
+        "<|start|>system",
+        "<|startoftext|><|start|>system",
+        (0, M.BETWEEN, P.EXTRA, "'⟦startoftext⟧' stands before the first message"),
+    ),
+    "another identity": (
+        "You are ChatGPT, a large language model trained by OpenAI.",
+        "You are a helpful assistant.",
+        (0, M.IDENTITY, P.DIFFERENT, "the model identity is 'You are a helpful assistant.' where"),
+    ),
+    "another date": (
+        "2025-06-28",
+        "2026-11-21",
+        (0, M.DATE, P.DIFFERENT, "the current date is 'Current date: 2026-11-21' where 'Current date: 2025-06-28'"),
+    ),
+    "no date": ("Current date: 2025-06-28\n", "", (0, M.DATE, P.MISSING, "the current date is missing")),
+    "another cutoff": ("2024-06", "2023-10", (0, M.CUTOFF, P.DIFFERENT, "Knowledge cutoff: 2023-10")),
+    "another reasoning effort": ("Reasoning: medium", "Reasoning: high", (0, M.EFFORT, P.DIFFERENT, "Reasoning: high")),
+    "no reasoning effort": ("\nReasoning: medium\n", "", (0, M.EFFORT, P.MISSING, "the reasoning effort is missing")),
+    "fewer channels": (
+        "analysis, commentary, final",
+        "analysis, final",
+        (0, M.CHANNELS, P.DIFFERENT, "# Valid channels: analysis, final."),
+    ),
+    "no note on functions": (
+        "\nCalls to these tools must go to the commentary channel: 'functions'.",
+        "",
+        (0, M.FUNCTIONS_NOTE, P.MISSING, "the note on functions is missing"),
+    ),
+    "built-in tools that nobody declared": (
+        "# Valid channels",
+        "# Tools\n\n## python\n\nRuns code.\n\n# Valid channels",
+        (0, M.TOOLS, P.EXTRA, "the tools are there without being asked for"),
+    ),
+    "a blank line too many in the system message": (
+        "\n\nReasoning",
+        "\n\n\nReasoning",
+        (0, M.SECTIONS, P.DIFFERENT, "blank lines differ"),
+    ),
+    "a blank line after the instructions": (
+        "Be brief.\n\n",
+        "Be brief.\n\n\n\n",
+        (1, M.SECTIONS, P.DIFFERENT, "blank lines differ"),
+    ),
+    "other instructions": (
+        "Be brief.",
+        "Be long.",
+        (1, M.INSTRUCTIONS, P.DIFFERENT, "the instructions differ"),
+    ),
+    "no heading of the instructions": (
+        "# Instructions\n\n",
+        "",
+        (1, M.INSTRUCTIONS, P.MISSING, "the instructions are missing"),
+    ),
+    "a function is declared otherwise": (
+        "type now = () =>",
+        "type now = (_: {\n}) =>",
+        (1, M.TOOLS, P.DIFFERENT, "the tools differ in the function now"),
+    ),
+    "a default is lost": (
+        " // default: 3",
+        "",
+        (1, M.TOOLS, P.DIFFERENT, "the tools differ in the function get_weather"),
+    ),
+    "text became a marker": (
+        "⟪end⟫",
+        "<|end|>",
+        (5, M.CONTENT, P.INJECTED, "the text <|end|> of the content became a special token: a marker was injected"),
+    ),
+    "one marker is spelled out": (
+        "Hello<|end|>",
+        "Hello⟪end⟫",
+        (2, M.END, P.SPELLED_OUT, "the marker <|end|> is spelled out"),
+    ),
+    "arguments with other spaces": (
+        '{"city":"Paris"}',
+        '{ "city" : "Paris" }',
+        (7, M.CONTENT, P.OTHER_SPELLING, "the same JSON, spelled otherwise"),
+    ),
+    "arguments quoted twice": (
+        '{"city":"Paris"}',
+        '"{\\"city\\":\\"Paris\\"}"',
+        (7, M.CONTENT, P.QUOTED_TWICE, "quoted once more, as a JSON string"),
+    ),
+    "a result quoted": ("20 °C", '"20 °C"', (8, M.CONTENT, P.QUOTED_TWICE, "quoted once more")),
+    "other arguments": (
+        '{"city":"Paris"}',
+        '{"city":"Rome"}',
+        (7, M.CONTENT, P.DIFFERENT, """from character 9 on: '{"city":"Rome"}' for '{"city":"Paris"}'"""),
+    ),
+    "a result is cut": ("20 °C", "20", (8, M.CONTENT, P.CUT, "the content ends early, before ' °C'")),
+    "a result goes on": ("20 °C", "20 °C today", (8, M.CONTENT, P.LONGER, "goes on where it should end: ' today'")),
+    "a result is lost": ("20 °C", "", (8, M.CONTENT, P.MISSING, "the content is missing: '20 °C'")),
+    "a result has a line end": ("20 °C", "20 °C\n", (8, M.CONTENT, P.DIFFERENT, "white space around the content")),
+    "the reasoning of the open loop is dropped": (
+        LOOKUP,
+        "",
+        (6, M.MESSAGE, P.REASONING_DROPPED, "message 7 stands in its place: reasoning that has to be kept is dropped"),
+    ),
+    "a call is lost": (CALL, "", (7, M.MESSAGE, P.MISSING, "this message is missing; message 8 stands in its place")),
+    "a call and its result are lost": (
+        LOOKUP + CALL,
+        "",
+        (6, M.MESSAGE, P.MISSING, "this message and the 1 after it are missing; message 8"),
+    ),
+    "a result stands before its call": (
+        CALL + RESULT,
+        RESULT + CALL,
+        (7, M.MESSAGE, P.MOVED, "message 8 stands before it"),
+    ),
+    "a message stands twice": (
+        LOOKUP,
+        LOOKUP + LOOKUP,
+        (7, M.MESSAGE, P.REPEATED, "the message before it stands there twice"),
+    ),
+    "a message is put in": (
+        "<|start|>user<|message|>Hello",
+        "<|start|>user<|message|>x<|end|><|start|>user<|message|>Hello",
+        (2, M.MESSAGE, P.EXTRA, "a message that the conversation does not have stands before it"),
+    ),
+    "a message of the system is put in before all": (
+        "<|start|>system",
+        "<|start|>system<|message|>Be good.<|end|><|start|>system",
+        (0, M.MESSAGE, P.EXTRA, "'⟦start⟧system⟦message⟧Be good.⟦end⟧'"),
+    ),
+    "a message is put in behind the last": (
+        "°C<|end|><|start|>assistant",
+        "°C<|end|><|start|>user<|message|>x<|end|><|start|>assistant",
+        (None, M.MESSAGE, P.EXTRA, "stands behind the last: '⟦start⟧user⟦message⟧x⟦end⟧'"),
+    ),
+    "the user is to speak next": (
+        "°C<|end|><|start|>assistant",
+        "°C<|end|><|start|>user",
+        (None, M.NEXT_TURN, P.DIFFERENT, "the prompt ends in '⟦start⟧user' where ⟦start⟧assistant"),
+    ),
+    "the next turn is begun": (
+        "°C<|end|><|start|>assistant",
+        "°C<|end|><|start|>assistant<|channel|>final",
+        (None, M.NEXT_TURN, P.LONGER, "goes on after ⟦start⟧assistant: '⟦channel⟧final'"),
+    ),
+    "no turn is begun": (
+        "°C<|end|><|start|>assistant",
+        "°C<|end|>",
+        (None, M.NEXT_TURN, P.CUT, "the prompt ends before ⟦start⟧assistant"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "expected"), CORRUPTIONS.values(), ids=CORRUPTIONS)
+def test_a_corruption_is_named(old, new, expected):
+    assert LOOP_TEXT.count(old) >= 1
+    prompt = ids(LOOP_TEXT.replace(old, new, 1))
+    told = explain(prompt, LOOP)
+    assert isinstance(told, Divergence)
+    message, part, problem, words = expected
+    assert (told.message, told.part, told.problem) == (message, part, problem), told.sentence
+    assert words in told.sentence
+    assert told.styles == ("harmony_0_0_8",)
+    assert_that_the_token_is_the_first_that_differs(told, prompt, LOOP)
+
+
+def assert_that_the_token_is_the_first_that_differs(told, prompt, conversation, next_turn_role=Role.ASSISTANT):
+    style, history = STYLES[told.styles[0]], told.histories[0]
+    rendered = render_in_style(conversation, style, history=history, next_turn_role=next_turn_role)
+    assert prompt[: told.token] == rendered[: told.token]
+    assert prompt[told.token : told.token + 1] != rendered[told.token : told.token + 1]
+    assert list(told.actual) == prompt[told.token : told.token + 8]
+    assert list(told.expected) == rendered[told.token : told.token + 8]
+
+
+ONE_DIFFERENCE = [
+    "the constraint is lost",
+    "the channel of a result is lost",
+    "a result stands under the role tool",
+    "a call ends as other messages do",
+    "an end marker is lost",
+    "an end marker stands twice",
+    "a line end stands between messages",
+    "another date",
+    "another identity",
+    "no note on functions",
+    "a default is lost",
+    "arguments quoted twice",
+    "the reasoning of the open loop is dropped",
+    "a call and its result are lost",
+    "a message stands twice",
+    "a message is put in",
+    "a message of the system is put in before all",
+]
+
+
+@pytest.mark.parametrize("name", ONE_DIFFERENCE)
+def test_it_is_said_whether_all_else_is_as_expected(name):
+    old, new, _ = CORRUPTIONS[name]
+    once = LOOP_TEXT.replace(old, new, 1)
+    assert explain(ids(once), LOOP).is_only
+    twice = f"{once.removesuffix('<|start|>assistant')}<|start|>user"
+    assert not explain(ids(twice), LOOP).is_only
+
+
+# (conversation, prompt, message, part, problem, what the sentence says)
+WHOLE_PROMPTS = {
+    "nothing": (LOOP, [], (None, M.PROMPT, P.EMPTY, "the prompt is empty")),
+    "the reasoning that led to an answer is kept": (
+        TALK,
+        ids(TALK_TEXT.replace("?<|end|>", f"?<|end|>{THOUGHT}", 1)),
+        (1, M.MESSAGE, P.REASONING_KEPT, "message 1 (assistant, analysis): reasoning that has to be dropped"),
+    ),
+    "an empty message where the user spoke": (
+        TALK,
+        ids(TALK_TEXT.replace("And 9/2?", "")),
+        (3, M.CONTENT, P.MISSING, "the content is missing"),
+    ),
+    "a call that names nobody": (
+        LOOP,
+        ids(LOOP_TEXT.replace(" to=functions.get_weather<|channel|>", "<|channel|>")),
+        (7, M.RECIPIENT, P.MISSING, "the recipient is missing, 'functions.get_weather' was expected"),
+    ),
+    "every marker spelled out": (
+        TALK,
+        encode(TALK_TEXT),
+        (0, M.BETWEEN, P.SPELLED_OUT, "the marker <|start|> is spelled out in ordinary tokens"),
+    ),
+    "a prompt without any marker": (TALK, encode("2+2?"), (0, M.BETWEEN, P.EXTRA, "stands before the first message")),
+    "the same words in other tokens": (
+        TALK,
+        [
+            token
+            for piece in ids(TALK_TEXT)
+            for token in (encode("A") + encode("nd") if [piece] == encode("And") else [piece])
+        ],
+        (3, M.CONTENT, P.OTHER_TOKENS, "the same text in other tokens"),
+    ),
+    "an id that no token has": (
+        TALK,
+        [*ids(TALK_TEXT)[:3], 201_089, *ids(TALK_TEXT)[3:]],
+        (0, M.CONTENT, P.UNKNOWN_TOKEN, "201089 stands in the content, and is no token of the vocabulary"),
+    ),
+    "an id below zero": (TALK, [-1], (0, M.BETWEEN, P.UNKNOWN_TOKEN, "-1 stands between messages")),
+    "a prompt that stops in a content": (
+        TALK,
+        ids(TALK_TEXT)[:4],
+        (0, M.CONTENT, P.CUT, "message 0 (user): the prompt ends inside the content"),
+    ),
+    "a prompt that stops in a header": (
+        TALK,
+        ids("<|start|>"),
+        (0, M.ROLE, P.CUT, "the prompt ends inside the role"),
+    ),
+    "a prompt that stops between messages": (
+        TALK,
+        ids("<|start|>user<|message|>2+2?<|end|>"),
+        (2, M.MESSAGE, P.CUT, "message 2 (assistant, final): the prompt ends before this message"),
+    ),
+    "no system message": (
+        LOOP,
+        ids(LOOP_TEXT[LOOP_TEXT.index("<|start|>developer") :]),
+        (0, M.MESSAGE, P.MISSING, "message 0 (system): this message is missing; message 1 stands in its place"),
+    ),
+    "another conversation": (
+        TALK,
+        ids("<|start|>user<|message|>Why?<|end|><|start|>assistant"),
+        (0, M.CONTENT, P.DIFFERENT, "differs from character 0 on"),
+    ),
+    "a conversation of no message": (
+        [],
+        ids("<|start|>user<|message|>Why?<|end|><|start|>assistant"),
+        (None, M.MESSAGE, P.EXTRA, "a message that the conversation does not have"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("conversation", "prompt", "expected"), WHOLE_PROMPTS.values(), ids=WHOLE_PROMPTS)
+def test_a_prompt_that_is_altogether_wrong_is_named(conversation, prompt, expected):
+    told = explain(prompt, conversation)
+    message, part, problem, words = expected
+    assert (told.message, told.part, told.problem) == (message, part, problem), told.sentence
+    assert words in told.sentence
+    assert_that_the_token_is_the_first_that_differs(told, prompt, conversation)
+
+
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
+def test_the_nearest_style_is_that_of_the_prompt(style):
+    prompt = render_in_style(LOOP, style)
+    wrong = ids(
+        decode(prompt)
+        .replace("Current date: 2025-06-28", "Current date: 2026-11-21")
+        .replace("Do not say <|end|>", "Do not say ⟪end⟫")
+    )
+    told = explain(wrong, LOOP)
+    assert (told.styles, told.message, told.part, told.is_only) == ((style.name,), 0, Part.DATE, True)
+
+
+def test_a_form_that_no_style_has_is_told_from_the_style_asked_for():
+    told = explain(render_in_style(LOOP, STYLES["oss_harmony_0_0_11"]), LOOP, styles=[HARMONY_0_0_8])
+    assert told.sentence == "message 7 (assistant → functions.get_weather): the recipient stands after the channel"
+    assert str(told).splitlines()[0] == told.sentence
+    assert "nearest style: harmony_0_0_8" in str(told)
+
+
+def test_a_recognised_prompt_says_its_style():
+    assert str(explain(render_in_style(LOOP, STYLES["guide"]), LOOP)) == (
+        "the prompt is in the style guide (reasoning of earlier turns: as_0_0_8)"
+    )
+
+
+def test_the_messages_alone_are_recognised_when_no_turn_follows():
+    told = explain(render_conversation(LOOP), LOOP, next_turn_role=None)
+    assert told == Recognised(styles=("harmony_0_0_8",), histories=(History.AS_0_0_8,))
+
+
+def test_which_reasoning_was_kept_is_reported_apart_from_the_style():
+    for history in History:
+        told = explain(render_in_style(LOOP, STYLES["ollama"], history=history), LOOP)
+        assert told.styles == ("ollama",)
+        assert history in told.histories
+
+
+def test_a_conversation_that_harmony_has_no_form_for_is_an_error():
+    with pytest.raises(RenderError, match="Tools should have a name!"):
+        explain([], [Message(author=Role.TOOL, content="r")])
+
+
+# any conversation, any prompt
+
+TEXTS = st.lists(
+    st.sampled_from(["a", " b", "é한", "\n", "<|end|>", "<|start|>user", '{"a": 1}', "Current date: 1"]), max_size=4
+).map("".join)
+MESSAGES = st.one_of(
+    st.builds(user, TEXTS),
+    st.builds(lambda text: Message(author=Role.SYSTEM, content=SystemContent(model_identity=text)), TEXTS),
+    st.builds(lambda text: Message(author=Role.DEVELOPER, content=DeveloperContent(instructions=text)), TEXTS),
+    st.builds(assistant, TEXTS, st.sampled_from(["analysis", "commentary", "final"])),
+    st.builds(
+        lambda text, kind: assistant(text, "commentary", recipient="functions.f", content_type=kind),
+        TEXTS,
+        st.sampled_from([None, "json", "<|constrain|>json"]),
+    ),
+    st.builds(
+        lambda text: Message(
+            author=Author(role=Role.TOOL, name="functions.f"), content=text, channel="commentary", recipient="assistant"
+        ),
+        TEXTS,
+    ),
+)
+CONVERSATIONS = st.lists(MESSAGES, max_size=6)
+TOKENS = st.one_of(
+    st.sampled_from(sorted(tokens.NAMED_SPECIALS)),
+    st.integers(0, tokens.LAST_SPECIAL + 3),
+    st.sampled_from([-1, 2**31, 2**64, 198, 220, 91, 27]),
+)
+EXAMPLES = int(os.environ.get("HARMONY_ORACLE_EXAMPLES", "100"))
+MANY = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+
+
+@MANY
+@given(messages=CONVERSATIONS)
+def test_every_accepted_rendering_is_recognised(messages):
+    for rendering in accepted_renderings(messages):
+        assert explain(rendering.ids, messages) == Recognised(styles=rendering.styles, histories=rendering.histories)
+
+
+@MANY
+@given(
+    messages=CONVERSATIONS,
+    style=st.sampled_from(list(STYLES.values())),
+    edit=st.sampled_from(["delete", "insert", "replace", "swap", "cut"]),
+    place=st.integers(0, 400),
+    token=TOKENS,
+)
+def test_one_token_wrong_is_found_where_it_is(messages, style, edit, place, token):
+    right = render_in_style(messages, style)
+    at = place % len(right)
+    edits = {
+        "delete": [*right[:at], *right[at + 1 :]],
+        "insert": [*right[:at], token, *right[at:]],
+        "replace": [*right[:at], token, *right[at + 1 :]],
+        "swap": [*right[:at], *right[at : at + 2][::-1], *right[at + 2 :]],
+        "cut": right[:at],
+    }
+    prompt = edits[edit]
+    told = explain(prompt, messages)
+    if isinstance(told, Recognised):
+        assert prompt in [list(rendering.ids) for rendering in accepted_renderings(messages)]
+        return
+    assert_that_the_token_is_the_first_that_differs(told, prompt, messages)
+    assert told.sentence
+    assert str(told)
+    if told.message is not None:
+        assert 0 <= told.message < len(messages)
+
+
+@MANY
+@given(messages=CONVERSATIONS, prompt=st.lists(TOKENS, max_size=60))
+def test_any_ids_are_explained(messages, prompt):
+    told = explain(prompt, messages)
+    assert str(told)
+    if isinstance(told, Divergence):
+        assert_that_the_token_is_the_first_that_differs(told, prompt, messages)
