@@ -13,6 +13,9 @@ SPECIAL = re.compile(r"<\|(?:start|end|message|channel|constrain|return|call|sta
 
 _ESCAPED = re.compile(r'[\n\r\t"\\]')
 _AROUND = 12
+_WORDS_OF_HEADERS = frozenset(
+    {"", "system", "developer", "user", "assistant", "tool", "analysis", "commentary", "final", "json"}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +37,17 @@ def injected(ids: Sequence[int], texts: Iterable[str], *, own: int = 0) -> Injec
     marked = "".join(f"\0{text}\0" if is_special else text for text, is_special in fed)
     for piece in (piece for text in texts for piece in _ESCAPED.split(text)):
         if SPECIAL.search(piece) and piece not in ordinary:
-            for near in _around_markers(piece):
-                if len(SPECIAL.sub("", near)) >= own and SPECIAL.sub(r"\0\g<0>\0", near) in marked:
+            for near in _telling(piece, own):
+                if SPECIAL.sub(r"\0\g<0>\0", near) in marked:
                     return Injected(text=piece, shown=SPECIAL.sub(lambda found: f"⟦{found.group()[2:-2]}⟧", near))
     return None
+
+
+def _telling(text: str, own: int) -> list[str]:
+    """The markers of a text with what is around them, as far as that tells the text from any prompt; all of them where a text is nothing but markers."""
+    places = list(_around_markers(text))
+    told = [near for near in places if SPECIAL.sub("", near).strip() not in _WORDS_OF_HEADERS]
+    return [near for near in told if len(SPECIAL.sub("", near)) >= own] if own else told or places
 
 
 def _around_markers(text: str) -> Iterator[str]:

@@ -14,10 +14,21 @@ from enum import StrEnum
 from functools import cache
 from types import ModuleType
 
-from harmony_conformance import conditions, difference, json_value, leak, meaning, placement, prompt, turn, wire
+from harmony_conformance import (
+    conditions,
+    difference,
+    json_value,
+    leak,
+    meaning,
+    placement,
+    prompt,
+    tool_schema,
+    turn,
+    wire,
+)
 from harmony_conformance.checks import FAMILIES
 
-_SOURCES = (*FAMILIES, conditions, difference, json_value, leak, meaning, placement, prompt, turn, wire)
+_SOURCES = (*FAMILIES, conditions, difference, json_value, leak, meaning, placement, prompt, tool_schema, turn, wire)
 _LONGEST_NUMBER = 5
 
 

@@ -1,14 +1,107 @@
-"""Family `tools`: the functions a request offers reach the model, seen by what they cost."""
+"""Family `tools`: what a request says of functions, and what comes back from them, reaches the model whole."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, comparison, evidence
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, variant
+from harmony_conformance.declaration import (
+    Declaration,
+    as_identifier,
+    declarations,
+    declarations_in,
+    is_same_function,
+    official_spelling,
+)
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.json_value import Json, at, members, text
+from harmony_conformance.json_value import Json, at, items, members, pointer, text
+from harmony_conformance.tool_schema import untyped, without_default
 from harmony_ref import encode
+
+
+def _declared(x: Exchange) -> Iterator[tuple[Json, Declaration, Declaration, str]]:
+    """Each function that the prompt declares: as it was offered, as the prompt has it, as the official library writes it, and where it was offered."""
+    shown, by_library = declarations(x.prompt_messages), declarations_in(official_spelling(x.tools))
+    for index, tool in enumerate(x.tools):
+        name = text(at(tool, "function", "name"))
+        found, library = shown.get(name) or shown.get(as_identifier(name)), by_library.get(name)
+        if found is not None and library is not None:
+            yield at(tool, "function"), found, library, pointer("tools", index, "function")
+
+
+@check(MUST, spec="harmony#tools", when=(on.is_chat, on.prompt_is_known, on.offered_tools))
+def parameters_are_typed(x: Exchange) -> Iterator[Finding]:
+    """Parameters are declared with their types, with the values they may have, and with what is required of them.
+
+    A model that is not told the allowed values invents others, and leaves out what it takes for optional. Types that the official library writes as `any`
+    need no better.
+    """
+    for function, shown, library, where in _declared(x):
+        yield from untyped(function, shown, library, where)
+
+
+@check(SHOULD, spec="harmony#tools", when=(on.is_chat, on.prompt_is_known, on.offered_tools))
+def defaults_are_told(x: Exchange) -> Iterator[Finding]:
+    """Defaults of parameters stand in their declarations."""
+    for function, shown, library, where in _declared(x):
+        yield from without_default(function, shown, library, where)
+
+
+def _offered(x: Exchange) -> list[str]:
+    return [text(at(tool, "function", "name")) for tool in x.tools]
+
+
+def _orphans(x: Exchange) -> Iterator[tuple[int, int, frozenset[str]]]:
+    """Results that name no call: which result of the request it is, its message, and the functions that it can be of.
+
+    These are the called ones not answered yet, else any called one; of a history that was cut before its calls, any that is offered.
+    """
+    called: dict[str, str] = {}
+    answered: set[str] = set()
+    number = 0
+    for index, message in enumerate(x.messages):
+        called |= {
+            text(at(call, "id")): text(at(call, "function", "name")) for call in items(at(message, "tool_calls"))
+        }
+        if at(message, "role") != "tool":
+            continue
+        answers = text(at(message, "tool_call_id"))
+        if answers not in called:
+            waiting = [name for call, name in called.items() if call not in answered]
+            yield number, index, frozenset(waiting or called.values() or _offered(x))
+        answered.add(answers)
+        number += 1
+
+
+@condition
+def has_orphan_result(x: Exchange) -> bool:
+    """requests with a function result whose `tool_call_id` is missing, or names no earlier call"""
+    return x.response is not None and any(True for _ in _orphans(x))
+
+
+@check(MUST, spec="harmony#tool-messages", when=(on.is_chat, has_orphan_result, on.is_refused_or_shows_prompt))
+def orphan_result_is_not_misnamed(x: Exchange) -> Iterator[Finding]:
+    """A result that names no call is refused, or stands in the prompt under a function that it can be of: one that was called and not answered.
+
+    Under an invented or an empty name the model takes it for something that it never asked for.
+    """
+    results = [message for message in x.prompt_messages if message.role == "tool"]
+    for number, index, functions in _orphans(x):
+        shown = results[number] if number < len(results) else None
+        if shown is None:
+            continue
+        where = pointer("messages", index)
+        if not any(is_same_function(name, shown.function) for name in functions):
+            yield Finding(
+                message="a result that names no call stands under a name of the server's own",
+                at=where,
+                expected=" or ".join(f"functions.{name}" for name in sorted(functions)) or "a 4xx status",
+                actual=shown.name or "no name",
+            )
+        else:
+            yield variant(f"a result that names no call is taken for that of {shown.function}", where=where)
+
 
 WITHOUT, WITH = "without tools", "with tools"
 

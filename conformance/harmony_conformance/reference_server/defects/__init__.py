@@ -4,10 +4,23 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from harmony_conformance.reference_server.changes import Defect
-from harmony_conformance.reference_server.defects import answer, form, prompt, reading, stream, text
+from harmony_conformance.reference_server.defects import (
+    answer,
+    declaration,
+    form,
+    prompt,
+    reading,
+    result,
+    stream,
+    text,
+)
 
 DEFECTS: Mapping[str, Defect] = MappingProxyType(
-    {defect.id: defect for family in (prompt, text, reading, answer, stream, form) for defect in family.DEFECTS}
+    {
+        defect.id: defect
+        for family in (prompt, text, declaration, result, reading, answer, stream, form)
+        for defect in family.DEFECTS
+    }
 )
 """Every defect by its id."""
 
