@@ -133,3 +133,101 @@ def test_standard_input_is_called_by_its_name(monkeypatch, command, content):
 def test_a_missing_file_is_one_line(tmp_path, command):
     with pytest.raises(UsageError, match="No such file"):
         call(command, tmp_path / "absent")
+
+
+LOOP = {
+    "messages": [
+        {"role": "user", "content": "Weather?"},
+        {
+            "role": "assistant",
+            "channel": "commentary",
+            "recipient": "functions.f",
+            "content_type": "<|constrain|>json",
+            "content": '{"a":1}',
+        },
+    ]
+}
+ASKED = "<|start|>user<|message|>Weather?<|end|>"
+IN_STYLES = {
+    "harmony_0_0_8": '<|start|>assistant to=functions.f<|channel|>commentary <|constrain|>json<|message|>{"a":1}<|call|>',
+    "oss_harmony_0_0_11": (
+        '<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
+    ),
+    "guide": '<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>',
+    "hf_template": '<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{"a": 1}<|call|>',
+    "ollama": '<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>',
+}
+
+
+@pytest.mark.parametrize(("style", "called"), IN_STYLES.items(), ids=IN_STYLES)
+def test_a_conversation_is_rendered_in_a_style_and_told_to_be_in_it(file, tmp_path, capsys, style, called):
+    path = file(json.dumps(LOOP))
+    assert call(render, path, "--style", style, "--for", "conversation") == Exit.CONFORMS
+    assert capsys.readouterr().out == ASKED + called
+    assert call(render, path, "--style", style, "--tokens") == Exit.CONFORMS
+    prompt = tmp_path / "prompt"
+    prompt.write_text(capsys.readouterr().out)
+    assert call(render, path, "--explain", prompt) == Exit.CONFORMS
+    assert style in capsys.readouterr().out
+    assert call(render, path, "--explain", prompt, "--style", style) == Exit.CONFORMS
+
+
+def test_earlier_reasoning_is_left_out_as_asked(file, capsys):
+    again = [*CONVERSATION["messages"], *CONVERSATION["messages"], {"role": "user", "content": "Why?"}]
+    path = file(json.dumps(again))
+    kept = {}
+    for history in ("as_0_0_8", "before_last_final", "before_last_user"):
+        assert call(render, path, "--history", history) == Exit.CONFORMS
+        kept[history] = capsys.readouterr().out.count("<|channel|>analysis")
+    assert kept == {"as_0_0_8": 1, "before_last_final": 0, "before_last_user": 0}
+
+
+def test_a_prompt_in_no_style_is_told_where(file, tmp_path, capsys):
+    prompt = tmp_path / "prompt"
+    prompt.write_text(f"{ASKED}{IN_STYLES['harmony_0_0_8']}<|start|>assistant".replace("Weather?", "Whether?"))
+    assert call(render, file(json.dumps(LOOP)), "--explain", prompt) == Exit.DIVERGES
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first == "message 0 (user): the content differs from character 1 on: 'Whether?' for 'Weather?'"
+    assert second.startswith("token 3: ")
+    assert (
+        third
+        == "nearest style: harmony_0_0_8 (reasoning of earlier turns: as_0_0_8 or before_last_final or before_last_user)"
+    )
+
+
+def test_any_ids_are_explained(file, tmp_path, capsys):
+    prompt = tmp_path / "prompt"
+    for ids in ([], [-1], [999999999], [200006, 99999999999999999999999]):
+        prompt.write_text(json.dumps(ids))
+        assert call(render, file(json.dumps(LOOP)), "--explain", prompt) == Exit.DIVERGES
+        assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "said"),
+    [
+        pytest.param("[1, 2", [], "begins as a JSON list and is none", id="a cut list"),
+        pytest.param('[1, "x"]', [], "not of token ids", id="a list of something else"),
+        pytest.param("[true]", [], "not of token ids", id="a truth value"),
+        pytest.param(b"\xff", [], "is no UTF-8", id="no text"),
+        pytest.param("[]", ["--for", "training"], "--for training has no styles", id="for training"),
+        pytest.param("[]", ["--tokens"], "leave out --tokens", id="tokens"),
+    ],
+)
+def test_what_cannot_be_explained_is_said_in_one_line(tmp_path, content, arguments, said):
+    prompt, conversation = tmp_path / "prompt", tmp_path / "conversation"
+    prompt.write_bytes(content if isinstance(content, bytes) else content.encode())
+    conversation.write_text(json.dumps(LOOP))
+    with pytest.raises(UsageError, match=said):
+        call(render, conversation, "--explain", prompt, *arguments)
+
+
+def test_two_files_cannot_both_be_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[]")))
+    with pytest.raises(UsageError, match="cannot both be standard input"):
+        call(render, "-", "--explain", "-")
+
+
+def test_a_style_for_training_is_refused(file):
+    with pytest.raises(UsageError, match="--for training has no styles"):
+        call(render, file(json.dumps(LOOP)), "--style", "guide", "--for", "training")
