@@ -50,3 +50,15 @@ __all__ = [
     "ToolDescription",
     "load_harmony_encoding",
 ]
+
+for _name in (
+    *__all__,
+    "ChannelConfig",
+    "ReasoningEffort",
+    "RenderConversationConfig",
+    "RenderOptions",
+    "ToolNamespaceConfig",
+    "raise_disallowed_special_token",
+):
+    # one home for all, as in the original: what is printed and pickled does not tell of the modules behind it
+    globals()[_name].__module__ = __name__
