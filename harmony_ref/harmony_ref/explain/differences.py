@@ -270,24 +270,30 @@ def _left_out(place: _Place, wanted: Sequence[RenderedMessage], number: int) -> 
     is_reasoning = all(_channel_of(message) == "analysis" for message in missing)
     count = "this message is" if number == 1 else f"this message and the {number - 1} after it are"
     problem = Problem.REASONING_DROPPED if is_reasoning else Problem.MISSING
+    is_disputed = all(message.index in place.candidate.disputed for message in missing)
+    dropped = (
+        "reasoning is dropped that this history keeps" if is_disputed else "reasoning that has to be kept is dropped"
+    )
     words = f"{count} missing; message {wanted[number].index} stands in its place"
     rest = place.candidate.starts[place.ordinal + number]
     return Difference(
         message=place.index,
         part=Part.MESSAGE,
         problem=problem,
-        words=f"{words}: reasoning that has to be kept is dropped" if is_reasoning else words,
+        words=f"{words}: {dropped}" if is_reasoning else words,
         expected_rest=place.candidate.ids[rest:],
         actual_rest=place.prompt[place.start :],
     )
 
 
 def _kept(place: _Place, dropped: RenderedMessage) -> Difference:
+    is_disputed = dropped.index in place.candidate.disputed
+    settled = "reasoning that has to be dropped, because an answer followed it, is kept"
     return Difference(
         message=dropped.index,
         part=Part.MESSAGE,
         problem=Problem.REASONING_KEPT,
-        words="reasoning that has to be dropped, because an answer followed it, is kept",
+        words="reasoning is kept that this history drops" if is_disputed else settled,
         expected_rest=place.candidate.ids[place.start :],
         actual_rest=place.prompt[place.start + len(dropped.ids) :],
     )

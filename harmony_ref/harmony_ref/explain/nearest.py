@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
 from typing import Final
 
@@ -25,6 +25,7 @@ class Candidate:
         histories: the ways to leave out earlier reasoning that give it, under the first of those styles.
         messages: those that are rendered.
         dropped: those that are left out, in the same style.
+        disputed: indices of the reasoning that some histories keep and some drop.
         starts: where each message begins, and where the open header at the end does.
         ids: all its tokens.
     """
@@ -33,6 +34,7 @@ class Candidate:
     histories: tuple[History, ...]
     messages: Sequence[RenderedMessage]
     dropped: Sequence[RenderedMessage]
+    disputed: frozenset[int]
     starts: Sequence[int]
     ids: tuple[int, ...]
 
@@ -49,11 +51,22 @@ def candidates(messages: Sequence[Message], styles: Iterable[Style], next_turn_r
         MessageError: a string or number that JSON cannot carry.
     """
     kept = {history: kept_indices(messages, history) for history in History}
+    times = Counter(chain.from_iterable(kept.values()))
+    disputed = frozenset(index for index, count in times.items() if count < len(kept))
     found: dict[tuple[int, ...], Candidate] = {}
     for style in styles:
         rendered = rendered_messages(messages, style)
         for history, indices in kept.items():
-            made = _candidate(rendered, indices, next_turn_role, style, history)
+            ids = (*chain.from_iterable(rendered[index].ids for index in indices), *next_turn(next_turn_role))
+            made = Candidate(
+                styles=(style.name,),
+                histories=(history,),
+                messages=[rendered[index] for index in indices],
+                dropped=[rendered[index] for index in sorted(set(range(len(rendered))) - set(indices))],
+                disputed=disputed,
+                starts=list(accumulate((len(rendered[index].ids) for index in indices), initial=0)),
+                ids=ids,
+            )
             found[made.ids] = _merged(found[made.ids], made) if made.ids in found else made
     return list(found.values())
 
@@ -71,34 +84,12 @@ def shared_length(one: Sequence[int], other: Sequence[int]) -> int:
     return next((at for at, (first, second) in both if first != second), min(len(one), len(other)))
 
 
-def _candidate(
-    rendered: Sequence[RenderedMessage],
-    indices: Sequence[int],
-    next_turn_role: Role | None,
-    style: Style,
-    history: History,
-) -> Candidate:
-    messages = [rendered[index] for index in indices]
-    kept = set(indices)
-    return Candidate(
-        styles=(style.name,),
-        histories=(history,),
-        messages=messages,
-        dropped=[message for message in rendered if message.index not in kept],
-        starts=list(accumulate((len(message.ids) for message in messages), initial=0)),
-        ids=(*chain.from_iterable(message.ids for message in messages), *next_turn(next_turn_role)),
-    )
-
-
 def _merged(first: Candidate, other: Candidate) -> Candidate:
     new_history = other.styles == first.styles[:1]
-    return Candidate(
+    return replace(
+        first,
         styles=tuple(dict.fromkeys((*first.styles, *other.styles))),
         histories=(*first.histories, *other.histories) if new_history else first.histories,
-        messages=first.messages,
-        dropped=first.dropped,
-        starts=first.starts,
-        ids=first.ids,
     )
 
 
