@@ -1,14 +1,17 @@
 """The parser that takes one token at a time."""
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Self
 
-from harmony_ref import errors
-from harmony_ref.compat.arguments import LARGEST_ID, role_value, strictness, token_id
+from harmony_ref import errors, messages
+from harmony_ref.compat.arguments import role_value, strictness, token_id
 from harmony_ref.compat.errors import HarmonyError
+from harmony_ref.compat.late_list import LateList
 from harmony_ref.compat.messages import Message, Role
 from harmony_ref.compat.values import message_from_value
-from harmony_ref.parser import StreamParser
+from harmony_ref.snapshot import Snapshot
+from harmony_ref.stream_machine import StreamMachine
 
 if TYPE_CHECKING:
     from harmony_ref.compat.encoding import HarmonyEncoding
@@ -26,8 +29,10 @@ _ROLES: Final = {role.value: role for role in Role}
 _STATES: Final = {state.value: state for state in StreamState}
 
 
-class StreamableParser:
+class StreamableParser(StreamMachine):
     """Reads the tokens of a completion one by one."""
+
+    __slots__ = ()
 
     def __init__(
         self,
@@ -47,8 +52,7 @@ class StreamableParser:
             ValueError: the role is of another enumeration.
             TypeError: `strict` is no boolean.
         """
-        known = None if role is None else role_value(role)
-        self._parser = StreamParser(known, strict=strictness(strict))
+        super().__init__(None if role is None else role_value(role), strict=strictness(strict))
 
     def process(self, token: int) -> Self:
         """Read one token.
@@ -58,10 +62,15 @@ class StreamableParser:
             TypeError: it is no integer.
             OverflowError: it is negative or has more than 32 bits.
         """
-        if type(token) is not int or not 0 <= token <= LARGEST_ID:
-            token = token_id(token)
+        # The short cut of the machine stands here and not in a method: calling it would take as long as doing it.
+        text = self._plain[token] if type(token) is int else ""
+        if text:
+            self._tokens.append(token)
+            self._pieces.append(text)
+            self.last_content_delta = text
+            return self
         try:
-            self._parser.process(token)
+            self._step(token_id(token))
         except errors.HarmonyError as error:
             raise HarmonyError(str(error)) from error
         return self
@@ -73,58 +82,44 @@ class StreamableParser:
             HarmonyError: the input ended inside a header.
         """
         try:
-            self._parser.finish()
+            self._end()
         except errors.HarmonyError as error:
             raise HarmonyError(str(error)) from error
         return self
 
     @property
-    def current_content(self) -> str:
-        """The text of the open message so far, whole characters only."""
-        return self._parser.current_content
-
-    @property
     def current_role(self) -> Role | None:
         """The role of the open message, or the one known beforehand."""
-        role = self._parser.current_role
+        role = self._known_role()
         return None if role is None else _ROLES[role.value]
-
-    @property
-    def current_content_type(self) -> str | None:
-        """The content type of the open message, once its header is complete."""
-        return self._parser.current_content_type
-
-    @property
-    def last_content_delta(self) -> str | None:
-        """The text that the last token completed, if any."""
-        return self._parser.last_content_delta
 
     @property
     def messages(self) -> list[Message]:
         """The finished messages: a new list of new messages, which may be changed without an effect on the parser."""
-        return [message_from_value(message) for message in self._parser.messages]
+        return LateList(Snapshot(self._messages), _models)
 
     @property
     def tokens(self) -> list[int]:
         """Every id that was read, a refused one included: a new list."""
-        return list(self._parser.tokens)
+        return LateList(Snapshot(self._tokens), _same)
 
     @property
     def state_data(self) -> dict[str, object]:
-        """The state and what it holds; see `harmony_ref.StreamParser.state_data`. Takes time in proportion to it."""
-        return dict(self._parser.state_data)
+        """The state and what it holds; see `harmony_ref.StreamParser.state_data`."""
+        return {
+            name: LateList(value, _same) if isinstance(value, Snapshot) else value
+            for name, value in self._described().items()
+        }
 
     @property
     def state(self) -> StreamState:
         """Where the parser stands; takes the same time however much was read."""
-        return _STATES[self._parser.state.value]
+        return _STATES[self._state.value]
 
-    @property
-    def current_recipient(self) -> str | None:
-        """The recipient of the open message, once its header is complete."""
-        return self._parser.current_recipient
 
-    @property
-    def current_channel(self) -> str | None:
-        """The channel of the open message, once its header is complete."""
-        return self._parser.current_channel
+def _models(values: Iterable[messages.Message]) -> Iterable[Message]:
+    return map(message_from_value, values)
+
+
+def _same(ids: Iterable[int]) -> Iterable[int]:
+    return ids

@@ -8,7 +8,6 @@ with the same result; all others go through JSON text, and so do those that its 
 import json
 import marshal
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final, TypeVar
 
 from pydantic import BaseModel
@@ -26,21 +25,33 @@ from harmony_ref.compat.messages import (
     SystemContent,
     TextContent,
 )
+from harmony_ref.construction import message_of
+from harmony_ref.header import Header
 
 _Model = TypeVar("_Model", bound=BaseModel)
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
 _UNLIKE_ITS_ANNOTATIONS: Final = (AttributeError, TypeError, ValueError)
 """What is raised on the direct way for models that only the way through JSON can answer for."""
 
 _DECLARATIONS: Final[dict[tuple[object, ...], messages.Content]] = {}
 """System and developer contents that were met before: they are long, and come again with every turn."""
 
-_REMEMBERED: Final = 64
+_HEADERS: Final[dict[tuple[str | None, ...], Header]] = {}
+"""Headers that were met before."""
+
+_REMEMBERED: Final = 256
+_REMEMBERED_LENGTH: Final = 256
+"""Characters; longer headers are not kept."""
+
 _DEPTH_OF_PARTS: Final = 4
 """A part stands inside a list, a message, a list, and a conversation."""
 
 _WITHOUT_REFERENCES: Final = 2
 """The version of marshal's format in which equal trees have equal bytes."""
 
+_ROLE_VALUES: Final = {id(role): role.value for role in Role}
 _ROLES: Final = {role.value: role for role in Role}
 
 
@@ -73,21 +84,52 @@ def message_value(message: Message) -> messages.Message:
 
 
 def _message(message: Message) -> messages.Message:
-    author = message.author
-    if type(message) is not Message or type(author) is not Author or type(author.role) is not Role:
+    if type(message) is not Message:
         raise _NotPlainError
+    header = _header(message)
+    content = message.content
+    if len(content) == 1 and type(content[0]) is TextContent:
+        return message_of(header, _plain(content[0].text))
     return messages.Message(
-        author=_author(author.role.value, _optional_text(author.name)),
-        content=[_part(part) for part in message.content],
-        channel=_optional_text(message.channel),
-        recipient=_optional_text(message.recipient),
-        content_type=_optional_text(message.content_type),
+        author=header.author,
+        content=[_part(part) for part in content],
+        channel=header.channel,
+        recipient=header.recipient,
+        content_type=header.content_type,
     )
 
 
-@lru_cache(maxsize=256)
-def _author(role: str, name: str | None) -> messages.Author:
-    return messages.Author(role=messages.Role(role), name=name)
+def _header(message: Message) -> Header:
+    author = message.author
+    role = author.role
+    # by identity: to look up a member of an enumeration takes longer than all the rest
+    role_value = _ROLE_VALUES.get(id(role))
+    if role_value is None or type(author) is not Author:
+        raise _NotPlainError
+    key = (role_value, author.name, message.channel, message.recipient, message.content_type)
+    header = _HEADERS.get(key)
+    if header is None:
+        header = _new_header(*key)
+        if sum(len(field) for field in key if field is not None) <= _REMEMBERED_LENGTH:
+            _remember(_HEADERS, key, header)
+    return header
+
+
+def _new_header(
+    role: str, name: str | None, channel: str | None, recipient: str | None, content_type: str | None
+) -> Header:
+    return Header(
+        author=messages.Author(role=messages.Role(role), name=_optional_text(name)),
+        channel=_optional_text(channel),
+        recipient=_optional_text(recipient),
+        content_type=_optional_text(content_type),
+    )
+
+
+def _remember(known: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    if len(known) >= _REMEMBERED:
+        known.clear()
+    known[key] = value
 
 
 def _optional_text(text: str | None) -> str | None:
@@ -110,9 +152,7 @@ def _part(part: Content) -> messages.Content:
     value = _DECLARATIONS.get(key)
     if value is None:
         value = wire_text.read_content(json.dumps(part.to_dict()), depth=_DEPTH_OF_PARTS)
-        if len(_DECLARATIONS) >= _REMEMBERED:
-            _DECLARATIONS.clear()
-        _DECLARATIONS[key] = value
+        _remember(_DECLARATIONS, key, value)
     return value
 
 
