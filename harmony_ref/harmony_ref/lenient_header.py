@@ -316,7 +316,9 @@ class _Words:
                 self.channel = _Lexeme(_Kind.CHANNEL, spelling["channel"].lower(), first.start, first.end)
             return 1
         is_recipient = first.text.startswith(RECIPIENT_PREFIX) or _is_split(words)
-        if self.role is not None or is_recipient or first.text in CHANNELS | _CONTENT_TYPES:
+        is_addressed = len(words) > 1 and words[1].text.startswith(RECIPIENT_PREFIX)
+        is_type = first.text in _CONTENT_TYPES and not is_addressed
+        if self.role is not None or is_recipient or is_type or first.text in CHANNELS:
             return 0
         if self.extent is Extent.GUESSED and not _is_author(lexemes, None):
             return 0
@@ -382,7 +384,9 @@ class _Words:
         if self.extent is Extent.GUESSED or not words:
             return words
         names = words[:]
-        if self.recipient is None and len(words) <= (2 if self.content_type is None else 1):
+        most = 2 if self.content_type is None else 1
+        is_before_type = self.content_type is None or words[0].start < self.type_start
+        if self.recipient is None and len(words) <= most and is_before_type:
             bare = names.pop(0)
             self._fault(Rule.BARE_RECIPIENT, bare.start, bare.end)
             self.recipient, self.recipient_start = bare.text, bare.start

@@ -27,7 +27,8 @@ class Segment:
 
     Attributes:
         kind: `start`, `message` and `stop` are the markers themselves. Junk is in no message, though it may stand
-            inside a header.
+            inside a header. A token that holds both the end of a header without `<|message|>` and the beginning of
+            its content is header.
         start: index of the first token.
         tokens: the ids; never empty.
         text: their text, with U+FFFD for unknown ids and invalid bytes.

@@ -209,8 +209,10 @@ FRAMING = [
     ),
     (
         "a second header without message marker",
-        ("<|message|>a<|end|><|start|>assistant<|channel|>final hi<|end|>"
-        "<|start|>assistant<|channel|>final<|message|>hi<|end|>"),
+        (
+            "<|message|>a<|end|><|start|>assistant<|channel|>final hi<|end|>"
+            "<|start|>assistant<|channel|>final<|message|>hi<|end|>"
+        ),
         ["a", (" hi", {"channel": "final"}), HI],
         [(Rule.MISSING_MESSAGE, " hi")],
     ),

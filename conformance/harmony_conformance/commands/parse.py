@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser, Namespace
 
+from harmony_ref.lenient_errors import RecoveredError
+from harmony_ref.lenient_result import LenientParse, Remainder
+
 from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.commands.render import named, one_line, read_document
 from harmony_conformance.json_value import Json, NotJson, dumps, items, loads
-from harmony_ref import Conversation, HarmonyError, Role, encode_with_special_tokens, parse, tokens
+from harmony_ref import Conversation, HarmonyError, ParseError, Role, encode_with_special_tokens, parse, tokens
+from harmony_ref import Json as Wire
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -20,17 +24,76 @@ def configure(parser: ArgumentParser) -> None:
         help="the role whose header is already open where the text begins (assistant for a completion)",
     )
 
+    parser.add_argument(
+        "--lenient",
+        action="store_true",
+        help="print all that can be made of it: the finished messages, the unfinished remainder, and each error with its "
+        "position. Exit code 1 when there are errors: the text does not conform, although it was read",
+    )
+
 
 def execute(arguments: Namespace) -> int:
-    """Print `{"messages": […]}` on one line."""
-    ids = _ids(arguments.file, read_document(arguments.file))
+    """Print `{"messages": […]}` on one line; with `--lenient` also `remainder` and `errors`."""
+    document = read_document(arguments.file)
     role = Role(arguments.role) if arguments.role is not None else None
+    if arguments.lenient:
+        read = parse(_ids(arguments.file, document), role, lenient=True)
+        _print(_lenient_json(read))
+        return Exit.DIVERGES if read.errors else Exit.CONFORMS
+    ids = [_known(arguments.file, token) for token in _ids(arguments.file, document)]
     try:
         messages = parse(ids, role)
+    except ParseError as problem:
+        raise UsageError(
+            f"{named(arguments.file)} is no Harmony: {one_line(problem)}; --lenient prints what can be made of it"
+        ) from None
     except HarmonyError as problem:
         raise UsageError(f"{named(arguments.file)} is no Harmony: {one_line(problem)}") from None
-    print(json.dumps(Conversation(messages=messages).to_dict(), ensure_ascii=False, separators=(",", ":")))
+    _print(Conversation(messages=messages).to_dict())
     return Exit.CONFORMS
+
+
+def _print(value: Wire) -> None:
+    print(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def _lenient_json(read: LenientParse) -> Wire:
+    return {
+        **Conversation(messages=read.messages).to_dict(),
+        "remainder": None if read.remainder is None else _remainder_json(read.remainder),
+        "errors": [_error_json(error) for error in read.errors],
+    }
+
+
+def _remainder_json(remainder: Remainder) -> Wire:
+    header = remainder.header
+    fields: dict[str, str | None] = {}
+    if header is not None:
+        fields = {
+            "role": header.author.role.value,
+            "name": header.author.name,
+            "recipient": header.recipient,
+            "channel": header.channel,
+            "content_type": header.content_type,
+        }
+    return {
+        "state": remainder.state.value,
+        "header": {name: value for name, value in fields.items() if value is not None},
+        "text": remainder.text,
+        "tokens": list(remainder.tokens),
+        "position": remainder.start,
+    }
+
+
+def _error_json(error: RecoveredError) -> Wire:
+    return {
+        "rule": error.rule.value,
+        "position": error.position,
+        "span": list(error.span),
+        "state": error.state.value,
+        "message": str(error),
+        "expected": error.expected,
+    }
 
 
 def _ids(file: str, document: str) -> list[int]:
@@ -48,11 +111,15 @@ def _ids(file: str, document: str) -> list[int]:
 def _token(file: str, item: Json) -> int:
     if not isinstance(item, int) or isinstance(item, bool):
         raise UsageError(f"{named(file)} is a JSON list, but not of token ids: {dumps(item)} is none")
-    if not tokens.is_known(item):
-        raise UsageError(
-            f"{named(file)}: {item} is no token of the Harmony vocabulary, ids are 0 to {tokens.LAST_SPECIAL}"
-        )
     return item
+
+
+def _known(file: str, token: int) -> int:
+    if not tokens.is_known(token):
+        raise UsageError(
+            f"{named(file)}: {token} is no token of the Harmony vocabulary, ids are 0 to {tokens.LAST_SPECIAL}"
+        )
+    return token
 
 
 COMMAND = Command(name="parse", help="Harmony text or token ids to messages as JSON", configure=configure, run=execute)
