@@ -38,12 +38,15 @@ from harmony_ref import (
     RenderError,
     Role,
     SystemContent,
+    TextContent,
     ToolDescription,
+    ToolNamespaceConfig,
     decode,
     encode_with_special_tokens,
     parse,
     render_conversation,
     render_conversation_for_completion,
+    text_of,
     vocabulary,
     without_dropped_analysis,
 )
@@ -218,6 +221,83 @@ def test_results_are_raw_in_every_style(style, content):
     result = Message(author=Author(role=Role.TOOL, name="functions.f"), recipient="assistant", content=content)
     (read,) = parse(render_in_style([result], style, next_turn_role=None))
     assert read.content == result.content
+
+
+SCHEMAS = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.sampled_from(["string", "a"])),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(
+                [
+                    "type",
+                    "properties",
+                    "items",
+                    "oneOf",
+                    "anyOf",
+                    "enum",
+                    "default",
+                    "required",
+                    "description",
+                    "nullable",
+                ]
+            ),
+            st.one_of(inner, st.sampled_from(["object", "array", "string", ["string", "null"]])),
+            max_size=5,
+        ),
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(schema=SCHEMAS, properties=st.dictionaries(st.sampled_from(["a", "b"]), SCHEMAS, max_size=2))
+def test_any_schema_has_a_text_in_every_style_or_is_an_error_of_our_own(schema, properties):
+    for parameters in (schema, {"type": "object", "properties": properties}):
+        tool = ToolDescription(name="f", description="d", parameters=parameters)
+        message = Message(author=Role.DEVELOPER, content=DeveloperContent().with_function_tools([tool]))
+        for style in STYLES.values():
+            with contextlib.suppress(MessageError):
+                assert "type f = (" in decode(render_in_style([message], style))
+
+
+EVERY_STYLE = {
+    "a namespace without tools": (
+        DeveloperContent().with_tools(ToolNamespaceConfig(name="python", description="Runs code.", tools=())),
+        "# Tools\n\n## python\n\nRuns code.",
+    ),
+    "a namespace with a description": (
+        DeveloperContent().with_tools(
+            ToolNamespaceConfig(
+                name="n", description="One.\nTwo.\n", tools=(ToolDescription(name="f", description="d"),)
+            )
+        ),
+        "# Tools\n\n## n\n\n// One.\n// Two.\nnamespace n {\n\n// d\ntype f = () => any;\n\n} // namespace n",
+    ),
+}
+
+
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
+@pytest.mark.parametrize(("content", "expected"), EVERY_STYLE.values(), ids=EVERY_STYLE)
+def test_what_only_the_library_has_a_form_for_has_that_form_in_every_style(content, expected, style):
+    (read,) = parse(render_in_style([Message(author=Role.DEVELOPER, content=content)], style, next_turn_role=None))
+    assert text_of(read) == expected
+
+
+@pytest.mark.parametrize("style", STYLES.values(), ids=STYLES)
+def test_a_call_in_several_parts_is_raw_in_every_style(style):
+    parts = [TextContent(text='{ "a":'), TextContent(text="1 }")]
+    call = Message(author=Role.ASSISTANT, recipient="functions.f", channel="commentary", content=parts)
+    assert '{ "a":1 }' in decode(render_in_style([call], style))
+
+
+def test_a_default_that_json_cannot_carry_is_an_error_as_it_is_in_the_library():
+    schema = {"type": "object", "properties": {"a": {"type": "number", "default": float("nan")}}}
+    tool = ToolDescription(name="f", description="", parameters=schema)
+    with pytest.raises(MessageError, match="invalid conversation JSON: expected value"):
+        render_in_style(
+            [Message(author=Role.DEVELOPER, content=DeveloperContent().with_function_tools([tool]))], OSS_HARMONY_0_0_11
+        )
 
 
 # guide

@@ -6,6 +6,7 @@ out, put in, repeated; only then the fields of a header and the words of a conte
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice
 from typing import Final
 
 from harmony_ref import tokens
@@ -97,12 +98,11 @@ class _Place:
     def part(self) -> Part:
         if self.message is None:
             return Part.NEXT_TURN
-        left = self.at - self.start
-        for piece in self.message.pieces:
-            if left < len(piece.ids):
-                return _PARTS[piece.part]
-            left -= len(piece.ids)
-        return Part.END
+        pieces = self.message.pieces
+        ends = accumulate((len(piece.ids) for piece in pieces), initial=self.start)
+        return next(
+            _PARTS[piece.part] for piece, end in zip(pieces, islice(ends, 1, None), strict=True) if self.at < end
+        )
 
     @property
     def expected(self) -> Sequence[int]:
@@ -211,22 +211,20 @@ def _between(place: _Place) -> Difference | None:
 def _longer(place: _Place) -> Difference | None:
     if place.expected:
         return None
-    if place.actual[0] == tokens.START or place.message is not None:
-        first = next(prompt_messages(place.actual, 0), None)
-        return _unasked(place, first)
+    if place.actual[0] == tokens.START:
+        return _unasked(place, read_message(place.actual, 0))
     words = f"the prompt goes on after {shown(place.candidate.ids[place.start :])}: {quoted(shown(place.actual))}"
     return place.difference(Problem.LONGER, words)
 
 
-def _unasked(place: _Place, first: PromptMessage | None) -> Difference:
-    stray = place.actual if first is None else first.ids
+def _unasked(place: _Place, first: PromptMessage) -> Difference:
     return Difference(
         message=None,
         part=Part.MESSAGE,
         problem=Problem.EXTRA,
-        words=f"a message that the conversation does not have stands behind the last: {quoted(shown(stray))}",
+        words=f"a message that the conversation does not have stands behind the last: {quoted(shown(first.ids))}",
         expected_rest=place.expected,
-        actual_rest=place.actual[len(stray) :],
+        actual_rest=place.actual[len(first.ids) :],
     )
 
 
