@@ -6,23 +6,19 @@ import os
 import re
 import subprocess
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from harmony_ref.styles import (
-    GUIDE,
     HARMONY_0_0_8,
     HF_TEMPLATE,
     OSS_HARMONY_0_0_11,
     STYLES,
     History,
-    JsonForm,
     accepted_renderings,
     kept_indices,
     render_in_style,
 )
-from harmony_ref.styles.json_form import respelled
 from harmony_ref.styles.rendering import rendered_messages
 from harmony_ref.styles.typescript_hf import signature
 from hypothesis import HealthCheck, given, settings
@@ -48,7 +44,6 @@ from harmony_ref import (
     render_conversation_for_completion,
     text_of,
     vocabulary,
-    without_dropped_analysis,
 )
 
 CASES = Path(__file__).parent / "cases"
@@ -300,181 +295,7 @@ def test_a_default_that_json_cannot_carry_is_an_error_as_it_is_in_the_library():
         )
 
 
-# guide
-
-SYSTEM = """\
-You are ChatGPT, a large language model trained by OpenAI.
-Knowledge cutoff: 2024-06
-Current date: 2025-06-28
-
-Reasoning: high
-
-# Valid channels: analysis, commentary, final. Channel must be included for every message."""
-NOTE = "\nCalls to these tools must go to the commentary channel: 'functions'."
-DEVELOPER = """\
-# Instructions
-
-Use a friendly tone.
-
-# Tools
-
-## functions
-
-namespace functions {
-
-// Gets the location of the user.
-type get_location = () => any;
-
-// Gets the current weather in the provided location.
-type get_current_weather = (_: {
-// The city and state, e.g. San Francisco, CA
-location: string,
-format?: "celsius" | "fahrenheit", // default: celsius
-}) => any;
-
-} // namespace functions"""
-FORMATS = """\
-# Instructions
-
-You are a helpful shopping assistant
-
-# Response Formats
-
-## shopping_list
-
-{"properties":{"items":{"type":"array","description":"entries on the shopping list","items":{"type":"string"}}},\
-"type":"object"}"""
-
-LOCATION = {"type": "string", "description": "The city and state, e.g. San Francisco, CA"}
-FORMAT = {"type": "string", "enum": ["celsius", "fahrenheit"], "default": "celsius"}
-PARAMETERS = {"type": "object", "properties": {"location": LOCATION, "format": FORMAT}, "required": ["location"]}
-WEATHER = [
-    {"name": "get_location", "description": "Gets the location of the user."},
-    {
-        "name": "get_current_weather",
-        "description": "Gets the current weather in the provided location.",
-        "parameters": PARAMETERS,
-    },
-]
-ITEMS = {"type": "array", "description": "entries on the shopping list", "items": {"type": "string"}}
-
-
-def system_message(**fields):
-    content = SystemContent(conversation_start_date="2025-06-28").to_dict()
-    return {"role": "system", "content": [{**content, "reasoning_effort": "High", **fields}]}
-
-
-def developer_message(**fields):
-    return {"role": "developer", "content": [{"type": "developer_content", **fields}]}
-
-
-def functions(*tools):
-    return {"functions": {"name": "functions", "tools": list(tools)}}
-
-
-def call(content, content_type="<|constrain|>json", name="functions.get_current_weather"):
-    return {
-        "role": "assistant",
-        "channel": "commentary",
-        "recipient": name,
-        "content_type": content_type,
-        "content": content,
-    }
-
-
-QUESTION = {"role": "user", "content": "What is the weather like in SF?"}
-RESULT = {
-    "role": "tool",
-    "name": "functions.get_current_weather",
-    "recipient": "assistant",
-    "channel": "commentary",
-    "content": '{"sunny": true, "temperature": 20}',
-}
-SHOPPING = {"name": "shopping_list", "schema": {"properties": {"items": ITEMS}, "type": "object"}}
-
-GUIDE_EXAMPLES = {
-    "receiving and handling a tool call": (
-        [
-            system_message(),
-            developer_message(instructions="Use a friendly tone.", tools=functions(*WEATHER)),
-            QUESTION,
-            {"role": "assistant", "channel": "analysis", "content": "Need to use function get_current_weather."},
-            call('{"location":"San Francisco"}'),
-            RESULT,
-        ],
-        (
-            f"<|start|>system<|message|>{SYSTEM}{NOTE}<|end|><|start|>developer<|message|>{DEVELOPER}<|end|>"
-            "<|start|>user<|message|>What is the weather like in SF?<|end|>"
-            "<|start|>assistant<|channel|>analysis<|message|>Need to use function get_current_weather.<|end|>"
-            "<|start|>assistant<|channel|>commentary to=functions.get_current_weather <|constrain|>json"
-            '<|message|>{"location":"San Francisco"}<|call|>'
-            "<|start|>functions.get_current_weather to=assistant<|channel|>commentary"
-            '<|message|>{"sunny": true, "temperature": 20}<|end|><|start|>assistant'
-        ),
-    ),
-    "the content type with a blank, as the guide's code sample has it": (
-        [call('{"location": "Tokyo"}', "<|constrain|> json")],
-        (
-            "<|start|>assistant<|channel|>commentary to=functions.get_current_weather <|constrain|>json"
-            '<|message|>{"location": "Tokyo"}<|call|><|start|>assistant'
-        ),
-    ),
-    "a preamble and a call": (
-        [
-            {"role": "assistant", "channel": "commentary", "content": "**Action plan**:\n1. Generate an HTML file"},
-            call('{"template": "basic_html", "path": "index.html"}', name="functions.generate_file"),
-        ],
-        (
-            "<|start|>assistant<|channel|>commentary<|message|>**Action plan**:\n1. Generate an HTML file<|end|>"
-            "<|start|>assistant<|channel|>commentary to=functions.generate_file <|constrain|>json"
-            '<|message|>{"template": "basic_html", "path": "index.html"}<|call|><|start|>assistant'
-        ),
-    ),
-    "structured output": (
-        [
-            developer_message(instructions="You are a helpful shopping assistant", response_formats=[SHOPPING]),
-            {"role": "user", "content": "I need to buy coffee, soda and eggs"},
-        ],
-        (
-            f"<|start|>developer<|message|>{FORMATS}<|end|>"
-            "<|start|>user<|message|>I need to buy coffee, soda and eggs<|end|><|start|>assistant"
-        ),
-    ),
-    "the next input after an answer": (
-        [
-            {"role": "user", "content": "What is 2 + 2?"},
-            {"role": "assistant", "channel": "analysis", "content": "Simple arithmetic. Provide answer."},
-            {"role": "assistant", "channel": "final", "content": "2 + 2 = 4."},
-            {"role": "user", "content": "What about 9 / 2?"},
-        ],
-        (
-            "<|start|>user<|message|>What is 2 + 2?<|end|><|start|>assistant<|channel|>final<|message|>2 + 2 = 4.<|end|>"
-            "<|start|>user<|message|>What about 9 / 2?<|end|><|start|>assistant"
-        ),
-    ),
-    "a built-in tool is called on the analysis channel": (
-        [{"role": "assistant", "channel": "analysis", "recipient": "python", "content": "1+1"}],
-        "<|start|>assistant<|channel|>analysis to=python<|message|>1+1<|call|><|start|>assistant",
-    ),
-}
-
-
-@pytest.mark.parametrize(("messages", "expected"), GUIDE_EXAMPLES.values(), ids=GUIDE_EXAMPLES)
-def test_the_guides_examples(messages, expected):
-    rendered = render_in_style(conversation({"messages": messages}), GUIDE)
-    assert expected == decode(rendered)
-    assert encode_with_special_tokens(expected) == rendered
-
-
 # accepted renderings
-
-
-def test_the_five_styles_give_five_prompts_of_a_tool_loop():
-    messages = GUIDE_EXAMPLES["receiving and handling a tool call"][0]
-    rendered = list(accepted_renderings(conversation({"messages": messages})))
-    assert [rendering.styles for rendering in rendered] == [(name,) for name in STYLES]
-    assert all(rendering.histories == tuple(History) for rendering in rendered)
-    assert all(decode(rendering.ids) == rendering.text for rendering in rendered)
 
 
 def test_one_question_has_one_prompt_whatever_the_style():
@@ -521,90 +342,3 @@ def test_a_style_keeps_every_message_and_its_words(messages):
     for style in STYLES.values():
         read = parse(render_in_style(messages, style, next_turn_role=None))
         assert list(map(said, read)) == list(map(said, kept))
-
-
-# history
-
-U, A, C, T, F = (
-    Message(author=Role.USER, content="u"),
-    Message(author=Role.ASSISTANT, content="an", channel="analysis"),
-    Message(author=Role.ASSISTANT, content="{}", channel="commentary", recipient="functions.f"),
-    Message(author=Author(role=Role.TOOL, name="functions.f"), content="r", channel="commentary"),
-    Message(author=Role.ASSISTANT, content="fi", channel="final"),
-)
-B = Message(author=Role.ASSISTANT, content="1", channel="analysis", recipient="python")
-LETTERS = {"U": U, "A": A, "C": C, "T": T, "F": F, "B": B}
-
-# (conversation, kept as 0.0.8 | before the last final | before the last message of the user)
-KEPT = [
-    ("UA", "UA", "UA", "UA"),
-    ("UAF", "UF", "UF", "UAF"),
-    ("UAFU", "UFU", "UFU", "UFU"),
-    ("UACT", "UACT", "UACT", "UACT"),
-    ("UACTAF", "UCTF", "UCTF", "UACTAF"),
-    ("UACTAFU", "UCTFU", "UCTFU", "UCTFU"),
-    ("UAFUA", "UAFUA", "UFUA", "UFUA"),
-    ("UAFUACT", "UAFUACT", "UFUACT", "UFUACT"),
-    ("UAFUAFU", "UFUAFU", "UFUFU", "UFUFU"),
-    ("UACTU", "UACTU", "UACTU", "UCTU"),
-    ("UABTAFU", "UTFU", "UTFU", "UBTFU"),
-    ("", "", "", ""),
-]
-
-
-@pytest.mark.parametrize(("given", "library", "final", "user"), KEPT, ids=[row[0] or "nothing" for row in KEPT])
-def test_which_reasoning_each_history_keeps(given, library, final, user):
-    messages = [LETTERS[letter] for letter in given]
-    kept = ["".join(given[index] for index in kept_indices(messages, history)) for history in History]
-    assert kept == [library, final, user]
-    assert [messages[index] for index in kept_indices(messages, History.AS_0_0_8)] == without_dropped_analysis(messages)
-
-
-@settings(max_examples=200, deadline=None)
-@given(letters=st.text(alphabet="UACTFB", max_size=9))
-def test_every_history_keeps_an_open_loop_and_drops_what_led_to_one_answer(letters):
-    messages = [LETTERS[letter] for letter in letters]
-    for history in History:
-        kept = kept_indices(messages, history)
-        assert all(first < second for first, second in pairwise(kept))
-        assert all(index in kept for index, letter in enumerate(letters) if letter not in "AB")
-        if letters.endswith("T") and "F" not in letters[letters.rfind("U") + 1 :]:
-            assert all(index in kept for index in range(letters.rfind("U") + 1, len(letters)))
-        if letters.count("F") == 1 and letters.endswith("FU"):
-            assert all(letters[index] != "A" for index in kept if index < letters.index("F"))
-
-
-# the JSON of calls
-
-SPELLINGS = {
-    "spacing": ('{ "a" :1 ,"b": [1,2]}', '{"a": 1, "b": [1, 2]}', '{"a":1,"b":[1,2]}'),
-    "order": ('{"b":1,"a":{"d":1,"c":2}}', '{"b": 1, "a": {"d": 1, "c": 2}}', '{"a":{"c":2,"d":1},"b":1}'),
-    "escapes": ('{"a":"\\u00e9\\/<\\n"}', '{"a": "é/<\\n"}', '{"a":"é/\\u003c\\n"}'),
-    "line separators": ('{"a":"\\u2028&>"}', '{"a": "\u2028&>"}', '{"a":"\\u2028\\u0026\\u003e"}'),
-    "numbers": ('{"a":1.50,"b":1e2,"c":-3}', '{"a": 1.5, "b": 100.0, "c": -3}', '{"a":1.5,"b":100,"c":-3}'),
-    "great numbers": ('{"a":1e21,"b":1e20}', '{"a": 1e+21, "b": 1e+20}', '{"a":1e+21,"b":100000000000000000000}'),
-    "small numbers": ('{"a":1e-7,"b":0.000001}', '{"a": 1e-07, "b": 1e-06}', '{"a":1e-7,"b":0.000001}'),
-    "literals": ('{"a":[true,false,null]}', '{"a": [true, false, null]}', '{"a":[true,false,null]}'),
-    "nothing": ("{}", "{}", "{}"),
-    "negative zero": ('{"a":-0.0}', '{"a": -0.0}', '{"a":-0}'),
-    "digits that Go's numbers do not hold": ('{"a":9007199254740993}', '{"a": 9007199254740993}', None),
-    "digits that no double holds": ('{"a":0.10000000000000000001}', None, None),
-    "beyond any double": ('{"a":1e999}', None, None),
-    "an exponent that nothing holds": ('{"a":1e99999999999999999999}', None, None),
-    "a key twice": ('{"a":1,"a":2}', None, None),
-    "an array": ("[1,2]", None, None),
-    "a string": ('"a"', None, None),
-    "no JSON": ("{a:1}", None, None),
-    "more than JSON": ("{} {}", None, None),
-    "not a number": ('{"a":NaN}', None, None),
-    "half a character": ('{"a":"\\ud800"}', None, None),
-    "deeper than can be read": ('{"a":' * 100_000, None, None),
-    "no text": ("", None, None),
-}
-
-
-@pytest.mark.parametrize(("given", "python", "go"), SPELLINGS.values(), ids=SPELLINGS)
-def test_json_is_respelled_only_where_nothing_is_lost(given, python, go):
-    assert respelled(given, JsonForm.AS_GIVEN) == given
-    assert respelled(given, JsonForm.PYTHON) == (given if python is None else python)
-    assert respelled(given, JsonForm.GO) == (given if go is None else go)
