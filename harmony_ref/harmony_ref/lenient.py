@@ -1,44 +1,44 @@
 """Lenient parsing: every completion is read for what it means, nothing is raised and no token is lost.
 
 Where nothing is wrong the result is that of `parse`. Where something is, one of these rules applies, and an error of
-`lenient_errors` says which. "Q" is a note on openai-harmony 0.0.8, by its subject; letters and numbers are the ids of
-`golden/defects.json`.
+`lenient_errors` says which. Strict parsing is that of openai-harmony 0.0.8. A source is one of its issues (`#80`), or of
+the entries of `golden/defects.json` (`V04`); without a source the rule follows from what strict parsing does there.
 
 | rule | what is made of it | source |
 | --- | --- | --- |
-| junk between messages | tokens that begin no message (a doubled stop token, white space, text) are a junk segment; | |
-| | text at the very beginning, before any marker, is a message of the assistant | doubled stop tokens (Q7), V02, V03 |
-| missing start | `<|channel|>`, `<|message|>`, or a role, channel or `to=` before one, begins a header | V02, M07 |
-| doubled start | the last `<|start|>` counts; also when the role was given and the prompt's is repeated | Q10, Q13 |
-| abandoned header | one that `<|start|>` ends, or a stop token when it says nothing, is junk | Q13 |
-| missing message marker | the words that a header can have are header; the rest is content, white space kept | Q8, Q9, V06 |
-| missing end | a special `<|start|>` in content, or `<|channel|>` with one of the three channels and a header that | |
-| | is as it should be, begins the next message; marker text in ordinary tokens stays content | P12 |
-| missing role | the role that was given, else the assistant speaks | Q13 (`final` as the role) |
-| misspelt role | letter case, repetition (`assistantassistant`) and a glued channel are seen through | Q13 |
-| named author | `user:bob` is the user bob | Q22 |
-| tool without a recipient | an unknown first word is the name of a tool; there is no recipient | Q6 |
-| empty channel | no channel | Q13 |
-| space before the channel | the next word is the channel | header table, `<|channel|> analysis` |
-| doubled channel | the first of the three channels counts, else the first; the other is junk | Q12, V04, V05 |
-| channel without its marker | a lone `analysis`, `commentary` or `final` is the channel | header matrix, no-role |
-| recipient without to= | one bare word, or the first of two, as strict parsers do | Q1 |
-| space in to= | the next word is the recipient | header table, `to= f`, `to =f` |
-| doubled recipient | the first counts; the other is junk | Q12, V01 |
-| content type without a recipient | `<|constrain|>json`, `json` and `code` are content types, never recipients | Q1 |
-| space after constrain | `<|constrain|> json` is `<|constrain|>json` | Q2 |
-| doubled content type | the first counts; the other is junk | header table |
-| content type is not last | it is the content type all the same | header table |
+| junk between messages | what begins no message (a doubled stop token, white space, text) is a junk segment | V02, V03 |
+| missing start | `<|channel|>`, `<|message|>`, or a role, channel or `to=` before one, begins a header | V02, #60, #68 |
+| | text that no marker precedes, at the very beginning, is a message of the assistant | V06 |
+| doubled start | the last `<|start|>` counts; also when the role was given and the prompt's is repeated | #33 |
+| abandoned header | one that `<|start|>` ends, or a stop token when it says nothing, is junk | |
+| missing message marker | the words that a header can have are header, the rest is content, white space kept | #80, V06 |
+| missing end | a special `<|start|>` in content begins the next message | #72, P12 |
+| | so does `<|channel|>` with one of the three channels and a header in order; text that only looks so is text | P12 |
+| missing role | the role that was given, else the assistant, speaks | header matrix, no-role |
+| misspelt role | letter case, repetition (`assistantassistant`) and a glued channel are seen through | header matrix |
+| named author | `user:bob` is the user bob, as it was rendered | |
+| tool without a recipient | an unknown first word is the name of a tool; there is no recipient | #62 |
+| empty channel | no channel | #48 |
+| space before the channel | the next word is the channel | |
+| doubled channel | the first of the three channels counts, else the first; the other is junk | V04, V05 |
+| channel without its marker | a lone `analysis`, `commentary` or `final` is the channel | V02, header matrix, no-role |
+| recipient without to= | one bare word, or the first of two, as strict parsing takes it | |
+| space in to= | the next word is the recipient | |
+| doubled recipient | the first counts; the other is junk | V01 |
+| content type without a recipient | `<|constrain|>json`, `json` and `code` are content types, never recipients | #144 |
+| space after constrain | `<|constrain|> json`, which the guide prints, is `<|constrain|>json` | the guide's function call |
+| doubled content type | the first counts; the other is junk | |
+| content type is not last | it is the content type all the same | |
 | extra words | they are junk inside the header | V01, header matrix, space-name |
-| white space that does not separate words | it does | header table |
-| stray special token in a header | it is left out | header table |
-| header that is not text | unknown ids and invalid bytes are U+FFFD | header errors |
-| stray special token in content | it is text, as for strict parsers | framing, P12 |
-| unknown token id | one U+FFFD, and what follows is read | Q14 |
-| content that is not UTF-8 | U+FFFD for each maximal invalid part, as strict parsers do | content decoding |
-| cut header | it is the remainder | Q10, V07 |
+| white space that does not separate words | it does | |
+| stray special token in a header | it is left out | |
+| header that is not text | unknown ids and invalid bytes are U+FFFD | |
+| stray special token in content | it is text, as for strict parsing | P12 |
+| unknown token id | one U+FFFD, and what follows is read | |
+| content that is not UTF-8 | U+FFFD for each maximal invalid part, as for strict parsing | |
+| cut header | it is the remainder | #33, #38, V07 |
 
-A role that was given counts for the first header only (Q11). Input that ends right after `<|start|>` and a role is a
+A role that was given counts for the first header only. Input that ends right after `<|start|>` and a role is a
 prompt, whose open turn is the remainder and no error. Input that ends inside content is no error either, for servers
 strip the last stop token; the message is the remainder, and the last of `LenientParse.closed`.
 """
@@ -53,7 +53,6 @@ from typing import Final
 from harmony_ref import tokens
 from harmony_ref.header import Header
 from harmony_ref.lenient_errors import RULES, UNREAD, RecoveredError, Rule
-from harmony_ref.lenient_header import CHANNELS
 from harmony_ref.lenient_result import LenientParse, Remainder, Segment, SegmentKind, message_of
 from harmony_ref.lenient_tokens import (
     TracedFault,
@@ -64,6 +63,7 @@ from harmony_ref.lenient_tokens import (
     read_header_tokens,
     text_of_tokens,
 )
+from harmony_ref.lenient_words import CHANNELS
 from harmony_ref.messages import Author, Message, Role
 from harmony_ref.stream_state import StreamState
 

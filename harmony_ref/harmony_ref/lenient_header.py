@@ -5,48 +5,30 @@ broken, the fields are those that `header.read_header` reads.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final
 
-from harmony_ref.header import CHANNEL_MARKER, CONSTRAIN_MARKER, RECIPIENT_PREFIX
+from harmony_ref.header import CONSTRAIN_MARKER, RECIPIENT_PREFIX
 from harmony_ref.lenient_errors import Rule
+from harmony_ref.lenient_words import (
+    CHANNELS,
+    CONTENT_TYPES,
+    LEXEME,
+    NAMED,
+    ROLES,
+    SPELLING,
+    Extent,
+    Kind,
+    Lexeme,
+    is_author,
+    lexemes_of,
+    value_of,
+)
 from harmony_ref.messages import Author, Role
 
-CHANNELS: Final = frozenset({"analysis", "commentary", "final"})
-"""The channels of the format. Others are kept as they are, for a system message may declare its own."""
-
-_CONTENT_TYPES: Final = frozenset({"json", "code"})
-"""Content types that models write without `<|constrain|>`; any other single word may be a recipient."""
-
-_ROLES: Final = {role.value: role for role in Role}
-_SPELLING: Final = re.compile(
-    f"(?P<role>{'|'.join(_ROLES)})(?P=role)*(?P<channel>{'|'.join(sorted(CHANNELS))})?", re.IGNORECASE
-)
-_NAMED: Final = re.compile("(?P<role>user|assistant|system|developer):(?P<name>.+)", re.DOTALL)
-_TOOL_NAME: Final = re.compile(r"[\w-]+(?:[.:][\w-]+)+")
-_RECIPIENT_BEFORE_TEXT: Final = re.compile(r"to=[^{\[\"<]*")
-"""A recipient, where JSON may follow without a blank."""
-
-_STRAY: Final = r"\|(?:startoftext|endoftext|return|start|end|message|call|reserved_\d+)\|>"
-_MARKER: Final = r"\|(?:channel|constrain)\|>"
-_LEXEME: Final = re.compile(
-    # Python's white space has U+001C to U+001F besides Unicode's White_Space, which is what the format goes by.
-    rf"(?P<marker><{_MARKER})|(?P<stray><{_STRAY})|(?P<space>[^\S\x1c-\x1f]+)"
-    rf"|(?P<word>(?:[^\s<]|[\x1c-\x1f]|<(?!{_MARKER}|{_STRAY}))+)"
-)
 _SEPARATOR: Final = re.compile(r"[ \t\n\x0c\r]+")
 """White space that separates words for strict parsers too."""
-
-
-class Extent(Enum):
-    """What is known of where a header ends."""
-
-    ALL = auto()
-    """`<|message|>` ended it: words without a marker can be recipient and content type."""
-    GUESSED = auto()
-    """It was told from the content that follows it without a marker."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,20 +61,6 @@ class Reading:
     faults: tuple[Fault, ...]
 
 
-class _Kind(Enum):
-    WORD = auto()
-    CHANNEL = auto()
-    CONSTRAIN = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class _Lexeme:
-    kind: _Kind
-    text: str
-    start: int
-    end: int
-
-
 def read_leniently(text: str, *, role: Role | None, fallback: Author, extent: Extent) -> Reading:
     """Read a header.
 
@@ -103,82 +71,6 @@ def read_leniently(text: str, *, role: Role | None, fallback: Author, extent: Ex
         extent: whether all of the text is known to be header.
     """
     return _Words(text, role=role, fallback=fallback, extent=extent).read()
-
-
-def header_length(text: str, *, role: Role | None, unfinished: re.Pattern[str] | None = None) -> int:
-    """How many characters of a text without `<|message|>` are header; the rest is content.
-
-    Args:
-        text: what followed `<|start|>`, or the role in the prompt.
-        role: that role.
-        unfinished: a rest that is still header, where the input was cut.
-    """
-    length = _length_of_words(list(_lexemes(text)), role)
-    rest = text[length:]
-    is_header = not rest.strip() or (unfinished is not None and unfinished.fullmatch(rest) is not None)
-    return len(text) if is_header else length
-
-
-def _length_of_words(lexemes: Sequence[_Lexeme], role: Role | None) -> int:
-    """Where the words that belong to a header end. All that stands before the first channel is header."""
-    first = next((index for index, lexeme in enumerate(lexemes) if lexeme.kind is _Kind.CHANNEL), None)
-    index = first or 0
-    length = 0
-    if first is None and lexemes and _is_author(lexemes, role):
-        length, index = lexemes[0].end, 1
-    addressed = any(lexeme.text.startswith(RECIPIENT_PREFIX) for lexeme in lexemes[:index])
-    while index < len(lexemes) and (index in {0, first} or length >= lexemes[index - 1].end):
-        lexeme = lexemes[index]
-        index += 1
-        if lexeme.kind is not _Kind.WORD:
-            length = lexeme.end
-            value = _value(lexeme, lexemes[index] if index < len(lexemes) else None, extent=Extent.GUESSED)
-            if value is not None:
-                length = value.end
-                index += 1
-        elif not addressed and lexeme.text.startswith(RECIPIENT_PREFIX):
-            matched = _RECIPIENT_BEFORE_TEXT.match(lexeme.text)
-            length = lexeme.start + (matched.end() if matched else 0)
-            addressed = True
-        elif addressed and lexeme.text in _CONTENT_TYPES:
-            length = lexeme.end
-        else:
-            break
-    return length
-
-
-def _value(marker: _Lexeme, word: _Lexeme | None, *, extent: Extent) -> _Lexeme | None:
-    """The part of the next word that is the value of a marker; after a blank only if it can be nothing else."""
-    if word is None or word.kind is not _Kind.WORD:
-        return None
-    text = word.text.partition("<")[0] if marker.kind is _Kind.CHANNEL else word.text
-    if word.start > marker.end:
-        known = CHANNELS if marker.kind is _Kind.CHANNEL else _CONTENT_TYPES
-        if text.startswith(RECIPIENT_PREFIX) or (extent is Extent.GUESSED and text not in known):
-            return None
-    return _Lexeme(_Kind.WORD, text, word.start, word.start + len(text)) if text else None
-
-
-def _is_author(lexemes: Sequence[_Lexeme], role: Role | None) -> bool:
-    """Whether the first word says who speaks, where text may follow it."""
-    first = lexemes[0]
-    if first.kind is not _Kind.WORD:
-        return False
-    if role is not None:
-        return first.text == role.value
-    spelling = _SPELLING.fullmatch(first.text)
-    if (spelling is not None and spelling["role"] in _ROLES) or _NAMED.fullmatch(first.text):
-        return True
-    followed = len(lexemes) == 1 or lexemes[1].kind is _Kind.CHANNEL or lexemes[1].text.startswith(RECIPIENT_PREFIX)
-    return followed and _TOOL_NAME.fullmatch(first.text) is not None
-
-
-def _lexemes(text: str) -> Iterator[_Lexeme]:
-    kinds = {CHANNEL_MARKER: _Kind.CHANNEL, CONSTRAIN_MARKER: _Kind.CONSTRAIN}
-    for found in _LEXEME.finditer(text):
-        if found.lastgroup in {"word", "marker"}:
-            kind = kinds.get(found.group(), _Kind.WORD)
-            yield _Lexeme(kind, found.group(), found.start(), found.end())
 
 
 class _Words:
@@ -192,13 +84,13 @@ class _Words:
         self.author: Author | None = None
         self.recipient: str | None = None
         self.recipient_start = 0
-        self.channel: _Lexeme | None = None
+        self.channel: Lexeme | None = None
         self.content_type: str | None = None
         self.type_start = 0
         self.faults: list[Fault] = []
 
     def read(self) -> Reading:
-        lexemes = list(_lexemes(self.text))
+        lexemes = list(lexemes_of(self.text))
         self._check_separators()
         words = self._without_marked(lexemes)
         rest = self._without_author(words, lexemes)
@@ -227,7 +119,7 @@ class _Words:
         self.faults.append(Fault(rule=rule, start=start, end=end))
 
     def _check_separators(self) -> None:
-        found = list(_LEXEME.finditer(self.text))
+        found = list(LEXEME.finditer(self.text))
         for index, match in enumerate(found):
             inner = 0 < index < len(found) - 1
             if match.lastgroup == "stray":
@@ -235,35 +127,35 @@ class _Words:
             elif match.lastgroup == "space" and inner and not _SEPARATOR.fullmatch(match.group()):
                 self._fault(Rule.ODD_WHITE_SPACE, match.start(), match.end())
 
-    def _without_marked(self, lexemes: Sequence[_Lexeme]) -> list[_Lexeme]:
+    def _without_marked(self, lexemes: Sequence[Lexeme]) -> list[Lexeme]:
         """Take what has a marker, the channel and a constrained content type."""
-        words: list[_Lexeme] = []
+        words: list[Lexeme] = []
         index = 0
         while index < len(lexemes):
             lexeme = lexemes[index]
             index += 1
-            if lexeme.kind is _Kind.WORD:
+            if lexeme.kind is Kind.WORD:
                 words.append(lexeme)
                 continue
-            take: Callable[[_Lexeme, _Lexeme | None], None]
-            take = self._take_channel if lexeme.kind is _Kind.CHANNEL else self._take_constrained
+            take: Callable[[Lexeme, Lexeme | None], None]
+            take = self._take_channel if lexeme.kind is Kind.CHANNEL else self._take_constrained
             following = lexemes[index] if index < len(lexemes) else None
-            value = _value(lexeme, following, extent=self.extent)
+            value = value_of(lexeme, following, extent=self.extent)
             take(lexeme, value)
             if value is not None and following is not None:
                 index += 1
                 if value.end < following.end:
                     after = following.text[len(value.text) :]
-                    words.append(_Lexeme(_Kind.WORD, after, value.end, following.end))
+                    words.append(Lexeme(Kind.WORD, after, value.end, following.end))
         return words
 
-    def _take_channel(self, marker: _Lexeme, value: _Lexeme | None) -> None:
+    def _take_channel(self, marker: Lexeme, value: Lexeme | None) -> None:
         if value is None:
             self._fault(Rule.NO_CHANNEL, marker.start, marker.end)
             return
         if value.start > marker.end:
             self._fault(Rule.SPACED_CHANNEL, marker.start, value.end)
-        found = _Lexeme(_Kind.CHANNEL, value.text, marker.start, value.end)
+        found = Lexeme(Kind.CHANNEL, value.text, marker.start, value.end)
         kept = self.channel
         if kept is not None and (kept.text in CHANNELS or found.text not in CHANNELS):
             kept, found = found, kept
@@ -271,7 +163,7 @@ class _Words:
             self._fault(Rule.DOUBLED_CHANNEL, kept.start, kept.end)
         self.channel = found
 
-    def _take_constrained(self, marker: _Lexeme, value: _Lexeme | None) -> None:
+    def _take_constrained(self, marker: Lexeme, value: Lexeme | None) -> None:
         end = marker.end if value is None else value.end
         if value is not None and value.start > marker.end:
             self._fault(Rule.SPACED_CONSTRAIN, marker.start, end)
@@ -281,7 +173,7 @@ class _Words:
         self.content_type = CONSTRAIN_MARKER if value is None else CONSTRAIN_MARKER + value.text
         self.type_start = marker.start
 
-    def _without_author(self, words: list[_Lexeme], lexemes: Sequence[_Lexeme]) -> list[_Lexeme]:
+    def _without_author(self, words: list[Lexeme], lexemes: Sequence[Lexeme]) -> list[Lexeme]:
         used = self._author_words(words, lexemes)
         if self.author is None and self.role is None:
             self._fault(Rule.MISSING_ROLE, 0, 0)
@@ -292,41 +184,41 @@ class _Words:
             used += 1
         return words[used:]
 
-    def _author_words(self, words: list[_Lexeme], lexemes: Sequence[_Lexeme]) -> int:
+    def _author_words(self, words: list[Lexeme], lexemes: Sequence[Lexeme]) -> int:
         """Take the author; return of how many words."""
         if not words:
             return 0
         first = words[0]
-        expected = _ROLES if self.role is None else {self.role.value: self.role}
+        expected = ROLES if self.role is None else {self.role.value: self.role}
         if first.text in expected:
             role = expected[first.text]
             self.author = Author(role=role, name=role.value if role is Role.TOOL and self.role is None else None)
             return 1
-        named = _NAMED.fullmatch(first.text)
+        named = NAMED.fullmatch(first.text)
         if named is not None and named["role"] in expected:
             self._fault(Rule.NAMED_AUTHOR, first.start, first.end)
             self.author = Author(role=expected[named["role"]], name=named["name"])
             return 1
-        spelling = _SPELLING.fullmatch(first.text)
+        spelling = SPELLING.fullmatch(first.text)
         if spelling is not None and spelling["role"].lower() in expected:
             self._fault(Rule.ROLE_SPELLING, first.start, first.end)
             role = expected[spelling["role"].lower()]
             self.author = Author(role=role, name=role.value if role is Role.TOOL and self.role is None else None)
             if spelling["channel"] and self.channel is None:
-                self.channel = _Lexeme(_Kind.CHANNEL, spelling["channel"].lower(), first.start, first.end)
+                self.channel = Lexeme(Kind.CHANNEL, spelling["channel"].lower(), first.start, first.end)
             return 1
         is_recipient = first.text.startswith(RECIPIENT_PREFIX) or _is_split(words)
         is_addressed = len(words) > 1 and words[1].text.startswith(RECIPIENT_PREFIX)
-        is_type = first.text in _CONTENT_TYPES and not is_addressed
+        is_type = first.text in CONTENT_TYPES and not is_addressed
         if self.role is not None or is_recipient or is_type or first.text in CHANNELS:
             return 0
-        if self.extent is Extent.GUESSED and not _is_author(lexemes, None):
+        if self.extent is Extent.GUESSED and not is_author(lexemes, None):
             return 0
         self.author = Author(role=Role.TOOL, name=first.text)
         return 1
 
-    def _without_recipient(self, words: list[_Lexeme]) -> list[_Lexeme]:
-        rest: list[_Lexeme] = []
+    def _without_recipient(self, words: list[Lexeme]) -> list[Lexeme]:
+        rest: list[Lexeme] = []
         index = 0
         while index < len(words):
             word = words[index]
@@ -336,7 +228,7 @@ class _Words:
             index += used or 1
         return rest
 
-    def _recipient_words(self, words: Sequence[_Lexeme]) -> int:
+    def _recipient_words(self, words: Sequence[Lexeme]) -> int:
         """Take a recipient that begins here; return of how many words."""
         first = words[0]
         following = words[1] if len(words) > 1 else None
@@ -364,22 +256,22 @@ class _Words:
         self.recipient_start = first.start
         return used
 
-    def _without_known_words(self, words: list[_Lexeme]) -> list[_Lexeme]:
+    def _without_known_words(self, words: list[Lexeme]) -> list[Lexeme]:
         """Take words that have only one meaning, though their markers are missing."""
-        rest: list[_Lexeme] = []
+        rest: list[Lexeme] = []
         for word in words:
             if word.text in CHANNELS and self.channel is None:
                 self._fault(Rule.UNMARKED_CHANNEL, word.start, word.end)
                 self.channel = word
             elif word.text in CHANNELS and self.channel is not None and word.text == self.channel.text:
                 self._fault(Rule.DOUBLED_CHANNEL, word.start, word.end)
-            elif word.text in _CONTENT_TYPES and self.content_type is None:
+            elif word.text in CONTENT_TYPES and self.content_type is None:
                 self.content_type, self.type_start = word.text, word.start
             else:
                 rest.append(word)
         return rest
 
-    def _without_bare_words(self, words: list[_Lexeme]) -> list[_Lexeme]:
+    def _without_bare_words(self, words: list[Lexeme]) -> list[Lexeme]:
         """Take a recipient and a content type by their places, as strict parsers do."""
         if self.extent is Extent.GUESSED or not words:
             return words
@@ -395,7 +287,7 @@ class _Words:
             names = []
         return names
 
-    def _check_content_type(self, words: Sequence[_Lexeme]) -> None:
+    def _check_content_type(self, words: Sequence[Lexeme]) -> None:
         assert self.content_type is not None, "there is one to check"
         end = self.type_start + len(self.content_type)
         if self.recipient is None:
@@ -403,15 +295,15 @@ class _Words:
         if words and words[-1].start > self.type_start:
             self._fault(Rule.CONTENT_TYPE_NOT_LAST, self.type_start, end)
 
-    def _check_tool(self, name: _Lexeme) -> None:
+    def _check_tool(self, name: Lexeme) -> None:
         assert self.author is not None, "the tool is the author"
         if self.author.name != Role.TOOL.value or name.text != Role.TOOL.value:
             self._fault(Rule.TOOL_ALONE, name.start, name.end)
 
 
-def _is_split(words: Sequence[_Lexeme]) -> bool:
+def _is_split(words: Sequence[Lexeme]) -> bool:
     return len(words) > 1 and words[0].text == "to" and words[1].text.startswith("=")
 
 
 def _can_be_recipient(text: str) -> bool:
-    return not text.startswith(RECIPIENT_PREFIX) and text not in CHANNELS | _CONTENT_TYPES
+    return not text.startswith(RECIPIENT_PREFIX) and text not in CHANNELS | CONTENT_TYPES

@@ -12,7 +12,8 @@ from harmony_ref import tokens
 from harmony_ref.errors import UnknownTokenError
 from harmony_ref.header import CHANNEL_MARKER, CONSTRAIN_MARKER, Header
 from harmony_ref.lenient_errors import Rule
-from harmony_ref.lenient_header import Extent, Reading, header_length, read_leniently
+from harmony_ref.lenient_header import Reading, read_leniently
+from harmony_ref.lenient_words import Extent, header_length
 from harmony_ref.messages import Author, Role
 
 _REPLACEMENT: Final = "\ufffd".encode()
