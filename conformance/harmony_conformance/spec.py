@@ -73,6 +73,18 @@ _TABLE = (
         quotation="For the best performance stick to this format as closely as possible.",
     ),
     Clause(
+        id="harmony#dates",
+        source=_GUIDE + "System message format",
+        quotation="We use the system message to define: […] Meta dates — Specifically the `Knowledge cutoff:` and the `Current date:`",
+    ),
+    Clause(
+        id="harmony#response-formats",
+        source=_GUIDE + "Structured output",
+        quotation="To control the output behavior of the model, you can define a response format at the end of the developer message with the following "
+        "structure: # Response Formats ## {format name} // {description or context} {schema}<|end|>",
+        differs="Servers that constrain the sampling may leave the section out.",
+    ),
+    Clause(
         id="harmony#system",
         source=_GUIDE + "Reasoning",
         quotation="By default, the model will do medium level reasoning. To control the reasoning you can specify in the system message the reasoning "

@@ -78,6 +78,19 @@ def test_tools_are_not_shown_when_none_may_be_called(http):
     assert prompt_of(http, tools=[WEATHER], tool_choice="none") == prompt_of(http)
 
 
+def test_the_form_of_the_answer_is_declared_last(http):
+    schema = {"type": "object", "properties": {"é": {"type": "string"}}}
+    form = {"type": "json_schema", "json_schema": {"name": "trip", "schema": schema}}
+    messages = [{"role": "system", "content": "Be brief."}, USER]
+    prompt = prompt_of(http, messages=messages, tools=[WEATHER], response_format=form)
+    assert prompt.endswith(
+        "} // namespace functions\n\n# Response Formats\n\n## trip\n\n"
+        '{"type":"object","properties":{"é":{"type":"string"}}}<|end|><|start|>user<|message|>x<|end|><|start|>assistant'
+    )
+    assert "<|start|>developer<|message|># Response Formats\n\n## trip" in prompt_of(http, response_format=form)
+    assert prompt_of(http, response_format={"type": "json_object"}) == prompt_of(http)
+
+
 def test_later_instructions_stay_where_they_stand(http):
     messages = [USER, {"role": "system", "content": "Now rhyme."}, {"role": "user", "content": "y"}]
     assert prompt_of(http, messages=messages) == (

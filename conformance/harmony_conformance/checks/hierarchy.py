@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange, timegm
 from collections.abc import Iterator
+from json import JSONDecodeError, JSONDecoder
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, variant
 from harmony_conformance.declaration import official_spelling
 from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import Json, at, canonical, dumps
 from harmony_conformance.prompt import Kind, Wanted, shorten, wanted
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
@@ -90,6 +93,49 @@ _SYSTEM = re.compile(
     r"(?:\n\n# Valid channels: analysis, (?:commentary, )?final\. Channel must be included for every message\."
     r"(?:\nCalls to these tools must go to the commentary channel: 'functions'\.)?)?"
 )
+_DATE = re.compile(r"^Current date: ?(.*)$", re.MULTILINE)
+_CUTOFF = re.compile(r"^Knowledge cutoff: (\d{4})-(\d{2})", re.MULTILINE)
+_DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
+_SLACK = 2  # days: the earth's time zones, and clocks that are a little wrong
+
+
+@check(SHOULD, spec="harmony#dates", when=(on.is_chat, on.prompt_is_known))
+def current_date_is_sane(x: Exchange) -> Iterator[Finding]:
+    """The current date is a day of the calendar, not before the model's knowledge ends, and not later than the request.
+
+    A date that is pinned, or left out, is a legitimate choice; a model that is told 1970, or a template's placeholder, reckons with it.
+    """
+    system = x.system_message
+    told = _DATE.search(system.content) if system is not None else None
+    if system is None or told is None:
+        yield variant("the system message names no current date", where="system message")
+        return
+    day, now = _day(told[1]), _day(x.started or "")
+    ends = _CUTOFF.search(system.content)
+    first = _day(f"{ends[1]}-{ends[2]}-01") if ends is not None else None
+    if day is None:
+        problem, expected = "is no day of the calendar", "Current date: YYYY-MM-DD"
+    elif first is not None and day < first:
+        problem, expected = "is before the model's knowledge ends", f"after {ends[1]}-{ends[2]}" if ends else ""
+    elif now is not None and day > now + _SLACK:
+        problem, expected = "is after the day of the request", f"{(x.started or '')[:10]} or before"
+    else:
+        return
+    yield Finding(
+        message=f"the current date {problem}", at="system message", expected=expected, actual=shorten(told[0])
+    )
+
+
+def _day(date: str) -> int | None:
+    """The number of the day that a text begins with, None where it begins with none."""
+    found = _DAY.match(date.strip())
+    if found is None:
+        return None
+    year, month, day = map(int, found.groups())
+    is_real = year > 0 and 1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]  # noqa: PLR2004 - months of a year
+    return timegm((year, month, day, 0, 0, 0)) // 86_400 if is_real else None
+
+
 _SECTIONS = re.compile(r"# Tools\n[\s\S]*")
 _FORMATS = re.compile(r"# Response Formats\n[\s\S]*")
 
@@ -132,3 +178,43 @@ def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
                 expected="# Instructions, # Tools, # Response Formats",
                 actual=shorten(rest),
             )
+
+
+@condition
+def asks_for_a_schema(x: Exchange) -> bool:
+    """requests whose answer is to follow a JSON schema"""
+    return isinstance(at(x.asked, "response_format", "json_schema", "schema"), dict)
+
+
+@check(MUST, spec="harmony#response-formats", when=(on.is_chat, on.prompt_is_known, asks_for_a_schema))
+def answer_schema_is_whole(x: Exchange) -> Iterator[Finding]:
+    """Where the prompt has a section `# Response Formats`, the schema of the request stands in it: equal as JSON.
+
+    A server may leave the section out and constrain the sampling alone; a schema that lost a part asks the model for another answer.
+    """
+    schema = at(x.asked, "response_format", "json_schema", "schema")
+    told = [message.content for message in x.prompt_messages if message.role in ("developer", "system")]
+    if any(canonical(value) == canonical(schema) for content in told for value in _objects(content)):
+        return
+    section = next((found[0] for content in told if (found := _FORMATS.search(content)) is not None), None)
+    if section is None:
+        yield variant("the schema of the answer is not told to the model", where="/response_format")
+    else:
+        yield Finding(
+            message="the schema of the answer is not what was sent",
+            at="# Response Formats",
+            expected=shorten(dumps(schema)),
+            actual=shorten(section),
+        )
+
+
+def _objects(content: str) -> Iterator[Json]:
+    """Every JSON object that a text holds."""
+    decoder = JSONDecoder()
+    for place, character in enumerate(content):
+        if character == "{":
+            try:
+                value: Json = decoder.raw_decode(content, place)[0]
+            except (JSONDecodeError, RecursionError):
+                continue
+            yield value

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
 
-from harmony_conformance.json_value import Json, JsonObject
+from harmony_conformance.json_value import Json, JsonObject, members
 from harmony_conformance.reference_server.chat_messages import ChatMessage, read_messages
 from harmony_conformance.reference_server.errors import ApiError, unsupported, wrong_value
 from harmony_ref import tokens
@@ -58,7 +58,7 @@ class ChatRequest:
     Attributes:
         demanded: a tool that has to be called (`tool_choice` names it, or demands any); None where none has to.
         calls_in_parallel: whether an answer may have several calls.
-        schema: the JSON schema of the final answer, where `form` has one.
+        schema: the JSON schema of the final answer, where `form` has one; `schema_name` is what the client calls it.
         limit: most tokens to generate; None for no limit.
         script: the token ids that the model is to produce; None for its own answer.
         token_delay: seconds that each token takes.
@@ -72,6 +72,7 @@ class ChatRequest:
     effort: Effort
     form: AnswerForm
     schema: Json
+    schema_name: str
     limit: int | None
     streamed: bool
     usage_in_stream: bool
@@ -108,6 +109,7 @@ def read_request(body: JsonObject) -> ChatRequest:
         effort=_effort(body.get("reasoning_effort")),
         form=form,
         schema=schema,
+        schema_name=_schema_name(body.get("response_format")),
         limit=_limit(body),
         streamed=streamed,
         usage_in_stream=_usage_in_stream(body.get("stream_options"), streamed=streamed),
@@ -194,6 +196,11 @@ def _answer_form(value: Json) -> tuple[AnswerForm, Json]:
     if not isinstance(described, dict) or not isinstance(described.get("schema"), dict):
         raise wrong_value("response_format.json_schema", "an object with a member 'schema' is needed.")
     return AnswerForm.JSON_SCHEMA, described["schema"]
+
+
+def _schema_name(value: Json) -> str:
+    name = members(members(value).get("json_schema")).get("name")
+    return name if isinstance(name, str) and name else "answer"
 
 
 def _limit(body: JsonObject) -> int | None:

@@ -9,8 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from harmony_conformance.reference_server.chat_messages import INSTRUCTING, ChatMessage
-from harmony_conformance.reference_server.chat_request import ChatRequest, Effort, Tool
-from harmony_ref import Author, DeveloperContent, Message, ReasoningEffort, Role, SystemContent, ToolDescription
+from harmony_conformance.reference_server.chat_request import AnswerForm, ChatRequest, Effort, Tool
+from harmony_ref import (
+    Author,
+    DeveloperContent,
+    Message,
+    ReasoningEffort,
+    ResponseFormat,
+    Role,
+    SystemContent,
+    ToolDescription,
+)
 
 ASSISTANT = "assistant"
 
@@ -23,7 +32,7 @@ def conversation(request: ChatRequest, *, date: str) -> tuple[Message, ...]:
     system = SystemContent(reasoning_effort=_EFFORTS[request.effort], conversation_start_date=date)
     return (
         Message(author=Role.SYSTEM, content=system),
-        *_developer(_instructions(leading), request.offered),
+        *_developer(_instructions(leading), request.offered, _formats(request)),
         *(part for message in request.messages[len(leading) :] for part in _parts(message)),
     )
 
@@ -45,13 +54,21 @@ def _instructions(messages: Iterable[ChatMessage]) -> str | None:
     return "\n\n".join(texts) if texts else None
 
 
-def _developer(instructions: str | None, tools: Sequence[Tool]) -> Iterator[Message]:
-    content = DeveloperContent(instructions=instructions)
+def _formats(request: ChatRequest) -> tuple[ResponseFormat, ...]:
+    if request.form is not AnswerForm.JSON_SCHEMA:
+        return ()
+    return (ResponseFormat(name=request.schema_name, schema=request.schema),)
+
+
+def _developer(
+    instructions: str | None, tools: Sequence[Tool], formats: Sequence[ResponseFormat] = ()
+) -> Iterator[Message]:
+    content = DeveloperContent(instructions=instructions, response_formats=formats)
     if tools:
         content = content.with_function_tools(
             ToolDescription(name=tool.name, description=tool.description, parameters=tool.parameters) for tool in tools
         )
-    if tools or instructions is not None:
+    if tools or formats or instructions is not None:
         yield Message(author=Role.DEVELOPER, content=content)
 
 

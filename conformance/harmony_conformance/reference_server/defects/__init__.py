@@ -8,6 +8,7 @@ from harmony_conformance.reference_server.defects import (
     answer,
     declaration,
     form,
+    framing,
     prompt,
     reading,
     result,
@@ -18,7 +19,7 @@ from harmony_conformance.reference_server.defects import (
 DEFECTS: Mapping[str, Defect] = MappingProxyType(
     {
         defect.id: defect
-        for family in (prompt, text, declaration, result, reading, answer, stream, form)
+        for family in (prompt, framing, text, declaration, result, reading, answer, stream, form)
         for defect in family.DEFECTS
     }
 )
