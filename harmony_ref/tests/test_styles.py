@@ -48,6 +48,7 @@ from harmony_ref import (
 
 CASES = Path(__file__).parent / "cases"
 EXAMPLES = int(os.environ.get("HARMONY_ORACLE_EXAMPLES", "100"))
+TEMPLATE = "HARMONY_GPT_OSS_TEMPLATE"
 INTERPRETER = "HARMONY_OSS_PYTHON"
 
 
@@ -206,6 +207,22 @@ def test_typescript_of_the_template(row):
     written = signature(row["schema"])
     assert row["signature"] in (written, None)
     assert written.startswith("(")
+
+
+@pytest.mark.skipif(TEMPLATE not in os.environ, reason=f"{TEMPLATE} names no chat template of gpt-oss")
+def test_the_template_still_renders_what_is_kept_here():
+    transformers = pytest.importorskip("transformers.utils.chat_template_utils")
+    template = Path(os.environ[TEMPLATE]).read_text("utf-8")
+    for row in fixture("hf_template"):
+        request = dict(row["request"])
+        (rendered,), _ = transformers.render_jinja_template(
+            conversations=[request.pop("messages")],
+            tools=request.pop("tools", None),
+            chat_template=template,
+            add_generation_prompt=True,
+            **request,
+        )
+        assert row["text"] == re.sub(r"(?<=Current date: )\d{4}-\d\d-\d\d", "2025-06-28", rendered, count=1)
 
 
 @pytest.mark.parametrize(
