@@ -32,7 +32,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
-_UNLIKE_ITS_ANNOTATIONS: Final = (AttributeError, TypeError, ValueError)
+_UNLIKE_ITS_ANNOTATIONS: Final = (AttributeError, LookupError, TypeError, ValueError)
 """What is raised on the direct way for models that only the way through JSON can answer for."""
 
 _DECLARATIONS: Final[dict[tuple[object, ...], messages.Content]] = {}

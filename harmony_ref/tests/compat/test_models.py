@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import weakref
 
 import pytest
 from pydantic import BaseModel
@@ -146,6 +147,30 @@ def test_messages_of_a_parser_are_new_objects_each_time(api):
     assert parser.messages == [api.Message.from_role_and_content(api.Role.ASSISTANT, "hi").with_channel("final")]
     assert len(parser.tokens) == 5
     assert parser.state_data == {"state": "ExpectStart"}
+
+
+class Ids(BaseModel):
+    ids: list[int]
+
+
+def test_what_a_parser_returns_are_plain_lists_and_dicts(api):
+    """Code in C, pydantic's above all, reads a list without asking it: a subclass that fills itself would be empty."""
+    parser = api.StreamableParser(api.encoding, api.Role.ASSISTANT)
+    for token in api.encoding.encode("<|channel|>final<|message|>hi<|end|><|start|>", allowed_special="all"):
+        parser.process(token)
+    assert len(api.Conversation(messages=parser.messages).messages) == 1
+    assert Ids(ids=parser.tokens).ids == list(parser.tokens)
+    assert len(Ids(ids=parser.tokens).ids) == 6
+    for value in (parser.messages, parser.tokens, parser.state_data["header_tokens"]):
+        assert type(value) is list
+    assert type(parser.state_data) is dict
+
+
+def test_objects_take_attributes_and_weak_references(api):
+    for made in (api.StreamableParser(api.encoding, None), api.HarmonyEncoding(api.encoding._inner)):
+        made.note = "mine"
+        assert made.note == "mine"
+        assert weakref.ref(made)() is made
 
 
 def test_pydantic_writes_no_text_of_a_message(api):
