@@ -31,6 +31,7 @@ SCHEMA_PROBLEMS = (
     (TypeError, "Unsupported schema type", "unknown type"),
     (TypeError, "first argument must be string or compiled pattern", "not a rule"),
     (IndexError, "unknown group name", "bad replacement"),
+    (IndexError, "index out of range", "not a rule"),
     (ValueError, "Regex has multiple unnamed groups", "several groups"),
     (ValueError, "Regex has no capture groups", "no group"),
     (ValueError, "must have named groups 'key' and 'value'", "no groups key and value"),
