@@ -93,14 +93,16 @@ def _list(arguments: Namespace) -> int:
 
 
 def _copy(arguments: Namespace) -> int:
-    target = Path(arguments.folder)
+    source, target = golden.root(), Path(arguments.folder)
+    if isinstance(source, Path) and target.resolve().is_relative_to(source.resolve()):
+        raise UsageError(f"{target} is a part of the golden data")
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise UsageError(f"{target} can not be a folder: {problem.strerror}") from None
     if any(target.iterdir()):
         raise UsageError(f"{target} is not empty")
-    print(f"{_copied(golden.root(), target)} files copied to {target}")
+    print(f"{_copied(source, target)} files copied to {target}")
     return Exit.CONFORMS
 
 

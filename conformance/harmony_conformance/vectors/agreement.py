@@ -134,6 +134,8 @@ def _answers(file: VectorFile, vector: Vector, implementations: Sequence[Impleme
             continue
         except BadVectors as problem:
             raise BadVectors(f"{file.path}: {vector.id}: {problem}") from None
+        except RecursionError:
+            raise BadVectors(f"{file.path}: {vector.id}: its input is nested too deeply") from None
     return answers
 
 

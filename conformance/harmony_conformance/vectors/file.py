@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from harmony_conformance.golden import GoldenError
-from harmony_conformance.json_value import Json, JsonObject, NotJson, items, loads, members, text
+from harmony_conformance.json_value import Json, JsonObject, NotJson, items, loads, members, strings, text
 
 WIDTH: Final = 120
 """Characters of a line, unless a single text is longer."""
@@ -27,6 +27,7 @@ OTHER_DATA: Final = frozenset({"api", "exchanges", "scenarios", "schema"})
 """Folders of the golden data that hold no vectors."""
 
 _NAME: Final = re.compile(r"[a-z0-9]+(?:[-_.][a-z0-9]+)*")
+_HALF_A_CHARACTER: Final = re.compile("[\ud800-\udfff]")
 _FILE_MEMBERS: Final = ("schema", "source", "notes", "tests")
 _TEST_MEMBERS: Final = ("id", "comment", "flags", "input", "result", "expected")
 _OPTIONAL_MEMBERS: Final = ("printed", "differs")
@@ -109,6 +110,8 @@ def read_file(data: bytes, *, kind: str, name: str) -> VectorFile:
         raise BadVectors(f"{path} is no JSON: {problem}") from None
     if not isinstance(document, dict):
         raise BadVectors(f"{path} is no JSON object")
+    if any(_HALF_A_CHARACTER.search(string) for string in strings(document)):
+        raise BadVectors(f"{path} holds a lone surrogate, which most readers of JSON refuse")
     broken = next(_problems(document, kind=kind, name=name), None)
     if broken is not None:
         raise BadVectors(f"{path}: {broken}")
@@ -127,7 +130,11 @@ def _read_kind(folder: Path | Traversable, kinds: Sequence[str]) -> Iterator[Vec
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if not file.name.endswith(".json"):
             raise BadVectors(f"{folder.name}/{file.name} is no .json file")
-        yield read_file(file.read_bytes(), kind=folder.name, name=file.name.removesuffix(".json"))
+        try:
+            data = file.read_bytes()
+        except OSError as problem:
+            raise BadVectors(f"{folder.name}/{file.name} can not be read: {problem.strerror}") from None
+        yield read_file(data, kind=folder.name, name=file.name.removesuffix(".json"))
 
 
 def _refuse_doubled_ids(files: Sequence[VectorFile]) -> None:
@@ -175,7 +182,7 @@ def _problems_of_test(test: JsonObject, notes: set[str], *, where: str, prefix: 
         yield f"{where}: the id {test['id']!r} is not {prefix} and a name of small letters, digits and hyphens"
     if not text(test["comment"]).endswith(".") or not text(test["comment"])[0].isupper():
         yield f"{name}: its comment is no sentence"
-    unknown = [flag for flag in items(test["flags"]) if flag not in notes]
+    unknown = [flag for flag in items(test["flags"]) if text(flag) not in notes]
     if unknown or not isinstance(test["flags"], list):
         yield f"{name}: {unknown[0] if unknown else test['flags']!r} is no flag of the notes"
     if test["result"] not in list(Result):

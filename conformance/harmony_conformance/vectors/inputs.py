@@ -14,6 +14,9 @@ from harmony_ref import Role, encode_with_special_tokens
 OBSERVABLE: Final = ("state", "role", "channel", "recipient", "content_type", "delta", "content", "finished", "data")
 """What a stream vector may ask for after each token: attributes of the library's StreamableParser, and the number of finished messages."""
 
+_LARGEST_TOKEN: Final = 2**32 - 1
+"""Of the numbers that the library takes for an id."""
+
 
 class Mode(StrEnum):
     """Which of the library's renderers."""
@@ -172,6 +175,6 @@ def _flag(value: Json, name: str) -> bool:
 
 
 def _token(value: Json) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST_TOKEN:
         raise BadVectors(f"tokens holds {value!r}, which is no token id")
     return value

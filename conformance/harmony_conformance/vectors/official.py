@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -59,6 +60,7 @@ class _Parser(Protocol):
     def process_eos(self) -> object: ...
 
 
+@cache
 def implementation() -> Implementation | Absent:
     """The library, or why it can not take part."""
     try:
