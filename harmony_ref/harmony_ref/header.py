@@ -14,7 +14,8 @@ from typing import Final
 
 from harmony_ref import tokens
 from harmony_ref.errors import HarmonyError, HeaderError, HeaderFault, HeaderProblem, RenderError
-from harmony_ref.messages import Author, Role
+from harmony_ref.memo import Memo
+from harmony_ref.messages import Author, Message, Role
 from harmony_ref.rust_debug import debug_quoted
 
 CHANNEL_MARKER: Final = "<|channel|>"
@@ -36,6 +37,9 @@ _CACHED_LENGTH: Final = 64
 """Longer headers and header strings are not remembered, so that the caches stay small."""
 _CACHED_CHARACTERS: Final = 4 * _CACHED_LENGTH
 """The same for headers as text."""
+
+_WRITTEN: Final = Memo[tuple[Role, str | None, str | None, str | None, str | None], tuple[int, ...]]()
+"""Headers by their fields: conversations have few different ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,6 +106,24 @@ def write_header(header: Header) -> list[int]:
         written += _content_type(header.content_type)
     written.append(tokens.MESSAGE)
     return written
+
+
+def header_ids(message: Message) -> Sequence[int]:
+    """The ids of a message's header, as `write_header` writes it, remembered.
+
+    Raises:
+        RenderError: a tool without a name.
+    """
+    author = message.author
+    fields = (author.role, author.name, message.recipient, message.channel, message.content_type)
+    found = _WRITTEN.get(fields)
+    if found is not None:
+        return found
+    header = Header(
+        author=author, recipient=message.recipient, channel=message.channel, content_type=message.content_type
+    )
+    ids = tuple(write_header(header))
+    return _WRITTEN.remember(fields, ids) if len(ids) <= _CACHED_LENGTH else ids
 
 
 def encode_field(text: str) -> Sequence[int]:

@@ -112,8 +112,7 @@ class StreamParser(StreamMachine):
         text = self._plain[token]
         if text:
             self._tokens.append(token)
-            self._pieces.append(text)
-            self.last_content_delta = text
+            self._delta = text
             return [delta(text, self._open_header)]
         self._events = []
         try:

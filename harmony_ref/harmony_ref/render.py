@@ -7,6 +7,7 @@ message are encoded one by one. An assistant message with a recipient ends in `<
 for training.
 """
 
+import marshal
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
@@ -14,8 +15,10 @@ from typing import Final
 from harmony_ref import tokens
 from harmony_ref.declarations import ChannelConfig, ResponseFormat, ToolDescription, ToolNamespaceConfig, Tools
 from harmony_ref.errors import MessageError, RenderError
-from harmony_ref.header import Header, encode_field, write_header
+from harmony_ref.header import encode_field, header_ids
 from harmony_ref.json_numbers import json_text
+from harmony_ref.json_value import Json
+from harmony_ref.memo import Memo
 from harmony_ref.messages import Content, DeveloperContent, Message, Role, SystemContent, TextContent
 from harmony_ref.typescript import json_schema_to_typescript
 
@@ -25,6 +28,12 @@ FUNCTIONS: Final = "functions"
 
 _FUNCTIONS_NOTE: Final = "\nCalls to these tools must go to the commentary channel: 'functions'."
 _SECTION: Final = "\n\n"
+
+_SIGNATURES: Final = Memo[bytes, str]()
+"""The TypeScript of schemas by their value: the same tools come with every turn."""
+
+_LONGEST_KEY: Final = 16_384
+"""Bytes; larger schemas are not remembered."""
 
 
 def render(message: Message, *, conversation_has_function_tools: bool = False) -> list[int]:
@@ -38,19 +47,8 @@ def render(message: Message, *, conversation_has_function_tools: bool = False) -
         RenderError: a tool without a name, or content in a role that may not carry it.
         MessageError: a string or number that JSON cannot carry.
     """
-    author = message.author
-    rendered = write_header(
-        Header(
-            author=author,
-            recipient=message.recipient,
-            channel=message.channel,
-            content_type=message.content_type,
-        )
-    )
-    for part in message.content:
-        rendered += _part_tokens(part, author.role, conversation_has_function_tools=conversation_has_function_tools)
-    is_call = author.role is Role.ASSISTANT and message.recipient is not None
-    rendered.append(tokens.CALL if is_call else tokens.END)
+    rendered: list[int] = []
+    _render_onto(rendered, message, note=conversation_has_function_tools)
     return rendered
 
 
@@ -71,7 +69,7 @@ def render_conversation(conversation: Iterable[Message], *, auto_drop_analysis: 
     rendered: list[int] = []
     try:
         for message in kept:
-            rendered += render(message, conversation_has_function_tools=note)
+            _render_onto(rendered, message, note=note)
     except MessageError as error:
         raise MessageError(subject="conversation", problem=error.problem) from None
     return rendered
@@ -120,7 +118,11 @@ def without_dropped_analysis(messages: Sequence[Message]) -> list[Message]:
 
 def has_function_tools(messages: Iterable[Message]) -> bool:
     """Whether any developer content declares a tool under the key `functions` (encoding.rs:175-191)."""
-    return any(_declares_functions(part) for message in messages for part in message.content)
+    # The test stands in the comprehension: most messages are text, and a call for each part would cost more than it.
+    declared = [
+        part for message in messages for part in message.content if isinstance(part, DeveloperContent) and part.tools
+    ]
+    return any(map(_declares_functions, declared))
 
 
 def text_of(message: Message) -> str:
@@ -211,10 +213,27 @@ def _namespace_text(namespace: ToolNamespaceConfig) -> str:
 def _signature(tool: ToolDescription) -> str:
     if tool.parameters is None:
         return "()"
+    key = _value_of(tool.parameters)
+    found = _SIGNATURES.get(key) if key else None
+    if found is not None:
+        return found
     try:
-        return f"(_: {json_schema_to_typescript(tool.parameters)})"
+        signature = f"(_: {json_schema_to_typescript(tool.parameters)})"
     except RecursionError:
         raise MessageError(subject="message", problem="recursion limit exceeded") from None
+    return _SIGNATURES.remember(key, signature) if key and len(key) <= _LONGEST_KEY else signature
+
+
+def _value_of(schema: Json) -> bytes | None:
+    """A schema as bytes, different for any two that could be rendered differently; None if it is not plain JSON.
+
+    Schemas are dicts and may be changed, so neither their identity nor a hash would do. marshal is the quickest thing
+    that tells 1, 1.0 and True apart and keeps the order of keys; its version 2 depends on nothing but the value.
+    """
+    try:
+        return marshal.dumps(schema, 2)  # type: ignore[arg-type]  # what it cannot take is the ValueError
+    except ValueError:
+        return None
 
 
 def _lines(text: str) -> list[str]:
@@ -224,13 +243,24 @@ def _lines(text: str) -> list[str]:
     return [*lines, last] if last else lines
 
 
-def _part_tokens(part: Content, role: Role, *, conversation_has_function_tools: bool) -> Sequence[int]:
+def _render_onto(rendered: list[int], message: Message, *, note: bool) -> None:
+    """Append the ids of a message; `note` is whether a system message is to say where function calls go."""
+    role = message.author.role
+    rendered += header_ids(message)
+    for part in message.content:
+        if isinstance(part, TextContent):
+            rendered += tokens.encode_text(part.text)
+        else:
+            rendered += _declaration_tokens(part, role, note=note)
+    is_call = role is Role.ASSISTANT and message.recipient is not None
+    rendered.append(tokens.CALL if is_call else tokens.END)
+
+
+def _declaration_tokens(part: SystemContent | DeveloperContent, role: Role, *, note: bool) -> Sequence[int]:
     match part:
-        case TextContent():
-            return tokens.encode_text(part.text)
         case SystemContent():
             _allow_in(Role.SYSTEM, "SystemContent", role)
-            return _preamble_tokens(system_text(part, conversation_has_function_tools=conversation_has_function_tools))
+            return _preamble_tokens(system_text(part, conversation_has_function_tools=note))
         case DeveloperContent():
             _allow_in(Role.DEVELOPER, "DeveloperContent", role)
             return _preamble_tokens(developer_text(part))

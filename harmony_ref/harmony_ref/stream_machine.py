@@ -29,21 +29,18 @@ from harmony_ref.stream_state import StreamState
 
 _HEADER_END: Final = frozenset({tokens.MESSAGE})
 _LENIENT_HEADER_END: Final = _HEADER_END | tokens.STOP_TOKENS
-_SHORT_RUN: Final = 128
+_SHORT_RUN: Final = 16
 """Up to here looking each token up beats decoding them together."""
 
 
 class StreamMachine:
-    """The states and what leads from one to another. A subclass decides how tokens come in and what is reported.
-
-    Attributes:
-        last_content_delta: the text that the last token completed, if any.
-    """
+    """The states and what leads from one to another. A subclass decides how tokens come in and what is reported."""
 
     __slots__ = (
         "_content_start",
         "_content_tokens",
         "_decoder",
+        "_delta",
         "_header",
         "_header_tokens",
         "_messages",
@@ -54,7 +51,7 @@ class StreamMachine:
         "_strict",
         "_text",
         "_tokens",
-        "last_content_delta",
+        "_untold",
     )
 
     def __init__(self, role: Role | None, *, strict: bool) -> None:
@@ -67,12 +64,15 @@ class StreamMachine:
         self._decoder = ContentDecoder()
         # What may be taken from the next token without asking for the state: its text, or nothing.
         self._plain: PlainText = NO_TEXT
+        # The open message's content: text, pieces of text that follow it, and from `_untold` on the tokens that the
+        # short cut through `_plain` took, which become text when somebody asks.
         self._text = ""
         self._pieces: list[str] = []
+        self._untold = 0
         self._content_start = 0
         self._content_tokens: ContentTokens | None = None
         self._messages: list[Message] = []
-        self.last_content_delta: str | None = None
+        self._delta: str | None = None
 
     @property
     def current_channel(self) -> str | None:
@@ -92,6 +92,7 @@ class StreamMachine:
     @property
     def current_content(self) -> str:
         """The text of the open message so far, whole characters only."""
+        self._tell()
         if self._pieces:
             # Nobody else holds the text, so it grows in place: reading it after every token takes linear time.
             text, self._text = self._text, ""
@@ -99,6 +100,11 @@ class StreamMachine:
             self._text = text
             self._pieces.clear()
         return self._text
+
+    @property
+    def last_content_delta(self) -> str | None:
+        """The text that the last token completed, if any."""
+        return self._delta
 
     def _started(self, header: Header) -> None:
         """A header was read."""
@@ -134,17 +140,25 @@ class StreamMachine:
         assert self._header is not None, "there is a header in CONTENT and only there"
         return self._header
 
+    def _tell(self) -> None:
+        """Turn the tokens that the short cut took into text."""
+        if self._untold < len(self._tokens):
+            self._pieces.append("".join(map(PLAIN_TEXT.__getitem__, self._tokens[self._untold :])))
+            self._untold = len(self._tokens)
+
     def _step(self, token: int) -> None:
         """Read one token, whatever it is."""
+        self._tell()
         self._tokens.append(token)
-        self.last_content_delta = None
+        self._untold += 1
+        self._delta = None
         match self._state:
             case StreamState.CONTENT:
                 if token in tokens.STOP_TOKENS:
                     self._finish_message(token)
                     return
                 text = self._decoder.push(token)
-                self.last_content_delta = text or None
+                self._delta = text or None
                 self._add(text)
             case StreamState.HEADER:
                 if token == tokens.MESSAGE:
@@ -190,29 +204,36 @@ class StreamMachine:
 
     def _extend(self, run: list[int]) -> None:
         """Read tokens that do not end the present header or content."""
+        self._tell()
+        self._tokens += run
+        self._untold += len(run)
         if self._state is StreamState.HEADER:
-            self._tokens += run
             self._header_tokens += run
-            self.last_content_delta = None
+            self._delta = None
             return
+        text, newest = self._decoded(run)
+        self._delta = newest or None
+        self._add(text)
+
+    def _decoded(self, run: list[int]) -> tuple[str, str]:
+        """The text that these tokens complete, and the end of it that the last of them completes."""
         if self._plain is PLAIN_TEXT and len(run) <= _SHORT_RUN:
             texts = list(map(PLAIN_TEXT.__getitem__, run))
             if all(texts):
-                text = "".join(texts)
-                self._tokens += run
-                self._pieces.append(text)
-                self.last_content_delta = texts[-1]
-                self._continued(text)
-                return
-        self._tokens += run
+                return "".join(texts), texts[-1]
+        elif self._plain is PLAIN_TEXT and (newest := PLAIN_TEXT[run[-1]]):
+            try:
+                return tokens.decode_utf8(run), newest
+            except HarmonyError:
+                # A part of a character, or an unknown id: what comes of it is the decoder's.
+                pass
         earlier = self._decoder.push_run(run[:-1])
         newest = self._decoder.push(run[-1])
-        self.last_content_delta = newest or None
-        self._add(earlier + newest)
+        return earlier + newest, newest
 
     def _end(self) -> None:
         """Read the end of the input."""
-        self.last_content_delta = None
+        self._delta = None
         match self._state:
             case StreamState.EXPECT_START:
                 pass

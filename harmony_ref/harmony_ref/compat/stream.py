@@ -1,13 +1,11 @@
 """The parser that takes one token at a time."""
 
-from collections.abc import Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Self
 
-from harmony_ref import errors, messages
+from harmony_ref import errors
 from harmony_ref.compat.arguments import role_value, strictness, token_id
 from harmony_ref.compat.errors import HarmonyError
-from harmony_ref.compat.late_list import LateList
 from harmony_ref.compat.messages import Message, Role
 from harmony_ref.compat.values import message_from_value
 from harmony_ref.snapshot import Snapshot
@@ -31,8 +29,6 @@ _STATES: Final = {state.value: state for state in StreamState}
 
 class StreamableParser(StreamMachine):
     """Reads the tokens of a completion one by one."""
-
-    __slots__ = ()
 
     def __init__(
         self,
@@ -66,8 +62,7 @@ class StreamableParser(StreamMachine):
         text = self._plain[token] if type(token) is int else ""
         if text:
             self._tokens.append(token)
-            self._pieces.append(text)
-            self.last_content_delta = text
+            self._delta = text
             return self
         try:
             self._step(token_id(token))
@@ -96,30 +91,21 @@ class StreamableParser(StreamMachine):
     @property
     def messages(self) -> list[Message]:
         """The finished messages: a new list of new messages, which may be changed without an effect on the parser."""
-        return LateList(Snapshot(self._messages), _models)
+        return [message_from_value(message) for message in self._messages]
 
     @property
     def tokens(self) -> list[int]:
         """Every id that was read, a refused one included: a new list."""
-        return LateList(Snapshot(self._tokens), _same)
+        return self._tokens.copy()
 
     @property
     def state_data(self) -> dict[str, object]:
-        """The state and what it holds; see `harmony_ref.StreamParser.state_data`."""
+        """The state and what it holds, in new lists; see `harmony_ref.StreamParser.state_data`."""
         return {
-            name: LateList(value, _same) if isinstance(value, Snapshot) else value
-            for name, value in self._described().items()
+            name: list(value) if isinstance(value, Snapshot) else value for name, value in self._described().items()
         }
 
     @property
     def state(self) -> StreamState:
         """Where the parser stands; takes the same time however much was read."""
         return _STATES[self._state.value]
-
-
-def _models(values: Iterable[messages.Message]) -> Iterable[Message]:
-    return map(message_from_value, values)
-
-
-def _same(ids: Iterable[int]) -> Iterable[int]:
-    return ids
