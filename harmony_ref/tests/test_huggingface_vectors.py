@@ -181,6 +181,54 @@ def test_a_flag_stands_exactly_where_the_published_template_parts_from_harmony()
             assert same is not bool(test["flags"]), test["id"]
 
 
+def message_of(harmony):
+    """What a schema would have to read: the message of Harmony's, if the form of a message has a place for all of it."""
+    message = {"role": "assistant"}
+    for part in harmony.get("messages", [{"role": "none"}]):
+        match part:
+            case {"role": "assistant", "recipient": str(to), "channel": "commentary"} if to.startswith("functions."):
+                function = {"name": to.removeprefix("functions."), "arguments": loads_or_none(part["content"])}
+                message.setdefault("tool_calls", []).append({"type": "function", "function": function})
+            case {"role": "assistant", "channel": "final"} if "recipient" not in part:
+                message["content"] = message.get("content", "") + part["content"]
+            case {"role": "assistant", "channel": "analysis"} if "recipient" not in part:
+                message["thinking"] = message.get("thinking", "") + part["content"]
+            case _:
+                message["no place for"] = part
+    return message
+
+
+def loads_or_none(text):
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return None
+
+
+def test_a_flag_stands_exactly_where_the_published_schema_parts_from_harmony():
+    compared = [param.values[0] for param in vectors("response_schema") if "harmony" in param.values[0]["input"]]
+    for test in compared:
+        same = test["expected"].get("value") == message_of(test["expected"]["harmony"])
+        assert same is not bool(test["flags"]), test["id"]
+    assert len(compared) >= 40
+
+
+PAGE = (ROOT / "docs" / "hugging-face.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("kind", ["template", "response_schema"])
+def test_the_page_names_every_vector_of_gpt_oss_and_none_that_is_not_there(kind):
+    before, after = PAGE.split("## The response schema")
+    part = before if kind == "template" else after.split("## What is followed")[0]
+    named = set(re.findall(r"`([a-z0-9-]+)`(?=[,;)\n]| \||: |\.$)", part))
+    there = {param.id.split("/")[2] for param in vectors(kind) if "/gpt-oss/" in param.id}
+    assert there <= named
+    ids = {param.id for param in vectors("template") + vectors("response_schema")}
+    assert set(re.findall(r"`((?:template|response_schema)/[^`…]+)`", PAGE)) <= ids
+    rows = [line.split("|")[-2] for line in part.replace("\\|", "").split("\n") if line.startswith("| ")][2:]
+    assert {name for row in rows for name in re.findall(r"`([^`]+)`", row)} <= there
+
+
 def printed_message(blocks):
     return json.loads(next(body for kind, body in blocks if kind == "json"))
 
