@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,16 @@ def test_schemas_that_are_not_checked_are_told(capsys, folder, monkeypatch):
     monkeypatch.setattr(schema, "validator_version", lambda: None)
     code, said, _ = run(capsys, "check", folder)
     assert (code, "schemas: not checked, jsonschema is not installed" in said.splitlines()) == (0, True)
+
+
+def test_data_that_nobody_answers_is_not_called_right(capsys, folder, monkeypatch):
+    for kind in KINDS:
+        shutil.rmtree(folder / kind)
+    shutil.copytree(golden.root() / "template", folder / "template")
+    monkeypatch.setattr(command, "present", lambda: [replace(ours.implementation(), answers={})])
+    code, said, told = run(capsys, "check", folder)
+    assert (code, said, told.count("\n")) == (2, "", 1)
+    assert "nothing could be checked" in told
 
 
 # data that is none

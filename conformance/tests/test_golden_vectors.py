@@ -1,17 +1,24 @@
 """The vector files: agreed on by two implementations, in their one form, and every change of an answer is noticed."""
 
+import json
 import re
+import sys
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from importlib.metadata import PackageNotFoundError
+from unittest.mock import Mock
 
 import pytest
 from harmony_conformance import golden
+from harmony_conformance.vectors import hugging_face, official
 from harmony_conformance.vectors.agreement import compare, complete
 from harmony_conformance.vectors.file import VectorFile, read_folder, written
-from harmony_conformance.vectors.implementation import Implementation
+from harmony_conformance.vectors.implementation import Absent, Implementation
 from harmony_conformance.vectors.implementations import KINDS, present
 from harmony_conformance.vectors.schema import follow_schemas
+
+import harmony_ref
 
 OWN = ("render", "parse", "stream", "typescript")
 LEAST = {"render": 150, "parse": 120, "stream": 40, "typescript": 120}
@@ -29,9 +36,9 @@ PRINTED = [pytest.param(test, id=test["id"]) for file in AGREED for test in file
 @cache
 def implementations():
     """Both; without the second nothing here says anything."""
-    ours, official = present()
-    assert isinstance(official, Implementation), official
-    return [ours, official]
+    ours, library = present()
+    assert isinstance(library, Implementation), library
+    return [ours, library]
 
 
 # the files
@@ -50,6 +57,13 @@ def test_there_are_enough_of_each_kind():
     counts = Counter(vector.id.partition("/")[0] for file in FILES for vector in file.vectors)
     assert {kind: counts[kind] for kind, least in LEAST.items() if counts[kind] < least} == {}
     assert counts.total() >= 400
+
+
+def test_flags_that_look_like_ids_of_the_catalogue_are_such():
+    document = json.loads((golden.root() / "defects.json").read_text("utf-8"))
+    flags = {flag for file in AGREED for flag in file.document["notes"] if re.fullmatch(r"[A-Z]\d\d", flag)}
+    assert {"V01", "V02", "V04", "S01"} <= flags
+    assert flags - {row["id"] for row in document["defects"]} == set()
 
 
 # two implementations
@@ -88,6 +102,25 @@ def test_flag_says_where_the_text_does_not_determine_the_tokens(test, library):
     if "error" not in test["expected"]:
         again = library.encode(test["expected"]["text"], allowed_special="all")
         assert (again != test["expected"]["tokens"]) == ("text-is-not-enough" in test["flags"])
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (PackageNotFoundError(), "not installed"),
+        (["0.0.9"], "0.0.9 is installed, the vectors are those of 0.0.8"),
+    ],
+    ids=["not installed", "another version"],
+)
+def test_library_that_can_not_take_part_says_why(monkeypatch, found, reason):
+    monkeypatch.setattr(official, "version", Mock(side_effect=found))
+    assert official.implementation.__wrapped__() == Absent(name="openai-harmony", reason=reason)
+
+
+def test_without_the_extra_nobody_answers_for_templates(monkeypatch):
+    monkeypatch.setitem(sys.modules, "harmony_ref.huggingface_vectors", None)
+    monkeypatch.delattr(harmony_ref, "huggingface_vectors", raising=False)
+    assert hugging_face.answers() == {}
 
 
 # every change of an answer is noticed
@@ -174,13 +207,22 @@ def test_changed_tokens_of_a_text_are_named():
     assert named == {file.vectors[0].id for file in files}
 
 
+def test_true_is_not_one():
+    file = next(file for file in AGREED if file.path == "parse/malformed.json")
+    vector = next(vector for vector in file.vectors if vector.id.endswith("/stop-token-first"))
+    assert vector.expected["error"]["position"] == 1
+    expected = {**vector.expected, "error": {**vector.expected["error"], "position": True}}
+    comparison = compare([replace(file, vectors=[replace(vector, expected=expected)])], implementations())
+    assert len(comparison.differences) == 2
+
+
 def test_what_the_implementations_do_not_agree_on_is_not_filled_in():
     def lies(given):
         return {**implementations()[1].answers["typescript"](given), "more": 1}
 
-    ours, official = implementations()
+    ours, library = implementations()
     file = next(file for file in AGREED if file.path == "typescript/nullable.json")
-    other = replace(official, answers={**official.answers, "typescript": lies})
+    other = replace(library, answers={**library.answers, "typescript": lies})
     _, disagreements = complete(file, [ours, other])
     assert [disagreement.id for disagreement in disagreements] == [vector.id for vector in file.vectors]
     assert "harmony_ref and openai-harmony disagree: /more" in disagreements[0].problem

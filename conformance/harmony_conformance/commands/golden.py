@@ -45,8 +45,11 @@ def _check(arguments: Namespace) -> int:
     validator = schema.validator_version()
     if validator is not None:
         schema.follow_schemas(top, files)
-    implementations = _present()
+    implementations = present()
     comparison = agreement.compare(files, [one for one in implementations if isinstance(one, Implementation)])
+    total = sum(len(file.vectors) for file in files)
+    if len(comparison.unanswered) == total:
+        raise UsageError("nothing could be checked: no implementation of these vectors is installed")
     for difference in comparison.differences:
         print(
             f"{difference.path}: {difference.id}: {difference.implementation}: "
@@ -54,7 +57,6 @@ def _check(arguments: Namespace) -> int:
         )
     _say_counts(files, implementations, comparison)
     print(f"schemas: {'not checked, jsonschema is not installed' if validator is None else f'jsonschema {validator}'}")
-    total = sum(len(file.vectors) for file in files)
     alone = f", {len(comparison.alone)} answered by one implementation" if comparison.alone else ""
     unanswered = f", {len(comparison.unanswered)} by none" if comparison.unanswered else ""
     print(f"{total} vectors in {len(files)} files: {len(comparison.differences)} differences{alone}{unanswered}")
@@ -64,7 +66,7 @@ def _check(arguments: Namespace) -> int:
 def _write(arguments: Namespace) -> int:
     top = Path(arguments.folder)
     files = read_folder(top, KINDS)
-    implementations = [one for one in _present() if isinstance(one, Implementation)]
+    implementations = [one for one in present() if isinstance(one, Implementation)]
     documents = [agreement.complete(file, implementations) for file in files]
     refused = [disagreement for _, disagreements in documents for disagreement in disagreements]
     for disagreement in refused:
@@ -107,10 +109,6 @@ def _copy(arguments: Namespace) -> int:
 
 
 _ACTIONS: Mapping[str, Callable[[Namespace], int]] = {"check": _check, "write": _write, "list": _list, "copy": _copy}
-
-
-def _present() -> Sequence[Implementation | Absent]:
-    return present()
 
 
 def _say_counts(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from harmony_conformance.json_value import Json, JsonObject, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, canonical, items, members, text
 from harmony_conformance.vectors.file import BadVectors, Result, Vector, VectorFile
 from harmony_conformance.vectors.implementation import Implementation, Unanswered
 from harmony_conformance.vectors.inputs import completed
@@ -77,12 +77,12 @@ def compare(files: Sequence[VectorFile], implementations: Sequence[Implementatio
         if len(answers) < _TWO:
             (alone if answers else unanswered).append(vector.id)
         given = completed(vector.input)
-        if given != vector.input:
+        if not _same(given, vector.input):
             differences.append(_difference(file, vector, "the tokenizer", vector.input.get("tokens"), given["tokens"]))
         for name, actual in answers.items():
             known = vector.differs.get(name)
             expected = vector.expected if known is None else known
-            if actual == expected:
+            if _same(actual, expected):
                 (agreed if known is None else differed)[name, file.kind] += 1
             else:
                 differences.append(_difference(file, vector, name, expected, actual))
@@ -143,21 +143,26 @@ def _disagreement(vector: Vector, answers: Mapping[str, JsonObject]) -> str | No
     if len(answers) < _TWO:
         if vector.expected is None:
             return f"{', '.join(answers) or 'nobody'} answers it here, and it takes two to agree"
-        other = next((answer for answer in answers.values() if answer != vector.expected), None)
+        other = next((answer for answer in answers.values() if not _same(answer, vector.expected)), None)
         return None if other is None else f"{', '.join(answers)}: {shown(vector.expected, other)}"
     (first, expected), *others = answers.items()
     missing = [name for name in vector.differs if name not in answers]
     if missing or first in vector.differs:
         return f"differs names {(missing or [first])[0]}, which is not there to differ from {first}"
     for name, answer in others:
-        if answer != expected and name not in vector.differs:
+        if not _same(answer, expected) and name not in vector.differs:
             return f"{first} and {name} disagree: {shown(expected, answer)}"
-        if answer == expected and name in vector.differs:
+        if _same(answer, expected) and name in vector.differs:
             return f"differs names {name}, which agrees with {first}"
     if ("error" in expected) != (vector.result is Result.INVALID):
         found = text(members(expected.get("error")).get("text")) or "no error"
         return f"its result is {vector.result}, and the answer is {found}"
     return None
+
+
+def _same(one: Json, other: Json) -> bool:
+    """Whether two values are the same JSON: to Python 1, 1.0 and true are equal."""
+    return canonical(one) == canonical(other)
 
 
 def _difference(file: VectorFile, vector: Vector, name: str, expected: Json, actual: Json) -> Difference:
@@ -174,11 +179,11 @@ def _parting(expected: Json, actual: Json, where: str) -> tuple[str, Json, Json]
     """The first place where two values differ."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         for name in [*expected, *(name for name in actual if name not in expected)]:
-            if name not in expected or name not in actual or expected[name] != actual[name]:
+            if name not in expected or name not in actual or not _same(expected[name], actual[name]):
                 return _parting(expected.get(name), actual.get(name), f"{where}/{name}")
     if isinstance(expected, list) and isinstance(actual, list):
         for index, (one, other) in enumerate(zip(expected, actual, strict=False)):
-            if one != other:
+            if not _same(one, other):
                 return _parting(one, other, f"{where}/{index}")
         return f"{where} (length)", len(expected), len(actual)
     if isinstance(expected, str) and isinstance(actual, str):
