@@ -110,20 +110,19 @@ def render_chat_template(  # noqa: PLR0913 - what apply_chat_template of transfo
             pointer="/continue_final_message",
             expected="one of them: either the last message goes on or a new one begins",
         )
-    given = _variables(special_tokens, variables)
-    chat = [_message(message, f"/messages/{index}") for index, message in enumerate(messages)]
-    continued = _mark_end(chat[-1], template, continue_final_message)
-    text, spans = jinja_sandbox.render(
-        template,
-        {
-            **given,
+    try:
+        chat = [_message(message, f"/messages/{index}") for index, message in enumerate(messages)]
+        given: _Object = {
+            **_variables(special_tokens, variables),
             "messages": chat,
             "tools": _objects(tools, "/tools"),
             "documents": _objects(documents, "/documents"),
             "add_generation_prompt": add_generation_prompt,
-        },
-        now=now,
-    )
+        }
+    except RecursionError as error:
+        raise ChatTemplateInputError("too many levels", pointer="/", expected="values of fewer levels") from error
+    continued = _mark_end(chat[-1], template, continue_final_message)
+    text, spans = jinja_sandbox.render(template, given, now=now)
     if continued is not None:
         text = _up_to_mark(text, continued)
     return RenderedChat(text=text, generation_spans=tuple(spans))

@@ -33,6 +33,14 @@ except ImportError as error:
 _REGEX_KEYWORDS: Final = ("x-regex", "x-regex-iterator", "x-regex-key-value", "x-regex-substitutions")
 _GEMMA_TEXT: Final = re.compile(r'<\|"\|>(.*?)<\|"\|>', re.DOTALL)
 _BARE_KEY: Final = re.compile(r"(?<=[{,])(\w+):")
+_BAD_TRANSFORM: Final = (
+    jmespath.exceptions.JMESPathError,
+    ArithmeticError,  # ceil of an infinity
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 _BAD_PATTERN: Final = (re.error, TypeError, OverflowError, RecursionError)
 
 Rule: TypeAlias = Mapping[str, Json]
@@ -182,7 +190,7 @@ def _transformed(value: Json, expression: Json, at: str) -> Json:
         raise SchemaRuleError(SchemaProblem.BAD_TRANSFORM, repr(expression), pointer=at, expected=expected)
     try:
         transformed: Json = jmespath.search(expression, value)
-    except (jmespath.exceptions.JMESPathError, TypeError, ValueError, LookupError, AttributeError) as error:
+    except _BAD_TRANSFORM as error:
         raise SchemaRuleError(SchemaProblem.BAD_TRANSFORM, str(error), pointer=at, expected=expected) from error
     return transformed
 

@@ -4,6 +4,8 @@ import sys
 from enum import StrEnum
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("jinja2", reason="the extra huggingface is not installed")
 
@@ -155,6 +157,32 @@ def test_input_that_no_template_is_given_is_refused_with_its_place(given, pointe
     assert caught.value.pointer == pointer
     assert caught.value.expected
     assert caught.value.line is None
+
+
+def test_a_value_of_very_many_levels_is_refused():
+    nested = []
+    for _ in range(100_000):
+        nested = [nested]
+    with pytest.raises(ChatTemplateInputError, match="too many levels"):
+        render_chat_template(READS_CONTENT, [{"role": "user", "content": nested}])
+
+
+PIECES = st.sampled_from(
+    ["{{", "}}", "{%", "%}", "{#", "#}", "-", " ", "\n", "if", "for", "m", "in", "messages", "endfor", "endif", "set", "=", "macro", "endmacro", "generation",
+     "endgeneration", "break", "raise_exception(", ")", "(", "[", "]", ".", "|", "tojson", "'", "1", "1e999", "namespace", "strftime_now('%')",
+     "é", "\ud800", "\x00",
+     "import", "include", "block", "extends", "call", "raw", "endraw", "self", "loop", "caller()", "varargs", "lipsum"]
+)  # fmt: skip
+
+
+@settings(max_examples=1500, deadline=None)
+@given(template=st.lists(PIECES, max_size=14).map("".join))
+def test_whatever_a_template_is_its_errors_are_ours(template):
+    try:
+        rendered = render_chat_template(template, HELLO)
+    except ChatTemplateError:
+        return
+    assert isinstance(rendered.text, str)
 
 
 WITHOUT = """

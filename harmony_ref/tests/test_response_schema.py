@@ -164,6 +164,13 @@ ERRORS = [
         SchemaProblem.BAD_TRANSFORM,
         "/x-parser-args/transform",
     ),
+    (
+        "a transform of an infinity",
+        {**JSON, "x-parser-args": {"transform": "ceil(@)"}},
+        "Infinity",
+        SchemaProblem.BAD_TRANSFORM,
+        "/x-parser-args/transform",
+    ),
     ("arguments that are a text", {**JSON, "x-parser-args": "x"}, "{}", SchemaProblem.NOT_A_RULE, "/x-parser-args"),
     ("a number of more digits than Python reads", JSON, "9" * 5000, SchemaProblem.NOT_JSON, "/x-parser"),
     ("a number too large for a float", {"type": "number", **JSON}, "1" + "0" * 400, SchemaProblem.NOT_A_NUMBER, ""),
