@@ -187,7 +187,7 @@ def _json(text: str, at: str, *, keep_text: bool) -> Json:
 def _transformed(value: Json, expression: Json, at: str) -> Json:
     expected = "a JMESPath expression that suits the value"
     if not isinstance(expression, str):
-        raise SchemaRuleError(SchemaProblem.BAD_TRANSFORM, repr(expression), pointer=at, expected=expected)
+        raise _no_rule(expression, at, expected)
     try:
         transformed: Json = jmespath.search(expression, value)
     except _BAD_TRANSFORM as error:

@@ -161,7 +161,7 @@ ERRORS = [
         "a transform that is a number",
         {**JSON, "x-parser-args": {"transform": 1}},
         "{}",
-        SchemaProblem.BAD_TRANSFORM,
+        SchemaProblem.NOT_A_RULE,
         "/x-parser-args/transform",
     ),
     (
