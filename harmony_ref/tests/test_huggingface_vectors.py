@@ -1,7 +1,7 @@
 """Every vector of golden/template and golden/response_schema, by this package and by transformers.
 
-The texts of other people are looked for in `shared/spec/guide` beside the checkout or in the folder that
-HARMONY_GUIDE names, and the chat template of gpt-oss in the file that HARMONY_GPT_OSS_TEMPLATE names.
+The texts of other people are looked for in the folder that HARMONY_GUIDE names, or in one beside the checkout, and
+the chat template of gpt-oss in the file that HARMONY_GPT_OSS_TEMPLATE names.
 """
 
 import ast
