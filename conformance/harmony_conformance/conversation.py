@@ -7,8 +7,8 @@ whether reasoning that they settle differently is kept, and whether instructions
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from dataclasses import dataclass, replace
+from itertools import groupby, takewhile
 
 from harmony_conformance.json_value import Json, at, items, members, text
 from harmony_conformance.prompt import Keep, Kind, Wanted, wanted
@@ -26,6 +26,12 @@ from harmony_ref import (
 EFFORTS = {effort.value.lower(): effort for effort in ReasoningEffort}
 """The levels of Harmony by the API's words."""
 
+MUST_BE_KEPT = frozenset({Keep.PRESENT})
+"""Only the reasoning that every source keeps."""
+
+MAY_BE_KEPT = frozenset({Keep.PRESENT, Keep.EITHER})
+"""All reasoning but that which every source drops."""
+
 _BETWEEN_INSTRUCTIONS = "\n\n"
 _NAMESPACE = "functions."
 
@@ -35,13 +41,15 @@ class Reading:
     """One of the conversations that a request may mean.
 
     Attributes:
-        keeps: which reasoning is kept, besides that which has to be.
+        keeps: which reasoning is kept.
         joins: whether system and developer messages that follow each other become one developer message.
+        instructs: the role that the first instructions go to. `system` puts them below the identity (vLLM's VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS).
         declares_formats: whether a JSON schema for the answer is declared to the model (`# Response Formats`).
     """
 
-    keeps: Keep = Keep.PRESENT
+    keeps: frozenset[Keep] = MUST_BE_KEPT
     joins: bool = True
+    instructs: Role = Role.DEVELOPER
     declares_formats: bool = True
 
 
@@ -55,14 +63,21 @@ def conversation_of(request: Json, reading: Reading, *, date: str | None) -> tup
     """
     effort = EFFORTS.get(text(at(request, "reasoning_effort")), ReasoningEffort.MEDIUM)
     system = SystemContent(reasoning_effort=effort, conversation_start_date=date)
+    said = list(_said(request, reading))
+    if reading.instructs is Role.SYSTEM:
+        leading = list(takewhile(lambda message: message.author.role is Role.DEVELOPER, said))
+        system = replace(
+            system, model_identity="\n".join([system.model_identity or "", *map(_instructions_of, leading)])
+        )
+        said = said[len(leading) :]
     return (
         Message(author=Role.SYSTEM, content=system),
-        *_with_declarations(list(_said(request, reading)), _declarations(request, reading)),
+        *_with_declarations(said, _declarations(request, reading)),
     )
 
 
 def _said(request: Json, reading: Reading) -> Iterator[Message]:
-    kept = (part for part in wanted(request) if part.keep in (Keep.PRESENT, reading.keeps))
+    kept = (part for part in wanted(request) if part.keep in reading.keeps)
     for kind, run in groupby(kept, key=lambda part: part.kind):
         if kind is Kind.INSTRUCTIONS:
             yield from _instructions([part.text for part in run if part.text], joins=reading.joins)
@@ -73,6 +88,10 @@ def _said(request: Json, reading: Reading) -> Iterator[Message]:
 def _instructions(texts: Sequence[str], *, joins: bool) -> Iterator[Message]:
     for instructions in [_BETWEEN_INSTRUCTIONS.join(texts)] if joins and texts else texts:
         yield Message(author=Role.DEVELOPER, content=DeveloperContent(instructions=instructions))
+
+
+def _instructions_of(message: Message) -> str:
+    return "".join(part.instructions or "" for part in message.content if isinstance(part, DeveloperContent))
 
 
 def _message(part: Wanted) -> Message:

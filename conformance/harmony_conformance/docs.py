@@ -1,10 +1,11 @@
-"""The list of checks as a document: Markdown for people (CHECKS.md), JSON for programs. Made from the checks themselves."""
+"""The list of checks as a document: Markdown for people (CHECKS.md), JSON for programs; the table of token accounting. Made from the checks themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from harmony_conformance.accounting import FORMS, Requests, ledgers
 from harmony_conformance.check import Check, Comparison
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.exchange import Series
@@ -32,6 +33,56 @@ def checks_markdown() -> str:
 def checks_json() -> str:
     """The same as a JSON array, one check a line."""
     return "[\n" + ",\n".join(dumps(_record(rule)) for rule in CHECKS) + "\n]"
+
+
+_ACCOUNTING = """# Token accounting
+
+Made by `harmony-conformance checks --format accounting`; do not edit.
+
+What an endpoint that shows no prompt tells by `usage.prompt_tokens`. The requests below are those of
+[prompt_accounting](../golden/scenarios/prompt_accounting.json). What a provider puts before every prompt is the same number in each count, so only differences
+from the plainest request are looked at. They are compared with those of {forms} forms that are accepted: the named styles, calls with and without content
+type and marker, instructions in the developer or the system message, reasoning that the sources settle differently kept or not. {distinct} of them can be told
+apart by these requests.
+
+Where no form fits, the checks of the family `accounting` look for the fewest mistakes that explain every count to the token. The table shows by how many
+tokens each mistake changes each count, in the form {form}. Mistakes in one row can not be told apart by counts, and are named together.
+
+"""
+
+_BAR = "\\|"
+"""A bar within a cell of a table."""
+
+_NOT_COUNTED = """
+What counts can not show, because it changes no count, or every count alike: the identity, the date and the cutoff; the level of the effort (each is one
+token); the order of messages, and of recipient and channel; a function's name that was replaced by one as long; whether the prompt ends with
+`<|start|>assistant`. A result without ` to=assistant` costs as much less as a call without content type, which is an accepted form.
+"""
+
+
+def accounting_markdown(requests: Requests) -> str:
+    """The table of what each mistake costs in each request, and what counts can not show."""
+    found = ledgers(requests)
+    first = found[0]
+    shown = [name for name in requests.names if name != requests.base]
+    rows = [
+        (
+            "; or ".join(mistake.says for mistake in group.mistakes),
+            ", ".join(dict.fromkeys(name for mistake in group.mistakes for name in mistake.defects)),
+            *(f"{change:+}" if change else "" for change in _others(requests, group.changes)),
+        )
+        for group in first.groups
+    ]
+    expected = ("*tokens as they should be*", "", *map(str, _others(requests, first.expected)))
+    head = ("mistake", "defects", *shown)
+    lines = [head, ("---",) * len(head), expected, *rows]
+    table = "\n".join(f"| {' | '.join(cell.replace('|', _BAR) for cell in line)} |" for line in lines)
+    told = _ACCOUNTING.format(forms=len(FORMS), distinct=len(found), form=first.forms[0])
+    return f"{told}{table}\n{_NOT_COUNTED}"
+
+
+def _others(requests: Requests, numbers: Sequence[int]) -> list[int]:
+    return [number for name, number in zip(requests.names, numbers, strict=True) if name != requests.base]
 
 
 def applies_to(rule: Check | Comparison) -> str:

@@ -5,8 +5,7 @@ import json
 
 import pytest
 from harmony_conformance import golden
-from harmony_conformance.conversation import Reading, conversation_of
-from harmony_conformance.prompt import Keep
+from harmony_conformance.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading, conversation_of
 
 from harmony_ref import render_conversation
 
@@ -17,7 +16,7 @@ TRIPLES = {
 }
 READINGS = [
     Reading(keeps=keeps, joins=joins, declares_formats=declares)
-    for keeps, joins, declares in itertools.product((Keep.PRESENT, Keep.EITHER), (True, False), (True, False))
+    for keeps, joins, declares in itertools.product((MUST_BE_KEPT, MAY_BE_KEPT), (True, False), (True, False))
 ]
 DATE = "2025-06-28"
 

@@ -7,7 +7,9 @@ from types import ModuleType
 
 from harmony_conformance.check import Check, Comparison, Rule
 from harmony_conformance.checks import (
+    accounting,
     channels,
+    client,
     concurrency,
     errors,
     headers,
@@ -28,6 +30,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     headers,
     hierarchy,
     multi_turn,
+    accounting,
     reasoning,
     channels,
     tool_calls,
@@ -38,6 +41,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     errors,
     robustness,
     concurrency,
+    client,
 )
 
 

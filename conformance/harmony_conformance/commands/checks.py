@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
+from harmony_conformance import golden
+from harmony_conformance.accounting import Requests
+from harmony_conformance.checks.accounting import AGAIN, PLAINEST
 from harmony_conformance.command import Command, Exit
-from harmony_conformance.docs import checks_json, checks_markdown
+from harmony_conformance.docs import accounting_markdown, checks_json, checks_markdown
+from harmony_conformance.json_value import dumps, loads
+from harmony_conformance.scenario import read_scenario
 
 
 def configure(parser: ArgumentParser) -> None:
     """Which form."""
-    parser.add_argument("--format", choices=["md", "json"], default="md")
+    parser.add_argument(
+        "--format",
+        choices=list(_FORMATS),
+        default="md",
+        help="md, json: the checks; accounting: what each mistake costs in prompt_tokens",
+    )
 
 
 def execute(arguments: Namespace) -> int:
     """Print the list of checks."""
-    print(checks_markdown() if arguments.format == "md" else checks_json())
+    print(_FORMATS[arguments.format]())
     return Exit.CONFORMS
+
+
+def _accounting() -> str:
+    file = golden.root() / "scenarios" / "prompt_accounting.json"
+    steps = read_scenario(loads(file.read_text("utf-8")), "prompt_accounting").steps
+    bodies = tuple((step.name, dumps(step.request).encode()) for step in steps if step.name != AGAIN)
+    return accounting_markdown(Requests(bodies=bodies, base=PLAINEST)).rstrip()
+
+
+_FORMATS: Mapping[str, Callable[[], str]] = MappingProxyType(
+    {"md": checks_markdown, "json": checks_json, "accounting": _accounting}
+)
 
 
 COMMAND = Command(

@@ -27,6 +27,7 @@ from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.discovery import DISCOVERY, Capabilities, KeyRefused, NothingThere
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange
+from harmony_conformance.fingerprint import fingerprint
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.judge import Result, worst
 from harmony_conformance.recording import exchange_line
@@ -220,6 +221,7 @@ def _report(target: Target, options: Options, finished: Run, key_env: str | None
             "url_host": target.host,
         },
         "capabilities": found.told() if found else {},
+        "renderer": rendered.told() if (rendered := fingerprint(finished.series)) else None,
         "tries": options.tries,
         "seed": options.seed,
         "started": finished.started or datetime.now(UTC).isoformat(timespec="seconds"),

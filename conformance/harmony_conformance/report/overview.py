@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from harmony_conformance.check import Check, Comparison, Outcome, Severity
 from harmony_conformance.checks import CHECKS, FAMILIES
-from harmony_conformance.json_value import Json, JsonObject, at, canonical, text
+from harmony_conformance.json_value import Json, JsonObject, at, canonical, items, number, text
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
 from harmony_conformance.spec import CLAUSES, Clause
 
@@ -26,6 +26,7 @@ MUST_FAILS = frozenset({Severity.MUST})
 
 _RULES: Mapping[str, Check | Comparison] = MappingProxyType({rule.id: rule for rule in CHECKS})
 _FAMILIES = MappingProxyType({family.__name__.rpartition(".")[2]: family.__doc__ or "" for family in FAMILIES})
+_FORMS_SHOWN = 2
 _PROMPT = MappingProxyType(
     {
         "ids": "the token ids of this very generation",
@@ -207,6 +208,7 @@ def facts(report: Report) -> tuple[tuple[str, str], ...]:
         ("Model", _target(header, "model")),
         ("Host", _target(header, "url_host")),
         ("Prompt seen by", _prompt(found)),
+        ("Prompts rendered as", _renderer(at(header, "renderer"))),
         ("Model output", _output(found)),
         ("Tries", _plain(at(header, "tries"))),
         ("Seed", _plain(seed) if seed is not None else "none sent"),
@@ -224,6 +226,19 @@ def _prompt(found: Json) -> str:
     level, source = text(at(found, "prompt")), text(at(found, "prompt_source"))
     told = _PROMPT.get(level, level)
     return f"{told} ({source})" if told and source else told
+
+
+def _renderer(found: Json) -> str:
+    """The forms that fit, on how many prompts, and what every prompt has besides."""
+    forms = [text(form) for form in items(at(found, "forms"))]
+    if not forms:
+        return ""
+    named = " or ".join(forms[:_FORMS_SHOWN]) + (" …" if len(forms) > _FORMS_SHOWN else "")
+    fitting, looked_at = number(at(found, "fitting")) or 0, number(at(found, "prompts")) or 0
+    by = "counts" if text(at(found, "evidence")) == "accounting" else "prompts"
+    preamble = number(at(found, "preamble"))
+    besides = f", and {preamble:+} tokens in each" if preamble else ""
+    return f"{named} ({fitting} of {looked_at} {by}){besides}"
 
 
 def _output(found: Json) -> str:

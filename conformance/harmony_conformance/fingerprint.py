@@ -1,0 +1,135 @@
+"""Which renderer made the prompts of a run: the accepted forms that fit all of them, and what the system messages say.
+
+From ids, a form fits when it gives the very tokens of every prompt looked at. From counts alone, it fits when every prompt is the same number of tokens
+longer than in that form; that number is the size of what the provider puts before each. Where no form fits, the renderer is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from harmony_ref.styles.rendering import rendered_messages
+
+from harmony_conformance.accounting import FORMS, Form, explain_counts
+from harmony_conformance.checks.accounting import counted_requests, has_accounts
+from harmony_conformance.conversation import conversation_of
+from harmony_conformance.exchange import Exchange, PromptLevel, Series
+from harmony_conformance.json_value import JsonObject, at, items, text
+from harmony_conformance.mistakes import is_call
+from harmony_conformance.prompt import PromptMessage
+from harmony_ref import encode_with_special_tokens
+
+_LOOKED_AT = 24
+_LINES = {
+    "date": re.compile(r"^Current date: (.*)$", re.MULTILINE),
+    "cutoff": re.compile(r"^Knowledge cutoff: (.*)$", re.MULTILINE),
+    "effort": re.compile(r"^Reasoning: (.*)$", re.MULTILINE),
+    "identity": re.compile(r"\A(?!Knowledge cutoff: |Current date: |Reasoning: )(.*)$", re.MULTILINE),
+}
+_BEGUN = tuple(encode_with_special_tokens("<|start|>assistant"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fingerprint:
+    """What is known of the renderer.
+
+    Attributes:
+        evidence: `ids` or `accounting`.
+        forms: the names of the accepted forms that fit most prompts; empty where none fits any.
+        fitting: how many prompts they fit.
+        prompts: how many prompts were looked at.
+        preamble: by counts, how many tokens every prompt has besides; None by ids.
+        lines: what the lines of the system messages say: by date, cutoff, effort and identity, each value once.
+    """
+
+    evidence: PromptLevel
+    forms: tuple[str, ...]
+    fitting: int
+    prompts: int
+    preamble: int | None = None
+    lines: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def told(self) -> JsonObject:
+        """The JSON form, as it stands in a report's header."""
+        return {
+            "evidence": self.evidence.value,
+            "forms": list(self.forms) or ["unknown"],
+            "fitting": self.fitting,
+            "prompts": self.prompts,
+            **({"preamble": self.preamble} if self.preamble is not None else {}),
+            **{name: list(values) for name, values in self.lines},
+        }
+
+
+def fingerprint(series: Iterable[Series]) -> Fingerprint | None:
+    """The renderer behind a run, by ids where they are shown, else by counts. None where neither says anything."""
+    listed = list(series)
+    exchanges = [x for one in listed for x in one.exchanges.values() if x.api == "chat" and x.turn is not None]
+    shown = _telling([x for x in exchanges if x.prompt.ids is not None and items(at(x.asked, "messages"))])
+    if shown:
+        return _by_ids(shown)
+    counted = next((one for one in listed if has_accounts.holds(one)), None)
+    return _by_counts(counted) if counted is not None else None
+
+
+def _by_ids(shown: Sequence[Exchange]) -> Fingerprint:
+    fits = {form: sum(_is_in_form(x, form) for x in shown) for form in FORMS}
+    most = max(fits.values())
+    return Fingerprint(
+        evidence=PromptLevel.IDS,
+        forms=tuple(dict.fromkeys(str(form) for form, fitting in fits.items() if most and fitting == most)),
+        fitting=most,
+        prompts=len(shown),
+        lines=tuple(_lines(shown)),
+    )
+
+
+def _by_counts(series: Series) -> Fingerprint:
+    requests, counts = counted_requests(series)
+    accounts = [account for account in explain_counts(requests, counts) if not account.mistakes and not account.growth]
+    return Fingerprint(
+        evidence=PromptLevel.ACCOUNTING,
+        forms=tuple(dict.fromkeys(chain.from_iterable(account.forms for account in accounts))),
+        fitting=len(counts) if accounts else 0,
+        prompts=len(counts),
+        preamble=accounts[0].preamble if accounts else None,
+    )
+
+
+def _telling(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """Those whose requests have most kinds of message and declaration, since forms differ there; each request once."""
+    by_body = {x.request.body: x for x in exchanges}
+    return sorted(by_body.values(), key=_kinds, reverse=True)[:_LOOKED_AT]
+
+
+def _kinds(x: Exchange) -> int:
+    roles = {text(at(message, "role")) for message in items(at(x.asked, "messages"))}
+    calls = any(items(at(message, "tool_calls")) for message in items(at(x.asked, "messages")))
+    return len(roles) + calls + bool(items(at(x.asked, "tools")))
+
+
+def _is_in_form(x: Exchange, form: Form) -> bool:
+    date = next(_values("date", [x]), None)
+    messages = conversation_of(x.asked, form.reading, date=date)
+    if not form.types_calls:
+        messages = tuple(replace(message, content_type=None) if is_call(message) else message for message in messages)
+    ids = chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, form.style))
+    return (*ids, *_BEGUN) == x.prompt.ids
+
+
+def _lines(exchanges: Sequence[Exchange]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for name in _LINES:
+        values = tuple(sorted(set(_values(name, exchanges))))
+        if values:
+            yield name, values
+
+
+def _values(name: str, exchanges: Iterable[Exchange]) -> Iterator[str]:
+    messages: Iterator[PromptMessage | None] = (x.system_message for x in exchanges)
+    for message in messages:
+        found = _LINES[name].search(message.content) if message is not None else None
+        if found is not None:
+            yield found.group(1)
