@@ -116,14 +116,14 @@ def _traced(reading: Reading, traced: "TracedText", *, length: int, stop: int) -
         ),
         says_something=reading.says_something,
         stop=stop,
-        faults=tuple(_joined(sorted(faults, key=lambda fault: (fault.start, fault.rule)))),
+        faults=tuple(sorted(_joined(faults), key=lambda fault: fault.start)),
     )
 
 
 def _joined(faults: Iterable[TracedFault]) -> list[TracedFault]:
     """The faults, those of one rule that follow each other as one."""
     joined: list[TracedFault] = []
-    for fault in faults:
+    for fault in sorted(faults, key=lambda fault: (fault.rule, fault.start)):
         last = joined[-1] if joined else None
         if last is not None and last.rule is fault.rule and fault.start <= last.stop and fault.stop:
             joined[-1] = TracedFault(rule=fault.rule, start=last.start, stop=max(last.stop, fault.stop))

@@ -338,6 +338,36 @@ FRAMING = [
         ],
     ),
     (
+        "a channel in content with words that are no header",
+        "<|message|>see <|channel|>final to be or not<|message|>d<|end|>",
+        ["see <|channel|>final to be or not<|message|>d"],
+        [(Rule.STRAY_IN_CONTENT, "<|channel|>"), (Rule.STRAY_IN_CONTENT, "<|message|>")],
+    ),
+    (
+        "a constrain between messages",
+        "<|message|>a<|end|>hello<|constrain|>json<|return|>",
+        ["a"],
+        [(Rule.JUNK, "hello<|constrain|>json<|return|>")],
+    ),
+    (
+        "words before a channel without message marker, after a start",
+        "<|message|>a<|end|><|start|>hello there <|channel|>final y<|end|>",
+        ["a", (" y", {"channel": "final"})],
+        [(Rule.MISSING_ROLE, ""), (Rule.EXTRA_WORDS, "hello there"), (Rule.MISSING_MESSAGE, " y")],
+    ),
+    (
+        "a constrain before text",
+        "to=f <|constrain|> hello<|end|>",
+        [(" hello", {"recipient": "f", "content_type": "<|constrain|>"})],
+        [(Rule.MISSING_MESSAGE, " hello")],
+    ),
+    (
+        "a second recipient without message marker",
+        "to=a to=b hi<|end|>",
+        [(" to=b hi", {"recipient": "a"})],
+        [(Rule.MISSING_MESSAGE, " to=b hi")],
+    ),
+    (
         "a role that belonged to an earlier header",
         "a b c<|message|>x<|end|><|start|>user<|message|>ok<|end|>",
         ["x", ("ok", {"author": Role.USER})],

@@ -18,6 +18,19 @@ def said(**fields):
 # Each row: sentence, header between `<|start|>` and `<|message|>`, message, (rule, text of its span) of each error.
 HEADERS = [
     (
+        "a tool called json",
+        "json to=assistant",
+        said(author=Author(role=Role.TOOL, name="json"), recipient="assistant"),
+        [],
+    ),
+    (
+        "a tool twice",
+        "tool tool",
+        said(author=Author(role=Role.TOOL, name="tool"), recipient="tool"),
+        [(Rule.BARE_RECIPIENT, " tool")],
+    ),
+    ("a control character in a recipient", "assistant to=f\x1cjson", said(recipient="f\x1cjson"), []),
+    (
         "a constrained answer",
         "assistant<|channel|>final <|constrain|>json",
         said(channel="final", content_type=JSON),
