@@ -168,6 +168,11 @@ _TABLE = (
         "Currently, only `function` is supported.",
     ),
     Clause(
+        id="chat#tool-call-id",
+        source=_CHAT + "messages, tool message",
+        quotation="tool_call_id: Tool call that this message is responding to.",
+    ),
+    Clause(
         id="chat#tool-choice",
         source=_CHAT + "tool_choice",
         quotation="`none` means the model will not call any tool and instead generates a message.",

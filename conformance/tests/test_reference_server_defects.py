@@ -84,6 +84,14 @@ def encoded_in(part, chunks):
     return part in decode(next(chunk["prompt_token_ids"] for chunk in chunks if "prompt_token_ids" in chunk))
 
 
+def calls_of(response):
+    return response.json()["choices"][0]["message"]["tool_calls"]
+
+
+def call_ids(response):
+    return [call["id"] for call in calls_of(response)]
+
+
 def status(**fields):
     return lambda server: server.answer(**fields).status_code
 
@@ -302,6 +310,20 @@ SHOWN = [
     ("answer-schema-damaged", prompt_has('"required":["a"]', response_format=SCHEMA), True, False),
     ("prefill-dropped", lambda s: prompt(messages=BEGUN)(s).count("Apples,"), 1, 0),
     ("prefill-doubled", lambda s: prompt(messages=BEGUN)(s).count("Apples,"), 1, 2),
+    (
+        "call-reasoning-hidden",
+        answered(THINK + SHORT, **T),
+        ("Let me think.", *OK_SHORT[1:]),
+        OK_SHORT,
+    ),
+    ("call-ids-repeated", lambda s: len(set(call_ids(s.answer(harmony_script=TWO_CALLS, **T)))), 2, 1),
+    ("calls-returned-twice", lambda s: len(set(call_ids(s.answer(harmony_script=SHORT, **T)))), 1, 2),
+    (
+        "returned-arguments-encoded-twice",
+        lambda s: calls_of(s.answer(harmony_script=SHORT, **T))[0]["function"]["arguments"],
+        "{}",
+        '"{}"',
+    ),
     ("limit-exceeded", answered(THINK + FINAL, max_tokens=4), ("Let", "", [], "", "length"), OK_FINAL),
     (
         "call-does-not-stop",

@@ -11,6 +11,7 @@ from harmony_conformance.reference_server.defects import (
     framing,
     prompt,
     reading,
+    replay,
     result,
     stream,
     text,
@@ -19,7 +20,7 @@ from harmony_conformance.reference_server.defects import (
 DEFECTS: Mapping[str, Defect] = MappingProxyType(
     {
         defect.id: defect
-        for family in (prompt, framing, text, declaration, result, reading, answer, stream, form)
+        for family in (prompt, framing, text, declaration, result, reading, replay, answer, stream, form)
         for defect in family.DEFECTS
     }
 )

@@ -1,0 +1,210 @@
+"""Family `client`: what a client sends back. Judged on the request alone, whatever the server makes of it.
+
+Applies to the traffic of others, and to the scenarios that play a client and send back what the server answered: there a failure shows an answer that can
+not be sent back as it should be. The other requests of the suite break these rules on purpose.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import takewhile
+
+from harmony_conformance import conditions as on
+from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, variant
+from harmony_conformance.engines import REASONING_FIELDS
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import Json, NotJson, at, items, loads, pointer, text
+from harmony_conformance.leak import GLUED, STRUCTURE, without_code
+from harmony_conformance.prompt import shorten
+from harmony_conformance.turn import content_text
+
+TRAFFIC = "traffic"
+PLAYED = "client_"
+"""How the names of scenarios begin that play a client."""
+
+
+@condition
+def is_of_a_client(x: Exchange) -> bool:
+    """requests of clients: traffic, and scenarios that play one"""
+    return x.scenario == TRAFFIC or x.scenario.startswith(PLAYED)
+
+
+def _calls(x: Exchange) -> Iterator[tuple[int, int, Json]]:
+    """Every call of the history, by message and place."""
+    for index, message in enumerate(x.messages):
+        for number, call in enumerate(items(at(message, "tool_calls"))):
+            yield index, number, call
+
+
+def _open_loop(x: Exchange) -> list[Json]:
+    """The assistant messages with calls since the user last spoke, where a result comes last."""
+    if not x.messages or at(x.messages[-1], "role") != "tool":
+        return []
+    latest = takewhile(lambda message: at(message, "role") != "user", reversed(x.messages))
+    return [message for message in latest if items(at(message, "tool_calls"))]
+
+
+def _reasoning(message: Json) -> str:
+    return next((text(at(message, name)) for name in REASONING_FIELDS if text(at(message, name))), "")
+
+
+@condition
+def is_in_a_tool_loop(x: Exchange) -> bool:
+    """requests that end with the result of a call"""
+    return bool(_open_loop(x))
+
+
+@condition
+def was_told_reasoning(x: Exchange) -> bool:
+    """requests to servers that return reasoning"""
+    return x.turn is not None and bool(x.turn.reasoning)
+
+
+@check(SHOULD, spec="harmony#keep-reasoning", when=(on.is_chat, is_of_a_client, is_in_a_tool_loop, was_told_reasoning))
+def reasoning_is_sent_back(x: Exchange) -> Iterator[Finding]:
+    """Inside a tool loop a client sends back the reasoning that came with the calls.
+
+    Without it the model has forgotten why it called, plans anew after every result, and calls again (defect P11).
+    """
+    loop = _open_loop(x)
+    if not any(map(_reasoning, loop)):
+        yield Finding(
+            message="the calls of the open tool loop come back without any reasoning",
+            at=pointer("messages", x.messages.index(loop[-1])),
+            expected="the reasoning of the answer that made the call",
+            actual="none of reasoning, reasoning_content, thinking",
+        )
+
+
+_WRAPPED = re.compile(r"<(think|reasoning)>[\s\S]*?</\1>")
+
+
+@check(SHOULD, spec="harmony#drop-reasoning", when=(on.is_chat, is_of_a_client, on.has_earlier_answer))
+def answers_come_back_alone(x: Exchange) -> Iterator[Finding]:
+    """Earlier answers come back without the reasoning that led to them.
+
+    In a field of its own the server drops it. Within the content no server can: the model reads its old thoughts as its answer, and writes the next one so.
+    """
+    spoke = max((index for index, message in enumerate(x.messages) if at(message, "role") == "user"), default=0)
+    for index, message in enumerate(x.messages):
+        if at(message, "role") != "assistant":
+            continue
+        content = without_code(content_text(at(message, "content")) or "")
+        found = _WRAPPED.search(content) or GLUED.search(content)
+        if found is not None:
+            yield Finding(
+                message="the content of an earlier answer holds its reasoning",
+                at=pointer("messages", index, "content"),
+                expected="the answer alone",
+                actual=shorten(content[found.start() :]),
+            )
+        elif index < spoke and _reasoning(message) and not items(at(message, "tool_calls")):
+            yield variant(
+                "the reasoning of a finished turn is sent back; the server has to drop it",
+                where=pointer("messages", index),
+            )
+
+
+_RENDERED = re.compile(r"\s*<\|(?:start|channel)\|>[^<\n]{0,80}(?:<\|[^<\n]{0,80}){0,3}<\|message\|>")
+
+
+@check(SHOULD, spec="harmony#special-tokens", when=(on.is_chat, is_of_a_client, on.has_user_message))
+def messages_are_not_rendered(x: Exchange) -> Iterator[Finding]:
+    """A client leaves Harmony's markers to the server: no message is a rendering already.
+
+    Markers of a client reach the model as letters, beside those that the server writes: the model learns to write letters where tokens belong.
+    """
+    for index, message in enumerate(x.messages):
+        content = content_text(at(message, "content")) or ""
+        is_assistant = at(message, "role") == "assistant"
+        found = STRUCTURE.search(without_code(content)) if is_assistant else _RENDERED.match(content)
+        if found is not None:
+            yield Finding(
+                message="a message holds Harmony's markers as text",
+                at=pointer("messages", index, "content"),
+                expected="the text of the message alone",
+                actual=shorten(content),
+            )
+
+
+@condition
+def sends_results(x: Exchange) -> bool:
+    """requests with a function result"""
+    return any(at(message, "role") == "tool" for message in x.messages)
+
+
+@check(MUST, spec="chat#tool-call-id", when=(on.is_chat, is_of_a_client, sends_results))
+def results_name_their_calls(x: Exchange) -> Iterator[Finding]:
+    """Every result names, by `tool_call_id`, one call of the history before it, and no two calls share an id.
+
+    Harmony names a result after its function, and the id is all that tells which one it is.
+    """
+    seen: set[str] = set()
+    for index, message in enumerate(x.messages):
+        for number, call in enumerate(items(at(message, "tool_calls"))):
+            name = text(at(call, "id"))
+            if name in seen:
+                yield Finding(
+                    message="two calls have the same id",
+                    at=pointer("messages", index, "tool_calls", number, "id"),
+                    expected="an id of its own",
+                    actual=name or "no id",
+                )
+            seen.add(name)
+        if at(message, "role") == "tool" and text(at(message, "tool_call_id")) not in seen - {""}:
+            yield Finding(
+                message="a result does not name the call that it answers",
+                at=pointer("messages", index, "tool_call_id"),
+                expected=" or ".join(sorted(seen - {""})) or "the id of an earlier call",
+                actual=text(at(message, "tool_call_id")) or "no id",
+            )
+
+
+@condition
+def sends_calls(x: Exchange) -> bool:
+    """requests whose history holds a call"""
+    return any(True for _ in _calls(x))
+
+
+@check(SHOULD, spec="chat#tool-call-id", when=(on.is_chat, is_of_a_client, sends_calls))
+def calls_are_answered(x: Exchange) -> Iterator[Finding]:
+    """Every call of the history is answered before anybody else speaks.
+
+    A model that sees a call without a result waits for it, makes it again, or invents what came back.
+    """
+    for index, number, call in _calls(x):
+        results = takewhile(lambda message: at(message, "role") == "tool", x.messages[index + 1 :])
+        if text(at(call, "id")) not in {text(at(message, "tool_call_id")) for message in results}:
+            yield Finding(
+                message=f"the call of {text(at(call, 'function', 'name'))} has no result",
+                at=pointer("messages", index, "tool_calls", number),
+                expected="a message of the role tool behind it",
+                actual="none",
+            )
+
+
+@check(MUST, spec="chat#arguments", when=(on.is_chat, is_of_a_client, sends_calls))
+def arguments_are_encoded_once(x: Exchange) -> Iterator[Finding]:
+    """The arguments of a call come back as the text that the model wrote: not decoded, and not encoded a second time.
+
+    Encoded twice, the model reads a quoted text where its own call stood, and quotes the next one (defect J01).
+    """
+    for index, number, call in _calls(x):
+        arguments = at(call, "function", "arguments")
+        if isinstance(arguments, str) and not _is_quoted_json(arguments):
+            continue
+        yield Finding(
+            message=f"the arguments of a call are {'encoded twice' if isinstance(arguments, str) else 'no text'}",
+            at=pointer("messages", index, "tool_calls", number, "function", "arguments"),
+            expected="JSON, encoded once, as a text",
+            actual=shorten(arguments) if isinstance(arguments, str) else type(arguments).__name__,
+        )
+
+
+def _is_quoted_json(arguments: str) -> bool:
+    try:
+        inner = loads(arguments)
+        return isinstance(inner, str) and isinstance(loads(inner), dict | list)
+    except NotJson:
+        return False
