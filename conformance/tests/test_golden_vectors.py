@@ -121,6 +121,9 @@ def test_without_the_extra_nobody_answers_for_templates(monkeypatch):
     monkeypatch.setitem(sys.modules, "harmony_ref.huggingface_vectors", None)
     monkeypatch.delattr(harmony_ref, "huggingface_vectors", raising=False)
     assert hugging_face.answers() == {}
+    assert present()[-1] == Absent(
+        name="harmony_ref for template and response_schema", reason="needs harmony-conformance[huggingface]"
+    )
 
 
 # every change of an answer is noticed

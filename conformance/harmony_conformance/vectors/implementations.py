@@ -13,7 +13,14 @@ KINDS: Final = ("render", "parse", "stream", "typescript", *hugging_face.KINDS)
 """The kinds of vectors, each a folder of the golden data."""
 
 
+_WITHOUT_EXTRA: Final = Absent(
+    name=f"harmony_ref for {' and '.join(hugging_face.KINDS)}", reason="needs harmony-conformance[huggingface]"
+)
+
+
 def present() -> Sequence[Implementation | Absent]:
     """This project's own first, whose answers the files hold; then those it is compared with."""
     own = ours.implementation()
-    return [replace(own, answers={**own.answers, **hugging_face.answers()}), official.implementation()]
+    more = hugging_face.answers()
+    everyone = [replace(own, answers={**own.answers, **more}), official.implementation()]
+    return everyone if more else [*everyone, _WITHOUT_EXTRA]
