@@ -309,7 +309,46 @@ def own_content(api):
     return api.Message.from_role_and_content(api.Role.USER, Shout(text="loud"))
 
 
-@pytest.mark.parametrize("make", [own_message, own_content])
+def own_text(api):
+    class Loud(api.TextContent):
+        def to_dict(self):
+            return {"type": "text", "text": self.text.upper()}
+
+    return api.Message.from_role_and_content(api.Role.USER, Loud(text="loud"))
+
+
+def own_text_among_others(api):
+    return own_text(api).adding_content("more")
+
+
+def own_instructions(api):
+    class Polite(api.DeveloperContent):
+        def to_dict(self):
+            return {**super().to_dict(), "instructions": "Please."}
+
+    return api.Message.from_role_and_content(api.Role.DEVELOPER, Polite.new())
+
+
+def own_author(api):
+    class Named(api.Author):
+        def model_dump(self):
+            return {"role": "user", "name": "bob"}
+
+    return api.Message.from_author_and_content(Named(role=api.Role.TOOL), "a")
+
+
+def own_tool(api):
+    class Described(api.ToolDescription):
+        origin: str = "here"
+
+    tool = Described.new("f", "d")
+    return api.Message.from_role_and_content(api.Role.DEVELOPER, api.DeveloperContent.new().with_function_tools([tool]))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [own_message, own_content, own_text, own_text_among_others, own_instructions, own_author, own_tool],
+)
 def test_classes_of_the_user_are_rendered_by_their_own_to_dict(official, ours, make):
     def way(api):
         message = make(api)
@@ -317,7 +356,7 @@ def test_classes_of_the_user_are_rendered_by_their_own_to_dict(official, ours, m
             api.encoding.decode(api.encoding.render(message)),
             api.encoding.render_conversation(api.Conversation.from_messages([message])),
             message.to_json(),
-            repr(type(message).from_dict(message.to_dict())),
+            repr(message),
         ]
 
     assert "ok" in official.answer(way)
