@@ -9,6 +9,9 @@ Token for token equal to openai-harmony 0.0.8, errors included. The vocabulary i
 call that needs it.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from harmony_ref import tokens
 from harmony_ref.declarations import ChannelConfig, ResponseFormat, ToolDescription, ToolNamespaceConfig
 from harmony_ref.errors import (
@@ -55,31 +58,72 @@ from harmony_ref.stream_state import StreamState
 from harmony_ref.tokens import decode, decode_bytes, decode_utf8, encode, encode_with_special_tokens, is_special
 from harmony_ref.typescript import json_schema_to_typescript
 
+if TYPE_CHECKING:
+    from harmony_ref.explanation import Divergence, Recognised, explain
+    from harmony_ref.growing import GrowingConversation
+    from harmony_ref.lenient import parse_leniently
+    from harmony_ref.lenient_errors import RecoveredError
+    from harmony_ref.lenient_result import LenientParse, Remainder, Segment, SegmentKind
+    from harmony_ref.styles import STYLES, History, Rendering, Style, accepted_renderings, render_in_style
+
+_LATER = {
+    "explanation": ("Divergence", "Recognised", "explain"),
+    "growing": ("GrowingConversation",),
+    "lenient": ("parse_leniently",),
+    "lenient_errors": ("RecoveredError",),
+    "lenient_result": ("LenientParse", "Remainder", "Segment", "SegmentKind"),
+    "styles": ("STYLES", "History", "Rendering", "Style", "accepted_renderings", "render_in_style"),
+}
+"""What is imported by its first use, by module: most programs render and parse, and need none of it."""
+
+_MODULES = {name: module for module, names in _LATER.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found
+
+
 __all__ = [
+    "STYLES",
     "Author",
     "ChannelConfig",
     "Content",
     "Conversation",
     "Delta",
     "DeveloperContent",
+    "Divergence",
     "Event",
+    "GrowingConversation",
     "HarmonyError",
     "Header",
     "HeaderError",
     "HeaderProblem",
+    "History",
     "InvalidUtf8Error",
     "Json",
+    "LenientParse",
     "Message",
     "MessageError",
     "MessageFinished",
     "MessageStarted",
     "ParseError",
     "ReasoningEffort",
+    "Recognised",
+    "RecoveredError",
+    "Remainder",
     "RenderError",
+    "Rendering",
     "ResponseFormat",
     "Role",
+    "Segment",
+    "SegmentKind",
     "StreamParser",
     "StreamState",
+    "Style",
     "SystemContent",
     "TextContent",
     "ToolDescription",
@@ -87,21 +131,25 @@ __all__ = [
     "UnexpectedEndError",
     "UnexpectedTokenError",
     "UnknownTokenError",
+    "accepted_renderings",
     "decode",
     "decode_bytes",
     "decode_utf8",
     "developer_text",
     "encode",
     "encode_with_special_tokens",
+    "explain",
     "has_function_tools",
     "is_special",
     "json_schema_to_typescript",
     "parse",
+    "parse_leniently",
     "read_header",
     "render",
     "render_conversation",
     "render_conversation_for_completion",
     "render_conversation_for_training",
+    "render_in_style",
     "response_formats_text",
     "system_text",
     "text_of",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from harmony_ref.explain import Recognised, explain
+from harmony_ref.explanation import Recognised, explain
 from harmony_ref.styles import STYLES, History, render_in_style
 
 from harmony_conformance.command import Command, Exit, UsageError

@@ -8,7 +8,7 @@ from itertools import accumulate, chain
 from typing import Final
 
 from harmony_ref import tokens
-from harmony_ref.explain.reading import prompt_messages
+from harmony_ref.explanation.reading import prompt_messages
 from harmony_ref.messages import Message, Role
 from harmony_ref.styles import History, Style, kept_indices
 from harmony_ref.styles.rendering import RenderedMessage, next_turn, rendered_messages

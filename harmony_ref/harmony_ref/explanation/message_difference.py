@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from harmony_ref.explain.divergence import Part, Problem
-from harmony_ref.explain.reading import HeaderFields, PromptMessage, header_fields, quoted, shown
-from harmony_ref.explain.texts import difference_of_contents
+from harmony_ref.explanation.divergence import Part, Problem
+from harmony_ref.explanation.reading import HeaderFields, PromptMessage, header_fields, quoted, shown
+from harmony_ref.explanation.texts import difference_of_contents
 from harmony_ref.messages import Role
 
 _ROLES: Final = frozenset(role.value for role in Role)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from harmony_ref.explain.divergence import Part, Problem
+from harmony_ref.explanation.divergence import Part, Problem
 
 _AROUND: Final = 30
 _LINES: Final = {

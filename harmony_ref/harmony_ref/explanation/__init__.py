@@ -6,10 +6,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from harmony_ref.explain.differences import first_difference
-from harmony_ref.explain.divergence import Divergence, Part, Problem, Recognised
-from harmony_ref.explain.nearest import candidates, nearest, shared_length
-from harmony_ref.explain.reading import shown
+from harmony_ref.explanation.differences import first_difference
+from harmony_ref.explanation.divergence import Divergence, Part, Problem, Recognised
+from harmony_ref.explanation.nearest import candidates, nearest, shared_length
+from harmony_ref.explanation.reading import shown
 from harmony_ref.header import EVERYONE
 from harmony_ref.messages import Message, Role
 from harmony_ref.styles import STYLES, Style

@@ -10,10 +10,10 @@ from itertools import accumulate, islice
 from typing import Final
 
 from harmony_ref import tokens
-from harmony_ref.explain.divergence import Part, Problem
-from harmony_ref.explain.message_difference import difference_of_messages
-from harmony_ref.explain.nearest import Candidate
-from harmony_ref.explain.reading import (
+from harmony_ref.explanation.divergence import Part, Problem
+from harmony_ref.explanation.message_difference import difference_of_messages
+from harmony_ref.explanation.nearest import Candidate
+from harmony_ref.explanation.reading import (
     PromptMessage,
     header_fields,
     prompt_messages,

@@ -4,7 +4,7 @@ import os
 import re
 
 import pytest
-from harmony_ref.explain import Divergence, Part, Problem, Recognised, explain
+from harmony_ref.explanation import Divergence, Part, Problem, Recognised, explain
 from harmony_ref.styles import HARMONY_0_0_8, STYLES, History, accepted_renderings, render_in_style
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
