@@ -151,7 +151,11 @@ class Index:
 ODD_IDS = {
     "a negative one": -1,
     "one of 33 bits": 2**32,
+    "the largest of 63 bits": 2**63 - 1,
+    "one of 64 bits": 2**63,
     "one of 65 bits": 2**64,
+    "the smallest of 64 bits": -(2**63),
+    "a negative one of 65 bits, just": -(2**63) - 1,
     "a negative one of 65 bits": -(2**64),
     "a float": 1.0,
     "a text": "1",
