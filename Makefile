@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test check lint types unit selftest lock engine-vllm clean
+.PHONY: help setup demo test check lint types unit bench fuzz selftest lock engine-vllm clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,12 +36,27 @@ types: $(READY)  ## mypy and pyright, strict
 unit: $(READY)  ## the tests
 	$(BIN)/python -m pytest -q -n 2
 
+fuzz: EXAMPLES ?= 200000
+fuzz: SEED ?= $(shell date +%Y%m%d)
+fuzz: $(READY)  ## random inputs against openai-harmony; EXAMPLES=200000 SEED=<today>
+	HARMONY_FUZZ_EXAMPLES=$(EXAMPLES) HARMONY_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -v -n 2 --timeout 3600 harmony_ref/tests/fuzz
+
 selftest: $(READY)  ## every defect against every check
 	$(BIN)/harmony-conformance selftest
 
 lock:  ## pin the versions anew (needs uv)
 	uv pip compile pyproject.toml --group dev --all-extras --universal --python-version 3.11 --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header --upgrade -o requirements/dev.lock
+
+bench: $(READY) .benchmarks/oss-harmony/.ready .benchmarks/plot/.ready  ## measure, and write docs/performance.md; wants a quiet machine
+	$(BIN)/python benchmarks/side_by_side.py
+	$(BIN)/python benchmarks/report.py benchmarks/results/side_by_side.json docs/performance.md
+	.benchmarks/plot/bin/python benchmarks/plot.py benchmarks/results/side_by_side.json docs/performance.svg
+
+.benchmarks/%/.ready: requirements/%.lock
+	$(PYTHON) -m venv .benchmarks/$*
+	.benchmarks/$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/$*.lock
+	@touch $@
 
 engine-vllm: $(READY)  ## opt-in: a real vLLM on this machine, and the suite against it
 	engines/vllm/run.sh
