@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from harmony_ref import (
     Conversation,
     Delta,
@@ -20,6 +22,9 @@ from harmony_ref import (
     render_conversation_for_training,
     tokens,
 )
+
+SHORT_RUN = 2
+"""What counts as long white space here, so that short texts have it."""
 
 RENDERERS = {
     "conversation": render_conversation,
@@ -99,8 +104,12 @@ def encoding(oracle, text):
     yield "ordinary", oracle.inner.encode(text, []), tokens.encode(text)
     yield "as text of a message", oracle.inner.encode(text, []), tokens.encode_text(text)
     for allowed in (list(tokens.SPECIAL_TOKENS), ["<|start|>", "<|end|>"]):
-        mine = tokens.encode_with_special_tokens(text, allowed=set(allowed))
-        yield f"{len(allowed)} special tokens", oracle.inner.encode(text, allowed), mine
+        theirs = oracle.inner.encode(text, allowed)
+        yield f"{len(allowed)} special tokens", theirs, tokens.encode_with_special_tokens(text, allowed=set(allowed))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tokens, "LONGEST_RUN", SHORT_RUN)
+            mine = tokens.encode_with_special_tokens(text, allowed=set(allowed))
+        yield f"{len(allowed)} special tokens, white space encoded apart", theirs, mine
 
 
 def decoding(oracle, run):

@@ -7,7 +7,7 @@ import fuzz_answers as answers
 import fuzz_completions as completions
 import fuzz_conversations as conversations
 import fuzz_kinds as kinds
-from fuzz_texts import texts
+from fuzz_texts import spaced_texts, texts
 from hypothesis import strategies as st
 
 
@@ -79,7 +79,9 @@ PROPERTIES = {
     "text split between any two bytes is streamed": Property(
         cases=completions.splits(completions.streams()), ask=answers.stream, share=4, kinds_of=kinds.of_stream
     ),
-    "text is encoded": Property(cases=texts | st.text(), ask=answers.encoding, share=4, kinds_of=kinds.of_text),
+    "text is encoded": Property(
+        cases=texts | st.text() | spaced_texts, ask=answers.encoding, share=4, kinds_of=kinds.of_text
+    ),
     "tokens are decoded": Property(
         cases=completions.runs_to_decode, ask=answers.decoding, share=4, kinds_of=kinds.of_decoding
     ),

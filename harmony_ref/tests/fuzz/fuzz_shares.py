@@ -93,7 +93,7 @@ AT_LEAST = {
         "special tokens": 30,
         "beyond ASCII": 150,
         "unusual white space": 30,
-        "a run of white space": 15,
+        "a run of white space": 60,
     },
     "tokens are decoded": {
         "decode_utf8: answered": 80,

@@ -76,6 +76,9 @@ MARKERS = [
 
 texts = st.lists(st.sampled_from(WORDS + MARKERS) | st.text(max_size=8), max_size=5).map("".join)
 fields = st.none() | st.sampled_from(WORDS + MARKERS) | texts
+spaced_texts = st.lists(
+    st.sampled_from([*"    \t\n\r\x0b\x85\xa0\u2028\u3000\x1c", "  ", *"aZ7-/'é한", "\u0301", *MARKERS]), max_size=24
+).map("".join)
 texts_with_surrogates = st.text(
     st.characters(codec=None, categories=["Cs", "Ll", "Cc"]) | st.sampled_from("\ud83d\ude00 \n"), max_size=6
 )
