@@ -16,7 +16,6 @@ from harmony_ref import tokens
 from harmony_ref.errors import HarmonyError, HeaderError, HeaderFault, HeaderProblem, RenderError
 from harmony_ref.memo import Memo
 from harmony_ref.messages import Author, Message, Role
-from harmony_ref.rust_debug import debug_quoted
 
 CHANNEL_MARKER: Final = "<|channel|>"
 CONSTRAIN_MARKER: Final = "<|constrain|>"
@@ -185,6 +184,8 @@ def _read_text(text: str, role: Role | None) -> Header | HeaderFault:
         return author
     recipient, content_type = _addressee(words)
     if words:
+        from harmony_ref.rust_debug import debug_quoted  # noqa: PLC0415 - its tables would be a fifth of first use
+
         left = debug_quoted(" ".join(words))
         return HeaderFault(
             problem=HeaderProblem.WORDS_LEFT,

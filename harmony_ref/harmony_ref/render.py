@@ -85,7 +85,9 @@ def render_conversation_for_completion(
         MessageError: a string or number that JSON cannot carry.
     """
     prompt = render_conversation(conversation, auto_drop_analysis=auto_drop_analysis)
-    return [*prompt, tokens.START, *encode_field(next_turn_role.value)]
+    prompt.append(tokens.START)
+    prompt += encode_field(next_turn_role.value)
+    return prompt
 
 
 def render_conversation_for_training(conversation: Iterable[Message], *, auto_drop_analysis: bool = True) -> list[int]:
