@@ -180,6 +180,31 @@ def test_a_lenient_parser_keeps_the_text_of_a_first_message_without_its_marker()
     )
 
 
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_what_was_read_from_a_parser_never_changes(run):
+    parser = StreamParser(Role.ASSISTANT)
+    held = []
+    for token in run:
+        parser.process(token)
+        values = (parser.tokens, parser.messages, parser.state_data, parser.current_content)
+        held.append((values, repr(values)))
+    parser.finish()
+    for values, then in held:
+        assert repr(values) == then
+    assert [values[0] for values, _ in held] == [run[: count + 1] for count in range(len(run))]
+
+
+def test_content_is_the_same_whether_it_is_read_on_the_way_or_at_the_end():
+    run = RUNS["reasoning, then an answer"]
+    reader, other = StreamParser(Role.ASSISTANT), StreamParser(Role.ASSISTANT)
+    for token in run:
+        reader.process(token)
+        _ = reader.current_content
+        other.process(token)
+    assert reader.current_content == other.current_content
+    assert reader.messages == other.messages
+
+
 def test_a_generator_of_tokens_is_read_once():
     run = RUNS["an empty message"]
     assert parse(run, Role.ASSISTANT) == parse(iter(run), Role.ASSISTANT)
