@@ -31,7 +31,7 @@ def transformers():
 
 def without_addresses(answer):
     """Python's own names of objects and places in memory, which a template can write, are each implementation's own."""
-    text = re.sub(r"0x[0-9a-f]+", "0x", json.dumps(answer))
+    text = re.sub(r"(?i)0x[0-9a-f]+", "0x", json.dumps(answer))
     return re.sub(r"(harmony_ref\.jinja_sandbox|transformers\.utils\.chat_template_utils)[\w.<>]*", "module", text)
 
 
@@ -93,11 +93,11 @@ FILTERS = st.sampled_from(
         "int",
         "safe",
         "e",
-        "items",
+        "items | list",
         "sort",
-        "reverse",
-        "selectattr('role')",
-        "map(attribute='role')",
+        "reverse | list",
+        "selectattr('role') | list",
+        "map(attribute='role') | list",
         "nosuch",
     ]
 )
