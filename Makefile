@@ -3,7 +3,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test check lint types unit bench fuzz selftest lock engine-vllm clean
+# the last transformers that evaluates response schemas; the environment has the newest, which renders templates
+TRANSFORMERS := .oracles/transformers-5.14
+
+.PHONY: help setup demo test check lint types unit golden bench fuzz selftest lock engine-vllm clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -20,7 +23,7 @@ $(READY): requirements/dev.lock pyproject.toml
 demo: $(READY)  ## run every check against the embedded reference server
 	$(BIN)/harmony-conformance run reference
 
-test: lint types unit selftest  ## all that CI runs
+test: lint types unit golden selftest  ## all that CI runs
 
 check: lint types  ## without running the tests
 
@@ -33,8 +36,16 @@ types: $(READY)  ## mypy and pyright, strict
 	$(BIN)/mypy
 	$(BIN)/pyright
 
-unit: $(READY)  ## the tests
-	$(BIN)/python -m pytest -q -n 2
+unit: $(READY) $(TRANSFORMERS)/.ready  ## the tests
+	HARMONY_TRANSFORMERS_PYTHON=$(TRANSFORMERS)/bin/python $(BIN)/python -m pytest -q -n 2
+
+$(TRANSFORMERS)/.ready: requirements/transformers-5.14.lock
+	$(PYTHON) -m venv $(TRANSFORMERS)
+	$(TRANSFORMERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/transformers-5.14.lock
+	@touch $@
+
+golden: $(READY)  ## every golden vector against every implementation
+	$(BIN)/harmony-conformance golden check
 
 fuzz: EXAMPLES ?= 200000
 fuzz: SEED ?= $(shell date +%Y%m%d)
@@ -62,4 +73,4 @@ engine-vllm: $(READY)  ## opt-in: a real vLLM on this machine, and the suite aga
 	engines/vllm/run.sh
 
 clean:  ## remove the environment and what runs left behind
-	rm -rf .venv .engines runs dist
+	rm -rf .venv .oracles .benchmarks .engines runs dist

@@ -73,3 +73,9 @@ def test_reference_conforms_from_another_folder(installed):
         "report.jsonl",
         "report.md",
     ]
+
+
+def test_golden_data_agrees_from_another_folder(installed):
+    command, _, elsewhere = installed
+    checked = run(command, "golden", "check", cwd=elsewhere)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
