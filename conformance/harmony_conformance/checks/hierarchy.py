@@ -9,10 +9,10 @@ from json import JSONDecodeError, JSONDecoder
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, variant
-from harmony_conformance.declaration import official_spelling
+from harmony_conformance.declaration import declares_functions, official_spelling
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import Json, at, canonical, dumps
-from harmony_conformance.prompt import Kind, Wanted, shorten, wanted
+from harmony_conformance.json_value import Json, at, canonical, dumps, text
+from harmony_conformance.prompt import INSTRUCTIONS, Kind, Wanted, shorten, wanted
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
 
@@ -84,6 +84,7 @@ def identity_is_kept(x: Exchange) -> Iterator[Finding]:
         )
 
 
+_NOTE = "Calls to these tools must go to the commentary channel: 'functions'."
 _SYSTEM = re.compile(
     r"You are ChatGPT, a large language model trained by OpenAI\.\n"
     r"Knowledge cutoff: 20\d{2}-[01]\d(?:-\d{2})?"
@@ -91,7 +92,7 @@ _SYSTEM = re.compile(
     r"(?:\n\nReasoning: (?:low|medium|high))?"
     r"(?:\n\n# Tools\n\n[\s\S]*?)?"
     r"(?:\n\n# Valid channels: analysis, (?:commentary, )?final\. Channel must be included for every message\."
-    r"(?:\nCalls to these tools must go to the commentary channel: 'functions'\.)?)?"
+    rf"(?:\n{re.escape(_NOTE)})?)?"
 )
 _DATE = re.compile(r"^Current date: ?(.*)$", re.MULTILINE)
 _CUTOFF = re.compile(r"^Knowledge cutoff: (\d{4})-(\d{2})", re.MULTILINE)
@@ -142,9 +143,16 @@ _FORMATS = re.compile(r"# Response Formats\n[\s\S]*")
 
 @check(SHOULD, spec="harmony#system-form", when=(on.is_chat, on.prompt_is_known))
 def system_message_has_the_trained_form(x: Exchange) -> Iterator[Finding]:
-    """The system message holds identity, dates, effort, built-in tools and channels in the guide's words and order, and nothing else."""
+    """The system message holds identity, dates, effort, built-in tools and channels in the guide's words and order, and nothing else.
+
+    The note that calls go to the commentary channel belongs to functions; without any it is a variant.
+    """
     system = x.system_message
-    if system is None or _SYSTEM.fullmatch(system.content):
+    if system is None:
+        return
+    if _SYSTEM.fullmatch(system.content):
+        if _NOTE in system.content and not any(declares_functions(message.content) for message in x.prompt_messages):
+            yield variant("the note on calls of functions stands in the system message without any", where=_NOTE)
         return
     known = next((end for end in range(len(system.content), 0, -1) if _SYSTEM.fullmatch(system.content[:end])), 0)
     yield Finding(
@@ -159,15 +167,16 @@ def system_message_has_the_trained_form(x: Exchange) -> Iterator[Finding]:
 def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
     """The developer message holds the instructions of the request, its tools and formats, and nothing else.
 
-    Text that a server adds here speaks with the developer's authority to every one of its users' models.
+    Text that a server adds here speaks with the developer's authority to every one of its users' models. Other line ends between the parts, or another
+    order of them, are variants.
     """
     asked = [part.text for part in wanted(x.asked) if part.kind is Kind.INSTRUCTIONS]
     for index, message in enumerate(x.prompt_messages):
         if message.role != "developer":
             continue
         rest = message.content
-        for text in (text for text in asked if text in rest):
-            rest = rest.replace(text, "", 1)
+        for said in (said for said in asked if said in rest):
+            rest = rest.replace(said, "", 1)
         official = official_spelling(x.tools)
         rest = rest.replace(official, "", 1) if official and official in rest else _SECTIONS.sub("", rest)
         rest = _FORMATS.sub("", rest).replace("# Instructions\n\n", "", 1).strip()
@@ -178,6 +187,32 @@ def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
                 expected="# Instructions, # Tools, # Response Formats",
                 actual=shorten(rest),
             )
+        elif message.content != _spelling(message.content, asked, official, _format_name(x)):
+            yield variant("the line ends of a developer message are not the library's", where=f"prompt message {index}")
+
+
+def _format_name(x: Exchange) -> str:
+    return text(at(x.asked, "response_format", "json_schema", "name"))
+
+
+def _spelling(content: str, asked: list[str], tools: str, name: str) -> str:
+    """The developer message with these parts as the guide and the library write it, one blank line between them; of other parts as they stand."""
+    position, held = 0, list[str]()
+    for said in asked:
+        found = content.find(said, position)
+        if said and found >= 0:
+            held.append(said)
+            position = found + len(said)
+    formats = _FORMATS.search(content, position)
+    shown = _SECTIONS.search(content, position)
+    section = (
+        tools if tools in content else shown[0].removesuffix(formats[0] if formats else "").rstrip() if shown else ""
+    )
+    begun = f"# Response Formats\n\n## {name}\n\n"
+    schema = formats[0][len(begun) :].lstrip("\n") if formats and name else ""
+    last = begun + schema if schema else formats[0] if formats else ""
+    head = INSTRUCTIONS + "\n\n".join(held) if held else "# Instructions" if "# Instructions" in content else ""
+    return "\n\n".join(part for part in (head, section, last) if part)
 
 
 @condition

@@ -84,7 +84,7 @@ def has_orphan_result(x: Exchange) -> bool:
 def orphan_result_is_not_misnamed(x: Exchange) -> Iterator[Finding]:
     """A result that names no call is refused, or stands in the prompt under a function that it can be of: one that was called and not answered.
 
-    Under an invented or an empty name the model takes it for something that it never asked for.
+    Under an invented or an empty name (vLLM 0.32.0 writes `functions.`) the model takes it for something that it never asked for.
     """
     results = [message for message in x.prompt_messages if message.role == "tool"]
     for number, index, functions in _orphans(x):
