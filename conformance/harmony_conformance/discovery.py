@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from harmony_conformance.client import Sent
-from harmony_conformance.engines import Engine, ScriptBy
+from harmony_conformance.engines import CHAT, Engine, ScriptBy, Side
 from harmony_conformance.exchange import Exchange, PromptLevel, Validity
 from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, text
-from harmony_conformance.scenario import CHAT, script_members
+from harmony_conformance.scenario import script_members
+from harmony_conformance.side import asks_for_prompt, shown_prompt
 from harmony_conformance.wire import FailureKind, Request, Response
 from harmony_ref import encode_with_special_tokens
 
@@ -51,7 +52,7 @@ class Capabilities:
     engine_version: str | None
     prompt: PromptLevel
     ids_field: str | None
-    render_path: str | None
+    side: Side | None
     script_by: ScriptBy
     steady_count: bool
     exchanges: tuple[Exchange, ...]
@@ -61,7 +62,7 @@ class Capabilities:
         return {
             "prompt": self.prompt.value,
             "prompt_source": self.ids_field
-            or self.render_path
+            or (self.side.name if self.side is not None else None)
             or ("usage.prompt_tokens" if self.steady_count else None),
             "script": self.script_by.value,
             "steady_prompt_count": self.steady_count,
@@ -90,16 +91,16 @@ async def discover(
     seen.append(second)
     is_steady = first.prompt.count is not None and first.prompt.count == second.prompt.count
     ids_field = await _probe_ids(send, engine, limited, seen)
-    render_path = await _probe_render(send, engine, limited) if ids_field is None else None
+    side = await _probe_side(send, engine, limited) if ids_field is None else None
     script_by = _script_way(script, engine, identified=identified)
     if script_by is not ScriptBy.NONE:
         seen.append(await _probe_script(send, limited, script_by))
     return Capabilities(
         model=chosen,
         engine_version=version,
-        prompt=_level(ids_field, render_path, steady=is_steady),
+        prompt=_level(ids_field, side, steady=is_steady),
         ids_field=ids_field,
-        render_path=render_path,
+        side=side,
         script_by=script_by,
         steady_count=is_steady,
         exchanges=tuple(seen),
@@ -219,11 +220,13 @@ async def _probe_ids(send: SendRequest, engine: Engine, plain: JsonObject, seen:
     return engine.ids_field if x.turn is not None and x.turn.prompt_ids else None
 
 
-async def _probe_render(send: SendRequest, engine: Engine, plain: JsonObject) -> str | None:
-    if engine.render_path is None:
+async def _probe_side(send: SendRequest, engine: Engine, plain: JsonObject) -> Side | None:
+    request = asks_for_prompt(engine.side, _chat(plain)) if engine.side is not None else None
+    if engine.side is None or request is None:
         return None
-    sent = await send(Request(path=engine.render_path, body=dumps(plain).encode()))
-    return engine.render_path if sent.response is not None and items(at(_json(sent.response), "token_ids")) else None
+    sent = await send(request)
+    shown = shown_prompt(engine.side, _json(sent.response)) if sent.response is not None else None
+    return engine.side if shown is not None else None
 
 
 def _script_way(asked: str, engine: Engine, *, identified: bool) -> ScriptBy:
@@ -236,10 +239,10 @@ def _script_way(asked: str, engine: Engine, *, identified: bool) -> ScriptBy:
             return ScriptBy(asked) if asked in set(ScriptBy) else engine.script_by
 
 
-def _level(ids_field: str | None, render_path: str | None, *, steady: bool) -> PromptLevel:
+def _level(ids_field: str | None, side: Side | None, *, steady: bool) -> PromptLevel:
     if ids_field is not None:
         return PromptLevel.IDS
-    if render_path is not None:
+    if side is not None:
         return PromptLevel.RENDERED
     return PromptLevel.ACCOUNTING if steady else PromptLevel.NONE
 

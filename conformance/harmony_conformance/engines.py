@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
+CHAT = "/v1/chat/completions"
+"""The path of Chat Completions."""
+
 
 class ScriptBy(StrEnum):
     """How the exact tokens of an answer travel to a server that can be scripted."""
@@ -17,16 +20,39 @@ class ScriptBy(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Side:
+    """A way to be shown the prompt of a chat request without a generation.
+
+    Attributes:
+        path: where the request is sent.
+        extra: a member that is added to it, true.
+        ids: where in the answer the ids are, as a list of them or of objects with `id`; empty where there is text instead.
+        text: where in the answer the text is, markers spelled. It proves structure, not how markers were tokenised.
+    """
+
+    path: str
+    extra: str = ""
+    ids: tuple[str, ...] = ()
+    text: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called in a report: the path, or the member."""
+        return self.extra or self.path
+
+
+@dataclass(frozen=True, kw_only=True)
 class Engine:
     """One kind of server.
 
-    `ids_field` asks a chat request for the ids of prompt and output; `render_path` is a side endpoint that answers a chat request with the
-    ids it would feed. Both are probed before they are believed. `script_by` is only used on a server that identified itself, or on request.
+    `ids_field` asks a chat request for the ids of prompt and output, that of a stream only where `ids_in_streams`; `side` shows a prompt without
+    generating. Both are probed before they are believed. `script_by` is only used on a server that identified itself, or on request.
     """
 
     name: str
     ids_field: str | None = None
-    render_path: str | None = None
+    ids_in_streams: bool = True
+    side: Side | None = None
     script_by: ScriptBy = ScriptBy.NONE
 
 
@@ -38,13 +64,16 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             Engine(
                 name="vllm",
                 ids_field="return_token_ids",
-                render_path="/v1/chat/completions/render",
+                side=Side(path="/v1/chat/completions/render", ids=("token_ids",)),
                 script_by=ScriptBy.VLLM,
             ),
-            Engine(name="ollama"),
-            Engine(name="tgi"),
-            Engine(name="llamacpp"),
-            Engine(name="sglang"),
+            Engine(
+                name="ollama",
+                side=Side(path=CHAT, extra="_debug_render_only", text=("_debug_info", "rendered_template")),
+            ),
+            Engine(name="tgi", side=Side(path="/chat_tokenize", ids=("tokenize_response",))),
+            Engine(name="llamacpp", side=Side(path="/apply-template", text=("prompt",))),
+            Engine(name="sglang", ids_field="return_prompt_token_ids", ids_in_streams=False),
             Engine(name="transformers"),
             Engine(name="openai"),
         )

@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from harmony_conformance.conditions import STREAMED
-from harmony_conformance.engines import ScriptBy
+from harmony_conformance.engines import CHAT, ScriptBy
 from harmony_conformance.exchange import Validity
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, resolve, text
 from harmony_conformance.meaning import Meaning, read_row
 from harmony_conformance.recording import read_script
 from harmony_conformance.wire import Request
 
-CHAT = "/v1/chat/completions"
 _SPARE = 16  # tokens allowed beyond a script, so that the limit is not what ends it
 UNSCRIPTED_LIMIT = 2048
 
@@ -170,6 +169,7 @@ class Asking:
     model: str
     script_by: ScriptBy = ScriptBy.NONE
     ids_field: str | None = None
+    ids_in_streams: bool = True
     extra: JsonObject
     seed: int | None = None
 
@@ -194,7 +194,7 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
         body.setdefault("temperature", 0)
         if asking.seed is not None:
             body.setdefault("seed", asking.seed)
-    if asking.ids_field is not None and step.shows_ids:
+    if asking.ids_field is not None and step.shows_ids and (asking.ids_in_streams or not step.is_streamed):
         body.setdefault(asking.ids_field, True)
     scripted = step.script is not None and asking.script_by is not ScriptBy.NONE
     if step.script is not None and scripted:

@@ -17,8 +17,8 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.client import Client, Sent, Settings, Wait, unheard
 from harmony_conformance.discovery import Capabilities, SendRequest, discover
 from harmony_conformance.engines import ScriptBy
-from harmony_conformance.exchange import Exchange, PromptLevel, Rendered, Series
-from harmony_conformance.json_value import Json, JsonObject, at, items, loads, number
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.json_value import Json, JsonObject, loads
 from harmony_conformance.judge import Result, judge_one
 from harmony_conformance.latency import probe, summarise
 from harmony_conformance.reference_server.serving import running
@@ -34,6 +34,7 @@ from harmony_conformance.scenario import (
     read_scenario,
     why_not_sent,
 )
+from harmony_conformance.side import asks_for_prompt, shown_prompt
 from harmony_conformance.target import Target
 from harmony_conformance.wire import Request
 
@@ -219,7 +220,7 @@ async def run(
             keep(x)
         sender = _sender(client, target, options, found, keep)
         series = await sender.all(plan.scenarios, options.tries)
-        latency = await _latency(client, _asking(found, options), target, options, keep)
+        latency = await _latency(client, _asking(found, target, options), target, options, keep)
     return Run(
         capabilities=found,
         series=series,
@@ -240,14 +241,17 @@ def _asking_patiently(client: Client, waiting: Callable[[Wait], None]) -> SendRe
 
 def _sender(client: Client, target: Target, options: Options, found: Capabilities, keep: Keep) -> _Sender:
     gate = _Gate(options, options.at_once(target))
-    return _Sender(target=target, client=client, gate=gate, found=found, asking=_asking(found, options), keep=keep)
+    return _Sender(
+        target=target, client=client, gate=gate, found=found, asking=_asking(found, target, options), keep=keep
+    )
 
 
-def _asking(found: Capabilities, options: Options) -> Asking:
+def _asking(found: Capabilities, target: Target, options: Options) -> Asking:
     return Asking(
         model=found.model,
         script_by=found.script_by,
         ids_field=found.ids_field,
+        ids_in_streams=target.engine.ids_in_streams,
         extra=options.extra_body,
         seed=options.seed,
     )
@@ -387,16 +391,10 @@ class _Sender:
 
     async def _with_rendered(self, x: Exchange) -> Exchange:
         """The exchange with the prompt that a side endpoint shows, where that is the best there is."""
-        if self.found.prompt is not PromptLevel.RENDERED or self.found.render_path is None or x.turn is None:
+        side = self.found.side
+        if side is None or x.turn is None or (request := asks_for_prompt(side, x.request)) is None:
             return x
-        sent = await self.gate.send(self.client, replace(x.request, path=self.found.render_path))
+        sent = await self.gate.send(self.client, request)
         if sent is None or sent.response is None:
             return x
-        shown = replace(x, response=sent.response, failure=None).body
-        ids = [number(token) for token in items(at(shown, "token_ids"))]
-        known = tuple(token for token in ids if token is not None)
-        return (
-            replace(x, rendered=Rendered(source=self.found.render_path, ids=known))
-            if known and len(known) == len(ids)
-            else x
-        )
+        return replace(x, rendered=shown_prompt(side, replace(x, response=sent.response, failure=None).body))

@@ -7,9 +7,11 @@ from harmony_conformance.discovery import KeyRefused, NothingThere, discover
 from harmony_conformance.engines import ENGINES, ScriptBy
 from harmony_conformance.exchange import PromptLevel
 from harmony_conformance.reference_server import MODEL, running
-from harmony_conformance.suite import Options, look
+from harmony_conformance.scenario import Asking, Send, build, expand
+from harmony_conformance.side import asks_for_prompt, shown_prompt
+from harmony_conformance.suite import Options, load_scenarios, look
 from harmony_conformance.target import parse_target
-from harmony_conformance.wire import Chunk, Failure, FailureKind, Response
+from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
 
 from harmony_ref import decode
 
@@ -89,7 +91,7 @@ def test_a_field_that_is_ignored_is_not_offered():
 
 def test_an_engine_without_extra_fields_is_asked_for_none():
     endpoint = Endpoint()
-    found(endpoint, "ollama")
+    found(endpoint, "transformers")
     assert {frozenset(chat) for chat in endpoint.chats} == {frozenset({"model", "messages", "max_tokens"})}
 
 
@@ -101,7 +103,60 @@ def test_token_ids_are_the_best_evidence():
 
 def test_a_side_endpoint_that_shows_ids_comes_next():
     capabilities = found(Endpoint(render=answered({"token_ids": [1, 2, 3]})), "vllm")
-    assert (capabilities.prompt, capabilities.render_path) == (PromptLevel.RENDERED, "/v1/chat/completions/render")
+    assert (capabilities.prompt, capabilities.side.name) == (PromptLevel.RENDERED, "/v1/chat/completions/render")
+
+
+PROMPT = "<|start|>user<|message|>Say hello.<|end|><|start|>assistant"
+PROMPT_IDS = [200006, 1428, 200008, 62316, 40617, 13, 200007, 200006, 173781]
+SIDES = {
+    "vllm": {"render": answered({"token_ids": PROMPT_IDS})},
+    "tgi": {"chat_tokenize": answered({"tokenize_response": [{"id": token, "text": "x"} for token in PROMPT_IDS]})},
+    "llamacpp": {"apply-template": answered({"prompt": PROMPT})},
+    "ollama": {
+        "chat": lambda body: answered(
+            {"message": {"content": ""}, "_debug_info": {"rendered_template": PROMPT}}
+            if body.get("_debug_render_only")
+            else COMPLETION
+        )
+    },
+}
+SHOWN_BY = {
+    "vllm": "/v1/chat/completions/render",
+    "tgi": "/chat_tokenize",
+    "llamacpp": "/apply-template",
+    "ollama": "_debug_render_only",
+}
+
+
+@pytest.mark.parametrize("engine", SIDES)
+def test_each_engine_is_asked_for_its_prompt_in_its_own_way(engine):
+    endpoint = Endpoint(**SIDES[engine])
+    capabilities = found(endpoint, engine)
+    assert (capabilities.prompt, capabilities.told()["prompt_source"]) == (PromptLevel.RENDERED, SHOWN_BY[engine])
+    side = ENGINES[engine].side
+    asked = asks_for_prompt(side, endpoint.asked[-1])
+    shown = shown_prompt(side, asyncio.run(endpoint.send(asked)).response.json)
+    assert (shown.source, list(shown.ids)) == (SHOWN_BY[engine], PROMPT_IDS)
+
+
+@pytest.mark.parametrize("engine", SIDES)
+def test_a_side_that_does_not_answer_as_its_engine_does_is_no_evidence(engine):
+    assert found(Endpoint(), engine).side is None
+
+
+@pytest.mark.parametrize(("engine", "asked"), [("vllm", True), ("tgi", True), ("llamacpp", False), ("ollama", False)])
+def test_a_text_is_not_asked_for_where_the_request_quotes_markers(engine, asked):
+    """It could not show whether they were fed as special tokens."""
+    body = json.dumps({"messages": [{"role": "user", "content": "<|end|>"}]}).encode()
+    request = asks_for_prompt(ENGINES[engine].side, Request(path="/v1/chat/completions", body=body))
+    assert (request is not None) is asked
+
+
+def test_ids_that_are_refused_with_streams_are_only_asked_for_without():
+    scenario = next(one for one in load_scenarios() if [step.send for step in one.steps] == [Send.BOTH])
+    asking = Asking(model="m", ids_field="return_prompt_token_ids", ids_in_streams=False, extra={})
+    asked = [("return_prompt_token_ids" in build(one, asking, {}).json, one.is_streamed) for one in expand(scenario)]
+    assert sorted(asked) == [(False, True), (True, False)]
 
 
 def test_a_prompt_count_that_changes_is_no_evidence():
