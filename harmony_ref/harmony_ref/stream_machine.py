@@ -143,7 +143,9 @@ class StreamMachine:
     def _tell(self) -> None:
         """Turn the tokens that the short cut took into text."""
         if self._untold < len(self._tokens):
-            self._pieces.append("".join(map(PLAIN_TEXT.__getitem__, self._tokens[self._untold :])))
+            run = self._tokens[self._untold :]
+            short = len(run) <= _SHORT_RUN
+            self._pieces.append("".join(map(PLAIN_TEXT.__getitem__, run)) if short else tokens.decode_utf8(run))
             self._untold = len(self._tokens)
 
     def _step(self, token: int) -> None:

@@ -1,0 +1,45 @@
+"""One contender in a process of its own, in the environment that it needs: `worker.py CONTENDER INPUTS`.
+
+Reads one JSON object a line and answers with one: {} with the names of the tasks, {"task"} with a digest of what the
+task makes, {"task", "times"} with the seconds of CPU time that so many runs take.
+"""
+
+import gc
+import hashlib
+import importlib
+import json
+import sys
+import time
+from pathlib import Path
+
+from workloads import Inputs
+
+
+def digest(value) -> str:
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+
+
+def seconds(task, times: int) -> float:
+    gc.collect()
+    start = time.process_time()
+    for _ in range(times):
+        task()
+    return time.process_time() - start
+
+
+def main(contender: str, path: str) -> None:
+    inputs = Inputs(**json.loads(Path(path).read_text("utf-8")))
+    tasks = importlib.import_module(f"contenders.{contender}").tasks(inputs)
+    for line in sys.stdin:
+        match json.loads(line):
+            case {"task": name, "times": times}:
+                answer = seconds(tasks[name], times)
+            case {"task": name}:
+                answer = digest(tasks[name]())
+            case _:
+                answer = list(tasks)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
