@@ -182,6 +182,13 @@ class StreamMachine:
 
     def _read(self, chunk: list[int]) -> None:
         """Read tokens run by run; each is looked at a fixed number of times, however they are framed."""
+        if self._plain is PLAIN_TEXT and len(chunk) <= _SHORT_RUN:
+            texts = list(map(PLAIN_TEXT.__getitem__, chunk))
+            if all(texts):
+                self._tokens += chunk
+                self._delta = texts[-1]
+                self._continued("".join(texts))
+                return
         if self._state is StreamState.CONTENT and tokens.STOP_TOKENS.isdisjoint(chunk):
             self._extend(chunk)
             return
