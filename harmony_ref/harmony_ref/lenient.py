@@ -8,10 +8,11 @@ the entries of `golden/defects.json` (`V04`); without a source the rule follows 
 | --- | --- | --- |
 | junk between messages | what begins no message (a doubled stop token, white space, text) is a junk segment | V02, V03 |
 | missing start | `<|channel|>`, `<|message|>`, or a role, channel or `to=` before one, begins a header | V02, #60, #68 |
-| | text that no marker precedes, at the very beginning, is a message of the assistant | V06 |
+| | text that no marker precedes, at the very beginning, is a message of the assistant, whatever it begins with | V06 |
 | doubled start | the last `<|start|>` counts; also when the role was given and the prompt's is repeated | #33 |
 | abandoned header | one that `<|start|>` ends, or a stop token when it says nothing, is junk | |
 | missing message marker | the words that a header can have are header, the rest is content, white space kept | #80, V06 |
+| | also where the rest follows the assistant, one of the three channels or a content type without a blank | #80 |
 | missing end | a special `<|start|>` in content begins the next message | #72, P12 |
 | | so does `<|channel|>` with one of the three channels and a header in order; text that only looks so is text | P12 |
 | missing role | the role that was given, else the assistant, speaks | header matrix, no-role |
@@ -20,14 +21,14 @@ the entries of `golden/defects.json` (`V04`); without a source the rule follows 
 | tool without a recipient | an unknown first word is the name of a tool; there is no recipient | #62 |
 | empty channel | no channel | #48 |
 | space before the channel | the next word is the channel | |
-| doubled channel | the first of the three channels counts, else the first; the other is junk | V04, V05 |
+| doubled channel | among those with a marker the first of the three channels counts, else the first; the other is junk | V04, V05 |
 | channel without its marker | a lone `analysis`, `commentary` or `final` is the channel | V02, header matrix, no-role |
 | recipient without to= | one bare word, or the first of two, as strict parsing takes it | |
 | space in to= | the next word is the recipient | |
 | doubled recipient | the first counts; the other is junk | V01 |
 | content type without a recipient | `<|constrain|>json`, `json` and `code` are content types, never recipients | #144 |
 | space after constrain | `<|constrain|> json`, which the guide prints, is `<|constrain|>json` | the guide's function call |
-| doubled content type | the first counts; the other is junk | |
+| doubled content type | the first counts, one with `<|constrain|>` before any other; the other is junk | |
 | content type is not last | it is the content type all the same | |
 | extra words | they are junk inside the header | V01, header matrix, space-name |
 | white space that does not separate words | it does | |
@@ -57,8 +58,9 @@ from harmony_ref.lenient_result import LenientParse, Remainder, Segment, Segment
 from harmony_ref.lenient_tokens import (
     TracedFault,
     TracedHeader,
-    bytes_of,
-    first_invalid,
+    TracedText,
+    clean,
+    place_of_recipient,
     read_header_and_text,
     read_header_tokens,
     text_of_tokens,
@@ -135,7 +137,7 @@ class _Reader:
             at = self._read_header(_Opening(begin=0, start=0, role=self._given))
         elif self._begins_as_text():
             self._error(Rule.MISSING_START, 0, 0)
-            at = self._read_header(_Opening(begin=0, start=0, excused=_SAID_ALREADY))
+            at = self._read_header(_Opening(begin=0, start=0, role=Role.ASSISTANT))
         while at < len(self._ids):
             at = self._read_between(at)
         self._errors.sort(key=lambda error: error.position)
@@ -194,10 +196,11 @@ class _Reader:
         run = self._ids[first:end]
         words = [text_of_tokens((token,)).strip() for token in run]
         for known in (_ROLES, CHANNELS | {"comment"}):
-            place = next((place for place in reversed(range(len(words))) if words[place] in known), None)
-            if place is not None:
-                return first + place
-        return first if "to=" in text_of_tokens(run) else end
+            for place in reversed(range(len(words))):
+                # After `=` it is a recipient.
+                if words[place] in known and not (place and words[place - 1].endswith("=")):
+                    return first + place
+        return first + place_of_recipient(run)
 
     def _read_header(self, opening: _Opening) -> int:
         """Read a header and what belongs to it; returns the place after it."""
@@ -260,13 +263,10 @@ class _Reader:
             rule = Rule.STRAY_IN_CONTENT if known else Rule.UNKNOWN_ID
             for first, after in _runs([place for place in faulty if tokens.is_special(self._ids[place]) is known]):
                 self._error(rule, first, after)
-        data = bytes_of(run)
-        try:
-            return data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            if error.reason != "unexpected end of data" or end < len(self._ids):
-                self._error(Rule.INVALID_UTF8, start + first_invalid(run, error), end)
-            return data.decode("utf-8", "replace")
+        traced = TracedText(run)
+        for first, after in traced.invalid_runs(is_cut=end == len(self._ids)):
+            self._error(Rule.INVALID_UTF8, start + first, start + after)
+        return clean(traced.text)
 
     def _read_without_marker(self, opening: _Opening) -> int:
         """Read a header that a stop token, `<|start|>` or the end of the input ended."""
@@ -300,6 +300,9 @@ class _Reader:
             self._junk(Rule.ABANDONED_HEADER, begin, end)
         elif begin == end:
             self._error(Rule.DOUBLED_START, end, end + 1)
+            self._excused = end
+        elif self._excused == begin:
+            self._segment(SegmentKind.JUNK, begin, end)
         else:
             self._junk(Rule.DOUBLED_START, begin, end)
         return end

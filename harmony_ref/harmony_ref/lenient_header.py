@@ -87,6 +87,7 @@ class _Words:
         self.channel: Lexeme | None = None
         self.content_type: str | None = None
         self.type_start = 0
+        self.type_end = 0
         self.faults: list[Fault] = []
 
     def read(self) -> Reading:
@@ -171,7 +172,7 @@ class _Words:
             self._fault(Rule.DOUBLED_CONTENT_TYPE, marker.start, end)
             return
         self.content_type = CONSTRAIN_MARKER if value is None else CONSTRAIN_MARKER + value.text
-        self.type_start = marker.start
+        self.type_start, self.type_end = marker.start, end
 
     def _without_author(self, words: list[Lexeme], lexemes: Sequence[Lexeme]) -> list[Lexeme]:
         used = self._author_words(words, lexemes)
@@ -263,10 +264,12 @@ class _Words:
             if word.text in CHANNELS and self.channel is None:
                 self._fault(Rule.UNMARKED_CHANNEL, word.start, word.end)
                 self.channel = word
-            elif word.text in CHANNELS and self.channel is not None and word.text == self.channel.text:
+            elif word.text in CHANNELS:
                 self._fault(Rule.DOUBLED_CHANNEL, word.start, word.end)
             elif word.text in CONTENT_TYPES and self.content_type is None:
-                self.content_type, self.type_start = word.text, word.start
+                self._take_bare_type(word)
+            elif word.text in CONTENT_TYPES:
+                self._fault(Rule.DOUBLED_CONTENT_TYPE, word.start, word.end)
             else:
                 rest.append(word)
         return rest
@@ -283,17 +286,17 @@ class _Words:
             self._fault(Rule.BARE_RECIPIENT, bare.start, bare.end)
             self.recipient, self.recipient_start = bare.text, bare.start
         if self.content_type is None and len(names) == 1 and names[0].start > self.recipient_start:
-            self.content_type, self.type_start = names[0].text, names[0].start
-            names = []
+            self._take_bare_type(names.pop())
         return names
 
+    def _take_bare_type(self, word: Lexeme) -> None:
+        self.content_type, self.type_start, self.type_end = word.text, word.start, word.end
+
     def _check_content_type(self, words: Sequence[Lexeme]) -> None:
-        assert self.content_type is not None, "there is one to check"
-        end = self.type_start + len(self.content_type)
         if self.recipient is None:
-            self._fault(Rule.LONE_CONTENT_TYPE, self.type_start, end)
+            self._fault(Rule.LONE_CONTENT_TYPE, self.type_start, self.type_end)
         if words and words[-1].start > self.type_start:
-            self._fault(Rule.CONTENT_TYPE_NOT_LAST, self.type_start, end)
+            self._fault(Rule.CONTENT_TYPE_NOT_LAST, self.type_start, self.type_end)
 
     def _check_tool(self, name: Lexeme) -> None:
         assert self.author is not None, "the tool is the author"

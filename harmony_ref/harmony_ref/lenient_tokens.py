@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
@@ -10,16 +10,22 @@ from typing import Final
 
 from harmony_ref import tokens
 from harmony_ref.errors import UnknownTokenError
-from harmony_ref.header import CHANNEL_MARKER, CONSTRAIN_MARKER, Header
+from harmony_ref.header import CHANNEL_MARKER, CONSTRAIN_MARKER, RECIPIENT_PREFIX, Header
 from harmony_ref.lenient_errors import Rule
 from harmony_ref.lenient_header import Reading, read_leniently
-from harmony_ref.lenient_words import Extent, header_length
+from harmony_ref.lenient_words import TOOL_NAME, Extent, header_length
 from harmony_ref.messages import Author, Role
 
 _REPLACEMENT: Final = "\ufffd".encode()
 _MARKER: Final = re.compile("|".join(map(re.escape, (CHANNEL_MARKER, CONSTRAIN_MARKER))))
 _UNFINISHED: Final = re.compile(r"\s+to")
 """The beginning of ` to=`, where the input was cut."""
+
+_INVALID: Final = re.compile("[\udc80-\udcff]+")
+"""Bytes that are no UTF-8, as `surrogateescape` writes them."""
+
+_LONGEST_BEGINNING: Final = 3
+"""Bytes of a character that is not finished, at most."""
 
 _REMEMBERED_LENGTH: Final = 64
 """Longer headers are not remembered, so that the cache stays small."""
@@ -78,7 +84,12 @@ def read_header_and_text(
     # Text that only looks like a marker is content: no model writes its header in ordinary tokens.
     typed = next((found for found in _MARKER.finditer(traced.text) if not traced.is_special_at(found.start())), None)
     candidate = traced.text if typed is None else traced.text[: typed.start()]
-    length = header_length(candidate, role=role, unfinished=_UNFINISHED if is_cut and typed is None else None)
+    length = header_length(
+        candidate,
+        role=role,
+        begins_token=traced.begins_token,
+        unfinished=_UNFINISHED if is_cut and typed is None else None,
+    )
     if length == len(candidate) and typed is not None:
         length = len(candidate.rstrip())
     text = traced.text[length:]
@@ -149,10 +160,17 @@ def text_of_tokens(run: Sequence[int]) -> str:
     return bytes_of(run).decode("utf-8", "replace")
 
 
-def first_invalid(run: Sequence[int], error: UnicodeDecodeError) -> int:
-    """The index of the token with the first byte that `bytes_of(run)` could not be decoded at."""
-    ends = list(accumulate(len(_bytes_of_one(token)) for token in run))
-    return bisect_right(ends, error.start)
+def place_of_recipient(run: Sequence[int]) -> int:
+    """Where the last `to=` of a text begins, or the name of a tool before it; the number of tokens where there is none."""
+    traced = TracedText(run)
+    found = traced.text.rfind(RECIPIENT_PREFIX)
+    while found > 0 and not traced.text[found - 1].isspace():
+        found = traced.text.rfind(RECIPIENT_PREFIX, 0, found)
+    if found < 0:
+        return len(run)
+    before = traced.text[:found].rstrip()
+    name = "".join(before.rsplit(maxsplit=1)[-1:])
+    return traced.token_with(len(before) - (len(name) if TOOL_NAME.fullmatch(name) else 0))
 
 
 def _bytes_of_one(token: int) -> bytes:
@@ -182,6 +200,27 @@ class TracedText:
         lengths = (len(character.encode("utf-8", "surrogateescape")) for character in self.text)
         return list(accumulate(lengths, initial=0))
 
+    def invalid_runs(self, *, is_cut: bool) -> Iterator[tuple[int, int]]:
+        """The tokens that hold bytes that are no UTF-8, first and after the last of each run.
+
+        Args:
+            is_cut: whether the input ended here, which breaks no rule where it did so inside a character.
+        """
+        last: tuple[int, int] | None = None
+        for found in () if self.text.isascii() else _INVALID.finditer(self.text):
+            end = found.end()
+            if is_cut and end == len(self.text):
+                end -= _unfinished_length(found.group())
+            if end == found.start():
+                continue
+            first, after = self.token_with(found.start()), self.token_with(end - 1) + 1
+            if last is not None and first > last[1]:
+                yield last
+                last = None
+            last = (first if last is None else last[0], after)
+        if last is not None:
+            yield last
+
     def is_text(self, length: int) -> bool:
         """Whether the first characters are known tokens and valid UTF-8."""
         known = all(map(tokens.is_known, self._run[: self.token_from(length)]))
@@ -196,13 +235,27 @@ class TracedText:
         offset = self._byte_offsets[character]
         return 0 if offset == 0 else bisect_left(self._token_ends, offset) + 1
 
+    def begins_token(self, character: int) -> bool:
+        """Whether a token begins at the character."""
+        index = self.token_with(character)
+        return (self._token_ends[index - 1] if index else 0) == self._byte_offsets[character]
+
     def is_special_at(self, character: int) -> bool:
         """Whether a special token begins at the character, and not text that looks like one."""
         index = self.token_with(character)
-        begins = self._token_ends[index - 1] if index else 0
-        return (
-            index < len(self._run) and tokens.is_special(self._run[index]) and begins == self._byte_offsets[character]
-        )
+        return self.begins_token(character) and index < len(self._run) and tokens.is_special(self._run[index])
+
+
+def _unfinished_length(invalid: str) -> int:
+    """How many of the last bytes could begin a character."""
+    data = invalid.encode("utf-8", "surrogateescape")
+    for length in range(1, min(len(data), _LONGEST_BEGINNING) + 1):
+        try:
+            data[-length:].decode("utf-8")
+        except UnicodeDecodeError as error:
+            if error.start == 0 and error.reason == "unexpected end of data":
+                return length
+    return 0
 
 
 def clean(text: str) -> str:

@@ -1,7 +1,7 @@
 """The words of a header, told apart from the text that follows where no `<|message|>` does."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -23,12 +23,17 @@ SPELLING: Final = re.compile(
 )
 """A role as models misspell it."""
 
-NAMED: Final = re.compile("(?P<role>user|assistant|system|developer):(?P<name>.+)", re.DOTALL)
-"""A role with a name; that of a tool stands alone."""
+NAMED: Final = re.compile("(?P<role>user|assistant|system|developer):(?P<name>.*)", re.DOTALL)
+"""A role with a name, which may be empty; that of a tool stands alone."""
 
-_TOOL_NAME: Final = re.compile(r"[\w-]+(?:[.:][\w-]+)+")
-_RECIPIENT_BEFORE_TEXT: Final = re.compile(r"to=[^{\[\"<]*")
-"""A recipient, where JSON may follow without a blank."""
+TOOL_NAME: Final = re.compile(r"[\w-]+(?:[.:][\w-]+)+")
+"""The name of a tool, told from any other word by its namespace."""
+
+_BEFORE_JSON: Final = re.compile(r"[^{\[\"<]*")
+"""A recipient or a content type, where JSON may follow without a blank."""
+
+_IN_NAMES: Final = frozenset("_-.:")
+"""Characters that go on with a name where text would not."""
 
 _STRAY: Final = r"\|(?:startoftext|endoftext|return|start|end|message|call|reserved_\d+)\|>"
 _MARKER: Final = r"\|(?:channel|constrain)\|>"
@@ -66,27 +71,38 @@ class Lexeme:
     end: int
 
 
-def header_length(text: str, *, role: Role | None, unfinished: re.Pattern[str] | None = None) -> int:
+def header_length(
+    text: str,
+    *,
+    role: Role | None,
+    begins_token: Callable[[int], bool],
+    unfinished: re.Pattern[str] | None = None,
+) -> int:
     """How many characters of a text without `<|message|>` are header; the rest is content.
 
     Args:
         text: what followed `<|start|>`, or the role in the prompt.
         role: that role.
+        begins_token: whether a token begins at a character. Where nothing but `<|message|>` was left out, text follows
+            a known word without a blank, and only this tells the two apart.
         unfinished: a rest that is still header, where the input was cut.
     """
-    length = _length_of_words(list(lexemes_of(text)), role)
+    length = _length_of_words(list(lexemes_of(text)), role, begins_token)
     rest = text[length:]
     is_header = not rest.strip() or (unfinished is not None and unfinished.fullmatch(rest) is not None)
     return len(text) if is_header else length
 
 
-def _length_of_words(lexemes: Sequence[Lexeme], role: Role | None) -> int:
+def _length_of_words(lexemes: Sequence[Lexeme], role: Role | None, begins_token: Callable[[int], bool]) -> int:
     """Where the words that belong to a header end. All that stands before the first channel is header."""
     first = next((index for index, lexeme in enumerate(lexemes) if lexeme.kind is Kind.CHANNEL), None)
     index = first or 0
     length = 0
-    if first is None and lexemes and is_author(lexemes, role):
-        length, index = lexemes[0].end, 1
+    if first is None and lexemes:
+        if is_author(lexemes, role):
+            length, index = lexemes[0].end, 1
+        elif role is None and (glued := _author_before_text(lexemes[0], begins_token)):
+            return glued
     addressed = any(lexeme.text.startswith(RECIPIENT_PREFIX) for lexeme in lexemes[:index])
     while index < len(lexemes) and (index in {0, first} or length >= lexemes[index - 1].end):
         lexeme = lexemes[index]
@@ -95,17 +111,38 @@ def _length_of_words(lexemes: Sequence[Lexeme], role: Role | None) -> int:
             length = lexeme.end
             value = value_of(lexeme, lexemes[index] if index < len(lexemes) else None, extent=Extent.GUESSED)
             if value is not None:
-                length = value.end
+                length = value.start + _length_of_value(lexeme, value, begins_token)
                 index += 1
         elif not addressed and lexeme.text.startswith(RECIPIENT_PREFIX):
-            matched = _RECIPIENT_BEFORE_TEXT.match(lexeme.text)
-            length = lexeme.start + (matched.end() if matched else 0)
+            length = lexeme.start + len(_before_json(lexeme.text))
             addressed = True
-        elif addressed and lexeme.text in CONTENT_TYPES:
-            length = lexeme.end
+        elif addressed and _before_json(lexeme.text) in CONTENT_TYPES:
+            length = lexeme.start + len(_before_json(lexeme.text))
         else:
             break
     return length
+
+
+def _length_of_value(marker: Lexeme, value: Lexeme, begins_token: Callable[[int], bool]) -> int:
+    """How much of the word after a marker is its value, where content may follow without a blank."""
+    if marker.kind is Kind.CONSTRAIN:
+        return len(_before_json(value.text))
+    known = (len(name) for name in CHANNELS if value.text.startswith(name))
+    return next((length for length in known if begins_token(value.start + length)), len(value.text))
+
+
+def _before_json(word: str) -> str:
+    found = _BEFORE_JSON.match(word)
+    return found.group() if found else ""
+
+
+def _author_before_text(word: Lexeme, begins_token: Callable[[int], bool]) -> int:
+    """Where an assistant that text follows without a blank ends; 0 where there is none."""
+    found = SPELLING.match(word.text) if word.kind is Kind.WORD else None
+    if found is None or found["role"] != Role.ASSISTANT or word.text[found.end() : found.end() + 1] in _IN_NAMES:
+        return 0
+    end = word.start + found.end()
+    return end if begins_token(end) else 0
 
 
 def value_of(marker: Lexeme, word: Lexeme | None, *, extent: Extent) -> Lexeme | None:
@@ -130,8 +167,12 @@ def is_author(lexemes: Sequence[Lexeme], role: Role | None) -> bool:
     spelling = SPELLING.fullmatch(first.text)
     if (spelling is not None and spelling["role"] in ROLES) or NAMED.fullmatch(first.text):
         return True
-    followed = len(lexemes) == 1 or lexemes[1].kind is Kind.CHANNEL or lexemes[1].text.startswith(RECIPIENT_PREFIX)
-    return followed and _TOOL_NAME.fullmatch(first.text) is not None
+    if TOOL_NAME.fullmatch(first.text) is None:
+        return False
+    if len(lexemes) == 1 or lexemes[1].kind is Kind.CHANNEL or lexemes[1].text.startswith(RECIPIENT_PREFIX):
+        return True
+    # The input may have been cut inside ` to=`.
+    return [lexeme.text for lexeme in lexemes[1:]] == ["to"]
 
 
 def lexemes_of(text: str) -> Iterator[Lexeme]:

@@ -16,6 +16,7 @@ from harmony_ref import (
     encode,
     encode_with_special_tokens,
     parse,
+    tokens,
 )
 
 A = Role.ASSISTANT
@@ -259,6 +260,85 @@ FRAMING = [
         [(Rule.EXTRA_WORDS, "x"), (Rule.MISSING_MESSAGE, " y")],
     ),
     (
+        "an answer of which only the message marker was left out",
+        "<|channel|>finalHello! 🙂<|return|>",
+        [("Hello! 🙂", {"channel": "final"})],
+        [(Rule.MISSING_MESSAGE, "Hello! 🙂")],
+    ),
+    (
+        "reasoning of which only the message marker was left out",
+        "<|channel|>analysisWe need to\nthink.<|end|><|start|>assistant<|channel|>final<|message|>hi<|return|>",
+        [("We need to\nthink.", {"channel": "analysis"}), HI],
+        [(Rule.MISSING_MESSAGE, "We need to\nthink.")],
+    ),
+    (
+        "a Korean answer of which only the message marker was left out",
+        "<|channel|>final안녕하세요<|return|>",
+        [("안녕하세요", {"channel": "final"})],
+        [(Rule.MISSING_MESSAGE, "안녕하세요")],
+    ),
+    (
+        "a channel that only begins like one of the three",
+        "<|channel|>finally then<|return|>",
+        [(" then", {"channel": "finally"})],
+        [(Rule.MISSING_MESSAGE, " then")],
+    ),
+    (
+        "arguments glued to a constrained content type",
+        '<|channel|>commentary to=functions.f <|constrain|>json{"a": 1}<|call|>',
+        [('{"a": 1}', JSON_CALL[1])],
+        [(Rule.MISSING_MESSAGE, '{"a": 1}')],
+    ),
+    (
+        "arguments glued to a plain content type",
+        '<|channel|>commentary to=functions.f json{"a": 1}<|call|>',
+        [('{"a": 1}', {**CALL[1], "content_type": "json"})],
+        [(Rule.MISSING_MESSAGE, '{"a": 1}')],
+    ),
+    (
+        "arguments glued to the channel",
+        '<|channel|>commentary{"a": 1}<|call|>',
+        [('{"a": 1}', {"channel": "commentary"})],
+        [(Rule.MISSING_MESSAGE, '{"a": 1}')],
+    ),
+    (
+        "arguments glued to an empty constrain",
+        '<|channel|>commentary to=functions.f <|constrain|>{"a": 1}<|call|>',
+        [('{"a": 1}', {**CALL[1], "content_type": "<|constrain|>"})],
+        [(Rule.MISSING_MESSAGE, '{"a": 1}')],
+    ),
+    (
+        "code that begins like a content type",
+        "<|channel|>analysis to=python jsonify(x)<|call|>",
+        [(" jsonify(x)", {"channel": "analysis", "recipient": "python"})],
+        [(Rule.MISSING_MESSAGE, " jsonify(x)")],
+    ),
+    (
+        "text glued to the assistant",
+        "<|message|>a<|end|><|start|>assistantHello there<|end|>",
+        ["a", "Hello there"],
+        [(Rule.MISSING_MESSAGE, "Hello there")],
+    ),
+    (
+        "text glued to the assistant and the channel",
+        "<|message|>a<|end|><|start|>assistantfinalHello there<|end|>",
+        ["a", ("Hello there", {"channel": "final"})],
+        [(Rule.ROLE_SPELLING, "assistantfinal"), (Rule.MISSING_MESSAGE, "Hello there")],
+    ),
+    (
+        "text that begins like the assistant",
+        "<|message|>a<|end|><|start|>assistant-led<|end|>",
+        ["a", "assistant-led"],
+        [(Rule.MISSING_ROLE, ""), (Rule.MISSING_MESSAGE, "assistant-led")],
+    ),
+    (
+        "text that the end cuts and only the message marker was left out",
+        "<|channel|>finalHello",
+        [],
+        [(Rule.CUT_HEADER, "<|channel|>finalHello")],
+        "Hello",
+    ),
+    (
         "a header without message marker that a start ends",
         "<|channel|>analysis hm<|start|>assistant<|channel|>final<|message|>hi<|end|>",
         [(" hm", {"channel": "analysis"}), HI],
@@ -291,6 +371,24 @@ FRAMING = [
         [(Rule.MISSING_START, "")],
     ),
     (
+        "a missing start and words before a recipient",
+        "<|message|>x<|end|>so the answer: to=functions.f<|channel|>commentary <|constrain|>json<|message|>{}<|call|>",
+        ["x", JSON_CALL],
+        [(Rule.JUNK, "so the answer:"), (Rule.MISSING_START, "")],
+    ),
+    (
+        "a missing start before the result of a tool",
+        "<|message|>x<|end|>so functions.f to=assistant<|channel|>commentary<|message|>1<|end|>",
+        ["x", ("1", {**TOOL, "recipient": "assistant", "channel": "commentary"})],
+        [(Rule.JUNK, "so"), (Rule.MISSING_START, "")],
+    ),
+    (
+        "an into= that is no recipient",
+        "<|message|>x<|end|>into=y<|channel|>final<|message|>hi<|end|>",
+        ["x", HI],
+        [(Rule.JUNK, "into=y"), (Rule.MISSING_START, "")],
+    ),
+    (
         "a channel directly after an end",
         "<|channel|>analysis<|message|>x<|end|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>",
         [THOUGHT, JSON_CALL],
@@ -300,6 +398,12 @@ FRAMING = [
         "a doubled start",
         "<|message|>a<|end|><|start|><|start|>assistant<|channel|>final<|message|>hi<|end|>",
         ["a", HI],
+        [(Rule.DOUBLED_START, "<|start|>")],
+    ),
+    (
+        "the start of the prompt repeated twice",
+        "<|start|><|start|>assistant<|channel|>final<|message|>hi<|end|>",
+        [HI],
         [(Rule.DOUBLED_START, "<|start|>")],
     ),
     (
@@ -395,6 +499,35 @@ ROWS = [
         [(Rule.MISSING_START, ""), (Rule.MISSING_MESSAGE, "hi")],
     ),
     (
+        "text that begins with a role, and no role was given",
+        "user experience is key<|end|>",
+        None,
+        ["user experience is key"],
+        [(Rule.MISSING_START, ""), (Rule.MISSING_MESSAGE, "user experience is key")],
+    ),
+    (
+        "text that is the name of a tool, and no role was given",
+        "browser.search<|end|>",
+        None,
+        ["browser.search"],
+        [(Rule.MISSING_START, ""), (Rule.MISSING_MESSAGE, "browser.search")],
+    ),
+    (
+        "a call without a start, and no role was given",
+        "to=functions.f {}<|call|>",
+        None,
+        [(" {}", {"recipient": "functions.f"})],
+        [(Rule.MISSING_START, ""), (Rule.MISSING_MESSAGE, " {}")],
+    ),
+    (
+        "a tool's header that is cut inside to=",
+        "<|start|>functions.f to",
+        None,
+        [],
+        [(Rule.CUT_HEADER, "<|start|>functions.f to")],
+        "",
+    ),
+    (
         "a completion whose role was not given",
         "<|channel|>final<|message|>hi<|end|>",
         None,
@@ -442,13 +575,19 @@ def test_there_are_enough_rows_and_each_rule_of_framing_and_content_has_one():
 BROKEN = [
     ("an unknown id in content", [200008, 64, 201089, 65, 66, 200007], ["a\ufffdbc"], [(Rule.UNKNOWN_ID, 2, 3)]),
     ("unknown ids of any size", [200008, 64, -1, 2**70, 65, 200007], ["a\ufffd\ufffdb"], [(Rule.UNKNOWN_ID, 2, 4)]),
-    ("broken characters", [200008, 64, 78747, 65, 200007], ["a\ufffdppb"], [(Rule.INVALID_UTF8, 2, 4)]),
+    ("broken characters", [200008, 64, 78747, 65, 200007], ["a\ufffdppb"], [(Rule.INVALID_UTF8, 2, 3)]),
+    (
+        "broken characters in two places, and one of two tokens",
+        [200008, 64, 186978, 65, 66, 4103, 104, 67, 200007],
+        ["a" + tokens.decode_bytes([186978, 65, 66, 4103, 104, 67]).decode("utf-8", "replace")],
+        [(Rule.INVALID_UTF8, 2, 3), (Rule.INVALID_UTF8, 5, 7)],
+    ),
     ("a character that an end cuts", [200008, 64, 4103, 200007], ["a\ufffd"], [(Rule.INVALID_UTF8, 2, 3)]),
     (
         "an unknown id in a character",
         [200008, 4103, 201089, 64, 200007],
         ["\ufffd\ufffda"],
-        [(Rule.INVALID_UTF8, 1, 4), (Rule.UNKNOWN_ID, 2, 3)],
+        [(Rule.INVALID_UTF8, 1, 2), (Rule.UNKNOWN_ID, 2, 3)],
     ),
     (
         "an unknown id in a header",
@@ -484,6 +623,12 @@ def test_broken_bytes_in_a_field_of_the_header_are_replaced():
 def test_a_character_that_the_end_of_the_input_cuts_is_no_error():
     read = parse_leniently([200008, 64, 4103], A)
     assert (list(read.errors), read.remainder.text) == ([], "a\ufffd")
+
+
+def test_a_broken_character_before_the_one_that_is_cut_is_an_error():
+    for ids, span in (([200008, 78747, 65, 4103], (1, 2)), ([200008, 64, 160, 4103, 104], (2, 3))):
+        read = parse_leniently(ids, A)
+        assert [(error.rule, error.span) for error in read.errors] == [(Rule.INVALID_UTF8, span)]
 
 
 @pytest.mark.parametrize(

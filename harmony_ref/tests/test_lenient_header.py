@@ -194,6 +194,45 @@ HEADERS = [
         [(Rule.STRAY_IN_HEADER, "<|endoftext|>")],
     ),
     (
+        "a plain content type after a constrained one",
+        "assistant to=f<|channel|>commentary <|constrain|>json json",
+        said(recipient="f", channel="commentary", content_type=JSON),
+        [(Rule.CONTENT_TYPE_NOT_LAST, JSON), (Rule.DOUBLED_CONTENT_TYPE, " json")],
+    ),
+    (
+        "a plain content type before a constrained one, and no recipient",
+        "assistant<|channel|>commentary json <|constrain|>json",
+        said(channel="commentary", content_type=JSON),
+        [(Rule.DOUBLED_CONTENT_TYPE, " json"), (Rule.LONE_CONTENT_TYPE, JSON)],
+    ),
+    (
+        "two plain content types",
+        "assistant<|channel|>commentary to=f code json",
+        said(recipient="f", channel="commentary", content_type="code"),
+        [(Rule.CONTENT_TYPE_NOT_LAST, " code"), (Rule.DOUBLED_CONTENT_TYPE, " json")],
+    ),
+    (
+        "many blanks after constrain and no recipient",
+        "assistant<|channel|>final <|constrain|>             json",
+        said(channel="final", content_type=JSON),
+        [
+            (Rule.LONE_CONTENT_TYPE, "<|constrain|>             json"),
+            (Rule.SPACED_CONSTRAIN, "<|constrain|>             json"),
+        ],
+    ),
+    (
+        "another channel without its marker",
+        "assistant<|channel|>analysis final",
+        said(channel="analysis"),
+        [(Rule.DOUBLED_CHANNEL, " final")],
+    ),
+    (
+        "an empty name",
+        "assistant: <|channel|>final",
+        said(author=Author(role=Role.ASSISTANT, name=""), channel="final"),
+        [(Rule.NAMED_AUTHOR, "assistant:")],
+    ),
+    (
         "a reserved token in the header",
         "assistant to=f<|channel|>commentary<|reserved_200013|>",
         said(recipient="f", channel="commentary"),
