@@ -2,6 +2,7 @@
 
 import os
 import re
+from itertools import chain
 
 import pytest
 from harmony_ref.explanation import Divergence, Part, Problem, Recognised, explain
@@ -519,16 +520,46 @@ WHOLE_PROMPTS = {
         [*ids(TALK_TEXT)[:3], 201_089, *ids(TALK_TEXT)[3:]],
         (0, M.CONTENT, P.UNKNOWN_TOKEN, "201089 stands in the content, and is no token of the vocabulary"),
     ),
-    "an id below zero": (TALK, [-1], (0, M.BETWEEN, P.UNKNOWN_TOKEN, "-1 stands between messages")),
+    "an id below zero": (TALK, [-1], (0, M.BETWEEN, P.UNKNOWN_TOKEN, "-1 stands before the first message")),
     "a prompt that stops in a content": (
         TALK,
         ids(TALK_TEXT)[:4],
         (0, M.CONTENT, P.CUT, "message 0 (user): the prompt ends inside the content"),
     ),
-    "a prompt that stops in a header": (
+    "a prompt that stops before a role": (
         TALK,
         ids("<|start|>"),
-        (0, M.ROLE, P.CUT, "the prompt ends inside the role"),
+        (0, M.ROLE, P.CUT, "the prompt ends before the role"),
+    ),
+    "a prompt that stops inside a header": (
+        TALK,
+        ids("<|start|>user"),
+        (0, M.HEADER, P.CUT, "the prompt ends inside the header"),
+    ),
+    "a prompt that stops before an end": (
+        TALK,
+        ids("<|start|>user<|message|>2+2?"),
+        (0, M.END, P.CUT, "the prompt ends before the end marker"),
+    ),
+    "a prompt that stops inside the next turn": (
+        TALK,
+        ids(TALK_TEXT)[:-1],
+        (None, M.NEXT_TURN, P.CUT, "the prompt ends inside the next turn"),
+    ),
+    "a prompt without the last message": (
+        LOOP,
+        ids(LOOP_TEXT.replace(RESULT, "")),
+        (8, M.MESSAGE, P.MISSING, "this message is missing; the next turn stands in its place"),
+    ),
+    "a prompt without the last two messages": (
+        LOOP,
+        ids(LOOP_TEXT.replace(CALL + RESULT, "")),
+        (7, M.MESSAGE, P.MISSING, "this message and the 1 after it are missing; the next turn stands in its place"),
+    ),
+    "a prompt with the last message twice": (
+        LOOP,
+        ids(LOOP_TEXT.replace(RESULT, RESULT + RESULT)),
+        (None, M.MESSAGE, P.REPEATED, "the last message stands there twice"),
     ),
     "a prompt that stops between messages": (
         TALK,
@@ -579,6 +610,53 @@ def test_a_form_that_no_style_has_is_told_from_the_style_asked_for():
     assert told.sentence == "message 7 (assistant → functions.get_weather): the recipient stands after the channel"
     assert str(told).splitlines()[0] == told.sentence
     assert "nearest style: harmony_0_0_8" in str(told)
+
+
+MIXED = [
+    ("the results", "harmony_0_0_8", 8, "oss_harmony_0_0_11", "the recipient stands after the channel"),
+    ("the calls", "oss_harmony_0_0_11", 7, "harmony_0_0_8", "the recipient stands before the channel"),
+    ("the calls, which are written anew", "oss_harmony_0_0_11", 7, "hf_template", "the recipient stands before"),
+]
+
+
+@pytest.mark.parametrize("row", MIXED, ids=[f"{row[0]} of {row[3]} in {row[1]}" for row in MIXED])
+def test_a_mixture_of_two_styles_is_told_from_a_form_that_no_style_has(row):
+    _, most, other_index, other, words = row
+    conversation = [*LOOP, *LOOP[-2:]]
+    # The note on functions in the system message goes by the developer's.
+    whole = render_in_style(LOOP[:2], STYLES[most], next_turn_role=None)
+    runs = [
+        render_in_style([conversation[index]], STYLES[other if index == other_index else most], next_turn_role=None)
+        for index in range(2, len(conversation))
+    ]
+    told = explain([*whole, *chain.from_iterable(runs), *ids("<|start|>assistant")], conversation)
+    assert (told.message, told.message_styles[-1:], told.is_mixed) == (other_index, (other,), True)
+    assert words in told.sentence
+    assert told.sentence.endswith(f"as in the style {' or '.join(told.message_styles)}")
+    assert "each message is in an accepted form, but not all in one style" in str(told)
+    assert told.styles == (most,)
+
+
+def test_a_mixture_with_another_fault_is_no_mixture_and_its_first_form_is_named_all_the_same():
+    prompt = ids(
+        LOOP_TEXT.replace(
+            RESULT, RESULT.replace(" to=assistant<|channel|>commentary", "<|channel|>commentary to=assistant")
+        )
+    )
+    told = explain([*prompt, 64], LOOP)
+    assert (told.message_styles, told.is_mixed) == (("oss_harmony_0_0_11",), False)
+    assert "all else" not in str(told)
+    changed = explain([64, *prompt], LOOP)
+    assert (changed.message_styles, changed.is_mixed) == ((), False)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda prompt: prompt[:20], lambda prompt: [*prompt, 200005]], ids=["cut", "longer"]
+)
+def test_what_is_cut_or_goes_on_is_as_expected_before_that(change):
+    told = explain(change(ids(TALK_TEXT)), TALK)
+    assert told.is_only
+    assert "all before it is as expected" in str(told)
 
 
 def test_a_recognised_prompt_says_its_style():

@@ -8,6 +8,7 @@ from typing import Final
 
 from harmony_ref.explanation.differences import first_difference
 from harmony_ref.explanation.divergence import Divergence, Part, Problem, Recognised
+from harmony_ref.explanation.forms import forms_in_prompt
 from harmony_ref.explanation.nearest import candidates, nearest, shared_length
 from harmony_ref.explanation.reading import shown
 from harmony_ref.header import EVERYONE
@@ -45,7 +46,8 @@ def explain(
         return Recognised(styles=exact.styles, histories=exact.histories)
     near = nearest(ids, known)
     at = shared_length(near.ids, ids)
-    difference = first_difference(near, ids, at)
+    forms = forms_in_prompt(ids, near, known)
+    difference = first_difference(near, ids, at, forms)
     expected, actual = near.ids[at : at + _SHOWN], ids[at : at + _SHOWN]
     return Divergence(
         styles=near.styles,
@@ -61,6 +63,8 @@ def explain(
         expected_text=shown(expected),
         actual_text=shown(actual),
         is_only=tuple(difference.expected_rest) == tuple(difference.actual_rest),
+        message_styles=() if difference.message is None else forms.styles.get(difference.message, ()),
+        is_mixed=forms.is_whole,
     )
 
 

@@ -5,12 +5,13 @@ out, put in, repeated; only then the fields of a header and the words of a conte
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, islice
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Final
 
 from harmony_ref import tokens
 from harmony_ref.explanation.divergence import Part, Problem
+from harmony_ref.explanation.forms import PromptForms
 from harmony_ref.explanation.message_difference import difference_of_messages
 from harmony_ref.explanation.nearest import Candidate
 from harmony_ref.explanation.reading import (
@@ -61,9 +62,16 @@ class Difference:
     actual_rest: Sequence[int] = ()
 
 
-def first_difference(candidate: Candidate, prompt: Sequence[int], at: int) -> Difference:
-    """Name the difference at token `at`, up to which both are equal."""
-    place = _Place(candidate=candidate, prompt=prompt, at=at)
+def first_difference(candidate: Candidate, prompt: Sequence[int], at: int, forms: PromptForms) -> Difference:
+    """Name the difference at token `at`, up to which both are equal.
+
+    Args:
+        candidate: the rendering.
+        prompt: ids.
+        at: index of the first token that differs.
+        forms: which messages of the prompt are those of the rendering, in the form of another style.
+    """
+    place = _Place(candidate=candidate, prompt=prompt, at=at, forms=forms)
     found = (look(place) for look in _LOOKS)
     return next(difference for difference in found if difference is not None)
 
@@ -75,6 +83,7 @@ class _Place:
     candidate: Candidate
     prompt: Sequence[int]
     at: int
+    forms: PromptForms
 
     @property
     def ordinal(self) -> int:
@@ -96,12 +105,22 @@ class _Place:
 
     @property
     def part(self) -> Part:
+        return Part.NEXT_TURN if self.message is None else _PARTS[self._piece(self.message)[0]]
+
+    @property
+    def is_before_part(self) -> bool:
+        """Whether nothing of the part stands there yet; the message marker is a part of the header."""
         if self.message is None:
-            return Part.NEXT_TURN
-        pieces = self.message.pieces
-        ends = accumulate((len(piece.ids) for piece in pieces), initial=self.start)
+            return False
+        part, start = self._piece(self.message)
+        return self.at == start and part is not MessagePart.MESSAGE
+
+    def _piece(self, message: RenderedMessage) -> tuple[MessagePart, int]:
+        starts = accumulate((len(piece.ids) for piece in message.pieces), initial=self.start)
         return next(
-            _PARTS[piece.part] for piece, end in zip(pieces, islice(ends, 1, None), strict=True) if self.at < end
+            (piece.part, start)
+            for piece, start in zip(message.pieces, starts, strict=False)
+            if self.at < start + len(piece.ids)
         )
 
     @property
@@ -122,6 +141,10 @@ class _Place:
             expected_rest=(tokens.START,),
         )
 
+    def last_difference(self, problem: Problem, words: str, *, part: Part | None = None) -> Difference:
+        """A difference to which all of the rest belongs, of either side."""
+        return replace(self.difference(problem, words, part=part), expected_rest=())
+
 
 def _empty(place: _Place) -> Difference | None:
     if place.prompt:
@@ -135,6 +158,7 @@ def _unknown(place: _Place) -> Difference | None:
     if not place.actual or tokens.is_known(place.actual[0]):
         return None
     where = place.part if place.part is Part.BETWEEN else f"in the {place.part}"
+    where = where if place.at else "before the first message"
     words = f"{place.actual[0]} stands {where}, and is no token of the vocabulary"
     return Difference(
         message=place.index,
@@ -146,14 +170,24 @@ def _unknown(place: _Place) -> Difference | None:
     )
 
 
+def _without_the_last(place: _Place) -> Difference | None:
+    """The last messages left out: the next turn stands where one of them should begin."""
+    wanted = place.candidate.messages[place.ordinal :]
+    next_turn = place.candidate.ids[place.candidate.starts[-1] :]
+    if not wanted or not next_turn or place.prompt[place.start :] != next_turn:
+        return None
+    return _left_out(place, wanted, len(wanted))
+
+
 def _cut(place: _Place) -> Difference | None:
     if place.actual:
         return None
     if place.at > place.start:
-        return place.difference(Problem.CUT, f"the prompt ends inside the {place.part}")
+        where = "before" if place.is_before_part else "inside"
+        return place.last_difference(Problem.CUT, f"the prompt ends {where} the {place.part}")
     if place.message is None:
-        return place.difference(Problem.CUT, f"the prompt ends before {shown(place.expected)}, the next turn")
-    return place.difference(Problem.CUT, "the prompt ends before this message", part=Part.MESSAGE)
+        return place.last_difference(Problem.CUT, f"the prompt ends before {shown(place.expected)}, the next turn")
+    return place.last_difference(Problem.CUT, "the prompt ends before this message", part=Part.MESSAGE)
 
 
 def _marker_spelled(place: _Place) -> Difference | None:
@@ -214,15 +248,18 @@ def _longer(place: _Place) -> Difference | None:
     if place.actual[0] == tokens.START:
         return _unasked(place, read_message(place.actual, 0))
     words = f"the prompt goes on after {shown(place.candidate.ids[place.start :])}: {quoted(shown(place.actual))}"
-    return place.difference(Problem.LONGER, words)
+    return place.last_difference(Problem.LONGER, words)
 
 
 def _unasked(place: _Place, first: PromptMessage) -> Difference:
+    last = place.candidate.messages[-1] if place.candidate.messages else None
+    is_repeated = last is not None and last.ids == tuple(first.ids)
+    unasked = f"a message that the conversation does not have stands behind the last: {quoted(shown(first.ids))}"
     return Difference(
         message=None,
         part=Part.MESSAGE,
-        problem=Problem.EXTRA,
-        words=f"a message that the conversation does not have stands behind the last: {quoted(shown(first.ids))}",
+        problem=Problem.REPEATED if is_repeated else Problem.EXTRA,
+        words="the last message stands there twice" if is_repeated else unasked,
         expected_rest=place.expected,
         actual_rest=place.actual[len(first.ids) :],
     )
@@ -230,6 +267,8 @@ def _unasked(place: _Place, first: PromptMessage) -> Difference:
 
 def _misaligned(place: _Place) -> Difference | None:
     """Messages left out, put in, repeated or moved."""
+    if place.index in place.forms.styles:
+        return None
     wanted = place.candidate.messages[place.ordinal :]
     found = list(prompt_messages(place.prompt, place.start))
     first = tuple(found[0].ids)
@@ -272,7 +311,8 @@ def _left_out(place: _Place, wanted: Sequence[RenderedMessage], number: int) -> 
     dropped = (
         "reasoning is dropped that this history keeps" if is_disputed else "reasoning that has to be kept is dropped"
     )
-    words = f"{count} missing; message {wanted[number].index} stands in its place"
+    follower = f"message {wanted[number].index}" if number < len(wanted) else "the next turn"
+    words = f"{count} missing; {follower} stands in its place"
     rest = place.candidate.starts[place.ordinal + number]
     return Difference(
         message=place.index,
@@ -318,11 +358,11 @@ def _next_turn(place: _Place) -> Difference | None:
         return None
     first = read_message(place.prompt, place.start)
     if first.content is not None:
-        return _unasked(_Place(candidate=place.candidate, prompt=place.prompt, at=place.start), first)
+        return _unasked(replace(place, at=place.start), first)
     words = (
         f"the prompt ends in {quoted(shown(first.ids))} where {shown(place.candidate.ids[place.start :])} was expected"
     )
-    return place.difference(Problem.DIFFERENT, words)
+    return place.last_difference(Problem.DIFFERENT, words)
 
 
 def _inside(place: _Place) -> Difference:
@@ -347,6 +387,7 @@ def _channel_of(message: RenderedMessage) -> str | None:
 _LOOKS: Final[tuple[Callable[[_Place], Difference | None], ...]] = (
     _empty,
     _unknown,
+    _without_the_last,
     _cut,
     _longer,
     _marker_spelled,

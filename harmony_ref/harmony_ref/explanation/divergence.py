@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from harmony_ref.styles import History
 
@@ -56,6 +57,10 @@ class Problem(StrEnum):
     DIFFERENT = "different"
 
 
+_TO_THE_END: Final = frozenset({Problem.CUT, Problem.LONGER})
+"""Problems to which all belongs that is missing, or that is too much."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recognised:
     """A prompt that is one of the accepted renderings.
@@ -92,6 +97,8 @@ class Divergence:
         expected_text: the former as text, special tokens as ⟦name⟧.
         actual_text: the latter as text.
         is_only: whether everything after this difference is as expected.
+        message_styles: the names of other styles in which that message is as the prompt has it.
+        is_mixed: whether each message is in an accepted form, but not all of them in one style.
     """
 
     styles: tuple[str, ...]
@@ -107,18 +114,28 @@ class Divergence:
     expected_text: str
     actual_text: str
     is_only: bool
+    message_styles: tuple[str, ...] = ()
+    is_mixed: bool = False
 
     @property
     def sentence(self) -> str:
         """Where and what, such as `message 3 (assistant → functions.f): the recipient stands after the channel`."""
         place = "" if self.message is None else f"message {self.message} ({self.label}): "
-        return f"{place}{self.words}"
+        like = f", as in the style {' or '.join(self.message_styles)}" if self.message_styles else ""
+        return f"{place}{self.words}{like}"
+
+    @property
+    def _rest(self) -> str:
+        if self.is_mixed:
+            return "each message is in an accepted form, but not all in one style"
+        if self.problem in _TO_THE_END:
+            return "all before it is as expected"
+        return "all else is as expected" if self.is_only else "more may differ after it"
 
     def __str__(self) -> str:
-        """The sentence, the token, the nearest style and the tokens of both sides."""
-        rest = "all else is as expected" if self.is_only else "more may differ after it"
+        """The sentence, the token, the tokens of both sides and the nearest style."""
         return (
             f"{self.sentence}\n"
-            f"token {self.token}: {self.actual_text!r} where {self.expected_text!r} was expected; {rest}\n"
+            f"token {self.token}: {self.actual_text!r} where {self.expected_text!r} was expected; {self._rest}\n"
             f"nearest style: {' or '.join(self.styles)} (reasoning of earlier turns: {' or '.join(self.histories)})"
         )
