@@ -22,7 +22,8 @@ from harmony_conformance.mistakes import is_call
 from harmony_conformance.prompt import PromptMessage
 from harmony_ref import encode_with_special_tokens
 
-_LOOKED_AT = 24
+_LOOKED_AT = 32
+_OF_EACH = 3
 _LINES = {
     "date": re.compile(r"^Current date: (.*)$", re.MULTILINE),
     "cutoff": re.compile(r"^Knowledge cutoff: (.*)$", re.MULTILINE),
@@ -100,15 +101,19 @@ def _by_counts(series: Series) -> Fingerprint:
 
 
 def _telling(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """Those whose requests have most kinds of message and declaration, since forms differ there; each request once."""
-    by_body = {x.request.body: x for x in exchanges}
-    return sorted(by_body.values(), key=_kinds, reverse=True)[:_LOOKED_AT]
+    """Some with each set of roles and declarations, since forms differ there, those with most kinds first; each request once."""
+    alike: dict[frozenset[str], list[Exchange]] = {}
+    for x in {x.request.body: x for x in exchanges}.values():
+        alike.setdefault(_kinds(x), []).append(x)
+    richest = sorted(alike.values(), key=lambda group: len(_kinds(group[0])), reverse=True)
+    return [x for group in richest for x in group[:_OF_EACH]][:_LOOKED_AT]
 
 
-def _kinds(x: Exchange) -> int:
-    roles = {text(at(message, "role")) for message in items(at(x.asked, "messages"))}
-    calls = any(items(at(message, "tool_calls")) for message in items(at(x.asked, "messages")))
-    return len(roles) + calls + bool(items(at(x.asked, "tools")))
+def _kinds(x: Exchange) -> frozenset[str]:
+    messages = items(at(x.asked, "messages"))
+    roles = {text(at(message, "role")) for message in messages}
+    calls = {"calls" for message in messages if items(at(message, "tool_calls"))}
+    return frozenset(roles | calls | ({"tools"} if items(at(x.asked, "tools")) else set()))
 
 
 def _is_in_form(x: Exchange, form: Form) -> bool:

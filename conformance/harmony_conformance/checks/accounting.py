@@ -56,7 +56,7 @@ def counts_fit_a_form(series: Series) -> Iterator[Finding]:
     """Taken together, the prompt_tokens of several requests are those of one accepted form of prompts, and the same number more for each.
 
     That number is the size of what the provider adds to every prompt. Where nothing fits, something is written that Harmony does not have, or something is
-    missing (defects T03, M14).
+    missing (defect T03).
     """
     accounts = _accounts(series)
     grown = dict.fromkeys(account.growth for account in accounts if not account.mistakes and account.growth)
