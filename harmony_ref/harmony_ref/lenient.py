@@ -242,7 +242,7 @@ class _Reader:
             if token in tokens.STOP_TOKENS or token == tokens.START:
                 return at
             if token == tokens.CHANNEL and self._is_next_header(at):
-                has_role = at > start and text_of_tokens((self._ids[at - 1],)) == Role.ASSISTANT
+                has_role = text_of_tokens((self._ids[at - 1],)) == Role.ASSISTANT
                 return at - 1 if has_role else at
             place += 1
         return len(self._ids)

@@ -136,7 +136,7 @@ def _joined(faults: Iterable[TracedFault]) -> list[TracedFault]:
     joined: list[TracedFault] = []
     for fault in sorted(faults, key=lambda fault: (fault.rule, fault.start)):
         last = joined[-1] if joined else None
-        if last is not None and last.rule is fault.rule and fault.start <= last.stop and fault.stop:
+        if last is not None and last.rule is fault.rule and fault.start <= last.stop:
             joined[-1] = TracedFault(rule=fault.rule, start=last.start, stop=max(last.stop, fault.stop))
         else:
             joined.append(fault)

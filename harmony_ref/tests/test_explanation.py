@@ -659,6 +659,29 @@ def test_what_is_cut_or_goes_on_is_as_expected_before_that(change):
     assert "all before it is as expected" in str(told)
 
 
+def test_an_unknown_token_is_the_only_difference_whether_it_is_put_in_or_stands_for_another():
+    prompt = ids(TALK_TEXT)
+    assert explain([*prompt[:3], 201_089, *prompt[3:]], TALK).is_only
+    assert explain([*prompt[:3], 201_089, *prompt[4:]], TALK).is_only
+    assert not explain([*prompt[:3], 201_089, *prompt[5:]], TALK).is_only
+
+
+def test_the_history_of_the_nearest_rendering_is_that_of_the_prompt_though_its_ends_are_wrong():
+    turns = [[user(f"Q{turn}"), assistant(f"T{turn}", "analysis"), assistant(f"A{turn}", "final")] for turn in range(2)]
+    conversation = [*chain.from_iterable(turns), user("Q2")]
+    for history in (History.AS_0_0_8, History.BEFORE_LAST_FINAL):
+        prompt = decode(render_in_style(conversation, HARMONY_0_0_8, history=history))
+        told = explain(ids(prompt.replace("Q0", "What").replace("Q2", "Why")), conversation)
+        assert (told.message, told.histories[0]) == (0, history)
+
+
+def test_after_a_marker_that_is_text_nothing_is_compared():
+    told = explain(ids(LOOP_TEXT.replace("<|call|>", "⟪call⟫")), LOOP)
+    assert told.problem is Problem.SPELLED_OUT
+    assert not told.is_only
+    assert "more may differ after it" in str(told)
+
+
 def test_a_recognised_prompt_says_its_style():
     assert str(explain(render_in_style(LOOP, STYLES["guide"]), LOOP)) == (
         "the prompt is in the style guide (reasoning of earlier turns: as_0_0_8)"

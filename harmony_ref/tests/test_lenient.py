@@ -431,6 +431,18 @@ FRAMING = [
         [(Rule.MISSING_END, "")],
     ),
     (
+        "a long header in content",
+        "<|message|>x<|channel|>commentary to=functions.one.of.many.functions.that.have.long.names<|message|>{}<|call|>",
+        ["x", ("{}", {**CALL[1], "recipient": "functions.one.of.many.functions.that.have.long.names"})],
+        [(Rule.MISSING_END, "")],
+    ),
+    (
+        "a header in content that is too long to be one",
+        f"<|message|>x<|channel|>commentary to={'f.' * 70}<|message|>y<|end|>",
+        [f"x<|channel|>commentary to={'f.' * 70}<|message|>y"],
+        [(Rule.STRAY_IN_CONTENT, "<|channel|>"), (Rule.STRAY_IN_CONTENT, "<|message|>")],
+    ),
+    (
         "stray specials in content",
         "<|message|>a<|channel|>b<|constrain|>c<|message|>d<|endoftext|><|reserved_200013|>e<|end|>",
         ["a<|channel|>b<|constrain|>c<|message|>d<|endoftext|><|reserved_200013|>e"],
@@ -480,6 +492,7 @@ FRAMING = [
     ("half a recipient", "<|channel|>commentary to", [], [(Rule.CUT_HEADER, "<|channel|>commentary to")], ""),
     ("a header that stops after its marker", "<|channel|>", [], [(Rule.CUT_HEADER, "<|channel|>")], ""),
     ("an open turn", "", [], [], ""),
+    ("an open turn whose role is said again", "assistant", [], [], ""),
 ]
 ROWS = [
     *((name, text, A, *rest) for name, text, *rest in [*MATRIX, *FRAMING]),
@@ -582,6 +595,13 @@ BROKEN = [
         ["a" + tokens.decode_bytes([186978, 65, 66, 4103, 104, 67]).decode("utf-8", "replace")],
         [(Rule.INVALID_UTF8, 2, 3), (Rule.INVALID_UTF8, 5, 7)],
     ),
+    ("two broken characters", [200008, 78747, 78747, 65, 200007], ["\ufffdpp\ufffdppb"], [(Rule.INVALID_UTF8, 1, 3)]),
+    (
+        "a token that ends a second recipient and is an extra word",
+        [*encode("assistant to=a json to=b"), 5754, 200008, 64, 200007],
+        ["a"],
+        [(Rule.CONTENT_TYPE_NOT_LAST, 3, 4), (Rule.DOUBLED_RECIPIENT, 4, 7), (Rule.EXTRA_WORDS, 6, 7)],
+    ),
     ("a character that an end cuts", [200008, 64, 4103, 200007], ["a\ufffd"], [(Rule.INVALID_UTF8, 2, 3)]),
     (
         "an unknown id in a character",
@@ -596,6 +616,18 @@ BROKEN = [
         [(Rule.BARE_RECIPIENT, 0, 1), (Rule.HEADER_BYTES, 0, 3)],
     ),
     ("a broken character in a channel", [200005, 17196, 4103, 200008, 64, 200007], ["a"], [(Rule.HEADER_BYTES, 0, 3)]),
+    (
+        "a stray marker after an unknown id",
+        [200008, 64, 201089, 200003, 200007],
+        ["a\ufffd<|constrain|>"],
+        [(Rule.UNKNOWN_ID, 2, 3), (Rule.STRAY_IN_CONTENT, 3, 4)],
+    ),
+    (
+        "an unknown id in text that the end cuts",
+        [200005, 17196, 220, 201089, 64],
+        [],
+        [(Rule.UNKNOWN_ID, 3, 4), (Rule.CUT_HEADER, 0, 5)],
+    ),
     ("unknown ids between messages", [200008, 64, 200007, 201089, -5], ["a"], [(Rule.JUNK, 3, 5)]),
     (
         "unknown ids and no message marker",
@@ -612,7 +644,15 @@ def test_tokens_that_are_no_text_cost_nothing_but_themselves(row):
     read = parse_leniently(ids, A)
     assert texts == [message.content[0].text for message in read.messages]
     assert sorted(errors) == sorted((error.rule, *error.span) for error in read.errors)
+    assert sorted(error.position for error in read.errors) == [error.position for error in read.errors]
     assert ids == read.tokens
+
+
+def test_an_error_quotes_a_little_of_what_is_wrong():
+    (error,) = parse_leniently([200008, 200007, *encode("no " * 1000)], A).errors
+    assert str(error) == f"junk between messages: '{('no ' * 14)[:40]}…'; expected <|start|>"
+    (error,) = parse_leniently([200008, 200007, *encode("no")], A).errors
+    assert str(error) == "junk between messages: 'no'; expected <|start|>"
 
 
 def test_broken_bytes_in_a_field_of_the_header_are_replaced():
@@ -641,6 +681,8 @@ def test_markers_in_ordinary_tokens_are_content_and_stay(text):
         assert not read.errors
     without_marker = parse_leniently([*encode(f"see {text}"), 200007], A)
     assert [f"see {text}"] == [message.content[0].text for message in without_marker.messages]
+    after_a_channel = parse_leniently([200005, 17196, *encode(f" {text}"), 200007], A)
+    assert [f" {text}"] == [message.content[0].text for message in after_a_channel.messages]
 
 
 POSITIONS = [
@@ -713,6 +755,7 @@ def test_a_remainder_says_what_is_known_of_it():
         assert said('{"a"', JSON_CALL[1]) == remainder.message
         assert list(remainder.tokens) == given
     assert parse_leniently([200006]).remainder.header is None
+    assert said("hello there") == parse_leniently([200006, *encode("hello there")]).remainder.message
     assert parse_leniently(ids[:4]).remainder.header.channel == "comment"
 
 

@@ -226,6 +226,20 @@ HEADERS = [
         said(channel="analysis"),
         [(Rule.DOUBLED_CHANNEL, " final")],
     ),
+    ("a no-break space at the end", "assistant<|channel|>final\xa0", said(channel="final"), []),
+    (
+        "a glued channel beside one with its marker",
+        "assistantfinal<|channel|>analysis",
+        said(channel="analysis"),
+        [(Rule.ROLE_SPELLING, "assistantfinal")],
+    ),
+    ("a content type after an empty recipient", "assistant to= json", said(recipient="", content_type="json"), []),
+    (
+        "two bare words and a constrained content type",
+        "assistant a b <|constrain|>json",
+        said(content_type=JSON),
+        [(Rule.EXTRA_WORDS, " a b"), (Rule.LONE_CONTENT_TYPE, JSON)],
+    ),
     (
         "an empty name",
         "assistant: <|channel|>final",

@@ -159,13 +159,13 @@ def _unknown(place: _Place) -> Difference | None:
         return None
     where = place.part if place.part is Part.BETWEEN else f"in the {place.part}"
     where = where if place.at else "before the first message"
-    words = f"{place.actual[0]} stands {where}, and is no token of the vocabulary"
+    is_put_in = place.actual[1:] == place.expected
     return Difference(
         message=place.index,
         part=place.part,
         problem=Problem.UNKNOWN_TOKEN,
-        words=words,
-        expected_rest=place.expected[1:],
+        words=f"{place.actual[0]} stands {where}, and is no token of the vocabulary",
+        expected_rest=place.expected if is_put_in else place.expected[1:],
         actual_rest=place.actual[1:],
     )
 
