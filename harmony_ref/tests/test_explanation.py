@@ -18,6 +18,7 @@ from harmony_ref import (
     Role,
     SystemContent,
     ToolDescription,
+    ToolNamespaceConfig,
     decode,
     encode,
     render_conversation,
@@ -673,6 +674,27 @@ def test_the_history_of_the_nearest_rendering_is_that_of_the_prompt_though_its_e
         prompt = decode(render_in_style(conversation, HARMONY_0_0_8, history=history))
         told = explain(ids(prompt.replace("Q0", "What").replace("Q2", "Why")), conversation)
         assert (told.message, told.histories[0]) == (0, history)
+
+
+def test_the_nearest_style_of_a_prompt_whose_markers_are_all_text_is_that_of_the_prompt():
+    for style in STYLES.values():
+        told = explain(encode(decode(render_in_style(LOOP, style))), LOOP)
+        assert (told.styles, told.problem) == ((style.name,), Problem.SPELLED_OUT)
+
+
+def test_a_number_that_somebody_typed_is_no_json():
+    told = explain(ids("<|start|>user<|message|>2 <|end|><|start|>assistant"), [user("2")])
+    assert (told.problem, "white space around the content differs" in told.words) == (Problem.DIFFERENT, True)
+
+
+def test_lines_of_a_tool_description_are_tools_whatever_they_begin_with():
+    tools = {
+        "python": ToolNamespaceConfig(name="python", description="Reasoning: fast\nKnowledge cutoff: never", tools=[])
+    }
+    conversation = [Message(author=Role.SYSTEM, content=SystemContent(tools=tools))]
+    prompt = decode(render_in_style(conversation, HARMONY_0_0_8))
+    told = explain(ids(prompt.replace("Reasoning: fast", "Reasoning: slow")), conversation)
+    assert (told.message, told.part) == (0, Part.TOOLS)
 
 
 def test_after_a_marker_that_is_text_nothing_is_compared():

@@ -240,6 +240,16 @@ HOSTILE = {
     "headers that starts end": lambda n: [200006, 173781] * (n // 2),
     "headers that stop tokens end": lambda n: [200006, 1354, 200007] * (n // 3),
     "junk and stop tokens": lambda n: [200007, 1354] * (n // 2),
+    "recipients before a channel": lambda n: [200008, 200007, *[316, 28, 65] * (n // 3), 200005, 17196, 200008],
+    "words that end in to= before a channel": lambda n: [
+        200008,
+        200007,
+        *[65, 935, 28] * (n // 3),
+        200005,
+        17196,
+        200008,
+    ],
+    "characters cut in two places each": lambda n: [200008, *[4103, 64] * (n // 2), 200007],
     "junk before constrains": lambda n: [200008, 200007, *[1354, 200003] * (n // 2), 200007],
     "roles before a channel": lambda n: [200008, 200007, *[173781] * n, 200005, 17196, 200008],
     "channels in content": lambda n: [200008, *[200005, 17196] * (n // 2), 200008],
@@ -264,15 +274,20 @@ def test_each_token_is_decoded_a_few_times_however_many_there_are(monkeypatch, o
         return decode_bytes(run)
 
     monkeypatch.setattr(tokens, "decode_bytes", counting)
-    ids = of_length(20_000)
-    read = parse_leniently(ids, role)
-    assert ids == read.tokens
-    # A header inside content is looked at with up to 64 tokens before it is one.
-    assert decoded < 80 * len(ids)
+    counts = []
+    for length in (1_000, 4_000):
+        decoded = 0
+        ids = of_length(length)
+        assert ids == parse_leniently(ids, role).tokens
+        # A header inside content is looked at with up to 64 tokens before it is one.
+        assert decoded < 80 * len(ids)
+        counts.append(decoded)
+    # Four times the tokens, four times the work; a reader that goes back to the beginning needs sixteen times.
+    assert counts[1] < 4.5 * counts[0] + 1_000
 
 
 def test_a_long_hostile_header_is_read():
-    ids = [200006, *encode("assistant " + "to=x y <|channel|>z " * 20_000), 200008, 64, 200007]
+    ids = [200006, *encode("assistant " + "to=x y <|channel|>z " * 4_000), 200008, 64, 200007]
     read = parse_leniently(ids)
     assert [(text_of(message), message.recipient, message.channel) for message in read.messages] == [("a", "x", "z")]
     assert ids == read.tokens
