@@ -142,6 +142,11 @@ def test_the_two_prompts_that_are_corrupted_below_are_the_librarys():
 M, P = Part, Problem
 # name: (what is replaced, by what, message, part, problem, what the sentence says)
 CORRUPTIONS = {
+    "a channel's word is lost": (
+        "<|channel|>final<|message|>Hi!",
+        "<|channel|><|message|>Hi!",
+        (4, M.CHANNEL, P.DIFFERENT, "the channel is '' where 'final' was expected"),
+    ),
     "the recipient of a result is moved behind the channel": (
         " to=assistant<|channel|>commentary",
         "<|channel|>commentary to=assistant",

@@ -20,7 +20,7 @@ from harmony_ref.styles import (
     render_in_style,
 )
 from harmony_ref.styles.rendering import rendered_messages
-from harmony_ref.styles.typescript_hf import signature
+from harmony_ref.styles.typescript_hf import signature, type_text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -209,6 +209,23 @@ def test_typescript_of_the_template(row):
     assert written.startswith("(")
 
 
+LONGEST = "{\n" + 21 * "n" + "?: \n" + 16 * " " + "string}"
+
+
+@pytest.mark.parametrize(
+    ("items", "expected"),
+    [
+        ({"type": "object", "properties": {21 * "n": {"type": "string"}}}, f"{LONGEST}[]"),
+        ({"type": "object", "properties": {22 * "n": {"type": "string"}}}, "any[]"),
+        ({"type": ["object", "object"]}, "any[]"),
+        ({"type": ["object", "string"]}, "object | string[]"),
+    ],
+    ids=["50 characters", "51 characters", "two objects", "an object and a string"],
+)
+def test_an_item_that_the_template_finds_too_long_is_any(items, expected):
+    assert type_text({"type": "array", "items": items}) == expected
+
+
 @pytest.mark.skipif(TEMPLATE not in os.environ, reason=f"{TEMPLATE} names no chat template of gpt-oss")
 def test_the_template_still_renders_what_is_kept_here():
     transformers = pytest.importorskip("transformers.utils.chat_template_utils")
@@ -301,6 +318,32 @@ def test_a_call_in_several_parts_is_raw_in_every_style(style):
     parts = [TextContent(text='{ "a":'), TextContent(text="1 }")]
     call = Message(author=Role.ASSISTANT, recipient="functions.f", channel="commentary", content=parts)
     assert '{ "a":1 }' in decode(render_in_style([call], style))
+
+
+def rendered(message, style):
+    return decode(render_in_style([message], STYLES[style], next_turn_role=None))
+
+
+def test_only_the_json_of_calls_to_functions_is_spelled_anew_or_named():
+    call = Message(
+        author=Role.ASSISTANT, content='{"a":1}', channel="commentary", recipient="functions.f", content_type="code"
+    )
+    header = "<|start|>assistant to=functions.f<|channel|>commentary"
+    assert rendered(call, "hf_template") == f'{header} code<|message|>{{"a":1}}<|call|>'
+    assert rendered(replace(call, content_type=None), "hf_template") == f'{header} json<|message|>{{"a": 1}}<|call|>'
+    asked = Message(author=Role.USER, content='{"a":1}', recipient="functions.f")
+    for style in STYLES:
+        assert rendered(asked, style) == '<|start|>user to=functions.f<|message|>{"a":1}<|end|>'
+
+
+def test_a_template_writes_no_heading_over_empty_instructions_and_its_namespaces_in_order():
+    one = ToolDescription(name="f", description="F.")
+    tools = {name: ToolNamespaceConfig(name=name, tools=[one]) for name in ("beta", "alpha")}
+    developer = Message(author=Role.DEVELOPER, content=DeveloperContent(instructions="", tools=tools))
+    for style in ("hf_template", "ollama"):
+        text = rendered(developer, style)
+        assert "# Instructions" not in text
+        assert text.index("## alpha") < text.index("## beta")
 
 
 def test_a_default_that_json_cannot_carry_is_an_error_as_it_is_in_the_library():

@@ -17,7 +17,8 @@ U, A, C, T, F = (
     Message(author=Role.ASSISTANT, content="fi", channel="final"),
 )
 B = Message(author=Role.ASSISTANT, content="1", channel="analysis", recipient="python")
-LETTERS = {"U": U, "A": A, "C": C, "T": T, "F": F, "B": B}
+Q = Message(author=Role.USER, content="q", channel="final")
+LETTERS = {"U": U, "A": A, "C": C, "T": T, "F": F, "B": B, "Q": Q}
 
 # (conversation, kept as 0.0.8 | before the last final | before the last message of the user)
 KEPT = [
@@ -32,6 +33,7 @@ KEPT = [
     ("UAFUAFU", "UFUAFU", "UFUFU", "UFUFU"),
     ("UACTU", "UACTU", "UACTU", "UCTU"),
     ("UABTAFU", "UTFU", "UTFU", "UBTFU"),
+    ("UAQ", "UAQ", "UAQ", "UQ"),
     ("", "", "", ""),
 ]
 

@@ -68,7 +68,6 @@ def _read(text: str) -> dict[str, _Value]:
     )
     if not isinstance(value, dict):
         raise _LossyError
-    text.encode("utf-8")
     return value
 
 
