@@ -35,6 +35,7 @@ ANSWER = {"role": "assistant", "content": "4", "channel": "final"}
                     "rule": "junk between messages",
                     "position": 5,
                     "span": [5, 6],
+                    "text": "<|return|>",
                     "state": "ExpectStart",
                     "message": "junk between messages: '<|return|>'; expected <|start|>",
                     "expected": "<|start|>",
@@ -62,6 +63,7 @@ ANSWER = {"role": "assistant", "content": "4", "channel": "final"}
                     "rule": "cut header",
                     "position": 6,
                     "span": [5, 6],
+                    "text": "<|start|>",
                     "state": "Header",
                     "message": "cut header; expected <|message|>",
                     "expected": "<|message|>",
@@ -77,6 +79,7 @@ ANSWER = {"role": "assistant", "content": "4", "channel": "final"}
                     "rule": "junk between messages",
                     "position": 5,
                     "span": [5, 7],
+                    "text": "\ufffd\ufffd",
                     "state": "ExpectStart",
                     "message": "junk between messages: '\ufffd\ufffd'; expected <|start|>",
                     "expected": "<|start|>",
@@ -91,6 +94,14 @@ def test_everything_that_can_be_made_of_it_is_printed(call, capsys, content, rem
     assert code == (Exit.DIVERGES if errors else Exit.CONFORMS)
     printed = json.loads(capsys.readouterr().out)
     assert printed == {"messages": [ANSWER], "remainder": remainder, "errors": errors}
+
+
+def test_the_text_that_belongs_to_no_message_is_printed_whole(call, capsys):
+    junk = "no " * 100
+    call(f"{FINAL}{junk}", "--lenient", "--role", "assistant")
+    (error,) = json.loads(capsys.readouterr().out)["errors"]
+    assert error["text"] == junk
+    assert len(error["message"]) < 100
 
 
 def test_what_strict_parsing_refuses_is_said_to_be_readable_leniently(call, capsys):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 
 from harmony_ref.lenient_errors import RecoveredError
 from harmony_ref.lenient_result import LenientParse, Remainder
+from harmony_ref.lenient_tokens import text_of_tokens
 
 from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.commands.render import named, one_line, read_document
@@ -61,7 +63,7 @@ def _lenient_json(read: LenientParse) -> Wire:
     return {
         **Conversation(messages=read.messages).to_dict(),
         "remainder": None if read.remainder is None else _remainder_json(read.remainder),
-        "errors": [_error_json(error) for error in read.errors],
+        "errors": [_error_json(error, read.tokens) for error in read.errors],
     }
 
 
@@ -85,11 +87,13 @@ def _remainder_json(remainder: Remainder) -> Wire:
     }
 
 
-def _error_json(error: RecoveredError) -> Wire:
+def _error_json(error: RecoveredError, given: Sequence[int]) -> Wire:
+    # With the whole text, because what belongs to no message is printed nowhere else.
     return {
         "rule": error.rule.value,
         "position": error.position,
         "span": list(error.span),
+        "text": text_of_tokens(given[slice(*error.span)]),
         "state": error.state.value,
         "message": str(error),
         "expected": error.expected,
