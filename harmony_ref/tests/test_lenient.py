@@ -597,10 +597,10 @@ BROKEN = [
     ),
     ("two broken characters", [200008, 78747, 78747, 65, 200007], ["\ufffdpp\ufffdppb"], [(Rule.INVALID_UTF8, 1, 3)]),
     (
-        "a token that ends a second recipient and is an extra word",
-        [*encode("assistant to=a json to=b"), 5754, 200008, 64, 200007],
+        "a token that ends a second recipient and begins extra words",
+        [*encode("assistant to=a json to=b"), 5754, 945, 200008, 64, 200007],
         ["a"],
-        [(Rule.CONTENT_TYPE_NOT_LAST, 3, 4), (Rule.DOUBLED_RECIPIENT, 4, 7), (Rule.EXTRA_WORDS, 6, 7)],
+        [(Rule.CONTENT_TYPE_NOT_LAST, 3, 4), (Rule.DOUBLED_RECIPIENT, 4, 7), (Rule.EXTRA_WORDS, 6, 8)],
     ),
     ("a character that an end cuts", [200008, 64, 4103, 200007], ["a\ufffd"], [(Rule.INVALID_UTF8, 2, 3)]),
     (
