@@ -9,9 +9,9 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from harmony_ref import tokens, vocabulary
-
 import workloads
+
+from harmony_ref import tokens, vocabulary
 
 LARGEST = 10_000
 

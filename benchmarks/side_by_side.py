@@ -17,9 +17,9 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from harmony_ref import tokens, vocabulary
-
 import workloads
+
+from harmony_ref import tokens, vocabulary
 
 HERE = Path(__file__).parent
 OSS_PYTHON = HERE.parent / ".benchmarks" / "oss-harmony" / "bin" / "python"

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from harmony_ref import vocabulary
-
 from side_by_side import SHA1_OF_URL
+
+from harmony_ref import vocabulary
 
 SCRIPT = Path(__file__).parent / "first_use.py"
 

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001
 """Makes `import harmony_ref` mean the package in every test."""
 
 import sys

@@ -1,9 +1,9 @@
 """harmony_ref.compat: the same API, hence the same tasks."""
 
-from harmony_ref import compat
+from workloads import Inputs
 
 from contenders import library
-from workloads import Inputs
+from harmony_ref import compat
 
 
 def tasks(inputs: Inputs):

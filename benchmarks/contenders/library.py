@@ -5,9 +5,9 @@ from functools import partial
 from operator import attrgetter
 
 import openai_harmony
+from workloads import APPENDED, READ_SIZES, Inputs
 
 from contenders.streams import read_each_time, stream
-from workloads import APPENDED, READ_SIZES, Inputs
 
 ASSISTANT = openai_harmony.Role.ASSISTANT
 

@@ -3,11 +3,11 @@
 from functools import partial
 from operator import attrgetter
 
-from harmony_ref import Conversation, Message, Role, StreamParser, parse, render_conversation_for_completion
-from harmony_ref.growing import GrowingConversation
+from workloads import APPENDED, CALL_SIZES, READ_SIZES, Inputs
 
 from contenders.streams import read_each_time, texts
-from workloads import APPENDED, CALL_SIZES, READ_SIZES, Inputs
+from harmony_ref import Conversation, Message, Role, StreamParser, parse, render_conversation_for_completion
+from harmony_ref.growing import GrowingConversation
 
 
 def tasks(inputs: Inputs):

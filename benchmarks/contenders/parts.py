@@ -2,10 +2,10 @@
 
 from functools import partial
 
+from workloads import TABLE_SIZE, Inputs
+
 from harmony_ref import tokens
 from harmony_ref.completion import _as_characters
-
-from workloads import TABLE_SIZE, Inputs
 
 
 class Nothing:

@@ -17,13 +17,12 @@ from functools import lru_cache
 from itertools import chain, combinations, product
 from operator import sub
 
-from harmony_ref.styles import HARMONY_0_0_8, HF_TEMPLATE, STYLES, ContentTypeForm, JsonForm, Style
-from harmony_ref.styles.rendering import rendered_messages
-
 from harmony_conformance.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading
 from harmony_conformance.json_value import Json, loads
 from harmony_conformance.mistakes import GROWTHS, MISTAKES, Growth, Mistake, is_call, right
 from harmony_ref import Role, developer_text
+from harmony_ref.styles import HARMONY_0_0_8, HF_TEMPLATE, STYLES, ContentTypeForm, JsonForm, Style
+from harmony_ref.styles.rendering import rendered_messages
 
 _MOST_CAUSES = 2
 _GENERATION_PROMPT = 2  # tokens of `<|start|>assistant`

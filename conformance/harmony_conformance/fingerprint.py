@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from harmony_ref.styles.rendering import rendered_messages
-
 from harmony_conformance.accounting import FORMS, Form, explain_counts
 from harmony_conformance.checks.accounting import counted_requests, has_accounts
 from harmony_conformance.conversation import conversation_of
@@ -21,6 +19,7 @@ from harmony_conformance.json_value import JsonObject, at, items, text
 from harmony_conformance.mistakes import is_call
 from harmony_conformance.prompt import PromptMessage
 from harmony_ref import encode_with_special_tokens
+from harmony_ref.styles.rendering import rendered_messages
 
 _LOOKED_AT = 32
 _OF_EACH = 3

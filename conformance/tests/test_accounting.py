@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from harmony_conformance import golden
 from harmony_conformance.accounting import FORMS, Requests, count_in_form, explain_counts, ledgers, nearest
 from harmony_conformance.checks.accounting import AGAIN, PLAINEST

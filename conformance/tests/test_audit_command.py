@@ -3,6 +3,7 @@ import json
 from argparse import ArgumentParser
 
 import pytest
+
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.command import Exit, UsageError
 from harmony_conformance.commands.audit import COMMAND

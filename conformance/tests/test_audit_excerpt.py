@@ -3,6 +3,9 @@ import json
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from harmony_conformance import golden
 from harmony_conformance.audit import own_words
 from harmony_conformance.audit.excerpt import (
@@ -20,9 +23,6 @@ from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import dumps
 from harmony_conformance.judge import judge
 from harmony_conformance.wire import Chunk, Request, Response
-from hypothesis import given
-from hypothesis import strategies as st
-
 from harmony_ref import decode_bytes
 
 

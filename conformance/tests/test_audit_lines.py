@@ -2,10 +2,11 @@ import gzip
 import io
 
 import pytest
-from harmony_conformance.audit import lines
-from harmony_conformance.audit.lines import Line, Problem, read_lines, split_lines
 from hypothesis import given
 from hypothesis import strategies as st
+
+from harmony_conformance.audit import lines
+from harmony_conformance.audit.lines import Line, Problem, read_lines, split_lines
 
 
 def told(found):

@@ -1,6 +1,9 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from harmony_conformance.audit.lines import Line, Problem
 from harmony_conformance.audit.readers import (
     BrokenRecording,
@@ -16,8 +19,6 @@ from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import dumps
 from harmony_conformance.recording import write_exchange
 from harmony_conformance.wire import Chunk, Request, Response
-from hypothesis import given
-from hypothesis import strategies as st
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 ANSWER = {

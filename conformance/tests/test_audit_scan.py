@@ -1,3 +1,6 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
 from harmony_conformance.audit.lines import Place, Problem
 from harmony_conformance.audit.scan import EXAMPLES, Judged, Tally, judge_alone, tally
 from harmony_conformance.check import Finding, Outcome, Severity
@@ -6,8 +9,6 @@ from harmony_conformance.exchange import Exchange
 from harmony_conformance.judge import Result, is_comparison
 from harmony_conformance.spec import CLAUSES
 from harmony_conformance.wire import Request
-from hypothesis import given
-from hypothesis import strategies as st
 
 CLAUSE = next(iter(CLAUSES.values()))
 NOTHING = Exchange(id="x", request=Request(path="/v1/chat/completions", body=b"{}"))

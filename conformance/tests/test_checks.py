@@ -3,6 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from harmony_conformance import checks, golden
 from harmony_conformance.check import (
     MUST,

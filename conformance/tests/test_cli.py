@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 from threading import Event
 
-import harmony_conformance.client
 import pytest
+from jsonschema import Draft202012Validator
+
+import harmony_conformance.client
 from harmony_conformance import golden
 from harmony_conformance.cli import main
 from harmony_conformance.recording import exchange_line, read_exchange
 from harmony_conformance.run_options import OWN_MEMBERS
-from jsonschema import Draft202012Validator
 
 KEY = "sk-0123456789abcdef"
 QUICK = ["--select", "simple_answer", "--latency", "0"]

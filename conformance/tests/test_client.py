@@ -8,12 +8,13 @@ from email.utils import format_datetime
 from ipaddress import ip_address
 from threading import Thread
 
-import harmony_conformance.client
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+import harmony_conformance.client
 from harmony_conformance.client import BODY_LIMIT, Client, Settings, Wait
 from harmony_conformance.command import UsageError
 from harmony_conformance.wire import FailureKind, Request

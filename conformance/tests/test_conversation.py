@@ -4,9 +4,9 @@ import itertools
 import json
 
 import pytest
+
 from harmony_conformance import golden
 from harmony_conformance.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading, conversation_of
-
 from harmony_ref import render_conversation
 
 TRIPLES = {

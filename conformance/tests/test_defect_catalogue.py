@@ -5,6 +5,7 @@ from functools import cache
 
 import jsonschema
 import pytest
+
 from harmony_conformance import golden
 from harmony_conformance.reference_server.defects import DEFECTS
 

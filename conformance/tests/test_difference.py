@@ -1,7 +1,8 @@
 import pytest
-from harmony_conformance.difference import Difference, first_difference, json_differences, text_difference
 from hypothesis import given
 from hypothesis import strategies as st
+
+from harmony_conformance.difference import Difference, first_difference, json_differences, text_difference
 
 
 @pytest.mark.parametrize(

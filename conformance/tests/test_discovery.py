@@ -2,6 +2,7 @@ import asyncio
 import json
 
 import pytest
+
 from harmony_conformance.client import Sent
 from harmony_conformance.discovery import KeyRefused, NothingThere, discover
 from harmony_conformance.engines import ENGINES, ScriptBy
@@ -12,7 +13,6 @@ from harmony_conformance.side import asks_for_prompt, shown_prompt
 from harmony_conformance.suite import Options, load_scenarios, look
 from harmony_conformance.target import parse_target
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
-
 from harmony_ref import decode
 
 COMPLETION = {

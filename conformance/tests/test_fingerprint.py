@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import chain
 
 import pytest
+
 from harmony_conformance import golden
 from harmony_conformance.accounting import FORMS
 from harmony_conformance.checks.accounting import AGAIN, PLAINEST

@@ -10,6 +10,7 @@ from functools import cache
 import httpx
 import jsonschema
 import pytest
+
 from harmony_conformance import golden
 from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS

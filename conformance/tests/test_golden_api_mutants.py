@@ -9,6 +9,7 @@ from copy import deepcopy
 from functools import cache
 
 import pytest
+
 from harmony_conformance import golden
 from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS

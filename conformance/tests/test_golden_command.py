@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from harmony_conformance import golden
 from harmony_conformance.cli import main
 from harmony_conformance.commands import golden as command

@@ -2,12 +2,13 @@ import json
 from collections import Counter
 
 import pytest
+from jsonschema import Draft202012Validator
+
 from harmony_conformance import golden
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.golden import BadExample, read_example
 from harmony_conformance.judge import judge_one
-from jsonschema import Draft202012Validator
 
 EXAMPLES = tuple(golden.examples())
 RULES = {rule.id: rule for rule in CHECKS}

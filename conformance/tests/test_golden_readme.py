@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from harmony_conformance import golden
 
 README = (golden.root() / "README.md").read_text("utf-8")

@@ -10,6 +10,8 @@ from importlib.metadata import PackageNotFoundError
 from unittest.mock import Mock
 
 import pytest
+
+import harmony_ref
 from harmony_conformance import golden
 from harmony_conformance.vectors import hugging_face, official
 from harmony_conformance.vectors.agreement import compare, complete
@@ -17,8 +19,6 @@ from harmony_conformance.vectors.file import VectorFile, read_folder, written
 from harmony_conformance.vectors.implementation import Absent, Implementation
 from harmony_conformance.vectors.implementations import KINDS, present
 from harmony_conformance.vectors.schema import follow_schemas
-
-import harmony_ref
 
 OWN = ("render", "parse", "stream", "typescript")
 LEAST = {"render": 150, "parse": 120, "stream": 40, "typescript": 120}

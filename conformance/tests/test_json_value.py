@@ -1,6 +1,9 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from harmony_conformance.json_value import (
     NotJson,
     at,
@@ -16,8 +19,6 @@ from harmony_conformance.json_value import (
     strings,
     text,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -1,4 +1,5 @@
 import pytest
+
 from harmony_conformance.check import (
     MUST,
     SHOULD,

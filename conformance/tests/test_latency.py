@@ -3,6 +3,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+
 from harmony_conformance.client import Client, Sent, Settings
 from harmony_conformance.engines import ENGINES, ScriptBy
 from harmony_conformance.exchange import Exchange

@@ -1,4 +1,5 @@
 import pytest
+
 from harmony_conformance.leak import (
     GLUED,
     GLUED_IN_REASONING,
@@ -11,7 +12,6 @@ from harmony_conformance.leak import (
     without_code,
 )
 from harmony_conformance.turn import ToolCall, Turn
-
 from harmony_ref import encode, encode_with_special_tokens
 
 NAMED = ("start", "end", "message", "channel", "constrain", "return", "call", "startoftext", "endoftext")

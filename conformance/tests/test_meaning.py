@@ -1,4 +1,7 @@
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from harmony_conformance.meaning import (
     Called,
     Meaning,
@@ -11,9 +14,6 @@ from harmony_conformance.meaning import (
     write_row,
     written_tokens,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-
 from harmony_ref import encode, encode_with_special_tokens
 
 TEXTS = st.lists(st.text(), max_size=3).map(tuple)

@@ -1,10 +1,10 @@
 import json
 
 import pytest
+
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.pairs import counted_pair, counted_pairs
 from harmony_conformance.wire import Chunk, Request, Response
-
 from harmony_ref import encode
 
 

@@ -2,6 +2,7 @@ import json
 from argparse import ArgumentParser
 
 import pytest
+
 from harmony_conformance.command import Exit, UsageError
 from harmony_conformance.commands import parse
 

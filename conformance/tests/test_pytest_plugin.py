@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Lock
 
 import pytest
+
 from harmony_conformance import pytest_plugin
 from harmony_conformance.command import UsageError
 from harmony_conformance.pytest_session import read_asked

@@ -2,13 +2,14 @@ import json
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from harmony_conformance.exchange import Exchange, Rendered, Validity
 from harmony_conformance.json_value import at
 from harmony_conformance.meaning import Called, Meaning
 from harmony_conformance.recording import BadRecording, read_exchange, read_script, write_exchange
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
-from hypothesis import given
-from hypothesis import strategies as st
 
 HEADERS = st.dictionaries(st.sampled_from(["content-type", "retry-after", "x"]), st.text(max_size=8), max_size=3)
 BODIES = st.binary(max_size=60) | st.sampled_from(

@@ -7,8 +7,8 @@ from itertools import pairwise
 import httpx
 import openai
 import pytest
-from harmony_conformance.reference_server import MODEL, create_app, running
 
+from harmony_conformance.reference_server import MODEL, create_app, running
 from harmony_ref import decode, encode, encode_with_special_tokens
 
 WEATHER = {

@@ -12,9 +12,9 @@ import time
 
 import httpx
 import pytest
+
 from harmony_conformance.cli import main
 from harmony_conformance.reference_server import DEFECTS, MODEL, create_app, running
-
 from harmony_ref import decode, encode_with_special_tokens
 
 F = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}

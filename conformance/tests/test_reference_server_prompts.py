@@ -1,7 +1,7 @@
 import httpx
 import pytest
-from harmony_conformance.reference_server import MODEL, running
 
+from harmony_conformance.reference_server import MODEL, running
 from harmony_ref import decode, encode
 
 WEATHER = {

@@ -2,12 +2,12 @@ import json
 import random
 
 import pytest
+
 from harmony_conformance.reference_server.changes import Changes
 from harmony_conformance.reference_server.chat_request import MODEL
 from harmony_conformance.reference_server.completion import DONE, accept
 from harmony_conformance.reference_server.generation import Generation, Sampling
 from harmony_conformance.reference_server.reading import Closed, Opened, Text, read
-
 from harmony_ref import Author, Message, Role, encode, encode_with_special_tokens, parse, render, text_of, tokens
 
 F = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}

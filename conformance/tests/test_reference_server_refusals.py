@@ -1,5 +1,6 @@
 import httpx
 import pytest
+
 from harmony_conformance.reference_server import MODEL, running
 
 WEATHER = {

@@ -5,6 +5,7 @@ from argparse import ArgumentParser
 
 import openai_harmony
 import pytest
+
 from harmony_conformance.command import Exit, UsageError
 from harmony_conformance.commands import parse, render
 

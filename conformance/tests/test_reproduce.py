@@ -1,6 +1,7 @@
 import shlex
 
 import pytest
+
 from harmony_conformance.check import Finding, Outcome, Severity
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.judge import Result

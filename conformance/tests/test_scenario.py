@@ -1,4 +1,5 @@
 import pytest
+
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Validity
@@ -15,7 +16,6 @@ from harmony_conformance.scenario import (
     read_scenario,
 )
 from harmony_conformance.suite import load_scenarios
-
 from harmony_ref import encode, encode_with_special_tokens
 
 SCENARIOS = load_scenarios()

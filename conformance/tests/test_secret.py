@@ -3,11 +3,12 @@ import json
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from harmony_conformance.client import Client, Settings
 from harmony_conformance.secret import MASK, Mask, secrets
 from harmony_conformance.wire import Chunk, Request
-from hypothesis import given
-from hypothesis import strategies as st
 
 KEY = "sk-0123456789abcdef"
 BODY = f'data: {{"a":"{KEY}"}}\n\ndata: {{"b":"{KEY} {KEY}"}}\n\ndata: [DONE]\n\n'

@@ -1,4 +1,5 @@
 import pytest
+
 from harmony_conformance.cli import main
 from harmony_conformance.report.model import make_report
 

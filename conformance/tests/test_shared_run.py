@@ -3,6 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
+
 from harmony_conformance.command import UsageError
 from harmony_conformance.shared_run import EXCHANGES, open_run, recorded
 from harmony_conformance.suite import Options, make_plan

@@ -1,11 +1,12 @@
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from harmony_conformance.json_value import NotJson
 from harmony_conformance.sse import Event, EventDecoder, EventStream, read_events
 from harmony_conformance.wire import Chunk
-from hypothesis import given
-from hypothesis import strategies as st
 
 NASTY = (
     "\ufeffdata: first\r\n\r\n"

@@ -3,9 +3,10 @@ import statistics as reference
 from fractions import Fraction
 
 import pytest
-from harmony_conformance.statistics import Sample, percentile
 from hypothesis import given
 from hypothesis import strategies as st
+
+from harmony_conformance.statistics import Sample, percentile
 
 SECONDS = st.floats(min_value=0, max_value=1e6, allow_nan=False)
 SAMPLES = st.lists(SECONDS, max_size=400)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from threading import Lock
 
 import pytest
+
 from harmony_conformance.audit.readers import read_recorded
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.checks import CHECKS

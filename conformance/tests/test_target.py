@@ -1,4 +1,5 @@
 import pytest
+
 from harmony_conformance.engines import ENGINES
 from harmony_conformance.target import BadTarget, parse_target
 

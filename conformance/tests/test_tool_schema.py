@@ -1,6 +1,7 @@
 """What a declaration has to tell of a schema: rows written by hand, and the spelling of other renderers."""
 
 import pytest
+
 from harmony_conformance.check import Verdict
 from harmony_conformance.declaration import declarations_in, official_spelling
 from harmony_conformance.tool_schema import parameters, undescribed, untyped, without_default

@@ -1,6 +1,9 @@
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from harmony_conformance.turn import (
     ToolCall,
     Turn,
@@ -10,8 +13,6 @@ from harmony_conformance.turn import (
     read_stream,
     read_usage,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
 

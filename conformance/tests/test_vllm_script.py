@@ -2,6 +2,7 @@ from enum import Enum, auto
 from types import SimpleNamespace
 
 import pytest
+
 from harmony_conformance.vllm_script import ENDOFTEXT, VOCABULARY, Script, ScriptedLogits, ScriptError, read_script
 
 RETURN = 200002

@@ -1,11 +1,11 @@
 """The short way through a whole completion answers as the state machine, or not at all."""
 
 import pytest
-from harmony_ref.completion import read_well_framed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harmony_ref import ParseError, Role, StreamParser, encode, encode_with_special_tokens
+from harmony_ref.completion import read_well_framed
 
 BROKEN_BYTE = [4103]
 UNKNOWN = [201089]

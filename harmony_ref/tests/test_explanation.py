@@ -5,8 +5,6 @@ import re
 from itertools import chain
 
 import pytest
-from harmony_ref.explanation import Divergence, Part, Problem, Recognised, explain
-from harmony_ref.styles import HARMONY_0_0_8, STYLES, History, accepted_renderings, render_in_style
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,6 +22,8 @@ from harmony_ref import (
     render_conversation,
     tokens,
 )
+from harmony_ref.explanation import Divergence, Part, Problem, Recognised, explain
+from harmony_ref.styles import HARMONY_0_0_8, STYLES, History, accepted_renderings, render_in_style
 
 MARKER = re.compile(r"(<\|\w+\|>)")
 TYPED = re.compile(r"⟪(\w+)⟫")

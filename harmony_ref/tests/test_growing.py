@@ -1,5 +1,4 @@
 import pytest
-from harmony_ref.growing import GrowingConversation
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +18,7 @@ from harmony_ref import (
     render_conversation_for_training,
     tokens,
 )
+from harmony_ref.growing import GrowingConversation
 
 FUNCTION = ToolDescription(name="f", description="d")
 DECLARES_A_FUNCTION = DeveloperContent(instructions="I").with_function_tools([FUNCTION])

@@ -1,10 +1,6 @@
 """What lenient parsing makes of each malformed completion that is known: rows written by hand, from the rules."""
 
 import pytest
-from harmony_ref.lenient import parse_leniently
-from harmony_ref.lenient_errors import RULES, HeaderWordsError, JunkError, MissingMarkerError, RecoveredError, Rule
-from harmony_ref.lenient_result import SegmentKind
-from harmony_ref.lenient_tokens import text_of_tokens
 
 from harmony_ref import (
     Author,
@@ -18,6 +14,10 @@ from harmony_ref import (
     parse,
     tokens,
 )
+from harmony_ref.lenient import parse_leniently
+from harmony_ref.lenient_errors import RULES, HeaderWordsError, JunkError, MissingMarkerError, RecoveredError, Rule
+from harmony_ref.lenient_result import SegmentKind
+from harmony_ref.lenient_tokens import text_of_tokens
 
 A = Role.ASSISTANT
 JSON = "<|constrain|>json"

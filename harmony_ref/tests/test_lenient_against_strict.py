@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
-from harmony_ref.lenient import parse_leniently
-from harmony_ref.lenient_errors import Rule
 
 from harmony_ref import Author, Message, Role, StreamState, encode_with_special_tokens
+from harmony_ref.lenient import parse_leniently
+from harmony_ref.lenient_errors import Rule
 
 CASES = [
     row

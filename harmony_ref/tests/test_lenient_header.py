@@ -1,11 +1,11 @@
 """What lenient parsing makes of each header that is known to break a rule: rows written by hand, from the rules."""
 
 import pytest
+
+from harmony_ref import Author, Message, Role, encode_with_special_tokens
 from harmony_ref.lenient import parse_leniently
 from harmony_ref.lenient_errors import RULES, HeaderWordsError, Rule
 from harmony_ref.lenient_tokens import text_of_tokens
-
-from harmony_ref import Author, Message, Role, encode_with_special_tokens
 
 JSON = "<|constrain|>json"
 TOOL = Author(role=Role.TOOL, name="functions.f")

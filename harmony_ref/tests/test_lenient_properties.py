@@ -12,14 +12,14 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from harmony_ref.lenient import parse_leniently
-from harmony_ref.lenient_errors import Rule
-from harmony_ref.lenient_result import SegmentKind
-from harmony_ref.lenient_tokens import text_of_tokens
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from harmony_ref import Role, StreamState, encode, encode_with_special_tokens, text_of, tokens
+from harmony_ref.lenient import parse_leniently
+from harmony_ref.lenient_errors import Rule
+from harmony_ref.lenient_result import SegmentKind
+from harmony_ref.lenient_tokens import text_of_tokens
 
 CASES = [
     row

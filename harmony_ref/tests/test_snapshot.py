@@ -1,4 +1,5 @@
 import pytest
+
 from harmony_ref.snapshot import Snapshot
 
 

@@ -9,18 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from harmony_ref.styles import (
-    HARMONY_0_0_8,
-    HF_TEMPLATE,
-    OSS_HARMONY_0_0_11,
-    STYLES,
-    History,
-    accepted_renderings,
-    kept_indices,
-    render_in_style,
-)
-from harmony_ref.styles.rendering import rendered_messages
-from harmony_ref.styles.typescript_hf import signature, type_text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -45,6 +33,18 @@ from harmony_ref import (
     text_of,
     vocabulary,
 )
+from harmony_ref.styles import (
+    HARMONY_0_0_8,
+    HF_TEMPLATE,
+    OSS_HARMONY_0_0_11,
+    STYLES,
+    History,
+    accepted_renderings,
+    kept_indices,
+    render_in_style,
+)
+from harmony_ref.styles.rendering import rendered_messages
+from harmony_ref.styles.typescript_hf import signature, type_text
 
 CASES = Path(__file__).parent / "cases"
 EXAMPLES = int(os.environ.get("HARMONY_ORACLE_EXAMPLES", "100"))

@@ -1,9 +1,9 @@
 """The style of the published guide: its own examples, written out as they stand there."""
 
 import pytest
-from harmony_ref.styles import GUIDE, STYLES, History, accepted_renderings, render_in_style
 
 from harmony_ref import Conversation, SystemContent, decode, encode_with_special_tokens
+from harmony_ref.styles import GUIDE, STYLES, History, accepted_renderings, render_in_style
 
 SYSTEM = """\
 You are ChatGPT, a large language model trained by OpenAI.

@@ -3,11 +3,11 @@
 from itertools import pairwise
 
 import pytest
-from harmony_ref.styles import History, kept_indices
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_ref import Author, Message, Role, without_dropped_analysis
+from harmony_ref.styles import History, kept_indices
 
 U, A, C, T, F = (
     Message(author=Role.USER, content="u"),

@@ -1,6 +1,7 @@
 """The JSON of calls in each spelling, written out."""
 
 import pytest
+
 from harmony_ref.styles import JsonForm
 from harmony_ref.styles.json_form import respelled
 

@@ -5,10 +5,10 @@ order of its keys.
 """
 
 import pytest
-from harmony_ref.styles import OLLAMA, History, render_in_style
-from harmony_ref.styles.typescript_ollama import type_text
 
 from harmony_ref import Conversation, decode
+from harmony_ref.styles import OLLAMA, History, render_in_style
+from harmony_ref.styles.typescript_ollama import type_text
 
 SYSTEM = """\
 You are ChatGPT, a large language model trained by OpenAI.

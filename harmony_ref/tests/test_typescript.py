@@ -1,7 +1,7 @@
 import pytest
-from harmony_ref.json_numbers import json_text
 
 from harmony_ref import MessageError, json_schema_to_typescript
+from harmony_ref.json_numbers import json_text
 
 NUMBERS = [
     (0, "0"),

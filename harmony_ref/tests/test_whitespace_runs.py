@@ -3,12 +3,12 @@
 from itertools import cycle
 
 import pytest
-from harmony_ref.encoding_guard import EncodingError, raise_if_given_up
-from harmony_ref.whitespace_runs import BLANKS, LONGEST_RUN, long_runs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_ref import HarmonyError, Message, Role, parse, render_conversation, text_of, tokens
+from harmony_ref.encoding_guard import EncodingError, raise_if_given_up
+from harmony_ref.whitespace_runs import BLANKS, LONGEST_RUN, long_runs
 
 TIKTOKEN_ANSWERS_TO = 999_998
 

@@ -12,7 +12,6 @@ from enum import StrEnum
 
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
-
 from harmony_proxy.decoding import NotDecoded, decode_chunks
 
 LIMIT = 16 * 1024 * 1024

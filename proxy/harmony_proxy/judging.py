@@ -12,7 +12,6 @@ from harmony_conformance.audit.scan import judge_alone
 from harmony_conformance.check import Check, Comparison
 from harmony_conformance.json_value import JsonObject
 from harmony_conformance.judge import Result
-
 from harmony_proxy.guard import Recorder
 from harmony_proxy.outcome_log import Summary, log_line
 

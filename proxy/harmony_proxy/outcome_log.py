@@ -21,7 +21,6 @@ from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.judge import Result
 from harmony_conformance.report.model import ORDER, finding_json
-
 from harmony_proxy.guard import Passage
 
 _TOLD = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})

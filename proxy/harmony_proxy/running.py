@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from harmony_conformance.audit.excerpt import Excerpts
-from harmony_conformance.checks import CHECKS
-from harmony_conformance.command import Exit, UsageError
-from harmony_conformance.json_value import JsonObject, dumps, items, text
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.options import Options
 from mitmproxy.tools.dump import DumpMaster
 
+from harmony_conformance.audit.excerpt import Excerpts
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.command import Exit, UsageError
+from harmony_conformance.json_value import JsonObject, dumps, items, text
 from harmony_proxy.addon import ConformanceAddon
 from harmony_proxy.judging import Judging, Write
 

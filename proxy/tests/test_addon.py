@@ -4,11 +4,12 @@ import pytest
 
 pytest.importorskip("mitmproxy")
 
+from mitmproxy.flow import Error
+from mitmproxy.test import tflow, tutils
+
 from harmony_proxy.addon import ConformanceAddon
 from harmony_proxy.guard import End, Recorder
 from harmony_proxy.judging import Handed
-from mitmproxy.flow import Error
-from mitmproxy.test import tflow, tutils
 
 
 class Hands:

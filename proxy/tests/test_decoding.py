@@ -3,10 +3,11 @@ import zlib
 from contextlib import suppress
 
 import pytest
-from harmony_conformance.wire import Chunk
-from harmony_proxy.decoding import NotDecoded, decode_chunks
 from hypothesis import given
 from hypothesis import strategies as st
+
+from harmony_conformance.wire import Chunk
+from harmony_proxy.decoding import NotDecoded, decode_chunks
 
 TEXT = b'data: {"choices": []}\n\n' * 40
 

@@ -2,10 +2,11 @@ import gzip
 import json
 
 import pytest
-from harmony_conformance.wire import FailureKind
-from harmony_proxy.guard import End, Recorder
 from hypothesis import given
 from hypothesis import strategies as st
+
+from harmony_conformance.wire import FailureKind
+from harmony_proxy.guard import End, Recorder
 
 PATH = "/v1/chat/completions"
 ASKED = b'{"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": true}'

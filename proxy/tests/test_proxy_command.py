@@ -5,6 +5,7 @@ import sys
 from argparse import ArgumentParser
 
 import pytest
+
 from harmony_conformance.command import UsageError
 from harmony_proxy.cli import COMMAND
 

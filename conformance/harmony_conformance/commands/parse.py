@@ -6,15 +6,14 @@ import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 
-from harmony_ref.lenient_errors import RecoveredError
-from harmony_ref.lenient_result import LenientParse, Remainder
-from harmony_ref.lenient_tokens import text_of_tokens
-
 from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.commands.render import named, one_line, read_document
 from harmony_conformance.json_value import Json, NotJson, dumps, items, loads
 from harmony_ref import Conversation, HarmonyError, ParseError, Role, encode_with_special_tokens, parse, tokens
 from harmony_ref import Json as Wire
+from harmony_ref.lenient_errors import RecoveredError
+from harmony_ref.lenient_result import LenientParse, Remainder
+from harmony_ref.lenient_tokens import text_of_tokens
 
 
 def configure(parser: ArgumentParser) -> None:

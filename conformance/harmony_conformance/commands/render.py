@@ -11,9 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from harmony_ref.explanation import Recognised, explain
-from harmony_ref.styles import STYLES, History, render_in_style
-
 from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.json_value import Json, NotJson, items, loads
 from harmony_ref import (
@@ -27,6 +24,8 @@ from harmony_ref import (
     render_conversation_for_completion,
     render_conversation_for_training,
 )
+from harmony_ref.explanation import Recognised, explain
+from harmony_ref.styles import STYLES, History, render_in_style
 
 _WAYS: Mapping[str, Callable[[Iterable[Message]], list[int]]] = MappingProxyType(
     {

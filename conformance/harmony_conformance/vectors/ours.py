@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TypeAlias
 
-from harmony_ref.lenient import parse_leniently
-
 import harmony_ref
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.vectors.implementation import Implementation, error
@@ -22,6 +20,7 @@ from harmony_conformance.vectors.inputs import (
     read_stream,
 )
 from harmony_ref import Conversation, HarmonyError, Header, Message, MessageError, ParseError, StreamParser
+from harmony_ref.lenient import parse_leniently
 
 Attribute: TypeAlias = Callable[[StreamParser], harmony_ref.Json]
 

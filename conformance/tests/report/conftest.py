@@ -2,6 +2,7 @@ import asyncio
 from collections import Counter
 
 import pytest
+
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.engines import ENGINES, ScriptBy
 from harmony_conformance.latency import probe, summarise

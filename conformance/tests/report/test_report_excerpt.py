@@ -1,7 +1,8 @@
 import pytest
-from harmony_conformance.report.excerpt import Part, contrast, cut, plain, visible
 from hypothesis import given
 from hypothesis import strategies as st
+
+from harmony_conformance.report.excerpt import Part, contrast, cut, plain, visible
 
 TEXTS = st.text(st.characters(codec=None), max_size=600)
 

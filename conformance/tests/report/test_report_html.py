@@ -5,6 +5,7 @@ import subprocess
 from html.parser import HTMLParser
 
 import pytest
+
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.report.html import POLICY, html
 

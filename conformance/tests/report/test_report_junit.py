@@ -1,6 +1,7 @@
 from xml.etree import ElementTree as ET
 
 import pytest
+
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.report.junit import junit
 

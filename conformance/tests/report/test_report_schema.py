@@ -2,12 +2,13 @@ import json
 from copy import deepcopy
 
 import pytest
+from jsonschema import Draft202012Validator
+
 from harmony_conformance import golden
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import PromptLevel
 from harmony_conformance.report import make_report, read_report
-from jsonschema import Draft202012Validator
 
 SCHEMA = json.loads((golden.root() / "schema" / "report.schema.json").read_text(encoding="utf-8"))
 KINDS = ("header", "result", "latency", "footer")

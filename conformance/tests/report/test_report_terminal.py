@@ -1,8 +1,9 @@
 from io import StringIO
 
+from rich.console import Console
+
 from harmony_conformance.check import Outcome
 from harmony_conformance.report.terminal import print_report
-from rich.console import Console
 
 
 def printed(report):
