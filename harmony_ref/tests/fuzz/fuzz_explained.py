@@ -46,9 +46,9 @@ def refuses_a_list(_case, _theirs, mine):
     return LIST_REFUSED.search(error_of(mine)[1]) is not None
 
 
-def carries_a_number_unwritten(_case, theirs, mine):
-    # It cannot be read at all, so whatever else is wrong is not seen by the library.
-    return UNREADABLE_NUMBER.match(error_of(theirs)[1]) is not None and error_of(mine)[0] in {"", "ValueError"}
+def carries_a_number_unwritten(_case, theirs, _mine):
+    # The library cannot read the input at all, so whatever else is wrong with it remains unsaid.
+    return UNREADABLE_NUMBER.match(error_of(theirs)[1]) is not None
 
 
 def quotes_otherwise(_case, theirs, mine):

@@ -101,10 +101,10 @@ def of_stream(case, answers):
     errors = [step["error"] for step in steps if step["error"] is not None]
     yield from map(of_error, errors)
     for before, after in pairwise(steps):
-        if before["state"] == after["state"] == {"state": "Content"} and after["delta"] is None:
+        if before["content"] == after["content"] != "" and after["delta"] is None:
             yield "a token that completes no character"
-        if before["error"] is not None and after["state"]["state"] == "Content":
-            yield "content after an error"
+    if any(step["error"] is not None and step["messages"] != steps[-1]["messages"] for step in steps):
+        yield "a message after an error"
     if any(REPLACEMENT in (step["delta"] or "") for step in steps):
         yield "invalid UTF-8 in a delta"
     if any("<|" in (step["delta"] or "") for step in steps):

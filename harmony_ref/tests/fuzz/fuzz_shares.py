@@ -40,7 +40,6 @@ AT_LEAST = {
     "a message is rendered": RENDERING,
     "a conversation is rendered": RENDERING
     | {
-        "reasoning left out": 1,
         "reasoning kept, asked to drop": 10,
         "an example for training that ends in return": 2,
         "error: system content in another role": 5,
@@ -74,15 +73,15 @@ AT_LEAST = {
         "special tokens in content": 10,
         "strict: error: a token between messages": 25,
         "strict: error: the end inside a header": 10,
-        "lenient: error: a character that stops early": 1,
         "lenient: error: bytes that are not UTF-8": 2,
         "lenient: error: an unknown id": 2,
     },
     "a header is read": PARSING,
     "a stream has equal attributes after every token": STREAM
     | {
-        "content after an error": 1,
         "special tokens in a delta": 15,
+        "a message after an error": 50,
+        "a token that completes no character": 40,
         "error: the end inside a header": 15,
         "error: a header that is no text": 15,
         "error: a channel without a value": 5,
