@@ -20,7 +20,7 @@ from operator import sub
 from harmony_conformance.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading
 from harmony_conformance.json_value import Json, loads
 from harmony_conformance.mistakes import GROWTHS, MISTAKES, Growth, Mistake, is_call, right
-from harmony_ref import Role, developer_text
+from harmony_ref import DeveloperContent, Role, developer_text
 from harmony_ref.styles import HARMONY_0_0_8, HF_TEMPLATE, STYLES, ContentTypeForm, JsonForm, Style
 from harmony_ref.styles.rendering import rendered_messages
 
@@ -90,17 +90,25 @@ class Account:
         return FORMS[0].style.name in self.forms
 
 
+def _with_blank_line(content: DeveloperContent) -> str:
+    return developer_text(content) + ("" if content.tools else "\n\n")
+
+
+def _without_blank_line(content: DeveloperContent) -> str:
+    return HF_TEMPLATE.developer_text(content).removesuffix("\n\n")
+
+
 _STYLES = (
     *STYLES.values(),
     replace(
         HARMONY_0_0_8,
         name="harmony_0_0_8, a blank line after instructions",
-        developer_text=lambda content: developer_text(content) + ("" if content.tools else "\n\n"),
+        developer_text=_with_blank_line,
     ),
     replace(
         HF_TEMPLATE,
         name="hf_template, no blank line after instructions",
-        developer_text=lambda content: HF_TEMPLATE.developer_text(content).removesuffix("\n\n"),
+        developer_text=_without_blank_line,
     ),
 )
 """The named styles, and those that servers are known to change a little."""
