@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from harmony_ref import tokens
 from harmony_ref.declarations import ChannelConfig, ResponseFormat, ToolDescription, ToolNamespaceConfig
+from harmony_ref.encoding_guard import EncodingError
 from harmony_ref.errors import (
     HarmonyError,
     HeaderError,
@@ -96,6 +97,7 @@ __all__ = [
     "Delta",
     "DeveloperContent",
     "Divergence",
+    "EncodingError",
     "Event",
     "GrowingConversation",
     "HarmonyError",

@@ -1,6 +1,7 @@
 """Every error that this package raises on purpose.
 
     HarmonyError                    (a RuntimeError, as in openai_harmony)
+    ├── EncodingError               text that the tokenizer cannot take (in `encoding_guard`)
     ├── UnknownTokenError           a token id that the vocabulary does not have
     ├── InvalidUtf8Error            tokens whose bytes are not UTF-8, where text was asked for
     ├── MessageError                a dict that is no message or conversation (also a ValueError)

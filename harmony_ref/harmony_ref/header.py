@@ -217,10 +217,11 @@ def _author(words: list[str], role: Role | None) -> Author | HeaderFault:
                     expected="a role, or the name of a tool and a recipient",
                 )
             role = Role.TOOL
+            del words[0]
         if role is Role.TOOL:
             name = word
-        del words[0]
-    elif words and words[0] == role.value:
+    # The word of a role may stand in the text although it was given, and after the name of a tool.
+    if words and words[0] == role.value:
         del words[0]
     return Author(role=role, name=name)
 

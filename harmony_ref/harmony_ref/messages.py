@@ -252,7 +252,7 @@ class Conversation:
             fields = wire_form.struct(data, "Conversation")
             raw = wire_form.sequence(wire_form.required(fields, "messages"))
             return cls(messages=[_message_from_dict(message) for message in raw])
-        except ShapeError as error:
+        except (ShapeError, MessageError) as error:
             raise MessageError(subject="conversation", problem=error.problem) from None
 
     def to_dict(self) -> dict[str, Json]:

@@ -219,10 +219,7 @@ def _signature(tool: ToolDescription) -> str:
     found = _SIGNATURES.get(key) if key else None
     if found is not None:
         return found
-    try:
-        signature = f"(_: {json_schema_to_typescript(tool.parameters)})"
-    except RecursionError:
-        raise MessageError(subject="message", problem="recursion limit exceeded") from None
+    signature = f"(_: {json_schema_to_typescript(tool.parameters)})"
     return _SIGNATURES.remember(key, signature) if key and len(key) <= _LONGEST_KEY else signature
 
 

@@ -27,6 +27,9 @@ from harmony_ref.messages import Author, Message, Role
 from harmony_ref.snapshot import Snapshot
 from harmony_ref.stream_state import StreamState
 
+_FIRST_WINDOW: Final = 32
+"""Tokens looked at first; doubled as long as none is refused."""
+
 _HEADER_END: Final = frozenset({tokens.MESSAGE})
 _LENIENT_HEADER_END: Final = _HEADER_END | tokens.STOP_TOKENS
 _SHORT_RUN: Final = 16
@@ -181,7 +184,10 @@ class StreamMachine:
                 self._header_tokens = []
 
     def _read(self, chunk: list[int]) -> None:
-        """Read tokens run by run; each is looked at a fixed number of times, however they are framed."""
+        """Read tokens run by run; each is looked at a fixed number of times, however they are framed.
+
+        Not all at once: what follows a token that is refused would be looked at again when it is fed again.
+        """
         if self._plain is PLAIN_TEXT and len(chunk) <= _SHORT_RUN:
             texts = list(map(PLAIN_TEXT.__getitem__, chunk))
             if all(texts):
@@ -192,6 +198,13 @@ class StreamMachine:
         if self._state is StreamState.CONTENT and tokens.STOP_TOKENS.isdisjoint(chunk):
             self._extend(chunk)
             return
+        start, window = 0, _FIRST_WINDOW
+        while start < len(chunk):
+            self._read_window(chunk[start : start + window])
+            start += window
+            window *= 2
+
+    def _read_window(self, chunk: list[int]) -> None:
         size = len(chunk)
         marks = [index for index, token in enumerate(chunk) if token in _LENIENT_HEADER_END]
         marks.append(size)

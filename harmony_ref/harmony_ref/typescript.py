@@ -8,6 +8,7 @@ commented; ` | null` is suppressed by the letters "null" anywhere in the type.
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
+from harmony_ref.errors import MessageError
 from harmony_ref.json_numbers import json_text
 from harmony_ref.json_value import Json
 
@@ -26,8 +27,15 @@ def json_schema_to_typescript(schema: Json, indent: str = "") -> str:
         indent: what each line of properties begins with.
 
     Raises:
-        MessageError: a default is a number that JSON cannot carry.
+        MessageError: a default is a number that JSON cannot carry, or the schema is nested deeper than Python goes.
     """
+    try:
+        return _type(schema, indent)
+    except RecursionError:
+        raise MessageError(subject="message", problem="recursion limit exceeded") from None
+
+
+def _type(schema: Json, indent: str) -> str:
     if not isinstance(schema, Mapping):
         return "any"
     variants = schema.get("oneOf")
@@ -45,7 +53,7 @@ def json_schema_to_typescript(schema: Json, indent: str = "") -> str:
         case "string" if choices := _enum_strings(schema):
             return " | ".join(f'"{choice}"' for choice in choices)
         case "array":
-            return f"{json_schema_to_typescript(schema['items'], indent)}[]" if "items" in schema else "Array<any>"
+            return f"{_type(schema['items'], indent)}[]" if "items" in schema else "Array<any>"
         case _:
             return _SCALARS.get(kind, "any")
 
@@ -77,7 +85,7 @@ def _property(name: str, value: Json, indent: str, mark: str) -> str:
     if isinstance(variants, list | tuple):
         body = "".join(_union_lines(schema, variants, indent, mark, name))
         return head + body
-    kind = _nullable(json_schema_to_typescript(value, indent + _PROPERTY_INDENT), schema)
+    kind = _nullable(_type(value, indent + _PROPERTY_INDENT), schema)
     default = f" // default: {_default(schema)}" if "default" in schema and "oneOf" not in schema else ""
     return f"{head}{indent}{name}{mark}: {kind},{default}\n"
 
@@ -111,7 +119,7 @@ def _union_lines(
     yield f"{indent}{name}{mark}:\n"
     for index, variant in enumerate(variants):
         member: _Schema = variant if isinstance(variant, Mapping) else {}
-        kind = _nullable(json_schema_to_typescript(variant, indent + _VARIANT_INDENT), member)
+        kind = _nullable(_type(variant, indent + _VARIANT_INDENT), member)
         own = member.get("description")
         said_already = own == description or (index == 0 and described)
         notes = [own] if isinstance(own, str) and not said_already else []
@@ -123,7 +131,7 @@ def _union_lines(
 
 def _union_member(variant: Json, indent: str) -> str:
     member: _Schema = variant if isinstance(variant, Mapping) else {}
-    kind = _nullable(json_schema_to_typescript(variant, indent + _VARIANT_INDENT), member)
+    kind = _nullable(_type(variant, indent + _VARIANT_INDENT), member)
     description = member.get("description")
     notes = [description] if isinstance(description, str) else []
     if "default" in member:

@@ -3,7 +3,6 @@
 Each function takes a JSON value, returns it under a narrower type, and raises ShapeError when it has another shape.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeVar
@@ -120,7 +119,9 @@ def described(data: Json) -> str:
         text = json_text(data)
         return f"{'integer' if text.lstrip('-').isdigit() else 'floating point'} `{text}`"
     if isinstance(data, str):
-        return f"string {json.dumps(data, ensure_ascii=False)}"
+        from harmony_ref.rust_debug import debug_quoted  # noqa: PLC0415 - tables that only errors need
+
+        return f"string {debug_quoted(data)}"
     return "map" if isinstance(data, Mapping) else "sequence"
 
 

@@ -52,3 +52,11 @@ def test_a_tuple_stands_for_a_list():
 def test_lines_are_indented_by_the_given_prefix():
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     assert json_schema_to_typescript(schema, "  ") == "{\n  a: string,\n  }"
+
+
+def test_a_schema_that_is_nested_too_deep_is_refused_and_not_a_recursion_error():
+    schema = {"type": "string"}
+    for _ in range(20_000):
+        schema = {"type": "array", "items": schema}
+    with pytest.raises(MessageError, match="recursion limit exceeded"):
+        json_schema_to_typescript(schema)
