@@ -46,6 +46,7 @@ class StreamMachine:
         "_delta",
         "_header",
         "_header_tokens",
+        "_known",
         "_messages",
         "_next_role",
         "_pieces",
@@ -67,6 +68,7 @@ class StreamMachine:
         self._decoder = ContentDecoder()
         # What may be taken from the next token without asking for the state: its text, or nothing.
         self._plain: PlainText = NO_TEXT
+        self._known = NO_TEXT.table
         # The open message's content: text, pieces of text that follow it, and from `_untold` on the tokens that the
         # short cut through `_plain` took, which become text when somebody asks.
         self._text = ""
@@ -285,11 +287,13 @@ class StreamMachine:
         if not self._decoder.is_clear:
             self._decoder = ContentDecoder()
         self._plain = PLAIN_TEXT
+        self._known = PLAIN_TEXT.table
         self._started(header)
 
     def _add(self, text: str) -> None:
         """Add what the decoder found, and see whether the next token is plain again."""
         self._plain = PLAIN_TEXT if self._decoder.is_clear else NO_TEXT
+        self._known = self._plain.table
         if text:
             self._pieces.append(text)
             self._continued(text)
@@ -303,6 +307,7 @@ class StreamMachine:
         self._header = None
         self._text = ""
         self._plain = NO_TEXT
+        self._known = NO_TEXT.table
         self._state = StreamState.EXPECT_START
 
     def _recover(self, stop: int) -> None:

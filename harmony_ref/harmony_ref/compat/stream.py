@@ -59,7 +59,10 @@ class StreamableParser(StreamMachine):
             OverflowError: it is negative or has more than 32 bits.
         """
         # The short cut of the machine stands here and not in a method: calling it would take as long as doing it.
-        text = self._plain[token] if type(token) is int else ""
+        try:
+            text = self._known[token] if type(token) is int else ""
+        except KeyError:
+            text = self._plain[token]
         if text:
             self._tokens.append(token)
             self._delta = text
