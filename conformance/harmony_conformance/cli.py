@@ -14,6 +14,7 @@ from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.commands import COMMANDS
 
 _GROUP = "harmony_conformance.commands"
+_CLOSED_PIPE = 128 + 13  # as a shell says of a program that SIGPIPE ended: what it found was not told to the end
 
 
 class _Parser(ArgumentParser):
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     command: Command = chosen.command
     try:
-        return command.run(chosen)
+        return _told(command.run(chosen))
     except UsageError as problem:
         print(f"harmony-conformance {command.name}: {problem}", file=sys.stderr)
         return Exit.USAGE
@@ -37,8 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"harmony-conformance {command.name}: {stopped or 'stopped'}", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.CONFORMS
+        _write_no_more()
+        return _CLOSED_PIPE
     except Exception as error:  # noqa: BLE001 - the last resort: our own error, one line, exit code 3
         print(
             f"harmony-conformance {command.name}: an error of our own: {type(error).__name__}: {error}", file=sys.stderr
@@ -48,6 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             print("set HARMONY_CONFORMANCE_DEBUG=1 to see where; please report it", file=sys.stderr)
         return Exit.OUR_ERROR
+
+
+def _told(code: int) -> int:
+    sys.stdout.flush()  # here, where a closed pipe is noticed
+    return code
+
+
+def _write_no_more() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> ArgumentParser:

@@ -44,6 +44,8 @@ def write_exchange(x: Exchange) -> JsonObject:
         line["expected"] = write_row(x.expected)
     if x.rendered is not None:
         line["rendered"] = {"source": x.rendered.source, "ids": list(x.rendered.ids)}
+    if x.rebuilt:
+        line["rebuilt"] = True
     if x.waited:
         line["waited"] = list(x.waited)
     return line
@@ -84,6 +86,7 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
         if rendered is not None
         else None,
         waited=tuple(float(wait) for wait in waited),
+        rebuilt=at(line, "rebuilt") is True,
     )
 
 

@@ -406,3 +406,19 @@ def test_the_program_is_installed_and_prints_no_traceback(tmp_path):
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["hi", "hi " * 40_000], ids=["fits into the pipe", "does not"])
+def test_what_nobody_reads_to_its_end_is_no_success(text, tmp_path):
+    (tmp_path / "completion").write_text(f"<|channel|>final<|message|>{text}<|return|>", encoding="utf-8")
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = ["parse", "--role", "assistant", str(tmp_path / "completion")]
+    with os.fdopen(writer, "wb") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "harmony_conformance.cli", *command],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (141, b"")

@@ -67,6 +67,7 @@ EXCHANGES = st.builds(
     ),
     rendered=st.none() | st.builds(Rendered, source=st.text(max_size=8), ids=IDS),
     waited=st.lists(st.floats(min_value=0, max_value=60), max_size=2).map(tuple),
+    rebuilt=st.booleans(),
 )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harmony_conformance.exchange import Exchange
+from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
 from harmony_proxy.decoding import NotDecoded, decode_chunks
 
@@ -22,9 +23,6 @@ _CHUNK_COST = 256
 _KEPT_HEADERS = frozenset(
     {"content-type", "content-encoding", "transfer-encoding", "retry-after", "server", "x-request-id"}
 )
-_SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
-_SHORTEST_SECRET = 6
-_MASK = b"***"
 _ID_LENGTH = 128
 
 Headers = Iterable[tuple[str, str]]
@@ -74,7 +72,7 @@ class Recorder:
         self._limit = limit
         self._method, self._path = "", ""
         self._request_headers: dict[str, str] = {}
-        self._secrets: tuple[bytes, ...] = ()
+        self._mask = Mask(())
         self._body: list[bytes] = []
         self._request_bytes = 0
         self._status: int | None = None
@@ -98,11 +96,7 @@ class Recorder:
         named = [(name.lower(), value) for name, value in headers]
         self._method, self._path = method, path.partition("?")[0]
         self._request_headers = _kept(named)
-        self._secrets = tuple(
-            secret
-            for name, value in named
-            if name in _SECRET_HEADERS and len(secret := _secret(value)) >= _SHORTEST_SECRET
-        )
+        self._mask = Mask(secrets(None, _joined(named)))
 
     def request_body(self, data: bytes) -> None:
         """More of the request's body."""
@@ -190,22 +184,13 @@ class Recorder:
         response: Response | None = None
         if self._status is not None:
             chunks = decode_chunks(self._chunks, self._headers.get("content-encoding", ""), limit=self._limit)
-            response = Response(status=self._status, headers=self._headers, chunks=self._masked(chunks))
+            response = Response(status=self._status, headers=self._headers, chunks=self._mask.chunks(chunks))
         return Exchange(
             id=name,
             request=Request(method=self._method, path=self._path, headers=self._request_headers, body=body),
             response=response,
             failure=failure,
         )
-
-    def _masked(self, chunks: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
-        body = b"".join(chunk.data for chunk in chunks)
-        echoed = [secret for secret in self._secrets if secret in body]
-        if not echoed:
-            return chunks
-        for secret in echoed:
-            body = body.replace(secret, _MASK)
-        return (Chunk(at=chunks[-1].at, data=body),)
 
     def _request_id(self) -> str:
         told = self._headers.get("x-request-id") or self._request_headers.get("x-request-id") or ""
@@ -216,8 +201,12 @@ def _kept(headers: Headers) -> dict[str, str]:
     return {name: value for name, value in headers if name in _KEPT_HEADERS}
 
 
-def _secret(value: str) -> bytes:
-    return value.rsplit(maxsplit=1)[-1].encode("utf-8", "surrogateescape") if value.split() else b""
+def _joined(headers: Headers) -> dict[str, str]:
+    """Headers by name; the values of one that is sent more than once stand side by side."""
+    joined: dict[str, str] = {}
+    for name, value in headers:
+        joined[name] = f"{joined[name]} {value}" if name in joined else value
+    return joined
 
 
 def _decoded_request(body: bytes, headers: dict[str, str], limit: int) -> bytes:

@@ -69,6 +69,26 @@ def test_a_key_that_is_echoed_across_chunks_is_masked_too():
 
 
 @pytest.mark.parametrize(
+    ("header", "value", "echo"),
+    [
+        ("Api-Key", 'odd"key/1', rb'{"error": "odd\"key\/1"}'),
+        ("X-Goog-Token", "abcdef-1", b"?token=abcdef-1"),
+        ("Cookie", "session=aXbYcZ", b"session=aXbYcZ"),
+    ],
+    ids=["as JSON", "a header of another name", "a cookie"],
+)
+def test_any_credential_is_masked_however_it_is_written(header, value, echo):
+    recorder = Recorder()
+    recorder.request_head("POST", PATH, [(header, value)])
+    recorder.response_head(401, [])
+    recorder.feed(echo, 0.1)
+    recorder.end(0.2)
+    body = recorder.passage("x").exchange.response.body
+    assert body != echo
+    assert b"***" in body
+
+
+@pytest.mark.parametrize(
     ("end", "kind"),
     [
         (End.NO_CONNECTION, FailureKind.NO_CONNECTION),
