@@ -111,7 +111,7 @@ class Rule(Generic[Subject]):
 
     @property
     def family(self) -> str:
-        """The module it stands in."""
+        """The module, or package of modules, it stands in."""
         return self.id.partition(".")[0]
 
     def unmet(self, subject: Subject) -> Condition[Subject] | None:
@@ -140,7 +140,7 @@ def _rule(
 ) -> Rule[Subject]:
     requirement, _, reason = inspect.cleandoc(body.__doc__ or "").partition("\n")
     return Rule(
-        id=f"{body.__module__.rpartition('.')[2]}.{body.__name__}",
+        id=f"{_family(body.__module__)}.{body.__name__}",
         severity=severity,
         clause=CLAUSES[spec],
         when=when if isinstance(when, tuple) else (when,),
@@ -153,3 +153,9 @@ def _rule(
 
 def _first_line(function: Callable[[Subject], bool]) -> str:
     return inspect.cleandoc(function.__doc__ or "").partition("\n")[0].rstrip(".")
+
+
+def _family(module: str) -> str:
+    """The module or package of `checks` that a check stands in."""
+    names = module.split(".")
+    return names[names.index("checks") + 1] if "checks" in names[:-1] else names[-1]

@@ -43,8 +43,9 @@ def test_ids_are_unique():
 
 
 def test_every_module_of_the_folder_is_a_family():
-    modules = {path.stem for path in Path(checks.__file__).parent.glob("*.py")} - {"__init__"}
-    assert modules == {family.__name__.rpartition(".")[2] for family in FAMILIES}
+    here = Path(checks.__file__).parent
+    modules = {path.stem for path in (*here.glob("*.py"), *(file.parent for file in here.glob("*/__init__.py")))}
+    assert modules - {"__init__"} == {family.__name__.rpartition(".")[2] for family in FAMILIES}
 
 
 @EACH

@@ -561,6 +561,25 @@ SHOWN = [
         0,
         1,
     ),
+    (
+        "stream-finish-stop-with-calls",
+        lambda s: (
+            s.answer(harmony_script=SHORT, **T).json()["choices"][0]["finish_reason"],
+            ending(2, harmony_script=SHORT, **T)(s),
+            streamed(SHORT, **T)(s)[-1],
+        ),
+        ("tool_calls", [["finish_reason"], "[DONE]"], "tool_calls"),
+        ("tool_calls", [["finish_reason"], "[DONE]"], "stop"),
+    ),
+    (
+        "stream-usage-counts-chunks",
+        lambda s: (
+            s.answer(harmony_script=FINAL).json()["usage"]["completion_tokens"],
+            s.chunks(harmony_script=FINAL, stream_options={"include_usage": True})[-1]["usage"]["completion_tokens"],
+        ),
+        (9, 9),
+        (9, 7),
+    ),
 ]
 
 

@@ -7,6 +7,7 @@ from harmony_conformance.reference_server.changes import Defect
 from harmony_conformance.reference_server.defects import (
     answer,
     declaration,
+    delivery,
     form,
     framing,
     prompt,
@@ -20,7 +21,7 @@ from harmony_conformance.reference_server.defects import (
 DEFECTS: Mapping[str, Defect] = MappingProxyType(
     {
         defect.id: defect
-        for family in (prompt, framing, text, declaration, result, reading, replay, answer, stream, form)
+        for family in (prompt, framing, text, declaration, result, reading, replay, answer, stream, form, delivery)
         for defect in family.DEFECTS
     }
 )

@@ -1,0 +1,37 @@
+"""Family `streaming`: a stream is a sequence of well-formed events that says what the whole answer says, once."""
+
+from __future__ import annotations
+
+from harmony_conformance.checks.streaming.calls import call_deltas_can_be_joined
+from harmony_conformance.checks.streaming.chunks import (
+    one_finish_reason,
+    one_identity,
+    role_comes_first,
+    usage_comes_last,
+)
+from harmony_conformance.checks.streaming.events import ends_with_done, events_are_chunks, is_a_stream
+from harmony_conformance.checks.streaming.pace import deltas_come_as_generated
+from harmony_conformance.checks.streaming.whole import (
+    calls_equal_whole,
+    content_equals_whole,
+    finish_equals_whole,
+    reasoning_equals_whole,
+    usage_equals_whole,
+)
+
+__all__ = [
+    "call_deltas_can_be_joined",
+    "calls_equal_whole",
+    "content_equals_whole",
+    "deltas_come_as_generated",
+    "ends_with_done",
+    "events_are_chunks",
+    "finish_equals_whole",
+    "is_a_stream",
+    "one_finish_reason",
+    "one_identity",
+    "reasoning_equals_whole",
+    "role_comes_first",
+    "usage_comes_last",
+    "usage_equals_whole",
+]

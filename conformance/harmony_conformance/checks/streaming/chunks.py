@@ -1,0 +1,107 @@
+"""What the chunks of a stream say together: one identity, one role, one end, one count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harmony_conformance import conditions as on
+from harmony_conformance.check import MUST, Finding, check, variant
+from harmony_conformance.checks.streaming.reading import deltas, says
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import Json, at, items, number
+from harmony_conformance.prompt import shorten
+
+
+@check(MUST, spec="chat#chunk", when=(on.is_chat, on.was_streamed, on.was_answered))
+def one_identity(x: Exchange) -> Iterator[Finding]:
+    """All chunks of a stream have the same id, model and time of creation."""
+    for member in ("id", "model", "created"):
+        values = [
+            at(chunk, member) for chunk in x.chunks if items(at(chunk, "choices")) or at(chunk, "usage") is not None
+        ]
+        changed = next((index for index, value in enumerate(values) if value != values[0]), None)
+        if changed is not None:
+            yield Finding(
+                message=f"{member} changes within the stream",
+                at=f"chunk {changed}/{member}",
+                expected="the same in all chunks",
+                actual="another one",
+            )
+
+
+@check(MUST, spec="chat#message", when=(on.is_chat, on.was_streamed, on.ended_well))
+def role_comes_first(x: Exchange) -> Iterator[Finding]:
+    """The first delta says that the assistant speaks, and no delta says anything else; saying it in each is a variant."""
+    roles = [at(delta, "role") for delta in deltas(x)]
+    if not roles:
+        return
+    if roles[0] != "assistant":
+        yield Finding(
+            message="the first delta does not name the assistant as its role",
+            at="chunk 0/choices/0/delta/role",
+            expected="assistant",
+            actual=str(roles[0]),
+        )
+    if any(role not in (None, "assistant") for role in roles):
+        yield Finding(
+            message="a delta has another role",
+            at="choices/0/delta/role",
+            expected="assistant",
+            actual=str(next(role for role in roles if role not in (None, "assistant"))),
+        )
+    elif sum(role is not None for role in roles) > 1:
+        yield variant("the role is repeated in later deltas", where="choices/0/delta/role")
+
+
+@check(MUST, spec="chat#finish-reason", when=(on.is_chat, on.was_streamed, on.ended_well))
+def one_finish_reason(x: Exchange) -> Iterator[Finding]:
+    """Each choice has exactly one finish_reason, and no text or call after it."""
+    chosen: dict[int, list[Json]] = {}
+    for chunk in x.chunks:
+        for choice in items(at(chunk, "choices")):
+            chosen.setdefault(number(at(choice, "index")) or 0, []).append(choice)
+    for index, choices in sorted(chosen.items()):
+        told = [at(choice, "finish_reason") for choice in choices if at(choice, "finish_reason") is not None]
+        if len(told) != 1:
+            yield Finding(
+                message=f"the stream has {len(told)} finish reasons",
+                at=f"choices/{index}/finish_reason",
+                expected="1",
+                actual=", ".join(map(str, told)) or "none",
+            )
+            continue
+        position = next(i for i, choice in enumerate(choices) if at(choice, "finish_reason") is not None)
+        later = [at(choice, "delta") for choice in choices[position + 1 :] if says(at(choice, "delta"))]
+        if later:
+            yield Finding(
+                message="text or calls follow the finish_reason",
+                at=f"choices/{index}/delta",
+                expected="no more deltas",
+                actual=shorten(str(later[0])),
+            )
+
+
+@check(MUST, spec="chat#stream-usage", when=(on.is_chat, on.was_streamed, on.should_have_usage))
+def usage_comes_last(x: Exchange) -> Iterator[Finding]:
+    """A stream that was asked for usage ends with one chunk that holds it, with an empty list of choices."""
+    told = [chunk for chunk in x.chunks if isinstance(at(chunk, "usage"), dict)]
+    if not told:
+        yield Finding(
+            message="usage was asked for and is missing in the stream",
+            at="usage",
+            expected="a last chunk with usage",
+            actual="none",
+        )
+    elif items(at(told[-1], "choices")):
+        yield variant("usage comes with a chunk that has choices", where="usage")
+    elif len(told) > 1 and not any(items(at(chunk, "choices")) for chunk in told[:-1]):
+        yield Finding(
+            message="usage comes more than once", at="usage", expected="one chunk", actual=f"{len(told)} chunks"
+        )
+    elif told[-1] is not x.chunks[-1]:
+        yield Finding(
+            message="chunks follow the one with usage",
+            at="usage",
+            expected="the last chunk before [DONE]",
+            actual="an earlier one",
+        )

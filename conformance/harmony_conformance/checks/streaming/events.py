@@ -1,0 +1,102 @@
+"""The grammar of the stream: server-sent events, each a chunk in JSON, and one that ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harmony_conformance import conditions as on
+from harmony_conformance.check import MUST, Finding, check
+from harmony_conformance.checks.streaming.reading import is_error
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import NotJson, at
+from harmony_conformance.prompt import shorten
+
+
+@check(MUST, spec="chat#stream", when=(on.is_chat, on.wanted_a_stream))
+def is_a_stream(x: Exchange) -> Iterator[Finding]:
+    """A request for a stream is answered by server-sent events (`text/event-stream`)."""
+    if x.response is not None and not x.response.is_event_stream:
+        yield Finding(
+            message="a stream was asked for and something else came",
+            at="content-type",
+            expected="text/event-stream",
+            actual=x.response.content_type or "no content type",
+        )
+
+
+@check(MUST, spec="chat#stream-usage", when=(on.is_chat, on.was_streamed))
+def ends_with_done(x: Exchange) -> Iterator[Finding]:
+    """A stream ends with `data: [DONE]`, once, and nothing follows it; one that breaks off ends with an error event.
+
+    Without it a client cannot tell a finished answer from a broken connection (defects O04, V11, L01).
+    """
+    if x.stream is None:
+        return
+    events = x.stream.events
+    if events and is_error(events[-1].value):
+        return
+    done = [index for index, event in enumerate(events) if event.is_done]
+    if not done:
+        yield Finding(
+            message="the stream ends without [DONE]",
+            at=f"event {len(events)}",
+            expected="data: [DONE]",
+            actual=shorten(events[-1].telling) if events else "no event at all",
+        )
+    elif done[0] != len(events) - 1:
+        yield Finding(
+            message="events follow [DONE]",
+            at=f"event {done[0] + 1}",
+            expected="the end of the stream",
+            actual=shorten(events[done[0] + 1].telling),
+        )
+    if x.stream.unfinished.strip():
+        yield Finding(
+            message="the stream ends within an event",
+            at=f"event {len(events)}",
+            expected="an empty line after each event",
+            actual=shorten(x.stream.unfinished),
+        )
+
+
+@check(MUST, spec="chat#chunk", when=(on.is_chat, on.was_streamed))
+def events_are_chunks(x: Exchange) -> Iterator[Finding]:
+    """Each event is a `chat.completion.chunk` object in JSON, or an error object."""
+    if x.stream is None:
+        return
+    for line in x.stream.stray:
+        yield Finding(
+            message="a line of the stream is no field of the event grammar",
+            at="stream",
+            expected="data: …",
+            actual=shorten(line),
+        )
+    for index, event in enumerate(x.stream.events):
+        if event.is_done:
+            continue
+        try:
+            value = event.json
+        except NotJson as problem:
+            yield Finding(
+                message=f"the data of an event is no JSON: {problem}",
+                at=f"event {index}",
+                expected="a JSON object",
+                actual=shorten(event.data),
+            )
+            continue
+        if is_error(value):
+            continue
+        if not isinstance(at(value, "choices"), list):
+            yield Finding(
+                message="a chunk has no list of choices",
+                at=f"event {index}",
+                expected="choices: […]",
+                actual=shorten(event.telling),
+            )
+        elif at(value, "object") != "chat.completion.chunk":
+            yield Finding(
+                message="an event is no chat.completion.chunk",
+                at=f"event {index}/object",
+                expected="chat.completion.chunk",
+                actual=shorten(str(at(value, "object"))),
+            )

@@ -1,0 +1,51 @@
+"""When the deltas of a stream arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harmony_conformance import conditions as on
+from harmony_conformance.check import MUST, Finding, comparison, evidence
+from harmony_conformance.checks.streaming.reading import says
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.json_value import at, items
+
+_ENOUGH_EVENTS = 20
+_ENOUGH_STREAMS = 4
+_SLOW = 0.5  # seconds
+PACED = "paced"
+
+
+@evidence
+def has_slow_streams(series: Series) -> bool:
+    """four streams, sent one after another with nothing beside, of at least 20 deltas and half a second each"""
+    return sum(1 for times in _paced(series) if len(times) >= _ENOUGH_EVENTS and times[-1] > _SLOW) >= _ENOUGH_STREAMS
+
+
+@comparison(MUST, spec="chat#stream", when=has_slow_streams)
+def deltas_come_as_generated(series: Series) -> Iterator[Finding]:
+    """Deltas arrive as they are generated, not all together when the answer is complete.
+
+    A proxy or a server that buffers makes a stream as slow as a whole answer. A busy machine does so now and then: all of the streams have to.
+    """
+    streams = _paced(series)
+    if all(times[-1] - times[0] < times[-1] / 20 for times in streams if times):
+        yield Finding(
+            message=f"in each of {len(streams)} streams all deltas arrived together at the end",
+            at="stream",
+            expected="deltas spread over the time of generation",
+            actual="a spread of less than a twentieth of it",
+            exchange=next(x.id for step, x in series.exchanges.items() if step.startswith(PACED)),
+        )
+
+
+def _paced(series: Series) -> list[list[float]]:
+    paced = (x for step, x in series.exchanges.items() if step.startswith(PACED) and on.ended_well.holds(x))
+    return [_delta_times(x) for x in paced if on.was_streamed.holds(x)]
+
+
+def _delta_times(x: Exchange) -> list[float]:
+    events = x.stream.events if x.stream is not None else ()
+    return [
+        event.at for event in events if any(says(at(choice, "delta")) for choice in items(at(event.value, "choices")))
+    ]

@@ -1,0 +1,27 @@
+"""What the checks of this family read of chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harmony_conformance.engines import REASONING_FIELDS
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import Json, at, items, members, number
+
+
+def deltas(x: Exchange) -> Iterator[Json]:
+    """The deltas of the first choice, in order."""
+    for chunk in x.chunks:
+        for choice in items(at(chunk, "choices")):
+            if number(at(choice, "index")) in (0, None):
+                yield at(choice, "delta")
+
+
+def is_error(value: Json) -> bool:
+    """Whether the value of an event is an error."""
+    return members(value).get("error") is not None or at(value, "object") == "error"
+
+
+def says(delta: Json) -> bool:
+    """Whether a delta says something: text, reasoning, or a part of a call."""
+    return any(bool(at(delta, member)) for member in ("content", *REASONING_FIELDS, "tool_calls"))
