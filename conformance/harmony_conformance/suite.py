@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -17,28 +15,22 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.client import Client, Sent, Settings, Wait, unheard
 from harmony_conformance.discovery import Capabilities, SendRequest, discover
 from harmony_conformance.engines import ScriptBy
-from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.exchange import Series
 from harmony_conformance.json_value import Json, JsonObject, loads
 from harmony_conformance.judge import Result, judge_one
 from harmony_conformance.latency import probe, summarise
 from harmony_conformance.reference_server.serving import running
 from harmony_conformance.scenario import (
     Asking,
-    NotSent,
     Scenario,
-    Step,
-    build,
     expand,
-    grouped,
     needed_model,
     read_scenario,
     why_not_sent,
 )
-from harmony_conformance.side import asks_for_prompt, shown_prompt
+from harmony_conformance.sending import Gate, Keep, Sender
 from harmony_conformance.target import Target
 from harmony_conformance.wire import Request
-
-Keep = Callable[[Exchange], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,35 +138,6 @@ async def connected(target: Target, options: Options) -> AsyncGenerator[Client]:
             yield client
 
 
-class _Gate:
-    """Holds requests to the concurrency, the rate and the number allowed."""
-
-    def __init__(self, options: Options, concurrency: int) -> None:
-        self._slots = asyncio.Semaphore(concurrency)
-        self._pause = 1 / options.max_rps if options.max_rps else 0.0
-        self._left = options.max_requests
-        self.reached: int | None = None
-        """The number of requests that was allowed, once one more was asked for."""
-        self._next = 0.0
-        self._order = asyncio.Lock()
-        self._most = options.max_requests
-
-    async def send(self, client: Client, request: Request) -> Sent | None:
-        """What came of the request, None where no more may be sent."""
-        async with self._slots:
-            async with self._order:
-                if self._left is not None:
-                    if self._left <= 0:
-                        self.reached = self._most
-                        return None
-                    self._left -= 1
-                wait = self._next - time.monotonic()
-                if wait > 0:
-                    await asyncio.sleep(wait)
-                self._next = time.monotonic() + self._pause
-            return await client.send(request)
-
-
 async def look(target: Target, options: Options, waiting: Callable[[Wait], None] = unheard) -> Capabilities:
     """What an endpoint is and shows; sends no scenario. `waiting` is told of each wait that the endpoint asks for.
 
@@ -239,10 +202,10 @@ def _asking_patiently(client: Client, waiting: Callable[[Wait], None]) -> SendRe
     return send
 
 
-def _sender(client: Client, target: Target, options: Options, found: Capabilities, keep: Keep) -> _Sender:
-    gate = _Gate(options, options.at_once(target))
-    return _Sender(
-        target=target, client=client, gate=gate, found=found, asking=_asking(found, target, options), keep=keep
+def _sender(client: Client, target: Target, options: Options, found: Capabilities, keep: Keep) -> Sender:
+    gate = Gate(options.at_once(target), options.max_requests, options.max_rps)
+    return Sender(
+        engine=target.engine, client=client, gate=gate, found=found, asking=_asking(found, target, options), keep=keep
     )
 
 
@@ -328,73 +291,3 @@ def in_order(series: Iterable[Series], scenarios: Iterable[Scenario]) -> tuple[S
         return next((x.attempt for x in one.exchanges.values()), 0)
 
     return tuple(sorted((ordered(one) for one in series), key=attempt))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Sender:
-    target: Target
-    client: Client
-    gate: _Gate
-    found: Capabilities
-    asking: Asking
-    keep: Keep
-
-    async def all(self, scenarios: Sequence[Scenario], tries: int) -> tuple[Series, ...]:
-        """The series of every scenario and try; those that need a script only where one can be played, those that need quiet last."""
-        sent = [scenario for scenario in scenarios if why_not_sent(scenario, self.found.script_by) is None]
-        beside = [self.series(scenario, attempt) for attempt in range(tries) for scenario in sent if not scenario.alone]
-        done = list(await asyncio.gather(*beside))
-        for scenario in (scenario for scenario in sent if scenario.alone):
-            done += [await self.series(scenario, attempt) for attempt in range(tries)]
-        return tuple(done)
-
-    async def series(self, scenario: Scenario, attempt: int) -> Series:
-        """Send the steps of a scenario in order, groups side by side."""
-        exchanges: dict[str, Exchange] = {}
-        answers: dict[str, Json] = {}
-        for group in grouped(tuple(expand(scenario))):
-            done = await asyncio.gather(*(self._step(scenario, step, attempt, dict(answers)) for step in group))
-            for x in filter(None, done):
-                exchanges[x.step] = x
-                if x.body is not None:
-                    answers[x.step] = x.body
-        return Series(name=scenario.name, exchanges=exchanges)
-
-    async def _step(self, scenario: Scenario, step: Step, attempt: int, answers: dict[str, Json]) -> Exchange | None:
-        try:
-            request = build(step, self.asking, answers)
-        except NotSent:
-            return None
-        started = datetime.now(UTC).isoformat(timespec="milliseconds")
-        sent = await self.gate.send(self.client, request)
-        if sent is None:
-            return None
-        scripted = self.found.script_by is not ScriptBy.NONE
-        x = Exchange(
-            id=f"{scenario.name}/chat/{step.name}/{attempt}",
-            scenario=scenario.name,
-            step=step.name,
-            attempt=attempt,
-            engine=self.target.engine.name,
-            started=started,
-            request=request,
-            response=sent.response,
-            failure=sent.failure,
-            waited=sent.waited,
-            validity=step.validity,
-            script=step.script if scripted else None,
-            expected=step.expected if scripted else None,
-        )
-        x = await self._with_rendered(x)
-        self.keep(x)
-        return x
-
-    async def _with_rendered(self, x: Exchange) -> Exchange:
-        """The exchange with the prompt that a side endpoint shows, where that is the best there is."""
-        side = self.found.side
-        if side is None or x.turn is None or (request := asks_for_prompt(side, x.request)) is None:
-            return x
-        sent = await self.gate.send(self.client, request)
-        if sent is None or sent.response is None:
-            return x
-        return replace(x, rendered=shown_prompt(side, replace(x, response=sent.response, failure=None).body))

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Builds .engines/vllm-render from nothing: the official build of vLLM, of which only the part runs that reads and writes
+# Harmony, and the files of a gpt-oss model. Runs again in seconds: what is there and right stays.
+set -euo pipefail
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ROOT=$(cd "$HERE/../.." && pwd)
+HOME_OF_VLLM=$ROOT/.engines/vllm-render
+LANE=engine-vllm-render
+# shellcheck source=engines/environment.sh
+source "$HERE/../environment.sh"
+
+mkdir -p "$HOME_OF_VLLM"
+cd "$HOME_OF_VLLM"
+install_uv
+install_locked "$HERE" "vllm (2.8 GB on disk; minutes with an empty cache)"
+install_tokenizer
+cp "$HERE/../vllm/checkpoint/config.json" "$HERE/../vllm/checkpoint/generation_config.json" model/
+say "ready: engines/vllm-render/serve.sh"
