@@ -14,14 +14,18 @@ from harmony_conformance.wire import FailureKind
 
 SERVER_ERROR = 500
 REFUSED = 400
+ODD = frozenset({Validity.INVALID, Validity.QUESTIONABLE})
 _GIVEN_UP = frozenset({FailureKind.TIMEOUT, FailureKind.TOO_LARGE})  # it was we who stopped reading
 _NOT_THE_ENDPOINT = frozenset({FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED})
 
 
 @condition
 def is_chat(x: Exchange) -> bool:
-    """exchanges on Chat Completions"""
-    return x.api == "chat"
+    """ordinary exchanges on Chat Completions
+
+    What comes of a request that is wrong or odd on purpose has checks of its own.
+    """
+    return x.api == "chat" and x.validity not in ODD
 
 
 @condition
@@ -35,11 +39,11 @@ def is_valid(x: Exchange) -> bool:
     """requests known to be valid, or answered by a server error"""
     return was_sent.holds(x) and (
         x.validity is Validity.VALID
-        or (x.validity is Validity.UNKNOWN and (_is_server_error(x) or x.failure is not None))
+        or (x.validity is Validity.UNKNOWN and (is_server_error(x) or x.failure is not None))
     )
 
 
-def _is_server_error(x: Exchange) -> bool:
+def is_server_error(x: Exchange) -> bool:
     """A 5xx; or an error within a stream that says so, or comes after the answer had begun."""
     if x.response is None or not x.response.is_success:
         return x.response is not None and x.response.status >= SERVER_ERROR
@@ -51,6 +55,12 @@ def _is_server_error(x: Exchange) -> bool:
 def is_invalid(x: Exchange) -> bool:
     """requests that are wrong on purpose"""
     return x.validity is Validity.INVALID and was_sent.holds(x)
+
+
+@condition
+def is_questionable(x: Exchange) -> bool:
+    """requests that are odd on purpose, and may be answered or refused"""
+    return x.validity is Validity.QUESTIONABLE and was_sent.holds(x)
 
 
 @condition

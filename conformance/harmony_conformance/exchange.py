@@ -20,10 +20,15 @@ from harmony_ref import decode, tokens
 
 
 class Validity(StrEnum):
-    """What is known of a request: a scenario says `valid` or `invalid`; in a log it is unknown."""
+    """What is known of a request; in a log it is unknown.
+
+    `invalid`: the API reference gives a type or a set of values, and the request has another. `questionable`: odd in a way that servers settle
+    differently, so that an answer and a refusal are both right.
+    """
 
     VALID = "valid"
     INVALID = "invalid"
+    QUESTIONABLE = "questionable"
     UNKNOWN = "unknown"
 
 

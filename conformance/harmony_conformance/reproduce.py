@@ -46,7 +46,7 @@ def reproduce(
         x.request.method,
         quote(target.base + x.request.path),
         "-H",
-        quote("content-type: application/json"),
+        quote(f"content-type: {x.request.headers.get('content-type', 'application/json')}"),
     ]
     if x.wants_stream:
         parts.insert(1, "-N")

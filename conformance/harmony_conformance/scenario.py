@@ -7,19 +7,20 @@ answer to an earlier step; a value `{"$repeat": "Line {n}. ", "times": 9}` is a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from harmony_conformance.conditions import STREAMED
+from harmony_conformance.conditions import ODD, STREAMED
 from harmony_conformance.engines import CHAT, ScriptBy
 from harmony_conformance.exchange import Validity
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, resolve, text
 from harmony_conformance.meaning import Meaning, read_row
 from harmony_conformance.recording import read_script
-from harmony_conformance.wire import Request
+from harmony_conformance.wire import NO_HEADERS, Request
 
 _SPARE = 16  # tokens allowed beyond a script, so that the limit is not what ends it
 UNSCRIPTED_LIMIT = 2048
+_LIMIT_OF_THE_ODD = 16  # what is said to a wrong request, should it be answered, is of no interest
 
 
 class Send(StrEnum):
@@ -32,7 +33,7 @@ class Send(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One request. `raw` replaces the JSON by bytes that are none; `together` names a group that is sent side by side.
+    """One request. `raw` is its body where that is to be exact, `{model}` standing for the model's name; `together` names a group that is sent side by side.
 
     `shows_ids`: whether token ids are asked for, where they can be. `pace` is the time a scripted token takes, in seconds, on a server that can
     be told (the reference server).
@@ -44,7 +45,9 @@ class Step:
     script: tuple[int, ...] | None = None
     expected: Meaning | None = None
     validity: Validity = Validity.VALID
-    raw: str | None = None
+    raw: Json = None
+    method: str = "POST"
+    headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
     together: str | None = None
     path: str = CHAT
     pace: float | None = None
@@ -132,7 +135,9 @@ def _read_step(value: Json, name: str) -> Step:
         script=ids,
         expected=read_row(expected) if expected is not None else None,
         validity=validity,
-        raw=text(at(value, "raw")) or None,
+        raw=at(value, "raw"),
+        method=text(at(value, "method")) or "POST",
+        headers={name.lower(): text(content) for name, content in members(at(value, "headers")).items()},
         together=text(at(value, "together")) or None,
         path=text(at(value, "path")) or CHAT,
         pace=pace if isinstance(pace, int | float) else None,
@@ -185,7 +190,8 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
         NotSent: an earlier answer lacks what the step takes from it.
     """
     if step.raw is not None:
-        return Request(path=step.path, body=step.raw.encode())
+        exact = _joined(_filled(step.raw, answers)).replace("{model}", asking.model)
+        return _request(step, exact.encode("utf-8", "surrogateescape"))
     body: JsonObject = {"model": asking.model, **members(_filled(step.request, answers))}
     if step.is_streamed and "stream" not in step.request:
         body["stream"] = True
@@ -194,7 +200,8 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
         body.setdefault("temperature", 0)
         if asking.seed is not None:
             body.setdefault("seed", asking.seed)
-    if asking.ids_field is not None and step.shows_ids and (asking.ids_in_streams or not step.is_streamed):
+    shows_ids = step.shows_ids and step.validity not in ODD and (asking.ids_in_streams or not step.is_streamed)
+    if asking.ids_field is not None and shows_ids:
         body.setdefault(asking.ids_field, True)
     scripted = step.script is not None and asking.script_by is not ScriptBy.NONE
     if step.script is not None and scripted:
@@ -202,8 +209,20 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
         if step.pace is not None and asking.script_by is ScriptBy.REFERENCE:
             body["harmony_token_delay"] = step.pace
     if "max_tokens" not in body and "max_completion_tokens" not in body:
-        body["max_tokens"] = len(step.script) + _SPARE if step.script is not None and scripted else UNSCRIPTED_LIMIT
-    return Request(path=step.path, body=dumps({**body, **asking.extra}).encode("utf-8", "backslashreplace"))
+        unscripted = _LIMIT_OF_THE_ODD if step.validity in ODD else UNSCRIPTED_LIMIT
+        body["max_tokens"] = len(step.script) + _SPARE if step.script is not None and scripted else unscripted
+    return _request(step, dumps({**body, **asking.extra}).encode("utf-8", "backslashreplace"))
+
+
+def _request(step: Step, body: bytes) -> Request:
+    return Request(path=step.path, method=step.method, headers=step.headers, body=body)
+
+
+def _joined(raw: Json) -> str:
+    """The exact text of a body: a text, or a list of texts and of `{"bytes": …}` in hexadecimal."""
+    if isinstance(raw, list):
+        return "".join(map(_joined, raw))
+    return text(raw) or bytes.fromhex(text(at(raw, "bytes"))).decode("utf-8", "surrogateescape")
 
 
 def script_members(way: ScriptBy, ids: Sequence[int]) -> JsonObject:

@@ -580,6 +580,13 @@ SHOWN = [
         (9, 9),
         (9, 7),
     ),
+    ("out-of-range-500", status(temperature=99), 400, 500),
+    (
+        "engine-down-after-huge-seed",
+        lambda s: (s.answer().status_code, s.answer(seed=10**30).status_code, s.answer().status_code),
+        (200, 200, 200),
+        (200, 500, 500),
+    ),
 ]
 
 

@@ -130,12 +130,42 @@ def test_what_a_scenario_sets_itself_is_left_as_it_is():
 
 def test_to_an_invalid_request_only_a_limit_is_added():
     step = Step(name="a", request={"messages": 7}, send=Send.WHOLE, validity=Validity.INVALID)
-    assert body(step, Asking(model="m", extra={}, seed=1)) == {"model": "m", "messages": 7, "max_tokens": 2048}
+    assert body(step, Asking(model="m", extra={}, seed=1)) == {"model": "m", "messages": 7, "max_tokens": 16}
 
 
 def test_bytes_that_are_no_json_are_sent_as_they_are():
     request = build(Step(name="a", request={}, raw='{"model": '), PLAIN, {})
     assert (request.method, request.path, request.body, request.json) == ("POST", CHAT, b'{"model": ', None)
+
+
+EXACT = {
+    "a text": ('{"model": "{model}"}', b'{"model": "m"}'),
+    "pieces": (["{", {"$repeat": "[", "times": 3}, "]"], b"{[[[]"),
+    "bytes": (["a", {"bytes": "fffe"}], b"a\xff\xfe"),
+    "nothing": ("", b""),
+}
+
+
+@pytest.mark.parametrize("what", EXACT)
+def test_an_exact_body_is_sent_byte_by_byte(what):
+    raw, sent = EXACT[what]
+    assert build(Step(name="a", request={}, raw=raw), Asking(model="m", extra={"x": 1}), {}).body == sent
+
+
+def test_a_step_may_have_a_method_and_headers_of_its_own():
+    value = {"as": "a", "method": "PUT", "headers": {"Content-Type": "text/plain"}, "raw": "x"}
+    request = build(scenario(value).steps[0], PLAIN, {})
+    assert (request.method, dict(request.headers)) == ("PUT", {"content-type": "text/plain"})
+
+
+@pytest.mark.parametrize("validity", [Validity.INVALID, Validity.QUESTIONABLE])
+def test_an_odd_request_asks_for_no_token_ids(validity):
+    step = Step(name="a", request=HELLO, send=Send.WHOLE, validity=validity)
+    assert body(step, Asking(model="m", extra={}, ids_field="return_token_ids")) == {
+        "model": "m",
+        **HELLO,
+        "max_tokens": 16,
+    }
 
 
 def test_members_given_for_each_request_win():

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, variant
 from harmony_conformance.engines import REASONING_FIELDS
-from harmony_conformance.exchange import Exchange, Validity
+from harmony_conformance.exchange import Exchange, Series, Validity
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, pointer, text
 from harmony_conformance.prompt import shorten
 
@@ -168,6 +168,84 @@ def wrong_request_is_refused(x: Exchange) -> Iterator[Finding]:
             expected="a 4xx status",
             actual=f"{x.response.status}: {shorten(_reason(x))}",
         )
+
+
+@check(MUST, spec="http#server-error", when=on.is_questionable)
+def questionable_request_is_handled(x: Exchange) -> Iterator[Finding]:
+    """A request that is odd, in a way that servers settle differently, is answered or refused with a 4xx status: it is never a failure of the server.
+
+    A 5xx, a hang or a cut connection is an exception that nobody foresaw, and what it leaves behind is anybody's guess.
+    """
+    if x.failure is not None:
+        yield Finding(
+            message=f"an odd request ended badly ({x.failure.kind}): {x.failure.detail}",
+            at="connection",
+            expected="an answer, or a 4xx status",
+            actual=x.failure.kind.value,
+        )
+    elif x.response is not None and on.is_server_error(x):
+        yield Finding(
+            message="an odd request is a failure of the server",
+            at="status",
+            expected="an answer, or a 4xx status",
+            actual=f"{x.response.status}: {shorten(_reason(x))}",
+        )
+
+
+@condition
+def has_plain_after_odd(series: Series) -> bool:
+    """plain requests before and after requests that are wrong or odd on purpose"""
+    return any(True for _ in _before_and_after(series))
+
+
+@comparison(MUST, spec="http#client-error", when=has_plain_after_odd)
+def server_survives_wrong_requests(series: Series) -> Iterator[Finding]:
+    """After requests that are wrong or odd, a plain one is answered as it was before them.
+
+    Whoever can send one request must not be able to take the service from all others.
+    """
+    for before, last, after in _before_and_after(series):
+        if after.turn is None or after.failure is not None:
+            yield Finding(
+                message=f"after the request {last.step!r} a plain one is not answered",
+                at="connection" if after.response is None else "status",
+                expected="an answer, as before",
+                actual=_outcome(after),
+                exchange=after.id,
+            )
+        elif before.script is not None and before.script == after.script and _told(before) != _told(after):
+            yield Finding(
+                message=f"after the request {last.step!r} a plain one is answered otherwise",
+                at="content",
+                expected=shorten(_told(before)),
+                actual=shorten(_told(after)),
+                exchange=after.id,
+            )
+
+
+def _before_and_after(series: Series) -> Iterator[tuple[Exchange, Exchange, Exchange]]:
+    """A plain request that was answered, the last odd one after it, and the plain one that follows."""
+    before: Exchange | None = None
+    last: Exchange | None = None
+    for x in series.exchanges.values():
+        if x.validity in on.ODD:
+            last = x
+        elif x.validity is Validity.VALID and on.was_sent.holds(x):
+            if before is not None and last is not None:
+                yield before, last, x
+            before, last = (x if x.turn is not None else None), None
+
+
+def _told(x: Exchange) -> str:
+    """All that an answer says, as one JSON text."""
+    turn = x.turn
+    return "" if turn is None else dumps([turn.reasoning or "", turn.content or "", turn.finish_reason])
+
+
+def _outcome(x: Exchange) -> str:
+    if x.failure is not None:
+        return x.failure.kind.value
+    return f"{x.response.status}: {shorten(_reason(x))}" if x.response is not None else "nothing"
 
 
 @check(SHOULD, spec="http#client-error", when=(on.was_refused, on.was_sent))

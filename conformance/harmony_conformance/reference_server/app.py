@@ -88,7 +88,7 @@ class _Signed:
 
 
 class _Server:
-    """The endpoints, and the little they remember: how many requests there were, and which are being batched."""
+    """The endpoints, and the little they remember: how many requests there were, which are being batched, and whether the engine is down."""
 
     def __init__(self, *, changes: Changes, date: str, now: Callable[[], float]) -> None:
         self._changes = changes
@@ -96,10 +96,14 @@ class _Server:
         self._now = now
         self._serials = count(1)
         self._batched: dict[int, JsonObject] = {}
+        self._is_down = False
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
         body = _json_object(await _body(request))
+        self._is_down = self._is_down or self._changes.brings_down(body)
+        if self._is_down:
+            raise server_failure("The engine is dead.")
         serial = next(self._serials)
         neighbour = await self._neighbour(serial, body) if self._changes.crosses_requests else None
         completion = accept(

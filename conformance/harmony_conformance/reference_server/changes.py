@@ -34,6 +34,13 @@ class OnNeighbour:
 
 
 @dataclass(frozen=True)
+class OnOutage:
+    """Tells the requests that bring the engine down: the server refuses them and every later one, and blames itself."""
+
+    apply: Callable[[JsonObject], bool]
+
+
+@dataclass(frozen=True)
 class OnHistory:
     """Chooses which messages of the history the model is shown, instead of the right choice."""
 
@@ -99,6 +106,7 @@ class OnReply:
 Change: TypeAlias = (
     OnRequest
     | OnNeighbour
+    | OnOutage
     | OnHistory
     | OnConversation
     | OnPrompt
@@ -136,6 +144,10 @@ class Changes:
     def crosses_requests(self) -> bool:
         """Whether some defect mixes requests that are answered at the same time."""
         return any(isinstance(change, OnNeighbour) for change in self._changes)
+
+    def brings_down(self, body: JsonObject) -> bool:
+        """Whether a request is the last that the engine sees."""
+        return any(change.apply(body) for change in self._changes if isinstance(change, OnOutage))
 
     def request(self, body: JsonObject, neighbour: "JsonObject | None") -> JsonObject:
         """The body as the server reads it."""

@@ -13,6 +13,7 @@ from harmony_conformance.reference_server.defects import (
     prompt,
     reading,
     replay,
+    requests,
     result,
     stream,
     text,
@@ -21,7 +22,20 @@ from harmony_conformance.reference_server.defects import (
 DEFECTS: Mapping[str, Defect] = MappingProxyType(
     {
         defect.id: defect
-        for family in (prompt, framing, text, declaration, result, reading, replay, answer, stream, form, delivery)
+        for family in (
+            prompt,
+            framing,
+            text,
+            declaration,
+            result,
+            reading,
+            replay,
+            answer,
+            stream,
+            form,
+            delivery,
+            requests,
+        )
         for defect in family.DEFECTS
     }
 )
