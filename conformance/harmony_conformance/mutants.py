@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
+from harmony_conformance.conditions import ODD
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members
 from harmony_conformance.prompt import show
@@ -31,8 +32,8 @@ class Mutant:
 
 
 def mutants(x: Exchange) -> Iterator[Mutant]:
-    """All mutants of an answered exchange."""
-    if x.turn is None or x.response is None:
+    """All mutants of an answer to a request that is neither wrong nor odd, and that was read to its end."""
+    if x.turn is None or x.response is None or x.failure is not None or x.validity in ODD:
         return
     if x.stream is not None:
         yield from _stream_mutants(x, x.stream.events)
