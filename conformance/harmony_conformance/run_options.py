@@ -26,6 +26,7 @@ FAIL_ON = {
 OWN_MEMBERS = frozenset(
     {
         "harmony_script",
+        "harmony_script_then",
         "max_completion_tokens",
         "max_tokens",
         "messages",

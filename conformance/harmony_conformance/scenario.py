@@ -19,6 +19,7 @@ from harmony_conformance.recording import read_script
 from harmony_conformance.wire import NO_HEADERS, Request
 
 _SPARE = 16  # tokens allowed beyond a script, so that the limit is not what ends it
+_OWN_WORDS = 64  # tokens for what a model adds to the beginning of an answer; random weights may find no end
 UNSCRIPTED_LIMIT = 2048
 _LIMIT_OF_THE_ODD = 16  # what is said to a wrong request, should it be answered, is of no interest
 
@@ -36,13 +37,14 @@ class Step:
     """One request. `raw` is its body where that is to be exact, `{model}` standing for the model's name; `together` names a group that is sent side by side.
 
     `shows_ids`: whether token ids are asked for, where they can be. `pace` is the time a scripted token takes, in seconds, on a server that can
-    be told (the reference server).
+    be told (the reference server). `begins` is how an answer begins where the model can be scripted; what follows are the model's own words.
     """
 
     name: str
     request: JsonObject
     send: Send = Send.BOTH
     script: tuple[int, ...] | None = None
+    begins: tuple[int, ...] | None = None
     expected: Meaning | None = None
     validity: Validity = Validity.VALID
     raw: Json = None
@@ -124,6 +126,7 @@ def _read_step(value: Json, name: str) -> Step:
         raise BadScenario(f"{name}: a step has no name (member `as`)")
     try:
         ids = read_script(script) if script is not None else None
+        begins = read_script(at(value, "begins")) if at(value, "begins") is not None else None
         send = Send(text(at(value, "send")) or "both")
         validity = Validity(text(at(value, "validity")) or "valid")
     except ValueError as problem:
@@ -133,6 +136,7 @@ def _read_step(value: Json, name: str) -> Step:
         request=members(at(value, "request")),
         send=send,
         script=ids,
+        begins=begins,
         expected=read_row(expected) if expected is not None else None,
         validity=validity,
         raw=at(value, "raw"),
@@ -208,9 +212,10 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
         body |= script_members(asking.script_by, step.script)
         if step.pace is not None and asking.script_by is ScriptBy.REFERENCE:
             body["harmony_token_delay"] = step.pace
+    if step.begins is not None and asking.script_by is not ScriptBy.NONE:
+        body |= script_members(asking.script_by, step.begins, {"harmony_script_then": "model"})
     if "max_tokens" not in body and "max_completion_tokens" not in body:
-        unscripted = _LIMIT_OF_THE_ODD if step.validity in ODD else UNSCRIPTED_LIMIT
-        body["max_tokens"] = len(step.script) + _SPARE if step.script is not None and scripted else unscripted
+        body["max_tokens"] = _limit(step, scripted=asking.script_by is not ScriptBy.NONE)
     return _request(step, dumps({**body, **asking.extra}).encode("utf-8", "backslashreplace"))
 
 
@@ -225,10 +230,20 @@ def _joined(raw: Json) -> str:
     return text(raw) or bytes.fromhex(text(at(raw, "bytes"))).decode("utf-8", "surrogateescape")
 
 
-def script_members(way: ScriptBy, ids: Sequence[int]) -> JsonObject:
-    """The members of a request that make the model emit these ids."""
+def _limit(step: Step, *, scripted: bool) -> int:
+    """How many tokens are allowed where the scenario does not say it."""
+    if scripted and step.script is not None:
+        return len(step.script) + _SPARE
+    if scripted and step.begins is not None:
+        return len(step.begins) + _OWN_WORDS
+    return _LIMIT_OF_THE_ODD if step.validity in ODD else UNSCRIPTED_LIMIT
+
+
+def script_members(way: ScriptBy, ids: Sequence[int], further: JsonObject | None = None) -> JsonObject:
+    """The members of a request that make the model emit these ids; `further` ones stand beside them."""
     listed: list[Json] = list(ids)
-    return {"vllm_xargs": {"harmony_script": listed}} if way is ScriptBy.VLLM else {"harmony_script": listed}
+    script: JsonObject = {"harmony_script": listed, **(further or {})}
+    return {"vllm_xargs": script} if way is ScriptBy.VLLM else script
 
 
 def _filled(value: Json, answers: Mapping[str, Json]) -> Json:

@@ -195,6 +195,19 @@ _TABLE = (
         quotation="An upper bound for the number of tokens that can be generated for a completion, including visible output tokens and reasoning tokens.",
     ),
     Clause(
+        id="chat#response-format",
+        source=_CHAT + "response_format",
+        quotation='Setting to `{ "type": "json_schema", "json_schema": {...} }` enables Structured Outputs which ensures the model will match your '
+        "supplied JSON schema. […] "
+        'Setting to `{ "type": "json_object" }` enables the older JSON mode, which ensures the message the model generates is valid JSON.',
+    ),
+    Clause(
+        id="chat#strict-answer",
+        source=_CHAT + "response_format, json_schema, strict",
+        quotation="Whether to enable strict schema adherence when generating the output. If set to true, the model will always follow the exact schema "
+        "defined in the `schema` field.",
+    ),
+    Clause(
         id="chat#stream",
         source=_CHAT + "stream",
         quotation="If set to true, the model response data will be streamed to the client as it is generated using server-sent events.",

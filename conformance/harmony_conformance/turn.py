@@ -49,11 +49,12 @@ class Turn:
     output_ids: tuple[int, ...] | None = None
     id: str | None = None
     model: str | None = None
+    refusal: str | None = None
 
     @property
     def says_something(self) -> bool:
         """Whether a client is given anything to show or to do."""
-        return bool(self.content) or bool(self.tool_calls)
+        return bool(self.content) or bool(self.tool_calls) or bool(self.refusal)
 
 
 def same_calls(one: Turn, other: Turn) -> bool:
@@ -95,6 +96,7 @@ def read_completion(body: Json) -> Turn:
         output_ids=_ids(at(choice, "token_ids")),
         id=_optional_text(at(body, "id")),
         model=_optional_text(at(body, "model")),
+        refusal=_optional_text(at(message, "refusal")),
     )
 
 
@@ -123,6 +125,7 @@ def read_stream(chunks: Iterable[Json]) -> Turn:
     prompt_ids: tuple[int, ...] | None = None
     output_ids: list[int] = []
     has_ids = False
+    refusal: str | None = None
     for chunk in chunks:
         identity = (identity[0] or _optional_text(at(chunk, "id")), identity[1] or _optional_text(at(chunk, "model")))
         usage = read_usage(at(chunk, "usage")) or usage
@@ -136,6 +139,7 @@ def read_stream(chunks: Iterable[Json]) -> Turn:
                 has_ids = True
             delta = at(choice, "delta")
             role = role or _optional_text(at(delta, "role"))
+            refusal = refusal or _optional_text(at(delta, "refusal"))
             if (piece := content_text(at(delta, "content"))) is not None:
                 content.append(piece)
                 has_content = True
@@ -159,6 +163,7 @@ def read_stream(chunks: Iterable[Json]) -> Turn:
         output_ids=tuple(output_ids) if has_ids else None,
         id=identity[0],
         model=identity[1],
+        refusal=refusal,
     )
 
 

@@ -5,6 +5,7 @@
 
 Whatever the weights are, the server then generates exactly `harmony_script` and after it `harmony_script_then`
 (<|endoftext|> when absent) until something stops it: what its Harmony parser makes of known tokens can be judged.
+With `harmony_script_then: "model"` the script only begins the answer and the weights, under whatever grammar there is, end it.
 A request without `harmony_script` is untouched. A script that cannot be played is refused with HTTP 400.
 
 The file stands alone so that it can be installed beside any vLLM. Without vLLM it imports as well; the class then has
@@ -33,6 +34,7 @@ else:
 
 SCRIPT: Final = "harmony_script"
 THEN: Final = "harmony_script_then"
+MODEL: Final = "model"
 ENDOFTEXT: Final = 199999
 VOCABULARY: Final = 201088
 """Rows of gpt-oss's embedding; vLLM validates a request before it says which model the request is for."""
@@ -50,13 +52,13 @@ class ScriptError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """The token ids to generate, and the one to repeat after them."""
+    """The token ids to generate, and the one to repeat after them; None leaves the rest to the weights."""
 
     ids: tuple[int, ...]
-    then: int = ENDOFTEXT
+    then: int | None = ENDOFTEXT
 
-    def token_at(self, position: int) -> int:
-        """The token to generate after `position` tokens."""
+    def token_at(self, position: int) -> int | None:
+        """The token to generate after `position` tokens, None where any will do."""
         return self.ids[position] if position < len(self.ids) else self.then
 
 
@@ -76,7 +78,7 @@ def read_script(extra: Mapping[str, object] | None) -> Script | None:
     then = extra.get(THEN, ENDOFTEXT)
     return Script(
         ids=tuple(_token(f"{SCRIPT}[{position}]", value) for position, value in enumerate(ids)),
-        then=_token(THEN, then),
+        then=None if then == MODEL else _token(THEN, then),
     )
 
 
@@ -174,7 +176,10 @@ class ScriptedLogits(LogitsProcessor):
     def apply(self, logits: Logits) -> Logits:
         """Called last of vLLM's processors, so no bias or minimum length outweighs the script."""
         for row, played in self._rows.items():
+            token = played.script.token_at(len(played.output))
+            if token is None:
+                continue
             values = logits[row]
             values.fill_(float("-inf"))
-            values[played.script.token_at(len(played.output))] = 0.0
+            values[token] = 0.0
         return logits

@@ -189,6 +189,27 @@ def test_a_script_travels_as_the_engine_takes_it_and_only_there(way):
     assert sent == {"model": "m", **HELLO, "temperature": 0, "max_tokens": limit, **WAYS[way]}
 
 
+BEGUN = {
+    ScriptBy.NONE: {"max_tokens": 2048},
+    ScriptBy.REFERENCE: {
+        "harmony_script": list(IDS),
+        "harmony_script_then": "model",
+        "max_tokens": len(IDS) + 64,
+    },
+    ScriptBy.VLLM: {
+        "vllm_xargs": {"harmony_script": list(IDS), "harmony_script_then": "model"},
+        "max_tokens": len(IDS) + 64,
+    },
+}
+
+
+@pytest.mark.parametrize("way", BEGUN)
+def test_an_answer_is_begun_where_it_can_be_and_the_model_goes_on(way):
+    step = Step(name="a", request=HELLO, send=Send.WHOLE, begins=IDS)
+    sent = body(step, Asking(model="m", extra={}, script_by=way))
+    assert sent == {"model": "m", **HELLO, "temperature": 0, **BEGUN[way]}
+
+
 ANSWER = {"choices": [{"message": {"role": "assistant", "content": "Hi", "a/b": 1}}]}
 TAKEN = {
     "a message": ({"$from": "first#/choices/0/message"}, ANSWER["choices"][0]["message"]),

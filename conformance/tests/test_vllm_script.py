@@ -31,6 +31,11 @@ class FakeRow(dict):
         pytest.param(
             {"harmony_script": [1], "harmony_script_then": 2}, Script(ids=(1,), then=2), id="a script and what follows"
         ),
+        pytest.param(
+            {"harmony_script": [1], "harmony_script_then": "model"},
+            Script(ids=(1,), then=None),
+            id="a script, and the model goes on",
+        ),
         pytest.param({"harmony_script": []}, Script(ids=()), id="an empty script stops at once"),
         pytest.param(
             {"harmony_script": (0, VOCABULARY - 1)}, Script(ids=(0, VOCABULARY - 1)), id="first and last token"
@@ -150,6 +155,13 @@ def test_position_is_read_from_the_growing_output():
         (row,) = processor.apply([FakeRow()])
         output.append(next(token for token, value in row.items() if value == 0.0))
     assert output == [10, 11, ENDOFTEXT]
+
+
+def test_the_model_goes_on_after_a_script_that_only_begins():
+    processor = ScriptedLogits(None, None, is_pin_memory=False)
+    begins = SimpleNamespace(extra_args={"harmony_script": [10], "harmony_script_then": "model"})
+    processor.update_state(SimpleNamespace(removed=[], added=[added(0, begins, [10])], moved=[]))
+    assert processor.apply([FakeRow(untouched=1.0)]) == [{"untouched": 1.0}]
 
 
 def test_greedy_sampling_does_not_skip_the_processor():

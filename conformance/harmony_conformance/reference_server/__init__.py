@@ -5,7 +5,8 @@
     app = create_app()                               # the same as an ASGI application
 
 A request may say what the model is to produce: `harmony_script` is a list of token ids or a text with special tokens,
-`harmony_token_delay` the seconds that each token takes.
+`harmony_token_delay` the seconds that each token takes. With `harmony_script_then: "model"` the script, up to a `<|message|>`, begins
+an answer that the model ends in its own words.
 """
 
 from harmony_conformance.reference_server.app import create_app

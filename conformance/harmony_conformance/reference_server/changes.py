@@ -1,6 +1,6 @@
 """Where a defect takes hold: one pure change at one stage between request and answer.
 
-request -> conversation -> prompt -> sampling -> events -> answer
+request -> conversation -> prompt -> own words -> sampling -> events -> answer
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,9 +10,10 @@ from typing import TypeAlias, TypeVar
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.answer import Offer
+from harmony_conformance.reference_server.chat_request import ChatRequest
 from harmony_conformance.reference_server.conversation import drop_finished_reasoning
 from harmony_conformance.reference_server.errors import Reply
-from harmony_conformance.reference_server.generation import Sampling
+from harmony_conformance.reference_server.generation import Sampling, Words
 from harmony_conformance.reference_server.reading import Event
 from harmony_ref import Message
 
@@ -59,6 +60,13 @@ class OnPrompt:
     """Changes the token ids of the prompt."""
 
     apply: Callable[[tuple[int, ...]], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class OnWords:
+    """Changes what the model says in its own words; it sees the request that they answer. A script is not touched."""
+
+    apply: Callable[[ChatRequest, Words], Words]
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,7 @@ Change: TypeAlias = (
     | OnHistory
     | OnConversation
     | OnPrompt
+    | OnWords
     | OnSampling
     | OnOffer
     | OnEvents
@@ -165,6 +174,11 @@ class Changes:
     def prompt(self, ids: tuple[int, ...]) -> tuple[int, ...]:
         """The prompt that the model is given."""
         return _chain([change.apply for change in self._changes if isinstance(change, OnPrompt)], ids)
+
+    def words(self, request: ChatRequest, words: Words) -> Words:
+        """What the model says in its own words."""
+        changing = [change.apply for change in self._changes if isinstance(change, OnWords)]
+        return reduce(lambda said, apply: apply(request, said), changing, words)
 
     def sampling(self, sampling: Sampling) -> Sampling:
         """What ends the generation."""

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
 
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
 from harmony_conformance.json_value import Json, JsonObject, members
 from harmony_conformance.reference_server.chat_messages import ChatMessage, read_messages
 from harmony_conformance.reference_server.errors import ApiError, unsupported, wrong_value
@@ -61,6 +64,7 @@ class ChatRequest:
         schema: the JSON schema of the final answer, where `form` has one; `schema_name` is what the client calls it.
         limit: most tokens to generate; None for no limit.
         script: the token ids that the model is to produce; None for its own answer.
+        goes_on: whether the model goes on in its own words where the script ends.
         token_delay: seconds that each token takes.
     """
 
@@ -78,6 +82,7 @@ class ChatRequest:
     usage_in_stream: bool
     shows_token_ids: bool
     script: tuple[int, ...] | None
+    goes_on: bool
     token_delay: float
 
     @property
@@ -115,6 +120,7 @@ def read_request(body: JsonObject) -> ChatRequest:
         usage_in_stream=_usage_in_stream(body.get("stream_options"), streamed=streamed),
         shows_token_ids=_switch(body, "return_token_ids"),
         script=_script(body.get("harmony_script")),
+        goes_on=_goes_on(body.get("harmony_script_then"), body.get("harmony_script")),
         token_delay=_token_delay(body.get("harmony_token_delay")),
     )
 
@@ -193,9 +199,14 @@ def _answer_form(value: Json) -> tuple[AnswerForm, Json]:
     if kind != AnswerForm.JSON_SCHEMA:
         return AnswerForm(kind), None
     described = value.get("json_schema")
-    if not isinstance(described, dict) or not isinstance(described.get("schema"), dict):
+    schema = described.get("schema") if isinstance(described, dict) else None
+    if not isinstance(schema, dict):
         raise wrong_value("response_format.json_schema", "an object with a member 'schema' is needed.")
-    return AnswerForm.JSON_SCHEMA, described["schema"]
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as problem:
+        raise wrong_value("response_format.json_schema.schema", f"it is no JSON schema: {problem.message}") from None
+    return AnswerForm.JSON_SCHEMA, schema
 
 
 def _schema_name(value: Json) -> str:
@@ -293,6 +304,12 @@ def _script(value: Json) -> tuple[int, ...] | None:
         case _:
             pass
     raise wrong_value("harmony_script", "a text or a list of token ids of the vocabulary is needed.")
+
+
+def _goes_on(value: Json, script: Json) -> bool:
+    if value not in (None, "model") or (value is not None and script is None):
+        raise wrong_value("harmony_script_then", "'model' is needed, and a 'harmony_script' that begins the answer.")
+    return value is not None
 
 
 def _token_delay(value: Json) -> float:

@@ -156,7 +156,7 @@ def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: C
         seed=seed,
         request=request,
         prompt=changes.prompt(prompt),
-        generation=Generation(script_of(request), changes.sampling(Sampling(limit=request.limit))),
+        generation=Generation(script_of(request, changes.words), changes.sampling(Sampling(limit=request.limit))),
         offer=changes.offer(offer),
         changes=changes,
     )

@@ -1,6 +1,6 @@
 """The model: it says what its script says, one token at a time, and stops where gpt-oss stops."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import dumps
@@ -47,20 +47,35 @@ class Generation:
                 return
 
 
-def script_of(request: ChatRequest) -> tuple[int, ...]:
-    """The tokens that answer a request: its script, or a fixed answer that does what the request demands."""
-    if request.script is not None:
-        return request.script
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """What the model says where no script says it: all up to the text of its last message, that text, and the token that ends it."""
+
+    before: tuple[int, ...]
+    content: str
+    end: int
+
+
+def own_words(request: ChatRequest) -> Words:
+    """A fixed answer that does what the request demands; it goes on where the request's script begins one."""
     if request.demanded is not None:
         header = f"<|channel|>commentary to=functions.{request.demanded.name} <|constrain|>json<|message|>"
-        answer = _framed(header, dumps(instance(request.demanded.parameters)), "<|call|>")
+        content, end = dumps(instance(request.demanded.parameters)), tokens.CALL
     elif request.form is AnswerForm.TEXT:
-        answer = _framed("<|channel|>final<|message|>", "Hello! How can I help you?", "<|return|>")
+        header, content, end = "<|channel|>final<|message|>", "Hello! How can I help you?", tokens.RETURN
     else:
-        answer = _framed("<|channel|>final <|constrain|>json<|message|>", dumps(instance(request.schema)), "<|return|>")
-    return (*_framed("<|channel|>analysis<|message|>", "The user wants a short answer.", "<|end|>" + _NEXT), *answer)
+        header = "<|channel|>final <|constrain|>json<|message|>"
+        content, end = dumps(instance(request.schema)), tokens.RETURN
+    before = request.script if request.goes_on else tokens.encode_with_special_tokens(_THOUGHT + header)
+    return Words(before=tuple(before or ()), content=content, end=end)
 
 
-def _framed(header: str, content: str, end: str) -> list[int]:
-    markup = tokens.encode_with_special_tokens
-    return [*markup(header), *tokens.encode(content), *markup(end)]
+_THOUGHT = f"<|channel|>analysis<|message|>The user wants a short answer.<|end|>{_NEXT}"
+
+
+def script_of(request: ChatRequest, changed: Callable[[ChatRequest, Words], Words]) -> tuple[int, ...]:
+    """The tokens that answer a request: its script, or the model's own words, `changed` by what is wrong with the sampler."""
+    if request.script is not None and not request.goes_on:
+        return request.script
+    words = changed(request, own_words(request))
+    return (*words.before, *tokens.encode(words.content), words.end)

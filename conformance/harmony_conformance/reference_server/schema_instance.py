@@ -1,10 +1,14 @@
 """A small value that a JSON schema describes: what the model says when a schema demands something and no script says what."""
 
+import re
+
 from harmony_conformance.json_value import Json, JsonObject, items, members, number, text
+
+_LITERAL = re.compile(r"\^((?:[^\\^$.|?*+()\[\]{}]|\\[^A-Za-z0-9])*)\$")
 
 
 def instance(schema: Json) -> Json:
-    """A value of the schema, with required members only; patterns, formats and references are not followed."""
+    """A value of the schema, with required members only; formats, references and patterns that are no plain text are not followed."""
     described = members(schema)
     if "const" in described:
         return described["const"]
@@ -26,7 +30,8 @@ def _of_type(schema: JsonObject) -> Json:
         case "array":
             return [instance(schema.get("items")) for _ in range(number(schema.get("minItems")) or 0)]
         case "string":
-            return "x" * (number(schema.get("minLength")) or 1)
+            plain = _LITERAL.fullmatch(text(schema.get("pattern")))
+            return re.sub(r"\\(.)", r"\1", plain[1]) if plain else "x" * (number(schema.get("minLength")) or 1)
         case "integer" | "number":
             return number(schema.get("minimum")) or 0
         case "boolean":

@@ -16,6 +16,7 @@ from harmony_conformance.reference_server.defects import (
     requests,
     result,
     stream,
+    structured,
     text,
 )
 
@@ -35,6 +36,7 @@ DEFECTS: Mapping[str, Defect] = MappingProxyType(
             form,
             delivery,
             requests,
+            structured,
         )
         for defect in family.DEFECTS
     }
