@@ -3,8 +3,8 @@ import random
 
 import pytest
 
+from harmony_conformance.reference_server import MODEL
 from harmony_conformance.reference_server.changes import Changes
-from harmony_conformance.reference_server.chat_request import MODEL
 from harmony_conformance.reference_server.completion import DONE, accept
 from harmony_conformance.reference_server.generation import Generation, Sampling
 from harmony_conformance.reference_server.reading import Closed, Opened, Text, read

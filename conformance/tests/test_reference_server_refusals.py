@@ -115,7 +115,7 @@ def test_body_that_is_no_json_object_is_refused(http, body):
 
 @pytest.mark.parametrize("content", [b"x" * 101, [b"x" * 60, b"x" * 60]], ids=["announced", "chunked"])
 def test_too_large_body_is_refused(http, monkeypatch, content):
-    monkeypatch.setattr("harmony_conformance.reference_server.app.LARGEST_BODY", 100)
+    monkeypatch.setattr("harmony_conformance.reference_server.transport.LARGEST_BODY", 100)
     response = http.post("/v1/chat/completions", content=content if isinstance(content, bytes) else iter(content))
     assert response.status_code == 413
     assert response.json()["error"]["code"] == "request_too_large"

@@ -5,6 +5,7 @@ request -> conversation -> prompt -> own words -> sampling -> events -> answer
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import reduce
 from typing import TypeAlias, TypeVar
 
@@ -20,11 +21,22 @@ from harmony_ref import Message
 _Value = TypeVar("_Value")
 
 
+class Api(StrEnum):
+    """The API whose JSON a change is written for; what lies between request and answer is the same for all of them."""
+
+    CHAT = "chat"
+    RESPONSES = "responses"
+    COMPLETIONS = "completions"
+    OLLAMA = "ollama"
+    TGI = "tgi"
+
+
 @dataclass(frozen=True)
 class OnRequest:
     """Changes the body of a request before it is read."""
 
     apply: Callable[[JsonObject], JsonObject]
+    api: Api = Api.CHAT
 
 
 @dataclass(frozen=True)
@@ -95,6 +107,7 @@ class OnJson:
     """Changes the body of an answer, and likewise each chunk of a stream."""
 
     apply: Callable[[JsonObject], JsonObject]
+    api: Api = Api.CHAT
 
 
 @dataclass(frozen=True)
@@ -102,6 +115,7 @@ class OnStream:
     """Changes the data of a stream's events: chunks, errors and the last one, `[DONE]`."""
 
     apply: Callable[[Iterator[Json]], Iterator[Json]]
+    api: Api = Api.CHAT
 
 
 @dataclass(frozen=True)
@@ -109,6 +123,7 @@ class OnReply:
     """Changes the status and the body of an answer that is no stream."""
 
     apply: Callable[[Reply], Reply]
+    api: Api = Api.CHAT
 
 
 Change: TypeAlias = (
@@ -158,12 +173,14 @@ class Changes:
         """Whether a request is the last that the engine sees."""
         return any(change.apply(body) for change in self._changes if isinstance(change, OnOutage))
 
-    def request(self, body: JsonObject, neighbour: "JsonObject | None") -> JsonObject:
+    def request(self, body: JsonObject, neighbour: "JsonObject | None" = None, api: Api = Api.CHAT) -> JsonObject:
         """The body as the server reads it."""
         if neighbour is not None:
             crossed = [change.apply for change in self._changes if isinstance(change, OnNeighbour)]
             body = reduce(lambda value, apply: apply(value, neighbour), crossed, body)
-        return _chain([change.apply for change in self._changes if isinstance(change, OnRequest)], body)
+        return _chain(
+            [change.apply for change in self._changes if isinstance(change, OnRequest) and change.api is api], body
+        )
 
     def conversation(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """The messages that the model is shown."""
@@ -192,17 +209,23 @@ class Changes:
         """What was read from the generated tokens."""
         return _chain([change.apply for change in self._changes if isinstance(change, OnEvents)], events)
 
-    def json(self, body: JsonObject) -> JsonObject:
+    def json(self, body: JsonObject, api: Api = Api.CHAT) -> JsonObject:
         """An answer's body, or one chunk."""
-        return _chain([change.apply for change in self._changes if isinstance(change, OnJson)], body)
+        return _chain(
+            [change.apply for change in self._changes if isinstance(change, OnJson) and change.api is api], body
+        )
 
-    def stream(self, data: Iterator[Json]) -> Iterator[Json]:
+    def stream(self, data: Iterator[Json], api: Api = Api.CHAT) -> Iterator[Json]:
         """The data of a stream's events."""
-        return _chain([change.apply for change in self._changes if isinstance(change, OnStream)], data)
+        return _chain(
+            [change.apply for change in self._changes if isinstance(change, OnStream) and change.api is api], data
+        )
 
-    def reply(self, reply: Reply) -> Reply:
+    def reply(self, reply: Reply, api: Api = Api.CHAT) -> Reply:
         """Status and body of an answer in one piece."""
-        return _chain([change.apply for change in self._changes if isinstance(change, OnReply)], reply)
+        return _chain(
+            [change.apply for change in self._changes if isinstance(change, OnReply) and change.api is api], reply
+        )
 
 
 def _chain(functions: Iterable[Callable[[_Value], _Value]], value: _Value) -> _Value:

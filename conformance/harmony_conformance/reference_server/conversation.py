@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from harmony_conformance.reference_server.chat_messages import INSTRUCTING, ChatMessage
-from harmony_conformance.reference_server.chat_request import AnswerForm, ChatRequest, Effort, Tool
+from harmony_conformance.reference_server.chat_request import ChatRequest
+from harmony_conformance.reference_server.fields import AnswerForm, Asked, Effort, Tool
 from harmony_ref import (
     Author,
     DeveloperContent,
@@ -29,12 +30,16 @@ _EFFORTS = {Effort.LOW: ReasoningEffort.LOW, Effort.MEDIUM: ReasoningEffort.MEDI
 def conversation(request: ChatRequest, *, date: str) -> tuple[Message, ...]:
     """All messages of a request, in Harmony's order, nothing left out. `date` is shown to the model as today's."""
     leading = tuple(takewhile(_instructs, request.messages))
-    system = SystemContent(reasoning_effort=_EFFORTS[request.effort], conversation_start_date=date)
     return (
-        Message(author=Role.SYSTEM, content=system),
-        *_developer(_instructions(leading), request.offered, _formats(request)),
+        Message(author=Role.SYSTEM, content=system_content(request.effort, date)),
+        *developer(_instructions(leading), request.offered, formats(request)),
         *(part for message in request.messages[len(leading) :] for part in _parts(message)),
     )
+
+
+def system_content(effort: Effort, date: str) -> SystemContent:
+    """What the system message says; `date` is shown to the model as today's."""
+    return SystemContent(reasoning_effort=_EFFORTS[effort], conversation_start_date=date)
 
 
 def drop_finished_reasoning(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -54,21 +59,23 @@ def _instructions(messages: Iterable[ChatMessage]) -> str | None:
     return "\n\n".join(texts) if texts else None
 
 
-def _formats(request: ChatRequest) -> tuple[ResponseFormat, ...]:
+def formats(request: Asked) -> tuple[ResponseFormat, ...]:
+    """The response formats that a request declares."""
     if request.form is not AnswerForm.JSON_SCHEMA:
         return ()
     return (ResponseFormat(name=request.schema_name, schema=request.schema),)
 
 
-def _developer(
-    instructions: str | None, tools: Sequence[Tool], formats: Sequence[ResponseFormat] = ()
+def developer(
+    instructions: str | None, tools: Sequence[Tool], declared: Sequence[ResponseFormat] = ()
 ) -> Iterator[Message]:
-    content = DeveloperContent(instructions=instructions, response_formats=formats)
+    """The developer message, where there is anything for it to say."""
+    content = DeveloperContent(instructions=instructions, response_formats=declared)
     if tools:
         content = content.with_function_tools(
             ToolDescription(name=tool.name, description=tool.description, parameters=tool.parameters) for tool in tools
         )
-    if tools or formats or instructions is not None:
+    if tools or declared or instructions is not None:
         yield Message(author=Role.DEVELOPER, content=content)
 
 
@@ -77,30 +84,45 @@ def _parts(message: ChatMessage) -> Iterator[Message]:
         case "user":
             yield Message(author=Role.USER, content=message.text or "")
         case "tool":
-            yield Message(
-                author=Author(role=Role.TOOL, name=f"functions.{message.tool}"),
-                recipient=ASSISTANT,
-                channel="commentary",
-                content=message.text or "",
-            )
+            yield result(message.tool or "", message.text or "")
         case "assistant":
             yield from _assistant_turn(message)
         case _:
-            yield from _developer(_instructions([message]), ())
+            yield from developer(_instructions([message]), ())
 
 
 def _assistant_turn(message: ChatMessage) -> Iterator[Message]:
     if message.reasoning:
-        yield Message(author=Role.ASSISTANT, channel="analysis", content=message.reasoning)
+        yield said("analysis", message.reasoning)
     if message.text and message.calls:
-        yield Message(author=Role.ASSISTANT, channel="commentary", content=message.text)
+        yield said("commentary", message.text)
     for call in message.calls:
-        yield Message(
-            author=Role.ASSISTANT,
-            recipient=f"functions.{call.name}",
-            channel="commentary",
-            content_type="<|constrain|>json",
-            content=call.arguments,
-        )
+        yield called(call.name, call.arguments)
     if not message.calls and (message.text or (message.text == "" and not message.reasoning)):
-        yield Message(author=Role.ASSISTANT, channel="final", content=message.text)
+        yield said("final", message.text)
+
+
+def said(channel: str, text: str) -> Message:
+    """What the assistant wrote on a channel."""
+    return Message(author=Role.ASSISTANT, channel=channel, content=text)
+
+
+def called(name: str, arguments: str) -> Message:
+    """A call of a function."""
+    return Message(
+        author=Role.ASSISTANT,
+        recipient=f"functions.{name}",
+        channel="commentary",
+        content_type="<|constrain|>json",
+        content=arguments,
+    )
+
+
+def result(name: str, text: str) -> Message:
+    """What a function answered."""
+    return Message(
+        author=Author(role=Role.TOOL, name=f"functions.{name}"),
+        recipient=ASSISTANT,
+        channel="commentary",
+        content=text,
+    )

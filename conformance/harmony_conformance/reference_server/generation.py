@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from harmony_conformance.json_value import dumps
-from harmony_conformance.reference_server.chat_request import AnswerForm, ChatRequest
+from harmony_conformance.reference_server.fields import AnswerForm, Asked
 from harmony_conformance.reference_server.schema_instance import instance
 from harmony_ref import tokens
 
@@ -12,6 +13,8 @@ STOPPING = frozenset({tokens.RETURN, tokens.CALL, tokens.ENDOFTEXT})
 """The `eos_token_id`s of gpt-oss's generation_config.json."""
 
 _NEXT = "<|start|>assistant"
+
+_Asked = TypeVar("_Asked", bound=Asked)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,7 @@ class Words:
     end: int
 
 
-def own_words(request: ChatRequest) -> Words:
+def own_words(request: Asked) -> Words:
     """A fixed answer that does what the request demands; it goes on where the request's script begins one."""
     if request.demanded is not None:
         header = f"<|channel|>commentary to=functions.{request.demanded.name} <|constrain|>json<|message|>"
@@ -73,9 +76,14 @@ def own_words(request: ChatRequest) -> Words:
 _THOUGHT = f"<|channel|>analysis<|message|>The user wants a short answer.<|end|>{_NEXT}"
 
 
-def script_of(request: ChatRequest, changed: Callable[[ChatRequest, Words], Words]) -> tuple[int, ...]:
+def script_of(request: _Asked, changed: Callable[[_Asked, Words], Words]) -> tuple[int, ...]:
     """The tokens that answer a request: its script, or the model's own words, `changed` by what is wrong with the sampler."""
     if request.script is not None and not request.goes_on:
         return request.script
     words = changed(request, own_words(request))
     return (*words.before, *tokens.encode(words.content), words.end)
+
+
+def unchanged(_request: Asked, words: Words) -> Words:
+    """The sampler of an API that no defect is written for."""
+    return words

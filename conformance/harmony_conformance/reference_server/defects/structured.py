@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from harmony_conformance.json_value import JsonObject, dumps, items, members
 from harmony_conformance.reference_server.changes import Defect, OnRequest, OnWords
-from harmony_conformance.reference_server.chat_request import AnswerForm, ChatRequest, read_request
+from harmony_conformance.reference_server.chat_request import ChatRequest, read_request
 from harmony_conformance.reference_server.errors import ApiError, server_failure
+from harmony_conformance.reference_server.fields import AnswerForm
 from harmony_conformance.reference_server.generation import Words
 
 _Change = Callable[[ChatRequest, Words], Words]

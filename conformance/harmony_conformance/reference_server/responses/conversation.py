@@ -1,0 +1,86 @@
+"""The items of a Responses request as a Harmony conversation.
+
+Items stand in the order in which the model wrote them, so they are shown in that order. A message of the assistant is
+its final answer unless the client says that it was a commentary, or a call follows in the same turn: then it was a
+preamble.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from itertools import takewhile
+
+from harmony_conformance.reference_server.conversation import (
+    ASSISTANT,
+    called,
+    developer,
+    formats,
+    result,
+    said,
+    system_content,
+)
+from harmony_conformance.reference_server.responses.built_in import NAMESPACES, namespace_of
+from harmony_conformance.reference_server.responses.items import (
+    BuiltInItem,
+    CallItem,
+    Item,
+    MessageItem,
+    ReasoningItem,
+    ResultItem,
+)
+from harmony_conformance.reference_server.responses.request import ResponsesRequest
+from harmony_ref import Author, Message, Role, SystemContent
+
+_CALLS = (CallItem, BuiltInItem)
+
+
+def conversation(request: ResponsesRequest, *, date: str) -> tuple[Message, ...]:
+    """All messages of a request, nothing left out. `date` is shown to the model as today's."""
+    leading = [item.text for item in takewhile(_instructs, request.items) if isinstance(item, MessageItem)]
+    texts = [text for text in (request.instructions or "", *leading) if text]
+    offered = [NAMESPACES[tool] for tool in request.built_in] if request.calls_allowed else []
+    system = reduce(SystemContent.with_tools, offered, system_content(request.effort, date))
+    return (
+        Message(author=Role.SYSTEM, content=system),
+        *developer("\n\n".join(texts) if texts else None, request.offered, formats(request)),
+        *_messages(request.items[len(leading) :]),
+    )
+
+
+def _instructs(item: Item) -> bool:
+    return isinstance(item, MessageItem) and item.role in ("system", "developer")
+
+
+def _messages(entries: Sequence[Item]) -> Iterator[Message]:
+    for place, item in enumerate(entries):
+        match item:
+            case ReasoningItem():
+                if item.text:
+                    yield said("analysis", item.text)
+            case CallItem():
+                yield called(item.name, item.arguments)
+            case ResultItem():
+                yield result(item.tool, item.text)
+            case BuiltInItem():
+                yield from _built_in(item)
+            case MessageItem(role="user"):
+                yield Message(author=Role.USER, content=item.text)
+            case MessageItem(role="assistant"):
+                yield said(_channel(item, entries[place + 1 :]), item.text)
+            case MessageItem():
+                yield from developer(item.text or None, ())
+
+
+def _channel(item: MessageItem, following: Sequence[Item]) -> str:
+    if item.phase is not None:
+        return "commentary" if item.phase == "commentary" else "final"
+    rest = (other for other in following if not isinstance(other, ReasoningItem))
+    return "commentary" if isinstance(next(rest, None), _CALLS) else "final"
+
+
+def _built_in(item: BuiltInItem) -> Iterator[Message]:
+    yield Message(
+        author=Role.ASSISTANT, recipient=item.recipient, channel="analysis", content_type="code", content=item.content
+    )
+    if item.logs is not None:
+        tool = Author(role=Role.TOOL, name=namespace_of(item.recipient))
+        yield Message(author=tool, recipient=ASSISTANT, channel="analysis", content=item.logs)

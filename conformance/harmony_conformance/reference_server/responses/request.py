@@ -1,0 +1,198 @@
+"""A Responses request, read once and refused where it is wrong; behind this border its values are trusted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harmony_conformance.json_value import Json, JsonObject, items, members
+from harmony_conformance.reference_server import fields
+from harmony_conformance.reference_server.errors import unsupported, wrong_value
+from harmony_conformance.reference_server.fields import AnswerForm, Asked, Choice, Effort, Tool
+from harmony_conformance.reference_server.responses.built_in import NAMESPACES
+from harmony_conformance.reference_server.responses.items import Item, read_items
+
+_NEUTRAL: dict[str, tuple[Json, ...]] = {
+    "background": (None, False),
+    "conversation": (None,),
+    "max_tool_calls": (None,),
+    "prompt": (None,),
+    "top_logprobs": (None, 0),
+    "truncation": (None, "disabled", "auto"),
+}
+_INCLUDED = frozenset({"reasoning.encrypted_content"})
+_SUMMARIES = (None, "auto", "concise", "detailed")
+
+
+class Thoughts(StrEnum):
+    """Where a reasoning item has its text."""
+
+    CONTENT = "content"
+    SUMMARY = "summary"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResponsesRequest(Asked):
+    """All that the server reads of a request.
+
+    Attributes:
+        items: the whole input, that of earlier responses included.
+        entries: the same as it was sent.
+        built_in: the types of the built-in tools that are offered.
+        thoughts: where reasoning is told; in `summary` where the client asks for one.
+        seals_thoughts: whether `encrypted_content` is asked for.
+        echoed: members of the request that every response repeats.
+    """
+
+    items: tuple[Item, ...]
+    entries: tuple[Json, ...]
+    instructions: str | None
+    built_in: tuple[str, ...]
+    thoughts: Thoughts
+    seals_thoughts: bool
+    stored: bool
+    echoed: JsonObject
+
+
+def read_request(body: JsonObject, entries: Sequence[Json]) -> ResponsesRequest:
+    """The request in a JSON body whose input, with all that went before it, is `entries`.
+
+    Raises:
+        ApiError: a 4xx that names the parameter.
+    """
+    fields.named_model(body)
+    fields.refuse_unsupported(body, _NEUTRAL)
+    fields.refuse_bad_sampling(body)
+    tools, built_in = _tools(body.get("tools"))
+    choice, demanded = _tool_choice(body.get("tool_choice"), tools)
+    form, schema, name = _answer_form(body.get("text"))
+    reasoning = _object(body, "reasoning")
+    return ResponsesRequest(
+        items=read_items(list(entries)),
+        entries=tuple(entries),
+        instructions=_instructions(body.get("instructions")),
+        tools=tools,
+        built_in=built_in,
+        choice=choice,
+        demanded=demanded,
+        calls_in_parallel=fields.switch(body, "parallel_tool_calls", otherwise=True),
+        effort=fields.effort(reasoning.get("effort"), "reasoning.effort"),
+        form=form,
+        schema=schema,
+        schema_name=name,
+        thoughts=_thoughts(reasoning),
+        seals_thoughts=_included(body.get("include")),
+        limit=fields.limit(body, "max_output_tokens"),
+        streamed=fields.switch(body, "stream"),
+        stored=fields.switch(body, "store", otherwise=True),
+        shows_token_ids=fields.switch(body, "return_token_ids"),
+        script=fields.script(body),
+        goes_on=fields.goes_on(body),
+        token_delay=fields.token_delay(body),
+        echoed=_echoed(body),
+    )
+
+
+def _object(body: JsonObject, name: str) -> JsonObject:
+    value = body.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise wrong_value(name, "an object is needed.")
+    return members(value)
+
+
+def _instructions(value: Json) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    raise wrong_value("instructions", "a text is needed.")
+
+
+def _tools(value: Json) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
+    """The functions, and the types of the built-in tools."""
+    if value is not None and not isinstance(value, list):
+        raise wrong_value("tools", "a list is needed.")
+    functions: list[Tool] = []
+    built_in: list[str] = []
+    for position, entry in enumerate(items(value)):
+        where = f"tools[{position}]"
+        kind = members(entry).get("type")
+        if kind == "function":
+            functions.append(fields.function_tool(entry, where))
+        elif isinstance(kind, str) and kind in NAMESPACES:
+            built_in.append(kind)
+        elif isinstance(kind, str):
+            raise unsupported(f"{where}.type", f"{kind!r} is not offered; function, {', '.join(NAMESPACES)} are.")
+        else:
+            raise wrong_value(where, "an object with a 'type' is needed.")
+    fields.refuse_doubled(functions)
+    return tuple(functions), tuple(built_in)
+
+
+def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[Choice, Tool | None]:
+    if value is None:
+        return Choice.AUTO, None
+    if isinstance(value, str):
+        return fields.tool_choice_word(value, tools)
+    chosen = members(value)
+    name = chosen.get("name")
+    if chosen.get("type") != "function" or not isinstance(name, str):
+        raise wrong_value("tool_choice", 'a word or an object is needed like {"type": "function", "name": …}.')
+    return Choice.REQUIRED, fields.chosen_tool(name, tools)
+
+
+def _answer_form(value: Json) -> tuple[AnswerForm, Json, str]:
+    described = members(members(value).get("format"))
+    kind = described.get("type", "text")
+    if not isinstance(kind, str) or kind not in set(AnswerForm):
+        raise wrong_value("text.format.type", f"{kind!r} is none of 'text', 'json_object', 'json_schema'.")
+    if kind != AnswerForm.JSON_SCHEMA:
+        return AnswerForm(kind), None, "answer"
+    schema = described.get("schema")
+    if not isinstance(schema, dict):
+        raise wrong_value("text.format.schema", "a JSON schema, which is an object, is needed.")
+    fields.refuse_bad_schema(schema, "text.format.schema")
+    name = described.get("name")
+    if not isinstance(name, str) or not name:
+        raise wrong_value("text.format.name", "a name is needed.")
+    return AnswerForm.JSON_SCHEMA, schema, name
+
+
+def _thoughts(reasoning: JsonObject) -> Thoughts:
+    summary = reasoning.get("summary")
+    if summary not in _SUMMARIES:
+        raise wrong_value("reasoning.summary", f"{summary!r} is none of 'auto', 'concise', 'detailed'.")
+    return Thoughts.CONTENT if summary is None else Thoughts.SUMMARY
+
+
+def _included(value: Json) -> bool:
+    if value is not None and not isinstance(value, list):
+        raise wrong_value("include", "a list is needed.")
+    for entry in items(value):
+        if entry not in _INCLUDED:
+            raise unsupported("include", f"{entry!r} is not offered; {', '.join(sorted(_INCLUDED))} is.")
+    return bool(value)
+
+
+_DEFAULTS: JsonObject = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "store": True,
+    "temperature": 1.0,
+    "tool_choice": "auto",
+    "tools": [],
+    "top_p": 1.0,
+    "truncation": "disabled",
+}
+"""What a response repeats of its request, and says where the request says nothing."""
+
+
+def _echoed(body: JsonObject) -> JsonObject:
+    said = {name: default if body.get(name) is None else body[name] for name, default in _DEFAULTS.items()}
+    reasoning = members(body.get("reasoning"))
+    form = members(body.get("text")).get("format")
+    return {
+        **said,
+        "reasoning": {"effort": reasoning.get("effort") or Effort.MEDIUM.value, "summary": reasoning.get("summary")},
+        "text": {"format": {"type": "text"} if form is None else form},
+    }
