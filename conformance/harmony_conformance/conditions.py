@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.check import condition, evidence
-from harmony_conformance.exchange import Exchange, Series, Validity
+from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.injection import SPECIAL
 from harmony_conformance.json_value import at, members, number, strings, text
 from harmony_conformance.leak import speaks_of_harmony
@@ -89,6 +89,12 @@ def ended_well(x: Exchange) -> bool:
 
 @condition
 def was_streamed(x: Exchange) -> bool:
+    """streamed answers that were read to their end, as the server framed them"""
+    return came_in_chunks.holds(x) and x.answered_by is AnsweredBy.API
+
+
+@condition
+def came_in_chunks(x: Exchange) -> bool:
     """streamed answers that were read to their end"""
     given_up = x.failure is not None and x.failure.kind in _GIVEN_UP
     answered = x.stream is not None and x.response is not None and x.response.is_success
@@ -98,13 +104,13 @@ def was_streamed(x: Exchange) -> bool:
 @condition
 def wanted_a_stream(x: Exchange) -> bool:
     """requests for a stream that were accepted"""
-    return x.wants_stream and x.response is not None and x.response.is_success
+    return x.wants_stream and x.response is not None and x.response.is_success and x.answered_by is AnsweredBy.API
 
 
 @condition
 def streamed_a_call(x: Exchange) -> bool:
     """streamed answers with a tool call"""
-    return was_streamed.holds(x) and x.turn is not None and bool(x.turn.tool_calls)
+    return came_in_chunks.holds(x) and x.turn is not None and bool(x.turn.tool_calls)
 
 
 @condition
@@ -152,6 +158,7 @@ def should_have_usage(x: Exchange) -> bool:
     return (
         ended_well.holds(x)
         and not x.rebuilt
+        and x.answered_by is AnsweredBy.API
         and (x.stream is None or at(x.asked, "stream_options", "include_usage") is True)
     )
 

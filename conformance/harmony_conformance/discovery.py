@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harmony_conformance.client import Sent
-from harmony_conformance.engines import CHAT, Engine, ScriptBy, Side
+from harmony_conformance.engines import CHAT, DERENDER, RENDERS, Engine, ScriptBy, Side
 from harmony_conformance.exchange import Exchange, PromptLevel, Validity
-from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, text
+from harmony_conformance.halves import answer_in_halves, answered
+from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, members, text
 from harmony_conformance.scenario import script_members
 from harmony_conformance.side import asks_for_prompt, shown_prompt
 from harmony_conformance.wire import FailureKind, Request, Response
@@ -17,6 +18,7 @@ from harmony_ref import encode_with_special_tokens
 _LIMITS = (16, 64, 1024)
 _REFUSED_KEY = (401, 403)
 _NOT_FOUND = 404
+_NO_PATH = (_NOT_FOUND, 405, 501)
 _REDIRECTS = (300, 400)
 _SHOWN = 200  # characters of what a server said
 _PAGE = "text/html"
@@ -46,7 +48,11 @@ class KeyRefused(NothingThere):
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What was found out. `steady_count`: the same request twice gave the same prompt_tokens. `scripted`: how scripts travel, if they do."""
+    """What was found out.
+
+    `steady_count`: the same request twice gave the same prompt_tokens. `script_by`: how scripts travel, if they do. `generates`: whether chat requests
+    are answered; a server that only renders prompts and derenders outputs answers none.
+    """
 
     model: str
     engine_version: str | None
@@ -56,6 +62,7 @@ class Capabilities:
     script_by: ScriptBy
     steady_count: bool
     exchanges: tuple[Exchange, ...]
+    generates: bool = True
 
     def told(self) -> JsonObject:
         """The capabilities as they stand in a report's header."""
@@ -66,7 +73,20 @@ class Capabilities:
             or ("usage.prompt_tokens" if self.steady_count else None),
             "script": self.script_by.value,
             "steady_prompt_count": self.steady_count,
+            "generates": self.generates,
         }
+
+    @property
+    def output(self) -> str:
+        """Where outputs come from, in words."""
+        if not self.generates:
+            return f"none is generated, {DERENDER} is given scripts" if self.scripted else "none is generated"
+        return "scripted" if self.scripted else "the model's own"
+
+    @property
+    def scripted(self) -> bool:
+        """Whether the suite chooses what the model says."""
+        return self.script_by is not ScriptBy.NONE
 
 
 async def discover(
@@ -86,6 +106,8 @@ async def discover(
         **extra,
     }
     first, limited = await _first_answer(send, plain, models)
+    if first.turn is None:
+        return replace(await _in_halves(send, engine, first, script, models), engine_version=version)
     seen = [first]
     second = _exchange("plain again", limited, await send(_chat(limited)))
     seen.append(second)
@@ -107,6 +129,43 @@ async def discover(
     )
 
 
+async def _in_halves(
+    send: SendRequest, engine: Engine, first: Exchange, script: str, models: list[str]
+) -> Capabilities:
+    """What is known of a server that has no path for chat requests: it may show prompts, and read outputs, all the same.
+
+    Raises:
+        NothingThere: it does not, or a way of scripting is asked for that needs a generation.
+    """
+    body = members(first.asked)
+    shown = await _probe_side(send, engine, body) if engine.side is RENDERS else None
+    if shown is None:
+        raise NothingThere(_refusal(first, models))
+    if script not in ("auto", "none", ScriptBy.DERENDER):
+        raise NothingThere(
+            f"--script {script}: nothing is generated there; --script {ScriptBy.DERENDER} is what it can do"
+        )
+    seen, way = [first], ScriptBy.NONE
+    if script != "none":
+        try:
+            seen.append(await _probe_script(send, body, ScriptBy.DERENDER))
+            way = ScriptBy.DERENDER
+        except NothingThere:
+            if script == ScriptBy.DERENDER:
+                raise
+    return Capabilities(
+        model=text(at(first.asked, "model")),
+        engine_version=None,
+        prompt=PromptLevel.RENDERED,
+        ids_field=None,
+        side=shown,
+        script_by=way,
+        steady_count=False,
+        exchanges=tuple(seen),
+        generates=False,
+    )
+
+
 _WORD = "quokka"
 
 
@@ -118,8 +177,10 @@ async def _probe_script(send: SendRequest, plain: JsonObject, way: ScriptBy) -> 
     """
     script = encode_with_special_tokens(f"<|channel|>final<|message|>{_WORD}<|return|>")
     body: JsonObject = {**plain, "max_tokens": _LIMITS[1], **script_members(way, script)}
-    x = _exchange("script", body, await send(_chat(body)))
-    if x.response is None or _WORD.encode() not in x.response.body:
+    asked = replace(_exchange("script", body, Sent()), script=tuple(script))
+    is_derendered = way is ScriptBy.DERENDER
+    x = await answer_in_halves(send, asked, 1) if is_derendered else answered(asked, await send(asked.request))
+    if x is None or x.response is None or _WORD.encode() not in x.response.body:
         raise NothingThere(
             f"--script {way}: the server did not follow the script; it needs what plays scripts, or --script none"
         )
@@ -167,7 +228,7 @@ def _said(response: Response) -> str:
 
 
 async def _first_answer(send: SendRequest, plain: JsonObject, models: list[str]) -> tuple[Exchange, JsonObject]:
-    """The first answer with a completion, with the smallest limit the endpoint answers properly."""
+    """The first answer with a completion, with the smallest limit the endpoint answers properly; or that there is no such path."""
     problem = ""
     for limit in _LIMITS:
         body: JsonObject = {**plain, "max_tokens": limit}
@@ -177,6 +238,8 @@ async def _first_answer(send: SendRequest, plain: JsonObject, models: list[str])
             return x, body
         if x.response is not None and x.response.status in _REFUSED_KEY:
             raise KeyRefused(x.response.status)
+        if x.response is not None and x.response.status in _NO_PATH:
+            return x, body
         problem = _refusal(x, models)
         if _is_rate_limited(sent):
             break

@@ -9,6 +9,10 @@ from types import MappingProxyType
 
 CHAT = "/v1/chat/completions"
 """The path of Chat Completions."""
+RENDER = f"{CHAT}/render"
+"""Where vLLM shows the ids of a prompt."""
+DERENDER = f"{CHAT}/derender"
+"""Where vLLM makes a chat completion of the ids of an output."""
 
 
 class ScriptBy(StrEnum):
@@ -17,6 +21,7 @@ class ScriptBy(StrEnum):
     NONE = "none"
     REFERENCE = "reference"
     VLLM = "vllm"
+    DERENDER = "derender"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +44,10 @@ class Side:
     def name(self) -> str:
         """What it is called in a report: the path, or the member."""
         return self.extra or self.path
+
+
+RENDERS = Side(path=RENDER, ids=("token_ids",))
+"""The ids that vLLM feeds, or hands on to the server that generates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +73,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             Engine(
                 name="vllm",
                 ids_field="return_token_ids",
-                side=Side(path="/v1/chat/completions/render", ids=("token_ids",)),
+                side=RENDERS,
                 script_by=ScriptBy.VLLM,
             ),
             Engine(

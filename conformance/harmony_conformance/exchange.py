@@ -6,7 +6,7 @@ All a check sees. Views are computed once, on demand; none of them raises.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -47,6 +47,18 @@ class OutputLevel(StrEnum):
     SCRIPTED = "scripted"
     EXACT = "exact"
     API_ONLY = "api only"
+
+
+class AnsweredBy(StrEnum):
+    """What gave the answer: the API as clients use it, or one half of a server that generates nothing.
+
+    Of `render` there is the prompt alone. Of `derender` there is what a client would be given for the ids of a script; the framing of a stream, its
+    times, and every count and id of tokens in it are ours.
+    """
+
+    API = "api"
+    RENDER = "render"
+    DERENDER = "derender"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +110,7 @@ class Exchange:
     rendered: Rendered | None = None
     waited: tuple[float, ...] = ()
     rebuilt: bool = False
+    answered_by: AnsweredBy = AnsweredBy.API
 
     @cached_property
     def asked(self) -> Json:
@@ -127,7 +140,14 @@ class Exchange:
 
     @cached_property
     def turn(self) -> Turn | None:
-        """What the client was told; None where it was given no completion."""
+        """What the client was told; None where it was given no completion. What was told to the server before is left out."""
+        turn = self._turn
+        if turn is None or self.answered_by is AnsweredBy.API:
+            return turn
+        return replace(turn, usage=None, prompt_ids=None, output_ids=None)
+
+    @property
+    def _turn(self) -> Turn | None:
         if self.response is None or not self.response.is_success:
             return None
         if self.stream is not None:

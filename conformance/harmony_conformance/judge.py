@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from harmony_conformance.check import Check, Comparison, Condition, Finding, Ground, Outcome, Severity, Verdict
-from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.exchange import AnsweredBy, Exchange, Series
 from harmony_conformance.spec import Clause
 from harmony_conformance.wire import FailureKind
 
@@ -96,7 +96,7 @@ def _try(rule: Check | Comparison, subject: Exchange | Series, exchanges: tuple[
     try:
         unmet = _unmet(rule, subject)
         if unmet is not None:
-            return _Trial(exchanges=exchanges, unmet=unmet.about, ground=unmet.ground)
+            return _Trial(exchanges=exchanges, unmet=unmet.about, ground=_ground(unmet, subject, exchanges))
         own = exchanges[0].id if len(exchanges) == 1 else ""
         findings = tuple(
             finding if finding.exchange else replace(finding, exchange=own) for finding in _run(rule, subject)
@@ -109,6 +109,25 @@ def _try(rule: Check | Comparison, subject: Exchange | Series, exchanges: tuple[
 
 def _unmet(rule: Check | Comparison, subject: Exchange | Series) -> Condition[Exchange] | Condition[Series] | None:
     return rule.unmet(subject)  # type: ignore[arg-type]
+
+
+def _ground(
+    unmet: Condition[Exchange] | Condition[Series], subject: Exchange | Series, exchanges: Sequence[Exchange]
+) -> Ground:
+    """Why a condition does not hold. Where it would, had the API itself answered, the endpoint just does not show it."""
+    if exchanges and all(x.answered_by is AnsweredBy.RENDER for x in exchanges):
+        return Ground.EVIDENCE
+    if all(x.answered_by is AnsweredBy.API for x in exchanges):
+        return unmet.ground
+    return Ground.EVIDENCE if unmet.holds(_served(subject)) else unmet.ground  # type: ignore[arg-type]
+
+
+def _served(subject: Exchange | Series) -> Exchange | Series:
+    """The same, as if the API itself had answered."""
+    if isinstance(subject, Series):
+        api = {step: replace(x, answered_by=AnsweredBy.API) for step, x in subject.exchanges.items()}
+        return replace(subject, exchanges=api)
+    return replace(subject, answered_by=AnsweredBy.API)
 
 
 def _run(rule: Check | Comparison, subject: Exchange | Series) -> Iterator[Finding]:
@@ -138,8 +157,10 @@ def _outcome(
     reason = "applies to " + "; ".join(dict.fromkeys(trial.unmet for trial in trials)) if trials else "nothing was sent"
     if not exercised:
         return Outcome.NOT_APPLICABLE, reason
-    unanswered = [x.id for trial in trials for x in trial.exchanges if x.turn is None]
-    if unanswered:
+    sent = [x for trial in trials for x in trial.exchanges]
+    unanswered = [x.id for x in sent if x.turn is None and not (x.answered_by is AnsweredBy.RENDER and x.rendered)]
+    only_shown = any(x.answered_by is AnsweredBy.DERENDER for x in sent)
+    if unanswered and not (only_shown and all(trial.ground is Ground.EVIDENCE for trial in trials)):
         return Outcome.INCONCLUSIVE, f"no usable answer to {unanswered[0]} (see errors.valid_request_is_answered)"
     if any(trial.ground is Ground.EVIDENCE for trial in trials):
         return Outcome.NOT_APPLICABLE, "not enough evidence: " + reason

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harmony_conformance.exchange import Exchange, Rendered, Validity
+from harmony_conformance.exchange import AnsweredBy, Exchange, Rendered, Validity
 from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, loads, members, number, text
 from harmony_conformance.meaning import read_row, write_row
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
@@ -48,6 +48,8 @@ def write_exchange(x: Exchange) -> JsonObject:
         line["rebuilt"] = True
     if x.waited:
         line["waited"] = list(x.waited)
+    if x.answered_by is not AnsweredBy.API:
+        line["answered_by"] = x.answered_by.value
     return line
 
 
@@ -87,6 +89,7 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
         else None,
         waited=tuple(float(wait) for wait in waited),
         rebuilt=at(line, "rebuilt") is True,
+        answered_by=_answered_by(text(at(line, "answered_by"))),
     )
 
 
@@ -193,6 +196,10 @@ def _read_failure(value: Json) -> Failure | None:
 
 def _validity(value: str) -> Validity:
     return Validity(value) if value in set(Validity) else Validity.UNKNOWN
+
+
+def _answered_by(value: str) -> AnsweredBy:
+    return AnsweredBy(value) if value in set(AnsweredBy) else AnsweredBy.API
 
 
 def _ids(value: Json) -> tuple[int, ...]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 from harmony_conformance.check import Outcome
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.derender import render_request, whole_request
+from harmony_conformance.exchange import AnsweredBy, Exchange
 from harmony_conformance.judge import Result
 from harmony_conformance.target import Target
+from harmony_conformance.wire import Request
 
 _LONGEST = 6000
 
@@ -35,22 +37,37 @@ def reproduce(
     target: Target, x: Exchange | None, scenario: str, key_env: str | None, options: Sequence[str] = ()
 ) -> str:
     """A command line for the exchange a finding is about, or for the whole scenario."""
-    if target.base is None or x is None or len(x.request.body) > _LONGEST:
+    requests = tuple(_requests(x)) if x is not None else ()
+    if target.base is None or x is None or not requests or sum(len(one.body) for one in requests) > _LONGEST:
         key = ("--api-key-env", key_env) if key_env else ()
         words = ("harmony-conformance", "run", str(target), *options, *key, "--select", scenario)
         return " ".join(map(quote, words))
+    return "; ".join(_curl(target.base, request, key_env, is_stream=x.wants_stream) for request in requests)
+
+
+def _requests(x: Exchange) -> Iterator[Request]:
+    """The requests that were sent for an exchange; none, where each depends on the answer to the one before."""
+    if x.answered_by is AnsweredBy.API:
+        yield x.request
+    elif x.answered_by is AnsweredBy.RENDER:
+        yield render_request(x)
+    elif not x.wants_stream:
+        yield from (render_request(x), whole_request(x))
+
+
+def _curl(base: str, request: Request, key_env: str | None, *, is_stream: bool) -> str:
     parts = [
         "curl",
         "-sS",
         "-X",
-        x.request.method,
-        quote(target.base + x.request.path),
+        request.method,
+        quote(base + request.path),
         "-H",
-        quote(f"content-type: {x.request.headers.get('content-type', 'application/json')}"),
+        quote(f"content-type: {request.headers.get('content-type', 'application/json')}"),
     ]
-    if x.wants_stream:
+    if is_stream:
         parts.insert(1, "-N")
     if key_env:
         parts += ["-H", f'"authorization: Bearer ${key_env}"']
-    parts += ["-d", quote(x.request.body.decode("utf-8", "replace"))]
+    parts += ["-d", quote(request.body.decode("utf-8", "replace"))]
     return " ".join(parts)

@@ -77,10 +77,13 @@ class Scenario:
     alone: bool = False
 
 
+_SILENT = frozenset({ScriptBy.VLLM, ScriptBy.DERENDER})
+
+
 def why_not_sent(scenario: Scenario, script_by: ScriptBy) -> str | None:
     """Why a scenario makes no sense on an endpoint, None where it does. The reference server has words of its own, unscripted."""
     plays_no_script = scenario.needs_script and script_by is ScriptBy.NONE
-    is_silent = scenario.needs_own_words and script_by is ScriptBy.VLLM
+    is_silent = scenario.needs_own_words and script_by in _SILENT
     return needed_model(scenario) if plays_no_script or is_silent else None
 
 
@@ -242,6 +245,8 @@ def _limit(step: Step, *, scripted: bool) -> int:
 def script_members(way: ScriptBy, ids: Sequence[int], further: JsonObject | None = None) -> JsonObject:
     """The members of a request that make the model emit these ids; `further` ones stand beside them."""
     listed: list[Json] = list(ids)
+    if way is ScriptBy.DERENDER:
+        return {}  # the ids are given to the other half of the server
     script: JsonObject = {"harmony_script": listed, **(further or {})}
     return {"vllm_xargs": script} if way is ScriptBy.VLLM else script
 

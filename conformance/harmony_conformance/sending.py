@@ -10,12 +10,15 @@ from datetime import UTC, datetime
 
 from harmony_conformance.client import Client, Sent
 from harmony_conformance.discovery import Capabilities
-from harmony_conformance.engines import Engine, ScriptBy
+from harmony_conformance.engines import CHAT, Engine, ScriptBy
 from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.halves import answer_in_halves, answered
 from harmony_conformance.json_value import Json
 from harmony_conformance.scenario import Asking, NotSent, Scenario, Step, build, expand, grouped, why_not_sent
 from harmony_conformance.side import asks_for_prompt, shown_prompt
 from harmony_conformance.wire import Request
+
+_EVENT = 1  # tokens in an event of a stream
 
 Keep = Callable[[Exchange], None]
 """Takes an exchange that is over."""
@@ -87,36 +90,43 @@ class Sender:
             request = build(step, self.asking, answers)
         except NotSent:
             return None
-        started = datetime.now(UTC).isoformat(timespec="milliseconds")
-        sent = await self.gate.send(self.client, request)
-        if sent is None:
-            return None
         scripted = self.found.script_by is not ScriptBy.NONE
-        x = Exchange(
+        asked = Exchange(
             id=f"{scenario.name}/chat/{step.name}/{attempt}",
             scenario=scenario.name,
             step=step.name,
             attempt=attempt,
             engine=self.engine.name,
-            started=started,
+            started=datetime.now(UTC).isoformat(timespec="milliseconds"),
             request=request,
-            response=sent.response,
-            failure=sent.failure,
-            waited=sent.waited,
             validity=step.validity,
             script=step.script if scripted else None,
             expected=step.expected if scripted else None,
         )
-        x = await self._with_rendered(x)
-        self.keep(x)
+        x = await (answer_in_halves(self._send, asked, _EVENT) if self._in_halves(step) else self._answered(asked))
+        if x is not None:
+            self.keep(x)
         return x
+
+    def _in_halves(self, step: Step) -> bool:
+        if step.path != CHAT:
+            return False
+        is_derendered = step.script is not None and self.found.script_by is ScriptBy.DERENDER
+        return is_derendered or not self.found.generates
+
+    async def _answered(self, asked: Exchange) -> Exchange | None:
+        sent = await self._send(asked.request)
+        return None if sent is None else await self._with_rendered(answered(asked, sent))
 
     async def _with_rendered(self, x: Exchange) -> Exchange:
         """The exchange with the prompt that a side endpoint shows, where that is the best there is."""
         side = self.found.side
         if side is None or x.turn is None or (request := asks_for_prompt(side, x.request)) is None:
             return x
-        sent = await self.gate.send(self.client, request)
+        sent = await self._send(request)
         if sent is None or sent.response is None:
             return x
         return replace(x, rendered=shown_prompt(side, replace(x, response=sent.response, failure=None).body))
+
+    async def _send(self, request: Request) -> Sent | None:
+        return await self.gate.send(self.client, request)

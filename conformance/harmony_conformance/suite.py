@@ -183,7 +183,8 @@ async def run(
             keep(x)
         sender = _sender(client, target, options, found, keep)
         series = await sender.all(plan.scenarios, options.tries)
-        latency = await _latency(client, _asking(found, target, options), target, options, keep)
+        probing = replace(options, latency_requests=options.latency_requests if found.generates else 0)
+        latency = await _latency(client, _asking(found, target, options), target, probing, keep)
     return Run(
         capabilities=found,
         series=series,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, evidence, variant
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.leak import (
@@ -20,6 +20,7 @@ from harmony_conformance.leak import (
 )
 from harmony_conformance.meaning import Meaning, told_in_order, written_tokens
 from harmony_conformance.prompt import shorten
+from harmony_conformance.turn import Usage
 from harmony_ref import encode
 
 _HEADER_TOKENS = 10  # what the headers and ends of an analysis and a final message cost beside their text
@@ -176,25 +177,27 @@ def preamble_is_shown(x: Exchange) -> Iterator[Finding]:
             )
 
 
-@check(MUST, spec="harmony#final", when=(on.is_chat, on.ended_well, on.has_usage, on.wants_one_choice))
+@evidence
+def tells_what_was_spent(x: Exchange) -> bool:
+    """answers that report usage, or whose emitted tokens are known"""
+    return on.has_usage.holds(x) or on.output_is_known.holds(x)
+
+
+@check(MUST, spec="harmony#final", when=(on.is_chat, on.ended_well, tells_what_was_spent, on.wants_one_choice))
 def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     """An answer that stopped by itself and spent tokens beyond its reasoning gives the client content or a call.
 
     `content: null`, no calls, `finish_reason: stop` and a bill: the parser ended in a state it does not flush (defects V06, V10, O21, M02, S01).
     """
     turn = x.turn
-    if (
-        turn is None
-        or turn.usage is None
-        or turn.usage.completion_tokens is None
-        or turn.finish_reason == "length"
-        or turn.says_something
-    ):
+    if turn is None or turn.finish_reason == "length" or turn.says_something:
         return
+    usage = turn.usage or Usage()
+    spent = len(x.output.ids) if usage.completion_tokens is None and x.output.ids else usage.completion_tokens or 0
     if x.meant is not None and not "".join(x.meant.shown).strip() and not x.meant.calls:
         return
-    reasoned = turn.usage.reasoning_tokens or len(encode(turn.reasoning or ""))
-    unaccounted = turn.usage.completion_tokens - reasoned - _HEADER_TOKENS
+    reasoned = usage.reasoning_tokens or len(encode(turn.reasoning or ""))
+    unaccounted = spent - reasoned - _HEADER_TOKENS
     if x.output.ids is not None:
         written = written_tokens(x.output.ids)
         if written.called and not written.shown and not on.offered_tools.holds(x):
@@ -205,7 +208,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
         unaccounted = written.shown + written.called
     if unaccounted > 0:
         yield Finding(
-            message=f"{turn.usage.completion_tokens} tokens were spent, about {reasoned} of them on reasoning, and the client got neither content nor a call",
+            message=f"{spent} tokens were spent, about {reasoned} of them on reasoning, and the client got neither content nor a call",
             at="content",
             expected="content or tool_calls",
             actual=f"finish_reason {turn.finish_reason}, no content, no tool_calls",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, variant
 from harmony_conformance.engines import REASONING_FIELDS
-from harmony_conformance.exchange import Exchange, Series, Validity
+from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, pointer, text
 from harmony_conformance.prompt import shorten
 
@@ -18,7 +18,7 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
     """A valid request gets a completion: no timeout, no cut connection, no 5xx or 4xx, no malformed body, no error within the stream.
 
     What the model wrote is never a reason for an error (defects V01, V02, V24, O02, O05, P01, P02, J07, S07). A 4xx that names an optional parameter
-    of the request declares a limit.
+    of the request declares a limit. Of a server that only renders, the prompt is the answer.
     """
     if x.failure is not None:
         yield Finding(
@@ -40,6 +40,8 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
                 expected="200",
                 actual=f"{x.response.status}: {shorten(_reason(x))}",
             )
+        return
+    if x.answered_by is AnsweredBy.RENDER and x.rendered is not None:
         return
     if x.stream is not None:
         if x.error is not None:

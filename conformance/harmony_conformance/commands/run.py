@@ -25,7 +25,6 @@ from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.client import CA_DIR, CA_FILE, Wait
 from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.discovery import DISCOVERY, Capabilities, KeyRefused, NothingThere
-from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.fingerprint import fingerprint
 from harmony_conformance.json_value import JsonObject, dumps
@@ -147,8 +146,7 @@ def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str 
         version_told = f" {found.engine_version}" if found.engine_version else ""
         base = target.base or "embedded"
         print(
-            f"{target.engine.name}{version_told} at {base}, model {found.model}; prompt evidence: {found.prompt.value}; output: "
-            + ("scripted" if found.script_by is not ScriptBy.NONE else "the model's own"),
+            f"{target.engine.name}{version_told} at {base}, model {found.model}; prompt evidence: {found.prompt.value}; output: {found.output}",
             file=sys.stderr,
         )
 

@@ -29,7 +29,7 @@ def one_identity(x: Exchange) -> Iterator[Finding]:
             )
 
 
-@check(MUST, spec="chat#message", when=(on.is_chat, on.was_streamed, on.ended_well))
+@check(MUST, spec="chat#message", when=(on.is_chat, on.came_in_chunks, on.ended_well))
 def role_comes_first(x: Exchange) -> Iterator[Finding]:
     """The first delta says that the assistant speaks, and no delta says anything else; saying it in each is a variant."""
     roles = [at(delta, "role") for delta in deltas(x)]
@@ -53,7 +53,7 @@ def role_comes_first(x: Exchange) -> Iterator[Finding]:
         yield variant("the role is repeated in later deltas", where="choices/0/delta/role")
 
 
-@check(MUST, spec="chat#finish-reason", when=(on.is_chat, on.was_streamed, on.ended_well))
+@check(MUST, spec="chat#finish-reason", when=(on.is_chat, on.came_in_chunks, on.ended_well))
 def one_finish_reason(x: Exchange) -> Iterator[Finding]:
     """Each choice has exactly one finish_reason, and no text or call after it."""
     chosen: dict[int, list[Json]] = {}

@@ -59,7 +59,7 @@ def ends_with_done(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="chat#chunk", when=(on.is_chat, on.was_streamed))
+@check(MUST, spec="chat#chunk", when=(on.is_chat, on.came_in_chunks))
 def events_are_chunks(x: Exchange) -> Iterator[Finding]:
     """Each event is a `chat.completion.chunk` object in JSON, or an error object."""
     if x.stream is None:

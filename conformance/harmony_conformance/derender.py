@@ -1,0 +1,117 @@
+"""A server in two halves, as vLLM's `launch render`: one shows the ids of a prompt, the other says what a client is given for the ids of an output.
+
+Between the two nothing is generated: the ids of the output are a script's. What the generating server would have told (that it stopped, or was cut) is told
+here in its place. A stream is read one event at a time, and the state of the parser travels with the requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from harmony_conformance.engines import DERENDER, RENDER
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import Json, JsonObject, at, dumps, number, text
+from harmony_conformance.meaning import ENDINGS
+from harmony_conformance.wire import Chunk, Request, Response
+from harmony_ref import tokens
+
+_ID = "chatcmpl-script"
+_WITH_REASON = ENDINGS - {tokens.RETURN}  # vLLM gives no reason for the first end-of-sequence token
+_EVENTS = "text/event-stream"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Ids that a generating server sends together, of choice `index`; `finish` with the last of them."""
+
+    index: int
+    ids: tuple[int, ...]
+    finish: str | None
+
+    def written(self) -> JsonObject:
+        """The choice of a `generate` answer."""
+        last = self.ids[-1] if self.ids else None
+        reason = last if self.finish == "stop" and last in _WITH_REASON else None
+        return {"index": self.index, "token_ids": list(self.ids), "finish_reason": self.finish, "stop_reason": reason}
+
+
+def played(x: Exchange) -> Exchange:
+    """The exchange with the script that a model can emit: one that neither ends the turn nor meets the limit is ended by `<|endoftext|>`."""
+    if x.script is None or _finish(x) != "stop" or (x.output.ids or (0,))[-1] in ENDINGS:
+        return x
+    return replace(x, script=(*x.script, tokens.ENDOFTEXT))
+
+
+def render_request(x: Exchange) -> Request:
+    """The request that is answered with the ids of the prompt."""
+    return replace(x.request, path=RENDER)
+
+
+def whole_request(x: Exchange, request_id: str = _ID) -> Request:
+    """The request that is answered with what a client is given for the whole output."""
+    choices: list[Json] = [
+        Event(index=index, ids=x.output.ids or (), finish=_finish(x)).written() for index in range(_choices(x))
+    ]
+    return _request(
+        x, {"generate_response": {"request_id": request_id, "choices": choices}, "prompt_tokens": len(_prompt(x))}
+    )
+
+
+def event_request(x: Exchange, event: Event, state: Json, request_id: str = _ID) -> Request:
+    """The request that is answered with what a client is given for one event; `state` is what the answer to the one before holds, None at first."""
+    chunk: JsonObject = {"request_id": request_id, "choices": [event.written()]}
+    return _request(x, {"stream": True, "generate_chunk": chunk, "stream_state": state})
+
+
+def events(x: Exchange, size: int) -> Iterator[Event]:
+    """The output in events of `size` tokens, the choices taking turns."""
+    ids = x.output.ids or ()
+    for start in range(0, len(ids), size):
+        finish = _finish(x) if start + size >= len(ids) else None
+        for index in range(_choices(x)):
+            yield Event(index=index, ids=ids[start : start + size], finish=finish)
+
+
+def given(answer: Json) -> tuple[Json, Json] | None:
+    """The chunk that a client is given, and the state for the next event; None where the answer holds none."""
+    chunk, state = at(answer, "chunk"), at(answer, "stream_state")
+    return (chunk, state) if isinstance(chunk, dict) and isinstance(state, dict) else None
+
+
+def framed(chunks: Sequence[tuple[float, Json]]) -> Response:
+    """Chunks and when they came as a stream of events. The framing is ours, and there is no `[DONE]`: nobody sent one."""
+    return Response(
+        status=200,
+        headers={"content-type": _EVENTS},
+        chunks=tuple(
+            Chunk(at=when, data=f"data: {dumps(chunk)}\n\n".encode("utf-8", "backslashreplace"))
+            for when, chunk in chunks
+        ),
+    )
+
+
+def request_id(rendered: Json) -> str:
+    """The id that the answer of the first half gives the request."""
+    return text(at(rendered, "request_id")) or _ID
+
+
+def _request(x: Exchange, members: JsonObject) -> Request:
+    prompt: list[Json] = list(_prompt(x))
+    body: JsonObject = {"model": at(x.asked, "model"), **members, "chat_request": x.asked, "prompt_token_ids": prompt}
+    return replace(x.request, path=DERENDER, body=dumps(body).encode("utf-8", "backslashreplace"))
+
+
+def _prompt(x: Exchange) -> tuple[int, ...]:
+    return x.rendered.ids if x.rendered is not None else ()
+
+
+def _finish(x: Exchange) -> str:
+    """Why a generating server would have stopped."""
+    ids = x.output.ids or ()
+    is_ended = bool(ids) and ids[-1] in ENDINGS and at(x.asked, "ignore_eos") is not True
+    return "length" if not is_ended and x.limit is not None and len(ids) >= x.limit else "stop"
+
+
+def _choices(x: Exchange) -> int:
+    return max(number(at(x.asked, "n")) or 1, 1)
