@@ -6,10 +6,10 @@ READY := .venv/.ready
 # the last transformers that evaluates response schemas; the environment has the newest, which renders templates
 TRANSFORMERS := .oracles/transformers-5.14
 
-.PHONY: help setup demo test check lint types unit golden bench fuzz selftest lock engine-vllm clean
+.PHONY: help setup demo test check lint types unit golden bench fuzz selftest lock engine-vllm engine-vllm-render clean
 
 help:  ## this list
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
 setup: $(READY)  ## make the environment
 
@@ -71,6 +71,9 @@ bench: $(READY) .benchmarks/oss-harmony/.ready .benchmarks/plot/.ready  ## measu
 
 engine-vllm: $(READY)  ## opt-in: a real vLLM on this machine, and the suite against it
 	engines/vllm/run.sh
+
+engine-vllm-render: $(READY)  ## opt-in: what a real vLLM makes of prompts and of scripted tokens, without a model
+	engines/vllm-render/run.sh
 
 clean:  ## remove the environment and what runs left behind
 	rm -rf .venv .oracles .benchmarks .engines runs dist
