@@ -98,7 +98,7 @@ def _without_blank_line(content: DeveloperContent) -> str:
     return HF_TEMPLATE.developer_text(content).removesuffix("\n\n")
 
 
-_STYLES = (
+ACCEPTED_STYLES = (
     *STYLES.values(),
     replace(
         HARMONY_0_0_8,
@@ -117,7 +117,7 @@ _STYLES = (
 def _forms() -> Iterator[Form]:
     axes = product((Role.DEVELOPER, Role.SYSTEM), (MUST_BE_KEPT, MAY_BE_KEPT), (True, False))
     readings = [Reading(instructs=role, keeps=keeps, joins=joins) for role, keeps, joins in axes]
-    for reading, style in product(readings, _STYLES):
+    for reading, style in product(readings, ACCEPTED_STYLES):
         yield Form(style=style, reading=reading)
         if style.arguments is JsonForm.AS_GIVEN:
             spaced = f"{style.name}, arguments written anew"

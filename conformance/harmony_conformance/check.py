@@ -71,10 +71,11 @@ def variant(message: str, *, where: str = "", expected: str | None = None, actua
 
 
 class Ground(StrEnum):
-    """Why a condition may not hold: the exchange is about something else, or the endpoint does not show enough."""
+    """Why a condition may not hold: the exchange is about something else, the endpoint does not show enough, or it declares that it does not go so far."""
 
     BEHAVIOUR = "behaviour"
     EVIDENCE = "evidence"
+    LIMIT = "limit"
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,11 @@ def _rule(
         reason=" ".join(reason.split()),
         subject=subject,
     )
+
+
+def within_limits(function: Callable[[Subject], bool]) -> Condition[Subject]:
+    """A condition on what the endpoint declares: where it does not hold, the check is not applicable for the limit that was named."""
+    return Condition(function, _first_line(function), Ground.LIMIT)
 
 
 def _first_line(function: Callable[[Subject], bool]) -> str:

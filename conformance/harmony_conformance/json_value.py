@@ -133,3 +133,15 @@ def resolve(value: Json, where: str) -> Json:
         else:
             raise LookupError(f"nothing at {where!r}: no {step!r} there")
     return value
+
+
+def objects_in(content: str) -> Iterator[Json]:
+    """Every JSON object that a text holds."""
+    decoder = json.JSONDecoder()
+    for place, character in enumerate(content):
+        if character == "{":
+            try:
+                value: Json = decoder.raw_decode(content, place)[0]
+            except (json.JSONDecodeError, RecursionError):
+                continue
+            yield value

@@ -157,6 +157,8 @@ def _outcome(
     reason = "applies to " + "; ".join(dict.fromkeys(trial.unmet for trial in trials)) if trials else "nothing was sent"
     if not exercised:
         return Outcome.NOT_APPLICABLE, reason
+    if any(trial.ground is Ground.LIMIT for trial in trials):
+        return Outcome.NOT_APPLICABLE, "the endpoint declares a limit: " + reason
     sent = [x for trial in trials for x in trial.exchanges]
     unanswered = [x.id for x in sent if x.turn is None and not (x.answered_by is AnsweredBy.RENDER and x.rendered)]
     only_shown = any(x.answered_by is AnsweredBy.DERENDER for x in sent)

@@ -109,7 +109,7 @@ def _invented(parts: Sequence[Wanted], messages: Sequence[PromptMessage]) -> Ite
 def _disordered(parts: Sequence[Wanted], messages: Sequence[PromptMessage]) -> Iterator[Finding]:
     """What was said stands in the order of the request, whoever said it; a result may follow its own call or all calls of a message."""
     places = _places(parts, messages)
-    said = [(block, part, places[number]) for number, (block, part) in enumerate(_blocks(parts)) if number in places]
+    said = [(block, part, places[number]) for number, (block, part) in enumerate(blocks(parts)) if number in places]
     talk = sorted((entry for entry in said if entry[1].kind is not Kind.INSTRUCTIONS), key=lambda entry: entry[2])
     for (block, part, _), (next_block, next_part, _) in pairwise(talk):
         if next_block < block and not _is_blamed_elsewhere(part, next_part):
@@ -196,7 +196,7 @@ def _places(parts: Sequence[Wanted], messages: Sequence[PromptMessage]) -> dict[
     return places
 
 
-def _blocks(parts: Sequence[Wanted]) -> Iterator[tuple[int, Wanted]]:
+def blocks(parts: Sequence[Wanted]) -> Iterator[tuple[int, Wanted]]:
     """Each part with the number of its block.
 
     Parts of one block may stand in any order: the calls of a message and their results, a thought and what was told beside it.

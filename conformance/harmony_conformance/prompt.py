@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby
 
@@ -36,7 +36,7 @@ class Place(StrEnum):
 class PromptMessage:
     """One message as it was fed. `header` is its text with special tokens shown as ⟦name⟧; `end` is the token that closed it.
 
-    `specials` is how many special tokens stand inside the content.
+    `specials` is how many special tokens stand inside the content; `ids` are all its tokens, from `<|start|>` to the one that closed it.
     """
 
     header: str
@@ -49,6 +49,7 @@ class PromptMessage:
     place: Place = Place.NONE
     end: int | None = None
     specials: int = 0
+    ids: tuple[int, ...] = ()
 
     @property
     def function(self) -> str | None:
@@ -116,9 +117,8 @@ def read_prompt(ids: Sequence[int]) -> PromptReading:
             stray.append(show(ids[position:start]))
         end = next((index for index in range(message + 1, len(ids)) if ids[index] in _ENDS), None)
         stop = len(ids) if end is None else end
-        messages.append(
-            _message(show(ids[start + 1 : message]), ids[message + 1 : stop], None if end is None else ids[end])
-        )
+        read = _message(show(ids[start + 1 : message]), ids[message + 1 : stop], None if end is None else ids[end])
+        messages.append(replace(read, ids=tuple(ids[start : stop + 1])))
         position = stop + 1
     return PromptReading(messages=tuple(messages), trailer=show(ids[position:]), stray=tuple(stray))
 

@@ -66,19 +66,17 @@ class Mark(StrEnum):
 
 
 @dataclass(frozen=True)
-class _Member:
+class Member:
     """A parameter as a declaration has it: its mark, and the beginning of its type."""
 
     mark: Mark
     type: str
 
 
-def _declared(name: str, declaration: Declaration) -> tuple[_Member, ...]:
+def declared_members(name: str, declaration: Declaration) -> tuple[Member, ...]:
     """Every place where the type of a function has a member of this name."""
     found = re.finditer(rf"(?<![\w.$-]){re.escape(name)}[\"']?(\?)?\s*:\s*([^\n,;]*)", declaration.type)
-    return tuple(
-        _Member(Mark.OPTIONAL if mark else Mark.REQUIRED, shown) for mark, shown in (m.groups() for m in found)
-    )
+    return tuple(Member(Mark.OPTIONAL if mark else Mark.REQUIRED, shown) for mark, shown in (m.groups() for m in found))
 
 
 def undescribed(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
@@ -110,7 +108,7 @@ def untyped(function: Json, shown: Declaration, library: Declaration, where: str
     """Values of enums, simple types and required marks stand in the declaration."""
     for parameter in parameters(function):
         place = where + pointer(*parameter.where)
-        by_library, here = _declared(parameter.name, library), _declared(parameter.name, shown)
+        by_library, here = declared_members(parameter.name, library), declared_members(parameter.name, shown)
         if not by_library or not here:
             continue
         yield from _values(parameter, shown, library, place)
@@ -126,7 +124,7 @@ def _values(parameter: Parameter, shown: Declaration, library: Declaration, plac
             message=f"values of the parameter {parameter.name} of {shown.name} are not in the prompt",
             at=place + pointer("enum"),
             expected=shorten(" | ".join(map(dumps, values))),
-            actual=shorten(" | ".join(member.type for member in _declared(parameter.name, shown))),
+            actual=shorten(" | ".join(member.type for member in declared_members(parameter.name, shown))),
         )
 
 
@@ -141,9 +139,7 @@ def _quotes(value: str, declared: str) -> bool:
     return any(f"{quote}{spelled}{quote}" in declared for quote in "\"'`" for spelled in (value, dumps(value)[1:-1]))
 
 
-def _type(
-    parameter: Parameter, by_library: Iterable[_Member], here: Iterable[_Member], place: str
-) -> Iterator[Finding]:
+def _type(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Member], place: str) -> Iterator[Finding]:
     words = _SCALARS.get(text(at(parameter.schema, "type")), ()) if "oneOf" not in members(parameter.schema) else ()
     if words and _has_word(words, by_library) and not _has_word(words, here):
         yield Finding(
@@ -154,13 +150,11 @@ def _type(
         )
 
 
-def _has_word(words: Iterable[str], declared: Iterable[_Member]) -> bool:
+def _has_word(words: Iterable[str], declared: Iterable[Member]) -> bool:
     return any(re.search(rf"\b{word}\b", member.type) for member in declared for word in words)
 
 
-def _mark(
-    parameter: Parameter, by_library: Iterable[_Member], here: Iterable[_Member], place: str
-) -> Iterator[Finding]:
+def _mark(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Member], place: str) -> Iterator[Finding]:
     right = Mark.REQUIRED if parameter.required else Mark.OPTIONAL
     if right not in {member.mark for member in by_library} or right in {member.mark for member in here}:
         return
@@ -193,7 +187,8 @@ def without_default(function: Json, shown: Declaration, library: Declaration, wh
                 message=f"the default of the parameter {parameter.name} of {shown.name} is not in the prompt",
                 at=place,
                 expected=f"default: {shorten(dumps(default))}",
-                actual=shorten(" | ".join(member.type for member in _declared(parameter.name, shown))) or "nothing",
+                actual=shorten(" | ".join(member.type for member in declared_members(parameter.name, shown)))
+                or "nothing",
             )
 
 

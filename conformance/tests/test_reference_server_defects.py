@@ -208,6 +208,12 @@ LOOK = {
         "parameters": {"type": "object", "properties": {"at": AT, "kind": KIND}, "required": ["at"]},
     },
 }
+
+
+def described(text):
+    return {"type": "function", "function": {"name": "f", "description": text}}
+
+
 OTHER = {"id": "d", "type": "function", "function": {"name": "g", "arguments": "{}"}}
 TWO_RESULTS = [USER, {"role": "assistant", "tool_calls": [PAST, OTHER]}, RESULT, {**RESULT, "tool_call_id": "d"}]
 PART_A, PART_B = ({"type": "text", "text": text} for text in "ab")
@@ -285,6 +291,26 @@ SHOWN = [
     ("null-character-dropped", prompt_has("a\0b", messages=[{**USER, "content": "a\0b"}]), True, False),
     ("text-normalised", prompt_has("e\u0301", messages=[{**USER, "content": "e\u0301"}]), True, False),
     ("line-ends-rewritten", prompt_has("a\r\nb", messages=[{**USER, "content": "a\r\nb"}]), True, False),
+    (
+        "line-ends-rewritten",
+        prompt_has("a\r\nb", messages=[{"role": "system", "content": "a\r\nb"}, USER]),
+        True,
+        False,
+    ),
+    (
+        "questions-before-answers",
+        prompt_has("Yes.<|end|><|start|>user", messages=FINISHED),
+        True,
+        False,
+    ),
+    ("effort-as-written", status(reasoning_effort="extreme"), 400, 200),
+    (
+        "author-name-as-written",
+        special_tokens_in_prompt(messages=[{**USER, "name": f"b{INJECTED}"}]),
+        3,
+        4,
+    ),
+    ("date-placeholder", prompt_has("Current date: 2025-06-28"), True, False),
     ("long-text-cut", lambda s: len(prompt(messages=[{**USER, "content": "a\n" * 60_000}])(s)) > 110_000, True, False),
     ("old-messages-dropped", lambda s: prompt(messages=[USER] * 60)(s).count("user<|message|>x"), 60, 50),
     (
@@ -295,6 +321,14 @@ SHOWN = [
     ),
     ("tool-descriptions-lost", prompt_has("// Looks.", tools=[LOOK]), True, False),
     ("enum-values-lost", prompt_has('kind?: "a" | "b"', tools=[LOOK]), True, False),
+    (
+        "tool-descriptions-cut",
+        prompt_has("is told at great length.", tools=[described("What this does is told at great length.")]),
+        True,
+        False,
+    ),
+    ("tool-descriptions-escaped", prompt_has("// a < b & c", tools=[described("a < b & c")]), True, False),
+    ("tools-sorted", prompt_has("any;\n\ntype f", tools=[LOOK, F]), True, False),
     ("required-inverted", prompt_has("at: {", tools=[LOOK]), True, False),
     ("nested-object-flattened", prompt_has("x?: number", tools=[LOOK]), True, False),
     ("later-tools-lost", prompt_has("type look = (", tools=[F, LOOK]), True, False),

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from calendar import monthrange, timegm
 from collections.abc import Iterator
-from json import JSONDecodeError, JSONDecoder
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, variant
 from harmony_conformance.declaration import declares_functions, official_spelling
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import Json, at, canonical, dumps, text
+from harmony_conformance.json_value import at, canonical, dumps, objects_in, text
 from harmony_conformance.prompt import INSTRUCTIONS, Kind, Wanted, shorten, wanted
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
@@ -229,7 +228,7 @@ def answer_schema_is_whole(x: Exchange) -> Iterator[Finding]:
     """
     schema = at(x.asked, "response_format", "json_schema", "schema")
     told = [message.content for message in x.prompt_messages if message.role in ("developer", "system")]
-    if any(canonical(value) == canonical(schema) for content in told for value in _objects(content)):
+    if any(canonical(value) == canonical(schema) for content in told for value in objects_in(content)):
         return
     section = next((found[0] for content in told if (found := _FORMATS.search(content)) is not None), None)
     if section is None:
@@ -241,15 +240,3 @@ def answer_schema_is_whole(x: Exchange) -> Iterator[Finding]:
             expected=shorten(dumps(schema)),
             actual=shorten(section),
         )
-
-
-def _objects(content: str) -> Iterator[Json]:
-    """Every JSON object that a text holds."""
-    decoder = JSONDecoder()
-    for place, character in enumerate(content):
-        if character == "{":
-            try:
-                value: Json = decoder.raw_decode(content, place)[0]
-            except (JSONDecodeError, RecursionError):
-                continue
-            yield value

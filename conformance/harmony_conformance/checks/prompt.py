@@ -14,8 +14,10 @@ from harmony_conformance.declaration import (
     is_same_function,
     official_spelling,
 )
+from harmony_conformance.departure import Departure, nearest
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.expectation import is_readable
 from harmony_conformance.injection import injected
 from harmony_conformance.json_value import at, equal_json, pointer, text
 from harmony_conformance.pairs import counted_pairs
@@ -317,6 +319,45 @@ def markers_in_text_stay_text(x: Exchange) -> Iterator[Finding]:
 
 
 _OWN = 11  # characters by which a text that may be left out is recognised: longer than any word of a header
+
+
+@condition
+def asks_what_is_known(x: Exchange) -> bool:
+    """requests of texts, function calls and functions, whose place in a prompt is known"""
+    return is_readable(x.asked)
+
+
+@check(SHOULD, spec="harmony#message-format", when=(on.is_chat, on.prompt_is_known, asks_what_is_known))
+def is_an_accepted_rendering(x: Exchange) -> Iterator[Finding]:
+    """The prompt is one of the accepted renderings of the request's conversation: in one of the known styles, nothing of it lost, changed, added or moved.
+
+    Tells the smallest difference from the nearest one: which message, which part of it, the tokens of both sides. What the guide demands of each part is
+    judged by other checks; this one also sees what none of them looks at, such as functions in another order (defects J01, J02, V17). A server's own
+    choice of date, cutoff, channels, header form, line ends and spelling of types is a variant.
+    """
+    compared = nearest(x.request.body, x.prompt.ids or (), x.read) if x.read is not None else None
+    if compared is None:
+        return
+    if compared.failures:
+        first, *more = compared.failures
+        besides = f"; and {len(more)} more" if more else ""
+        yield _departed(first, besides)
+        return
+    if compared.departures or compared.notes:
+        told = [*compared.notes, *dict.fromkeys(one.summary for one in compared.departures)]
+        expected, actual = compared.departures[0].tokens if compared.departures else (None, None)
+        where = f"nearest to {compared.style}"
+        yield variant("; ".join(told), where=where, expected=expected, actual=actual)
+
+
+def _departed(found: Departure, besides: str) -> Finding:
+    expected, actual = found.tokens
+    return Finding(
+        message=f"{found.sentence}{besides}",
+        at=found.where or f"prompt message {found.number}",
+        expected=expected,
+        actual=actual,
+    )
 
 
 @evidence

@@ -69,6 +69,8 @@ def reasoning_holds_no_answer(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="the final answer stands in the reasoning field",
                 at=turn.reasoning_field or "reasoning",
+                expected=shorten(thought) or "no reasoning",
+                actual=shorten(turn.reasoning),
                 excerpt=shorten(turn.reasoning),
             )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, comparison, evidence
+from harmony_conformance.check import MUST, Finding, comparison, evidence, within_limits
 from harmony_conformance.difference import first_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.pairs import CountedPair, counted_pair
@@ -17,13 +18,41 @@ TALKS = ("two messages", "very many messages")
 """Steps whose conversations differ in length."""
 
 
+_REFUSED, _TOO_LARGE = range(400, 500), 413
+_LENGTH = re.compile(
+    r"\b(?:context|input|prompt|messages?|request|content|body)\b.*\b(?:length|long|longer|large|larger|size|tokens?|characters|bytes|exceed\w*)\b"
+    r"|\b(?:length|tokens?|characters|bytes|context)\b.*\b(?:exceed\w*|maximum|limit\w*|most|too)\b|context_length_exceeded",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def _is_too_long(x: Exchange | None) -> bool:
+    """Whether a request was refused for its length: 413, or another 4xx whose words speak of it."""
+    response = x.response if x is not None else None
+    if response is None or response.status not in _REFUSED:
+        return False
+    return response.status == _TOO_LARGE or _LENGTH.search(response.body.decode("utf-8", "replace")) is not None
+
+
+@within_limits
+def takes_long_messages(series: Series) -> bool:
+    """very long messages that the endpoint does not refuse for their length"""
+    return not _is_too_long(series.exchanges.get(LENGTHS[1]))
+
+
+@within_limits
+def takes_long_talks(series: Series) -> bool:
+    """very long conversations that the endpoint does not refuse for their length"""
+    return not _is_too_long(series.exchanges.get(TALKS[1]))
+
+
 @evidence
 def has_long_message(series: Series) -> bool:
     """a short and a very long message, both answered, their prompts counted"""
     return counted_pair(series, *LENGTHS) is not None
 
 
-@comparison(MUST, spec="chat#messages", when=has_long_message)
+@comparison(MUST, spec="chat#messages", when=(takes_long_messages, has_long_message))
 def long_message_is_whole(series: Series) -> Iterator[Finding]:
     """A very long message is refused, or costs all of its tokens.
 
@@ -40,7 +69,7 @@ def has_long_talk(series: Series) -> bool:
     return counted_pair(series, *TALKS) is not None
 
 
-@comparison(MUST, spec="chat#messages", when=has_long_talk)
+@comparison(MUST, spec="chat#messages", when=(takes_long_talks, has_long_talk))
 def many_messages_are_kept(series: Series) -> Iterator[Finding]:
     """A very long conversation is refused, or costs the tokens of all its messages.
 

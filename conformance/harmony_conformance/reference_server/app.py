@@ -113,7 +113,7 @@ class _Server:
             serial=serial,
             created=int(self._host.now()),
             date=self._host.date,
-            changes=self._changes,
+            changes=self._changes.for_body(body),
         )
         generation, delay = completion.run.generation, completion.request.token_delay
         if completion.request.streamed:

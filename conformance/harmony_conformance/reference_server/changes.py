@@ -82,6 +82,13 @@ class OnWords:
 
 
 @dataclass(frozen=True)
+class OnFeeding:
+    """Changes the token ids of the prompt by what the request's body, as it was sent, says: what the renderer wrote without reading it."""
+
+    apply: Callable[[JsonObject, tuple[int, ...]], tuple[int, ...]]
+
+
+@dataclass(frozen=True)
 class OnSampling:
     """Changes what ends a generation."""
 
@@ -134,6 +141,7 @@ Change: TypeAlias = (
     | OnConversation
     | OnPrompt
     | OnWords
+    | OnFeeding
     | OnSampling
     | OnOffer
     | OnEvents
@@ -150,19 +158,27 @@ class Defect:
     Attributes:
         catalogue: ids of the catalogue of defects it is taken from; none where no thread reports it alone.
         summary: what the server did, in one sentence.
+        change: what it changes; several where one stage lets through what another writes.
     """
 
     id: str
     catalogue: tuple[str, ...]
     summary: str
-    change: Change
+    change: Change | tuple[Change, ...]
 
 
 class Changes:
     """The defects that are switched on, by stage; several at one stage apply in the order given."""
 
     def __init__(self, defects: Iterable[Defect] = ()) -> None:
-        self._changes = tuple(defect.change for defect in defects)
+        self._changes = tuple(change for defect in defects for change in _all(defect.change))
+        self._sent: JsonObject = {}
+
+    def for_body(self, sent: JsonObject) -> "Changes":
+        """The same for one request, of which the body is known as it was sent."""
+        changes = Changes()
+        changes._changes, changes._sent = self._changes, sent
+        return changes
 
     @property
     def crosses_requests(self) -> bool:
@@ -190,7 +206,9 @@ class Changes:
 
     def prompt(self, ids: tuple[int, ...]) -> tuple[int, ...]:
         """The prompt that the model is given."""
-        return _chain([change.apply for change in self._changes if isinstance(change, OnPrompt)], ids)
+        ids = _chain([change.apply for change in self._changes if isinstance(change, OnPrompt)], ids)
+        writing = [change.apply for change in self._changes if isinstance(change, OnFeeding)]
+        return reduce(lambda current, apply: apply(self._sent, current), writing, ids)
 
     def words(self, request: ChatRequest, words: Words) -> Words:
         """What the model says in its own words."""
@@ -226,6 +244,10 @@ class Changes:
         return _chain(
             [change.apply for change in self._changes if isinstance(change, OnReply) and change.api is api], reply
         )
+
+
+def _all(change: Change | tuple[Change, ...]) -> tuple[Change, ...]:
+    return change if isinstance(change, tuple) else (change,)
 
 
 def _chain(functions: Iterable[Callable[[_Value], _Value]], value: _Value) -> _Value:

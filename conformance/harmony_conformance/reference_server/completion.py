@@ -103,7 +103,7 @@ def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: C
     """What becomes of a request's body.
 
     Args:
-        body: the JSON that was sent.
+        body: the JSON as the server reads it.
         serial: tells the server's requests apart.
         created: seconds since the epoch.
         date: the model is told that this is today.

@@ -8,6 +8,7 @@ from harmony_conformance.reference_server.defects import (
     answer,
     declaration,
     delivery,
+    feeding,
     form,
     framing,
     prompt,
@@ -25,6 +26,7 @@ DEFECTS: Mapping[str, Defect] = MappingProxyType(
         defect.id: defect
         for family in (
             prompt,
+            feeding,
             framing,
             text,
             declaration,

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from html import escape
 from typing import cast
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
 from harmony_conformance.reference_server.changes import Defect, OnConversation
 from harmony_ref import Content, DeveloperContent, Message, ToolDescription, ToolNamespaceConfig
+
+_LONGEST = 32  # characters
 
 
 def _each_tool(change: Callable[[ToolDescription], ToolDescription]) -> OnConversation:
@@ -61,6 +64,14 @@ def _inverted(schema: JsonObject) -> JsonObject:
     return {**schema, "required": optional}
 
 
+def _cut(description: str) -> str:
+    return description if len(description) <= _LONGEST else f"{description[: _LONGEST - 1]}…"
+
+
+def _escaped(tool: ToolDescription) -> ToolDescription:
+    return replace(tool, description=escape(tool.description, quote=False))
+
+
 def _flat(schema: JsonObject) -> JsonObject:
     if not isinstance(schema.get("properties"), dict):
         return schema
@@ -77,6 +88,24 @@ DEFECTS = (
         catalogue=(),
         summary="Functions are declared without their descriptions.",
         change=_each_tool(lambda tool: replace(tool, description="")),
+    ),
+    Defect(
+        id="tool-descriptions-cut",
+        catalogue=(),
+        summary="Of a long description of a function only the beginning reaches the model.",
+        change=_each_tool(lambda tool: replace(tool, description=_cut(tool.description))),
+    ),
+    Defect(
+        id="tool-descriptions-escaped",
+        catalogue=(),
+        summary="Descriptions of functions are escaped as for HTML: `<`, `>` and `&` become `&lt;`, `&gt;` and `&amp;`.",
+        change=_each_tool(_escaped),
+    ),
+    Defect(
+        id="tools-sorted",
+        catalogue=(),
+        summary="The functions are declared in the order of their names, not in that of the request.",
+        change=_tools(lambda tools: tuple(sorted(tools, key=lambda tool: tool.name))),
     ),
     Defect(
         id="enum-values-lost",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from harmony_conformance.reference_server.changes import Defect, OnConversation, OnPrompt
-from harmony_ref import Message, Role, TextContent, tokens
+from harmony_ref import DeveloperContent, Message, Role, TextContent, tokens
 
 _LONG = 100_000  # characters
 _WINDOW = 50  # messages
@@ -21,6 +21,31 @@ def _each_text(change: Callable[[str], str]) -> Callable[[tuple[Message, ...]], 
         return replace(message, content=tuple(parts))
 
     return lambda messages: tuple(map(changed, messages))
+
+
+def _each_word(change: Callable[[str], str]) -> Callable[[tuple[Message, ...]], tuple[Message, ...]]:
+    """The same change of every text of a conversation, and of the instructions."""
+
+    def instructed(message: Message) -> Message:
+        parts = (
+            replace(part, instructions=change(part.instructions))
+            if isinstance(part, DeveloperContent) and part.instructions is not None
+            else part
+            for part in message.content
+        )
+        return replace(message, content=tuple(parts))
+
+    texts = _each_text(change)
+    return lambda messages: tuple(map(instructed, texts(messages)))
+
+
+def _questions_first(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Each message of the user before the answer that it follows."""
+    ordered: list[Message] = []
+    for message in messages:
+        is_next = message.author.role is Role.USER and ordered and ordered[-1].channel == "final"
+        ordered.insert(len(ordered) - 1 if is_next else len(ordered), message)
+    return tuple(ordered)
 
 
 def _without_middle(text: str) -> str:
@@ -97,7 +122,13 @@ DEFECTS = (
         id="line-ends-rewritten",
         catalogue=(),
         summary="Carriage return and line feed become a line feed alone.",
-        change=OnConversation(_each_text(lambda text: text.replace("\r\n", "\n"))),
+        change=OnConversation(_each_word(lambda text: text.replace("\r\n", "\n"))),
+    ),
+    Defect(
+        id="questions-before-answers",
+        catalogue=(),
+        summary="A question stands in the prompt before the answer that it follows.",
+        change=OnConversation(_questions_first),
     ),
     Defect(
         id="long-text-cut",

@@ -1,0 +1,188 @@
+"""Every prompt that is accepted for a request, as messages that a prompt can be held against: each part of the conversation in each style and reading.
+
+Form is a matter of style, and several readings are right: where instructions stand, whether they are joined, which reasoning of finished turns is kept,
+whether the schema of the answer is told. `renderings` makes them all, the library's first, as long as what the request means is known (`is_readable`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, product, takewhile
+
+from harmony_conformance.accounting import ACCEPTED_STYLES
+from harmony_conformance.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading, conversation_of
+from harmony_conformance.declaration import official_spelling
+from harmony_conformance.json_value import Json, at, items, loads, members, text
+from harmony_conformance.placement import blocks
+from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, read_prompt, wanted
+from harmony_ref import HarmonyError, Message, Role, encode_with_special_tokens
+from harmony_ref.styles import HARMONY_0_0_8, Style
+from harmony_ref.styles.rendering import rendered_messages
+
+_BEGUN = tuple(encode_with_special_tokens("<|start|>assistant"))
+_INSTRUCTING = ("system", "developer")
+_TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
+_OTHER_TEMPLATES = ("chat_template", "documents", "mm_processor_kwargs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """One message after the framing ones, as a rendering has it; what of the request it is of, and the number of its block.
+
+    Messages of one block may stand in any order. `part` is None where a developer message stands for several parts.
+    """
+
+    kind: Kind
+    message: PromptMessage
+    part: Wanted | None = None
+    block: int | None = None
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether the official sources settle differently that it is kept, or it says nothing."""
+        return (self.part is not None and self.part.keep is Keep.EITHER) or not self.message.content
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rendering:
+    """One accepted prompt.
+
+    Attributes:
+        style: the name of its style.
+        notes: in which ways its reading is not the usual one.
+        system: the system message.
+        framing: the developer messages that follow it.
+        talk: what was said, in order.
+    """
+
+    style: str
+    notes: tuple[str, ...]
+    system: PromptMessage
+    framing: tuple[PromptMessage, ...]
+    talk: tuple[Expected, ...]
+
+
+def is_readable(request: Json) -> bool:
+    """Whether every part of a request is of a kind whose place in a prompt is known: texts, function calls, functions that the library can write."""
+    messages = items(at(request, "messages"))
+    tools = items(at(request, "tools"))
+    names = [text(at(tool, "function", "name")) for tool in tools]
+    return (
+        bool(messages)
+        and all(map(_is_readable, messages))
+        and all(names)
+        and bool(official_spelling(tools)) == bool(tools)
+        and not any(at(request, name) for name in _OTHER_TEMPLATES)
+    )
+
+
+def _is_readable(message: Json) -> bool:
+    content = at(message, "content")
+    parts = items(content)
+    is_text = content is None or isinstance(content, str | list)
+    return (
+        at(message, "role") in ("system", "developer", "user", "assistant", "tool")
+        and is_text
+        and all(text(at(part, "type")) in _TEXT_PARTS for part in parts)
+        and all(isinstance(at(call, "function", "arguments"), str) for call in items(at(message, "tool_calls")))
+        and at(message, "function_call") is None
+    )
+
+
+@lru_cache(maxsize=64)
+def library_prompts(body: bytes, date: str | None) -> frozenset[tuple[int, ...]]:
+    """The ids of the official library's prompts for a request: those most servers feed. Empty where it can not render the request."""
+    request: Json = loads(body.decode())
+    try:
+        return frozenset(
+            (
+                *chain.from_iterable(
+                    rendered.ids
+                    for rendered in rendered_messages(
+                        conversation_of(request, Reading(keeps=keeps), date=date), HARMONY_0_0_8
+                    )
+                ),
+                *_BEGUN,
+            )
+            for keeps in (MUST_BE_KEPT, MAY_BE_KEPT)
+        )
+    except HarmonyError:
+        return frozenset()
+
+
+@lru_cache(maxsize=16)
+def renderings(body: bytes, date: str | None) -> tuple[Rendering, ...]:
+    """Every accepted rendering of a request that differs in more than the forms of headers, the library's first.
+
+    Args:
+        body: the JSON of a Chat Completions request.
+        date: what the system message names as the current date; None for no such line.
+    """
+    return tuple(_renderings(loads(body.decode()), date))
+
+
+def _renderings(request: Json, date: str | None) -> Iterator[Rendering]:
+    seen: list[tuple[PromptMessage, ...]] = []
+    for (read, notes), style in product(tuple(_requests(request)), ACCEPTED_STYLES):
+        for reading, more in _READINGS:
+            try:
+                messages = conversation_of(read, reading, date=date)
+                shown = _shown(messages, style)
+            except HarmonyError:
+                continue
+            if shown not in seen:
+                seen.append(shown)
+                yield _rendering(style.name, (*notes, *more), shown, read)
+
+
+_READINGS = tuple(
+    (
+        Reading(keeps=MAY_BE_KEPT, joins=joins, instructs=role, declares_formats=declares),
+        (
+            *(("instructions stand in the system message",) if role is Role.SYSTEM else ()),
+            *(() if declares else ("the schema of the answer is not told to the model",)),
+        ),
+    )
+    for role, declares, joins in product((Role.DEVELOPER, Role.SYSTEM), (True, False), (True, False))
+)
+
+
+def _requests(request: Json) -> Iterator[tuple[Json, tuple[str, ...]]]:
+    """The request, and others that a server may take it for, with what is different about them."""
+    yield request, ()
+    if at(request, "tool_choice") == "none" and at(request, "tools"):
+        yield {**members(request), "tool_choice": "auto"}, ("functions that may not be called are declared",)
+    messages = items(at(request, "messages"))
+    first = [message for message in messages if at(message, "role") in _INSTRUCTING]
+    rest = [message for message in messages if at(message, "role") not in _INSTRUCTING]
+    if first and messages[: len(first)] != first:
+        early: list[Json] = [*first, *rest]
+        yield {**members(request), "messages": early}, ("instructions stand before what was sent before them",)
+
+
+def _shown(messages: Sequence[Message], style: Style) -> tuple[PromptMessage, ...]:
+    ids = chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, style))
+    return read_prompt(tuple(ids)).messages
+
+
+def _rendering(style: str, notes: tuple[str, ...], shown: Sequence[PromptMessage], request: Json) -> Rendering:
+    system, *others = shown
+    framing = tuple(takewhile(lambda message: message.role == "developer", others))
+    numbered = ((block, part) for block, part in blocks(wanted(request)) if part.kind is not Kind.INSTRUCTIONS)
+    kept = ((block, part) for block, part in numbered if part.keep in MAY_BE_KEPT)
+    return Rendering(
+        style=style,
+        notes=notes,
+        system=system,
+        framing=framing,
+        talk=tuple(_expected(message, kept) for message in others[len(framing) :]),
+    )
+
+
+def _expected(message: PromptMessage, parts: Iterator[tuple[int, Wanted]]) -> Expected:
+    if message.role == "developer":
+        return Expected(kind=Kind.INSTRUCTIONS, message=message)
+    block, part = next(parts)
+    return Expected(kind=part.kind, message=message, part=part, block=block)
