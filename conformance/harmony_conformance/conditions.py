@@ -8,7 +8,7 @@ from harmony_conformance.check import condition, evidence
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.injection import SPECIAL
 from harmony_conformance.json_value import at, members, number, strings, text
-from harmony_conformance.leak import speaks_of_harmony
+from harmony_conformance.leak import request
 from harmony_conformance.prompt import Keep, Kind, Wanted, wanted
 from harmony_conformance.wire import FailureKind
 
@@ -208,7 +208,7 @@ def asks_for_raw_text(x: Exchange) -> bool:
 @condition
 def is_about_harmony(x: Exchange) -> bool:
     """requests that speak of the Harmony format"""
-    return any(speaks_of_harmony(said) for said in strings(at(x.asked, "messages")))
+    return request.is_about_harmony(x)
 
 
 @condition

@@ -15,7 +15,7 @@ import pytest
 
 from harmony_conformance.cli import main
 from harmony_conformance.reference_server import DEFECTS, MODEL, create_app, running
-from harmony_ref import decode, encode_with_special_tokens
+from harmony_ref import decode, encode, encode_with_special_tokens
 
 F = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 DASH = {"type": "function", "function": {"name": "web-search"}}
@@ -30,6 +30,8 @@ START = "<|start|>assistant"
 THINK = f"<|channel|>analysis<|message|>Let me think.<|end|>{START}"
 FINAL = "<|channel|>final<|message|>Good day to you.<|return|>"
 HEAD = "<|channel|>commentary to=functions.f <|constrain|>json<|message|>"
+SPELLED = [*encode_with_special_tokens("<|channel|>final<|message|>"), *encode("Say <|end|>."), 200002]
+RUN_ON = "<|channel|>final<|message|>Good day.<|end|><|start|>user<|message|>And you?<|return|>"
 CALL = f'{HEAD}{{"a": 12345678901234567890}}<|call|>'
 BAD = f'{HEAD}{{"a":<|call|>'
 TWO_CALLS = f"{HEAD}1<|end|>{START}{HEAD}2<|call|>"
@@ -422,6 +424,42 @@ SHOWN = [
         answered(THINK + FINAL),
         OK_FINAL,
         ("", "analysisLet me think.assistantfinalGood day to you.", [], "", "stop"),
+    ),
+    (
+        "raw-call-escaped",
+        answered(SHORT, **T),
+        OK_SHORT,
+        ("", SHORT.replace("<", "&lt;").replace(">", "&gt;"), [], "", "stop"),
+    ),
+    (
+        "channel-name-left",
+        answered(FINAL),
+        ("", "Good day to you.", [], "", "stop"),
+        ("", "finalGood day to you.", [], "", "stop"),
+    ),
+    (
+        "spelled-markers-removed",
+        lambda s: s.answer(harmony_script=SPELLED).json()["choices"][0]["message"]["content"],
+        "Say <|end|>.",
+        "Say .",
+    ),
+    (
+        "other-roles-shown",
+        answered(RUN_ON),
+        ("And you?", "Good day.", [], "", "stop"),
+        ("", "Good day.\nAnd you?", [], "", "stop"),
+    ),
+    (
+        "reasoning-repeated",
+        answered(THINK + FINAL),
+        OK_FINAL,
+        ("Let me think.", "Let me think.\nGood day to you.", [], "", "stop"),
+    ),
+    (
+        "stream-told-again",
+        streamed(FINAL),
+        ("", "Good day to you.", [], "", "stop"),
+        ("", "Good day to you.Good day to you.", [], "", "stop"),
     ),
     ("raw-call-in-content", answered(SHORT, **T), OK_SHORT, ("", SHORT, [], "", "stop")),
     (

@@ -18,7 +18,6 @@ from harmony_conformance import (
     conditions,
     difference,
     json_value,
-    leak,
     meaning,
     placement,
     prompt,
@@ -27,8 +26,22 @@ from harmony_conformance import (
     wire,
 )
 from harmony_conformance.checks import FAMILIES
+from harmony_conformance.leak import evidence, fields
 
-_SOURCES = (*FAMILIES, conditions, difference, json_value, leak, meaning, placement, prompt, tool_schema, turn, wire)
+_SOURCES: tuple[ModuleType, ...] = (
+    *FAMILIES,
+    conditions,
+    difference,
+    evidence,
+    fields,
+    json_value,
+    meaning,
+    placement,
+    prompt,
+    tool_schema,
+    turn,
+    wire,
+)
 _LONGEST_NUMBER = 5
 
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, evidence, variant
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.leak import (
-    GLUED,
-    GLUED_IN_REASONING,
-    LEADING_WORD,
-    MARKER,
-    STRUCTURE,
-    fields,
-    surplus,
-    without_code,
-)
+from harmony_conformance.leak import Place, answers
+from harmony_conformance.leak.emitted import Emitted
+from harmony_conformance.leak.evidence import Leak, Strength, marker_leaks, near, reasoning_leaks, word_leaks
+from harmony_conformance.leak.repetition import asks_again, doubled, looping
 from harmony_conformance.meaning import Meaning, told_in_order, written_tokens
 from harmony_conformance.prompt import shorten
 from harmony_conformance.turn import Usage
@@ -28,86 +22,157 @@ _HEADER_TOKENS = 10  # what the headers and ends of an analysis and a final mess
 
 @check(MUST, spec="harmony#special-tokens", when=on.was_answered)
 def no_marker_leak(x: Exchange) -> Iterator[Finding]:
-    """No Harmony marker reaches a client: not in content, reasoning, tool names or arguments.
+    """No Harmony marker reaches a client: not in content, reasoning, tool names, ids, arguments or any other text, spelled, escaped or cut over chunks.
 
     Seen as tool names such as `f<|channel|>commentary`, raw headers in the content after a cut, and markup inside the reasoning
-    (defects V04, V07, O01, R01, M03, P12). Where the ids are unknown and the request is about Harmony, or asks for the raw form, it is a variant.
+    (defects V04, V07, O01, R01, M03, P12). With the emitted ids known, the same letters in ordinary tokens are content. Without them a leak has to show
+    markers in the order of a header, or one in a place where parsers leave it together with what speaks for it; what the request quotes, or is
+    about, is a variant.
     """
-    turn = x.turn
-    if turn is None:
-        return
-    if x.output.ids is not None and not on.asks_for_raw_text.holds(x):
-        for field, marker in surplus(turn, x.output.ids):
-            yield Finding(
-                message=f"{marker} stands in {field.where} although the model wrote it as a special token",
-                at=field.where,
-                excerpt=_near(field.text, marker),
-            )
-        return
-    for field in fields(turn):
-        found = STRUCTURE.search(without_code(field.text))
-        if found is None:
-            continue
-        if on.asks_for_raw_text.holds(x) or on.is_about_harmony.holds(x):
-            yield variant(
-                f"{field.where} holds Harmony markup, which the request is about or asks for",
-                where=field.where,
-                actual=_near(field.text, found.group()),
-            )
-        else:
-            yield Finding(
-                message=f"{field.where} holds Harmony markup", at=field.where, excerpt=_near(field.text, found.group())
-            )
+    yield from _told(x, marker_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
 @check(MUST, spec="harmony#analysis", when=on.was_answered)
 def no_channel_words(x: Exchange) -> Iterator[Finding]:
-    """No channel word without its marker reaches a client: `analysisWe need…assistantfinalHello`.
+    """No word of a header reaches a client without its marker: `analysisWe need…assistantfinalHello`.
 
     A server that decodes the completion as text and skips special tokens shows the chain of thought to the user, glued to the answer
-    (defects T01, M08, M09, M15, P09).
+    (defects T01, M07, M08, M09, M15, P09).
     """
-    turn = x.turn
-    if turn is None or (x.meant is not None and _is_shown(x.meant, turn.content or "")):
-        return
-    quoted = x.request.body.decode("utf-8", "replace")
-    for field, pattern in ((field, _GLUED_IN.get(field.where, GLUED_IN_REASONING)) for field in fields(turn)):
-        found = pattern.search(without_code(field.text))
-        if found is None or found.group() in quoted:
-            continue
-        if on.asks_for_raw_text.holds(x) or on.is_about_harmony.holds(x):
-            yield variant("channel words stand in the text, which the request is about or asks for", where=field.where)
-        else:
-            yield Finding(
-                message=f"channel words stand in {field.where}, glued to the text",
-                at=field.where,
-                excerpt=_near(field.text, found.group()[-_WORD:]),
-            )
+    yield from _told(x, word_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
-_GLUED_IN = {"content": GLUED}
-_WORD = 20  # the end of what was found is the word itself
+@check(MUST, spec="harmony#analysis", when=on.was_answered)
+def no_reasoning_in_content(x: Exchange) -> Iterator[Finding]:
+    """Reasoning is not shown as part of the answer: not in tags of another model's, not repeated, not in place of it.
+
+    A client shows the content to the user, whatever tags stand around it. Without the emitted ids only a thought in `<think>` or `<reasoning>`, or one
+    that stands word for word in both fields, is a leak.
+    """
+    yield from _told(x, reasoning_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
 @check(SHOULD, spec="harmony#analysis", when=(on.was_answered, on.output_is_unknown, on.speaks_of_something_else))
 def no_suspected_leak(x: Exchange) -> Iterator[Finding]:
-    """No lone marker and no lone leading channel word stands in what a client shows.
+    """No lone marker, channel word or tag of a thought stands in what a client shows.
 
     One marker, or one word, proves nothing: a model may well write about Harmony. It is worth a look.
     """
-    turn = x.turn
-    if turn is None:
-        return
-    for field in fields(turn):
-        lone = MARKER.search(field.text) if STRUCTURE.search(field.text) is None else None
-        word = (
-            LEADING_WORD.search(field.text) if field.where == "content" and GLUED.search(field.text) is None else None
-        )
-        for found in filter(None, (lone, word)):
+    for leaks in (marker_leaks, word_leaks, reasoning_leaks):
+        for leak in leaks(x, by_ids=True):
+            if leak.strength is Strength.SUSPECTED:
+                yield Finding(message=leak.message, at=leak.where, excerpt=leak.excerpt)
+
+
+def _told(x: Exchange, leaks: Iterable[Leak]) -> Iterator[Finding]:
+    """What is proven is a failure; what is quoted, or was asked for, a variant."""
+    for leak in leaks:
+        if leak.strength is Strength.SUSPECTED:
+            continue
+        if leak.strength is Strength.QUOTED or on.asks_for_raw_text.holds(x):
+            yield variant(
+                f"{leak.message}, which the request is about or asks for", where=leak.where, actual=leak.excerpt
+            )
+        else:
+            yield Finding(message=leak.message, at=leak.where, excerpt=leak.excerpt)
+
+
+@check(MUST, spec="harmony#final", when=(on.ended_well, on.output_is_known))
+def quoted_markers_arrive(x: Exchange) -> Iterator[Finding]:
+    """A marker that the model spelled in ordinary tokens, in a text for the user, arrives: it is content.
+
+    A filter that takes every `<|end|>` out of the text cuts the answer to anybody who asks about the format, and a page that is quoted.
+    """
+    for answer in answers(x):
+        for marker in Emitted(answer.ids).unsaid(answer) if answer.ids is not None else ():
             yield Finding(
-                message=f"{found.group()!r} in {field.where} may be a leak",
-                at=field.where,
-                excerpt=_near(field.text, found.group()),
+                message=f"the model spelled {marker} in ordinary tokens, and it did not arrive",
+                at="content",
+                expected=marker,
+                actual=shorten(answer.text_of(Place.CONTENT)) or "no content",
+            )
+
+
+@check(MUST, spec="harmony#final", when=(on.was_answered, on.output_is_known))
+def characters_are_whole(x: Exchange) -> Iterator[Finding]:
+    """No U+FFFD stands in a text whose tokens decode to whole characters.
+
+    A character may take several tokens; who decodes each of them alone shows question marks in place of emoji and rare letters.
+    """
+    for answer in answers(x):
+        for broken in Emitted(answer.ids).broken(answer) if answer.ids is not None else ():
+            yield Finding(
+                message=f"{broken.field.where} holds U+FFFD, and the tokens are whole characters",
+                at=broken.field.where,
+                excerpt=near(broken.field.text, broken.text),
+            )
+
+
+@check(MUST, spec="harmony#roles", when=(on.was_answered, on.output_is_known))
+def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
+    """What the model wrote in the name of the user, or of anybody but the assistant, is not shown as its answer.
+
+    A model that is not stopped goes on with the user's next question, and answers that too; the client shows it as one answer (defect M04).
+    """
+    for answer in answers(x):
+        for leaked in Emitted(answer.ids).run_on(answer) if answer.ids is not None else ():
+            yield Finding(
+                message=f"{leaked.field.where} goes on with what the model wrote in another role's name",
+                at=leaked.field.where,
+                excerpt=near(leaked.field.text, leaked.text.strip()[:40]),
+            )
+
+
+@condition
+def stopped_by_itself(x: Exchange) -> bool:
+    """answers with finish reason stop that refuse nothing"""
+    return (
+        x.turn is not None
+        and x.turn.finish_reason == "stop"
+        and not any(one.where == "refusal" for answer in answers(x) for one in answer.fields)
+    )
+
+
+@check(SHOULD, spec="harmony#final", when=(on.is_chat, on.ended_well, stopped_by_itself))
+def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
+    """An answer that stopped by itself holds more than reasoning: content, or a call.
+
+    Where the ids show that the model wrote nothing else, it is the model's fault, and a variant. Without them nobody can tell, and the user has no answer
+    (defects O21, V06).
+    """
+    turn = x.turn
+    if turn is None or not (turn.reasoning or "").strip() or turn.says_something:
+        return
+    written = written_tokens(x.output.ids) if x.output.ids is not None else None
+    if written is not None and not written.shown and not written.called:
+        yield variant("the model wrote nothing but reasoning", where="content")
+        return
+    yield Finding(
+        message="the answer is reasoning alone, although it stopped by itself",
+        at="content",
+        expected="content or tool_calls",
+        actual=f"finish_reason {turn.finish_reason}, only {turn.reasoning_field}",
+    )
+
+
+@check(SHOULD, spec="harmony#final", when=(on.was_answered, on.output_is_unknown))
+def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
+    """The answer is told once: its text is not the same text twice, nor one piece over and over until the limit.
+
+    Two finals that are joined, a text that is sent again at the end of its stream, or a model that was not stopped, look so. Where the request holds
+    the text, or asks for it again, nothing is said.
+    """
+    for answer in answers(x):
+        content = answer.text_of(Place.CONTENT)
+        again = doubled(content) or (
+            looping(content) if x.turn is not None and x.turn.finish_reason == "length" else None
+        )
+        if again is not None and not asks_again(x, again):
+            yield Finding(
+                message="the content tells the same text again",
+                at="content",
+                expected="the text once",
+                actual=shorten(again),
             )
 
 
@@ -190,7 +255,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     `content: null`, no calls, `finish_reason: stop` and a bill: the parser ended in a state it does not flush (defects V06, V10, O21, M02, S01).
     """
     turn = x.turn
-    if turn is None or turn.finish_reason == "length" or turn.says_something:
+    if turn is None or turn.finish_reason == "length" or turn.says_something or _refuses(x):
         return
     usage = turn.usage or Usage()
     spent = len(x.output.ids) if usage.completion_tokens is None and x.output.ids else usage.completion_tokens or 0
@@ -215,14 +280,8 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
         )
 
 
-def _near(text: str, part: str, around: int = 40) -> str:
-    index = text.find(part)
-    start = max(0, index - around)
-    return (
-        ("…" if start else "")
-        + text[start : index + len(part) + around]
-        + ("…" if index + len(part) + around < len(text) else "")
-    )
+def _refuses(x: Exchange) -> bool:
+    return any(one.where == "refusal" for answer in answers(x) for one in answer.fields)
 
 
 def _is_shown(meant: Meaning, content: str) -> bool:

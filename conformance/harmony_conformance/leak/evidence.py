@@ -1,0 +1,276 @@
+"""Leaks of an answer, each with how strong the evidence is: by the emitted ids where they are known, else by the text.
+
+- ids known: proven, or no leak.
+- Structure in the text: proven; quoted where the request is about the format.
+- A marker in a name, or beside the arguments: proven; in a name quoted where the request holds it.
+- One marker in a place where parsers leave one, and no reasoning, or many tokens unaccounted for: proven; quoted where the request holds it.
+- One marker, or one channel word, alone: suspected.
+- A special token among the log probabilities: quoted, since who asks for them is shown the tokens.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.leak.emitted import Emitted
+from harmony_conformance.leak.fields import Answer, Field, Place, answers
+from harmony_conformance.leak.markers import LEFT_BEHIND, MARKER, STRUCTURE, readable, without_code
+from harmony_conformance.leak.reasoning import ASKS_TO_THINK_ALOUD, OPENED, TAGGED, WRAPPED, repeated
+from harmony_conformance.leak.request import is_about_harmony, quotes, said
+from harmony_conformance.leak.words import GLUED, GLUED_IN_REASONING, LEADING_WORD
+from harmony_ref import encode
+
+
+class Strength(StrEnum):
+    """How much speaks for a leak. QUOTED: the request holds it, or is about it."""
+
+    PROVEN = "proven"
+    QUOTED = "quoted"
+    SUSPECTED = "suspected"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leak:
+    """What stands where, in words, and what speaks for its being a leak."""
+
+    where: str
+    message: str
+    excerpt: str
+    strength: Strength = Strength.PROVEN
+
+
+_Reading = Callable[[Exchange, Answer], Iterator[Leak]]
+_ByIds = Callable[[Emitted, Answer], Iterator[Leak]]
+
+
+def marker_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
+    """Special tokens that a client is shown as text."""
+    yield from _read(x, _markers_of_ids if by_ids else None, _markers_of_text)
+    for answer in answers(x):
+        shown = next((token for token in answer.logprobs if MARKER.fullmatch(token)), None)
+        if shown is not None:
+            message = f"logprobs name {shown}: they show the tokens of the whole completion"
+            yield Leak(where="logprobs", message=message, excerpt=shown, strength=Strength.QUOTED)
+
+
+def word_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
+    """Words of headers that a client is shown without their markers."""
+    return _read(x, _words_of_ids if by_ids else None, _words_of_text)
+
+
+def reasoning_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
+    """Reasoning that a client is shown as the answer."""
+    return _read(x, _thoughts_of_ids if by_ids else None, _thoughts_of_text)
+
+
+def _read(x: Exchange, by_ids: _ByIds | None, by_text: _Reading) -> Iterator[Leak]:
+    for answer in answers(x):
+        if answer.ids is not None and by_ids is not None:
+            yield from by_ids(Emitted(answer.ids), answer)
+        else:
+            yield from by_text(x, answer)
+
+
+def _markers_of_ids(emitted: Emitted, answer: Answer) -> Iterator[Leak]:
+    for leaked in emitted.markers(answer):
+        where = leaked.field.where
+        message = f"{leaked.text} stands in {where} although the model wrote it as a special token"
+        yield Leak(where=where, message=message, excerpt=near(readable(leaked.field.text), leaked.text))
+
+
+def _words_of_ids(emitted: Emitted, answer: Answer) -> Iterator[Leak]:
+    for leaked in emitted.words(answer):
+        where = leaked.field.where
+        message = f"words of a header stand in {where}, next to what a special token parted them from"
+        yield Leak(where=where, message=message, excerpt=_around_seam(leaked.field.text, leaked.text))
+
+
+def _thoughts_of_ids(emitted: Emitted, answer: Answer) -> Iterator[Leak]:
+    for leaked in emitted.thoughts(answer):
+        where = leaked.field.where
+        yield Leak(
+            where=where, message="the content holds text of the analysis channel", excerpt=leaked.text[:_LONGEST]
+        )
+
+
+def _markers_of_text(x: Exchange, answer: Answer) -> Iterator[Leak]:
+    for field in answer.fields:
+        text = readable(field.text)
+        if MARKER.search(text) is not None:
+            yield from _MARKERS_IN[field.place](x, answer, field, text)
+
+
+def _in_text(x: Exchange, answer: Answer, field: Field, text: str) -> Iterator[Leak]:
+    plain = without_code(text)
+    found = STRUCTURE.search(plain)
+    if found is not None:
+        strength = Strength.QUOTED if is_about_harmony(x) else Strength.PROVEN
+        if _CITES in field.where and strength is Strength.PROVEN:
+            strength = Strength.SUSPECTED
+        message = f"{field.where} holds Harmony markup"
+        yield Leak(where=field.where, message=message, excerpt=near(plain, found.group()), strength=strength)
+        return
+    lone = MARKER.search(plain)
+    if lone is None:
+        return
+    marker = lone.group()
+    left = LEFT_BEHIND.search(plain)
+    message = f"{marker} stands alone in {field.where}"
+    if quotes(x, marker) or is_about_harmony(x):
+        strength = Strength.QUOTED
+    elif left is not None and field.place is not Place.OTHER and (because := _corroborated(x, answer)):
+        strength, message = (
+            Strength.PROVEN,
+            f"{marker} stands in {field.where} where a parser leaves one, and {because}",
+        )
+    else:
+        strength = Strength.SUSPECTED
+    excerpt = near(plain, left.group().strip() if left is not None else marker)
+    yield Leak(where=field.where, message=message, excerpt=excerpt, strength=strength)
+
+
+def _in_a_name(x: Exchange, _answer: Answer, field: Field, text: str) -> Iterator[Leak]:
+    marker = next(found.group() for found in MARKER.finditer(text))
+    yield Leak(
+        where=field.where,
+        message=f"{marker} stands in {field.where}, which is a name",
+        excerpt=near(text, marker),
+        strength=Strength.QUOTED if quotes(x, marker) else Strength.PROVEN,
+    )
+
+
+def _in_arguments(x: Exchange, answer: Answer, field: Field, text: str) -> Iterator[Leak]:
+    beside = _beside_json(text)
+    found = MARKER.search(beside)
+    if found is None:
+        yield from _in_text(x, answer, field, text)
+        return
+    message = f"{found.group()} stands in {field.where}, beside the arguments"
+    yield Leak(where=field.where, message=message, excerpt=near(text, found.group()))
+
+
+_MARKERS_IN: dict[Place, Callable[[Exchange, Answer, Field, str], Iterator[Leak]]] = {
+    Place.CONTENT: _in_text,
+    Place.REASONING: _in_text,
+    Place.NAME: _in_a_name,
+    Place.ARGUMENTS: _in_arguments,
+    Place.OTHER: _in_text,
+}
+_CITES = "url_citation"  # what a page says that the answer cites
+
+
+def _beside_json(text: str) -> str:
+    """What stands before and behind the JSON value of a text; nothing, where it holds none."""
+    start = next((index for index, letter in enumerate(text) if letter in "{["), None)
+    if start is None:
+        return ""
+    try:
+        _, length = json.JSONDecoder().raw_decode(text[start:])
+    except (ValueError, RecursionError):
+        return text[:start]
+    return f"{text[:start]} {text[start + length :]}"
+
+
+def _corroborated(x: Exchange, answer: Answer) -> str:
+    """What speaks for a leak where one marker stands alone; nothing, if nothing does."""
+    reasoning = answer.text_of(Place.REASONING)
+    if not reasoning.strip():
+        return "the answer has no reasoning"
+    usage = x.turn.usage if x.turn is not None else None
+    if usage is None or usage.completion_tokens is None:
+        return ""
+    calls = sum(len(encode(one.text)) for one in answer.fields if one.place in (Place.ARGUMENTS, Place.NAME))
+    told = len(encode(answer.text_of(Place.CONTENT))) + calls
+    thought = usage.reasoning_tokens if usage.reasoning_tokens is not None else 0
+    unseen = usage.completion_tokens - told - max(thought, len(encode(reasoning)))
+    return "many more tokens were spent than are shown" if unseen > _HEADERS + told + calls else ""
+
+
+_HEADERS = 24  # what the headers of a few messages cost
+
+
+def _words_of_text(x: Exchange, answer: Answer) -> Iterator[Leak]:
+    for field in answer.fields:
+        text = readable(field.text)
+        plain = without_code(text)
+        found = _GLUED_IN[field.place].search(plain)
+        if found is None:
+            yield from _leading_word(x, field, plain)
+            continue
+        word = found.group()[-_WORD:]
+        if quotes(x, found.group(), *_words_of(word)):
+            continue
+        yield Leak(
+            where=field.where,
+            message=f"channel words stand in {field.where}, glued to the text",
+            excerpt=near(plain, word),
+            strength=Strength.QUOTED if is_about_harmony(x) else Strength.PROVEN,
+        )
+
+
+def _words_of(found: str) -> Iterator[str]:
+    """The glued words at the end of what was found."""
+    yield from (word for word in ("assistantfinal", "assistantanalysis", "assistantcommentary") if found.endswith(word))
+
+
+def _leading_word(x: Exchange, field: Field, plain: str) -> Iterator[Leak]:
+    found = LEADING_WORD.search(plain) if field.place is Place.CONTENT else None
+    if found is not None and not is_about_harmony(x):
+        message = f"{found.group()!r} in {field.where} may be a leak"
+        yield Leak(where=field.where, message=message, excerpt=plain[:_AROUND], strength=Strength.SUSPECTED)
+
+
+_GLUED_IN = {place: GLUED if place is Place.CONTENT else GLUED_IN_REASONING for place in Place}
+_WORD = 20  # the end of what was found is the word itself
+
+
+def _thoughts_of_text(x: Exchange, answer: Answer) -> Iterator[Leak]:
+    reasoning = answer.text_of(Place.REASONING)
+    for field in answer.fields:
+        if field.place is not Place.CONTENT:
+            continue
+        tagged = any(TAGGED.search(text) for text in said(x))
+        wrapped = WRAPPED.match(field.text)
+        if wrapped is not None:
+            yield Leak(
+                where=field.where,
+                message=f"{field.where} begins with a thought in tags",
+                excerpt=field.text[:_AROUND],
+                strength=Strength.QUOTED if tagged else Strength.PROVEN,
+            )
+        elif (opened := OPENED.search(without_code(field.text))) is not None and not tagged:
+            message = f"{opened.group()!r} in {field.where} may be a leak"
+            excerpt = near(field.text, opened.group())
+            yield Leak(where=field.where, message=message, excerpt=excerpt, strength=Strength.SUSPECTED)
+        if repeated(reasoning, field.text):
+            asked = any(ASKS_TO_THINK_ALOUD.search(text) for text in said(x))
+            yield Leak(
+                where=field.where,
+                message=f"{field.where} repeats the whole reasoning",
+                excerpt=reasoning[:_LONGEST],
+                strength=Strength.QUOTED if asked else Strength.PROVEN,
+            )
+
+
+_AROUND = 40
+_LONGEST = 80
+
+
+def near(text: str, part: str) -> str:
+    """A part of a text with what stands around it."""
+    index = text.find(part)
+    start, end = max(0, index - _AROUND), index + len(part) + _AROUND
+    return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")
+
+
+def _around_seam(text: str, seam: str) -> str:
+    """Where a text without its blanks stands in one that has them."""
+    places = [index for index, letter in enumerate(text) if not letter.isspace()]
+    at = "".join(text.split()).find(seam)
+    if at < 0:
+        return text[:_LONGEST]
+    return near(text, text[places[at] : places[at + len(seam) - 1] + 1])

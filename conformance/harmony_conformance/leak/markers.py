@@ -1,0 +1,73 @@
+"""Markers in a text whose tokens are not known: those that show structure, those that stand alone, and what a request says of them."""
+
+from __future__ import annotations
+
+import re
+
+from harmony_conformance.injection import SPECIAL
+
+MARKER = SPECIAL
+
+_ROLE = r"(?:assistant|user|system|developer|tool|functions\.)"
+_CHANNEL = r"(?:analysis|commentary|final)\b"
+
+STRUCTURE = re.compile(
+    rf"<\|start\|>\s?{_ROLE}[^<\n]{{0,80}}<\|(?:channel|message|constrain)\|>"
+    rf"|<\|channel\|>\s?{_CHANNEL}[^<\n]{{0,80}}<\|(?:message|constrain|channel)\|>"
+    r"|<\|channel\|>\w[^<\n]{0,80}<\|message\|>"
+    r"|<\|(?:end|return|call)\|><\|start\|>"
+    rf"|<\|(?:end|return|call)\|>\s*<\|start\|>\s?{_ROLE}"
+    r"|<\|constrain\|>\s*json\s*<\|message\|>"
+    r"|to=functions\.[\w.-]+\s*(?:json|code)?\s*<\|"
+)
+"""Two markers in the order of a header, or a recipient and a marker: no model writes them so by chance."""
+
+LEFT_BEHIND = re.compile(
+    rf"\A\s*<\|(?:start|channel|constrain|message|end|return|call)\|>"
+    rf"|<\|start\|>{_ROLE}"
+    rf"|<\|channel\|>{_CHANNEL}"
+    r"|<\|(?:end|return|call|endoftext|start|channel|message|constrain|reserved_\d{6})\|>\s*\Z"
+)
+"""One marker in a place where parsers leave one: at either end of the text, or with the word of its header behind it."""
+
+_ESCAPES = (
+    (re.compile(r"&amp;(?=(?:lt|gt|vert|#)\b|#)"), "&"),
+    (re.compile(r"\\+u003[cC]|&lt;|&#0*60;|&#[xX]0*3[cC];"), "<"),
+    (re.compile(r"\\+u003[eE]|&gt;|&#0*62;|&#[xX]0*3[eE];"), ">"),
+    (re.compile(r"\\+u007[cC]|&vert;|&verbar;|&#0*124;|&#[xX]0*7[cC];"), "|"),
+)
+_MAY_BE_ESCAPED = re.compile(r"\\u00|&(?:lt|gt|amp|vert|verbar|#)")
+
+_CODE = re.compile(
+    r"```[\s\S]*?```|~~~[\s\S]*?~~~|``[^\n]+?``|`[^`\n]+`"
+    r"|(?:(?<=\A)|(?<=[\s([{:=,]))[\"'\u201c\u2018\xab](?=[^\n]{0,40}<\|)[^\n\"'\u201d\u2019\xbb]{1,160}[\"'\u201d\u2019\xbb](?=[\s.,;:!?)\]}]|\Z)"
+)
+_ABOUT_HARMONY = re.compile(
+    r"\bharmony\b[^.?!]{0,60}\b(?:formats?|responses?|templates?|prompts?|tokens?|parsers?|encoding|channels?|messages?|headers?|spec)\b"
+    r"|\b(?:formats?|tokens?|parsers?|channels?) (?:of|in) harmony\b|\bopenai[ -_]harmony\b"
+    r"|\b(?:special|control|stop|delimiter|marker|end-of-(?:text|turn|sequence|message)|EOS|EOT) tokens?\b"
+    r"|\b(?:chat|prompt) (?:templates?|markup)\b|\bchatml\b|\btokeni[sz]ers?\b"
+    r"|\b(?:analysis|commentary|final) channel\b"
+    r"|\bgpt-oss\b[^.?!]{0,60}\b(?:format|template|tokens?|channels?|headers?|output)\b"
+    r"|<\|\w+\|>",
+    re.IGNORECASE,
+)
+
+
+def readable(text: str) -> str:
+    r"""The text with escaped markers spelled: `\u003c|end|\u003e` of JSON, `&lt;|end|&gt;` of HTML, also where they were escaped twice."""
+    if _MAY_BE_ESCAPED.search(text) is None:
+        return text
+    for pattern, letter in _ESCAPES:
+        text = pattern.sub(letter, text)
+    return text
+
+
+def without_code(text: str) -> str:
+    """The text without closed code blocks, inline code, and quotations that begin with a marker or hold one."""
+    return _CODE.sub(" ", text)
+
+
+def speaks_of_harmony(text: str) -> bool:
+    """Whether a text is about the format itself: it holds a marker, or names the format, its tokens, or templates as such."""
+    return MARKER.search(text) is not None or _ABOUT_HARMONY.search(text) is not None
