@@ -26,14 +26,14 @@ from harmony_conformance import (
     wire,
 )
 from harmony_conformance.checks import FAMILIES
-from harmony_conformance.leak import evidence, fields
+from harmony_conformance.leak import evidence, texts
 
 _SOURCES: tuple[ModuleType, ...] = (
     *FAMILIES,
     conditions,
     difference,
     evidence,
-    fields,
+    texts,
     json_value,
     meaning,
     placement,

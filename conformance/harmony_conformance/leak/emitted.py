@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, pairwise
 
-from harmony_conformance.leak.fields import Answer, Field, Place
 from harmony_conformance.leak.markers import MARKER, readable
 from harmony_conformance.leak.reasoning import WRAPPED
+from harmony_conformance.leak.texts import Answer, Field, Place
 from harmony_conformance.prompt import pieces
 from harmony_ref import decode, tokens
 

@@ -17,10 +17,10 @@ from enum import StrEnum
 
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.leak.emitted import Emitted
-from harmony_conformance.leak.fields import Answer, Field, Place, answers
 from harmony_conformance.leak.markers import LEFT_BEHIND, MARKER, STRUCTURE, readable, without_code
 from harmony_conformance.leak.reasoning import ASKS_TO_THINK_ALOUD, OPENED, TAGGED, WRAPPED, repeated
 from harmony_conformance.leak.request import is_about_harmony, quotes, said
+from harmony_conformance.leak.texts import Answer, Field, Place, answers
 from harmony_conformance.leak.words import GLUED, GLUED_IN_REASONING, LEADING_WORD
 from harmony_ref import encode
 
