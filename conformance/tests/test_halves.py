@@ -21,7 +21,8 @@ from harmony_ref import Delta, MessageStarted, Role, StreamParser, encode_with_s
 
 PLAYED = {"stream": False, "stream_options": None, "return_token_ids": True}
 SAYS = [200005, 17196, 200008, 13225, 200002]  # Hello in the final channel
-NOT_FOUND = (404, {"detail": "Not Found"})
+NOT_FOUND = (404, {"error": {"message": "Not Found"}})
+NOT_OFFERED = (405, {"error": {"message": "Method Not Allowed"}})
 
 
 class Halves:
@@ -30,15 +31,16 @@ class Halves:
     def __init__(self, base, refuses=()):
         self.base, self.refuses, self.asked = base, refuses, []
 
-    def answer(self, path, body):
+    def answer(self, path, body, method="POST"):
         self.asked.append((path, parsed(body)))
         if path in ("/v1/models", "/version"):
             return 200, {"data": [{"id": MODEL}], "version": "0.33.0"}
-        if path in self.refuses or path == CHAT:
+        if method != "POST":
+            return NOT_OFFERED
+        if path in self.refuses or path not in (RENDER, DERENDER):
             return NOT_FOUND
         if path == RENDER:
             return self.rendered(body)
-        assert path == DERENDER
         asked = json.loads(body)
         return self.streamed(asked) if asked.get("stream") else self.whole(asked)
 
@@ -90,7 +92,7 @@ class Halves:
 def parsed(body):
     try:
         return json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return body
 
 
@@ -331,7 +333,8 @@ def finished(base, raw_server):
 
     def respond(connection, request):
         head, _, body = request.partition(b"\r\n\r\n")
-        status, answer = halves.answer(head.split()[1].decode(), body)
+        method, path, *_ = head.decode().split()
+        status, answer = halves.answer(path, body, method)
         data = json.dumps(answer).encode()
         lines = (b"HTTP/1.1 %d X" % status, b"content-type: application/json", b"connection: close")
         connection.sendall(b"\r\n".join([*lines, b"content-length: %d" % len(data), b"", data]))
