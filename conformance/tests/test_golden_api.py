@@ -1,7 +1,8 @@
 """The triples of golden/api: the official library renders them, and the reference server and the checks are held to it.
 
-A triple is a Chat Completions request, the Harmony messages it means, written by hand, and the sentence that says so. The tokens of a reading come
-from openai-harmony 0.0.8, never from this project. `test_golden_api_mutants.py` changes the messages and has every change caught.
+A triple is a request (to Chat Completions, unless `api` says otherwise), the Harmony messages it means, written by hand, and the sentence that says
+so. The tokens of a reading come from openai-harmony 0.0.8, never from this project. `test_golden_api_mutants.py` changes the messages and has every
+change caught.
 """
 
 import json
@@ -21,11 +22,14 @@ from harmony_conformance.wire import Chunk, Request, Response
 
 API = golden.root() / "api"
 FILES = sorted(API.glob("*.json"))
-TRIPLES = [
+ALL = [
     pytest.param(test, id=f"{file.stem}: {test['id']}")
     for file in FILES
     for test in json.loads(file.read_text("utf-8"))["tests"]
 ]
+TRIPLES = [triple for triple in ALL if "api" not in triple.values[0]]
+OF_OTHER_APIS = [triple for triple in ALL if "api" in triple.values[0]]
+PATHS = {"responses": "/v1/responses", "ollama_chat": "/api/chat", "ollama_generate": "/api/generate"}
 FAMILIES = {"prompt", "headers", "hierarchy", "multi_turn"}
 ON_PROMPTS = [check for check in CHECKS if check.family in FAMILIES and not is_comparison(check)]
 EFFORT = [check for check in CHECKS if check.id == "reasoning.effort_is_rendered"]
@@ -66,6 +70,11 @@ def test_there_are_150_triples_at_least():
     assert len(TRIPLES) >= 150
 
 
+@pytest.mark.parametrize(("api", "least"), [("responses", 40)])
+def test_other_apis_have_triples_too(api, least):
+    assert len([triple for triple in OF_OTHER_APIS if triple.values[0]["api"].startswith(api)]) >= least
+
+
 # the reference server and the checks agree with the library
 
 
@@ -73,6 +82,14 @@ def test_there_are_150_triples_at_least():
 def test_reference_server_feeds_what_the_library_renders(test, render_by_library, http):
     asked = {**test["request"], "model": MODEL, "max_tokens": 1, "return_token_ids": True}
     response = http.post("/v1/chat/completions", json=asked)
+    assert response.status_code == 200, response.text
+    assert response.json()["prompt_token_ids"] in [render_by_library(messages) for messages in readings(test)]
+
+
+@pytest.mark.parametrize("test", OF_OTHER_APIS)
+def test_reference_server_feeds_it_through_other_apis_too(test, render_by_library, http):
+    asked = {**test["request"], "model": MODEL, "stream": False, "return_token_ids": True}
+    response = http.post(PATHS[test["api"]], json=asked)
     assert response.status_code == 200, response.text
     assert response.json()["prompt_token_ids"] in [render_by_library(messages) for messages in readings(test)]
 
