@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from harmony_conformance.json_value import JsonObject
 from harmony_conformance.reference_server.changes import Changes
 from harmony_conformance.reference_server.completion import accept
+from harmony_conformance.reference_server.completions.surface import Completions
 from harmony_conformance.reference_server.defects import defects_named
 from harmony_conformance.reference_server.errors import ApiError, Reply, server_failure
 from harmony_conformance.reference_server.fields import MODEL
@@ -63,6 +64,7 @@ def create_app(
         routes=[
             Route("/v1/chat/completions", server.chat, methods=["POST"]),
             *Responses(host).routes(),
+            *Completions(host).routes(),
             Route("/v1/models", server.models, methods=["GET"]),
             Route("/health", server.health, methods=["GET"]),
             Route("/version", server.version, methods=["GET"]),
@@ -115,11 +117,11 @@ class _Server:
             date=self._host.date,
             changes=self._changes.for_body(body),
         )
-        generation, delay = completion.run.generation, completion.request.token_delay
+        generations, delay = [completion.run.generation], completion.request.token_delay
         if completion.request.streamed:
-            return stream_response(server_sent(completion.stream()), generation, delay)
+            return stream_response(server_sent(completion.stream()), generations, delay)
         answer = completion.whole()
-        await take_time(request, generation, delay)
+        await take_time(request, generations, delay)
         return self._reply(Reply(status=HTTPStatus.OK, body=answer))
 
     async def models(self, _request: Request) -> Response:

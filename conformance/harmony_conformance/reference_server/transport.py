@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
@@ -95,10 +95,10 @@ def json_response(status: int, body: Json, headers: dict[str, str] | None = None
 
 
 def stream_response(
-    pieces: Iterator[str], generation: Generation, delay: float, media_type: str = EVENT_STREAM
+    pieces: Iterator[str], generations: Sequence[Generation], delay: float, media_type: str = EVENT_STREAM
 ) -> Response:
     """A stream, each piece sent when the tokens that it shows have come; `delay` is the seconds that each takes."""
-    return StreamingResponse(_paced(pieces, generation, delay), media_type=media_type, headers=_UNCACHED)
+    return StreamingResponse(_paced(pieces, generations, delay), media_type=media_type, headers=_UNCACHED)
 
 
 def server_sent(data: Iterator[Json]) -> Iterator[str]:
@@ -106,18 +106,22 @@ def server_sent(data: Iterator[Json]) -> Iterator[str]:
     return (f"data: {value if isinstance(value, str) else dumps(value)}\n\n" for value in data)
 
 
-async def _paced(pieces: Iterator[str], generation: Generation, delay: float) -> AsyncIterator[bytes]:
+async def _paced(pieces: Iterator[str], generations: Sequence[Generation], delay: float) -> AsyncIterator[bytes]:
     passed = 0
     for piece in pieces:
-        come = len(generation.emitted)
+        come = _come(generations)
         await asyncio.sleep((come - passed) * delay)
         passed = come
         yield piece.encode("utf-8", "replace")
 
 
-async def take_time(request: Request, generation: Generation, delay: float) -> None:
+def _come(generations: Sequence[Generation]) -> int:
+    return sum(len(generation.emitted) for generation in generations)
+
+
+async def take_time(request: Request, generations: Sequence[Generation], delay: float) -> None:
     """Wait as long as the tokens take, or until the client leaves."""
-    left = len(generation.emitted) * delay
+    left = _come(generations) * delay
     while left > 0 and not await request.is_disconnected():
         await asyncio.sleep(min(left, _POLLING_SECONDS))
         left -= _POLLING_SECONDS

@@ -40,13 +40,13 @@ class Responses:
     async def create(self, request: Request) -> Response:
         """POST /v1/responses."""
         answer = self._accept(self._host.changes.request(await body_of(request), api=Api.RESPONSES))
-        generation, delay = answer.run.generation, answer.request.token_delay
+        generations, delay = [answer.run.generation], answer.request.token_delay
         if answer.request.streamed:
             events = self._host.changes.stream(self._kept(answer), Api.RESPONSES)
-            return stream_response(_named(events), generation, delay)
+            return stream_response(_named(events), generations, delay)
         body = answer.whole()
         self._keep(answer.request, body)
-        await take_time(request, generation, delay)
+        await take_time(request, generations, delay)
         reply = self._host.changes.reply(Reply(status=HTTPStatus.OK, body=body), Api.RESPONSES)
         return json_response(reply.status, reply.body)
 

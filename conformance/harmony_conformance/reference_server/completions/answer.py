@@ -1,0 +1,126 @@
+"""The answer to a Completions request, in one piece or as a stream: one choice for each prompt.
+
+The model is sure of what its script says: every probability is 1.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from harmony_conformance.json_value import Json, JsonObject
+from harmony_conformance.reference_server.answer import DONE
+from harmony_conformance.reference_server.changes import Api, Changes
+from harmony_conformance.reference_server.completions.request import CompletionsRequest, Prompt
+from harmony_conformance.reference_server.errors import ApiError
+from harmony_conformance.reference_server.fields import MODEL
+from harmony_conformance.reference_server.generation import Generation
+from harmony_conformance.reference_server.plain_text import Piece, PlainText, spelled
+
+_CERTAIN = 0.0  # the logarithm of 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """One prompt as the model was given it, and the generation that goes on from there."""
+
+    prompt: Prompt
+    generation: Generation
+    text: PlainText
+    limit: int
+
+    @property
+    def finish(self) -> str:
+        """Why it ended, in the API's words."""
+        return "length" if self.generation.cut or not self.limit else "stop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A request that was accepted, and what answers it; to be told once."""
+
+    id: str
+    created: int
+    request: CompletionsRequest
+    choices: tuple[Choice, ...]
+    changes: Changes
+
+    def whole(self) -> JsonObject:
+        """The answer in one piece."""
+        told: list[Json] = [self._whole_choice(index, choice) for index, choice in enumerate(self.choices)]
+        return self.changes.json({**self._envelope(), "choices": told, "usage": self._usage()}, Api.COMPLETIONS)
+
+    def stream(self) -> Iterator[Json]:
+        """The data of each event: chunks, and `[DONE]`."""
+        return self.changes.stream(self._changed_chunks(), Api.COMPLETIONS)
+
+    def _changed_chunks(self) -> Iterator[Json]:
+        try:
+            for chunk in self._chunks():
+                yield self.changes.json(chunk, Api.COMPLETIONS)
+        except ApiError as error:
+            yield error.body
+        yield DONE
+
+    def _chunks(self) -> Iterator[JsonObject]:
+        for index, choice in enumerate(self.choices):
+            for told in self._told(index, choice):
+                yield {**self._envelope(), "choices": [told]}
+        if self.request.usage_in_stream:
+            yield {**self._envelope(), "choices": [], "usage": self._usage()}
+
+    def _told(self, index: int, choice: Choice) -> Iterator[JsonObject]:
+        """The pieces of one choice; those of the prompt first, where it is echoed."""
+        ids: JsonObject = {"prompt_token_ids": [*choice.prompt.ids]} if self.request.shows_token_ids else {}
+        place = 0
+        if self.request.echoes:
+            echoed = Piece(text=choice.prompt.text, ids=choice.prompt.ids)
+            yield {**self._choice(index, echoed, first=0), **ids}
+            place, ids = len(echoed.text), {}
+        for piece in choice.text.pieces():
+            shown: JsonObject = {"token_ids": [*piece.ids]} if self.request.shows_token_ids else {}
+            yield {**self._choice(index, piece, first=place), **ids, **shown}
+            place, ids = place + len(piece.text), {}
+        last = self._choice(index, Piece(text="", ids=()), first=place)
+        yield {**last, **ids, "finish_reason": choice.finish, "stop_reason": choice.text.stopped_by}
+
+    def _whole_choice(self, index: int, choice: Choice) -> JsonObject:
+        pieces = list(choice.text.pieces())
+        echoed = self.request.echoes
+        whole = Piece(
+            text=(choice.prompt.text if echoed else "") + "".join(piece.text for piece in pieces),
+            ids=(*(choice.prompt.ids if echoed else ()), *choice.generation.emitted),
+        )
+        shown: JsonObject = {"prompt_token_ids": [*choice.prompt.ids], "token_ids": [*choice.generation.emitted]}
+        return {
+            **self._choice(index, whole, first=0),
+            "finish_reason": choice.finish,
+            "stop_reason": choice.text.stopped_by,
+            **(shown if self.request.shows_token_ids else {}),
+        }
+
+    def _choice(self, index: int, piece: Piece, *, first: int) -> JsonObject:
+        logprobs = None if self.request.logprobs is None else self._logprobs(piece.ids, first)
+        return {"index": index, "text": piece.text, "logprobs": logprobs, "finish_reason": None, "stop_reason": None}
+
+    def _logprobs(self, ids: Sequence[int], first: int) -> JsonObject:
+        """Token by token; the first token of an echoed prompt follows nothing, so that it has no probability."""
+        texts = [spelled([token], shows_special=True) for token in ids]
+        lengths = [len(spelled([token], shows_special=self.request.spelling.shows_special)) for token in ids]
+        sure: list[Json] = [_CERTAIN for _ in ids]
+        alternatives: list[Json] = [{text: _CERTAIN} for text in texts]
+        if self.request.echoes and first == 0 and ids:
+            sure[0] = alternatives[0] = None
+        return {
+            "tokens": [*texts],
+            "token_logprobs": sure,
+            "top_logprobs": alternatives if self.request.logprobs else None,
+            "text_offset": [*accumulate(lengths[:-1], initial=first)] if ids else [],
+        }
+
+    def _usage(self) -> JsonObject:
+        asked = sum(len(choice.prompt.ids) for choice in self.choices)
+        generated = sum(len(choice.generation.emitted) for choice in self.choices)
+        return {"prompt_tokens": asked, "completion_tokens": generated, "total_tokens": asked + generated}
+
+    def _envelope(self) -> JsonObject:
+        return {"id": self.id, "object": "text_completion", "created": self.created, "model": MODEL}
