@@ -190,7 +190,7 @@ def ids_were_returned(x: Exchange) -> bool:
 @condition
 def leaves_the_end_to_the_model(x: Exchange) -> bool:
     """requests without `ignore_eos`"""
-    return at(x.asked, "ignore_eos") is not True
+    return not x.goes_past_stop
 
 
 @evidence
@@ -227,6 +227,12 @@ def wants_one_choice(x: Exchange) -> bool:
 def meaning_is_known(x: Exchange) -> bool:
     """answers whose emitted tokens are known to be well-formed, or have an expectation written by hand"""
     return x.turn is not None and x.meant is not None
+
+
+@evidence
+def has_row_for_broken_output(x: Exchange) -> bool:
+    """answers to broken output that has an expectation written by hand"""
+    return x.turn is not None and x.row is not None and not x.row.is_whole
 
 
 def _meant(x: Exchange, part: str) -> bool:
@@ -384,7 +390,15 @@ STREAMED = "+stream"
 @condition
 def has_whole_and_streamed(series: Series) -> bool:
     """requests that were sent both streamed and not"""
-    return any(pair(series, step, step + STREAMED) is not None for step in series.exchanges)
+    return any(pair(series, *names) is not None for names in whole_and_streamed(series))
+
+
+def whole_and_streamed(series: Series) -> Iterator[tuple[str, str]]:
+    """The names of a step that was sent as a whole, and of each of its streams: as the tokens came, and with several in an event."""
+    for name in series.exchanges:
+        whole, streamed, _ = name.partition(STREAMED)
+        if streamed and whole in series.exchanges:
+            yield whole, name
 
 
 @evidence

@@ -23,6 +23,37 @@ class ScriptBy(StrEnum):
     VLLM = "vllm"
     DERENDER = "derender"
 
+    @property
+    def can(self) -> Way:
+        """What it can do."""
+        return _WAYS.get(self, Way())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """What a way of scripting can do.
+
+    Attributes:
+        go_past_stop: a script may go on behind a token that ends the turn.
+        choose_chunks: the number of tokens in each event of a stream can be asked for.
+        constrained_by: the members of a request that put a grammar on the sampler; a script that leaves the grammar is ended there, and fails.
+    """
+
+    go_past_stop: bool = False
+    choose_chunks: bool = False
+    constrained_by: frozenset[str] = frozenset()
+
+
+_WAYS: Mapping[ScriptBy, Way] = MappingProxyType(
+    {
+        ScriptBy.REFERENCE: Way(go_past_stop=True, choose_chunks=True),
+        ScriptBy.DERENDER: Way(go_past_stop=True, choose_chunks=True),
+        ScriptBy.VLLM: Way(
+            constrained_by=frozenset({"response_format", "tool_choice", "strict", "parallel_tool_calls"})
+        ),
+    }
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Side:

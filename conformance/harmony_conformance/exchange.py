@@ -11,7 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from harmony_conformance.json_value import Json, NotJson, at, items, members, number, text
-from harmony_conformance.meaning import ENDINGS, Meaning, cut_at_stop, read_ids, unpadded
+from harmony_conformance.meaning import ENDINGS, Expectation, Meaning, cut_at_stop, read_ids, unpadded
 from harmony_conformance.prompt import PromptMessage, PromptReading, read_prompt
 from harmony_conformance.sse import EventStream, read_events
 from harmony_conformance.turn import Turn, read_completion, read_stream
@@ -106,7 +106,7 @@ class Exchange:
     started: str | None = None
     validity: Validity = Validity.UNKNOWN
     script: tuple[int, ...] | None = None
-    expected: Meaning | None = None
+    expected: Expectation | None = None
     rendered: Rendered | None = None
     waited: tuple[float, ...] = ()
     rebuilt: bool = False
@@ -193,7 +193,7 @@ class Exchange:
 
     def _emitted(self, script: tuple[int, ...], returned: tuple[int, ...] | None) -> tuple[int, ...]:
         """The ids returned, unless the script and the count of tokens say that some of them were lost or doubled on the way."""
-        cut = cut_at_stop(script)[: self.limit]
+        cut = (script if self.goes_past_stop else cut_at_stop(script))[: self.limit]
         told = self.turn.usage.completion_tokens if self.turn is not None and self.turn.usage is not None else None
         if returned is None or (told == len(cut) and returned != cut):
             return cut
@@ -204,22 +204,34 @@ class Exchange:
     def meant(self) -> Meaning | None:
         """What the emitted completion means: the hand-written row where the script was emitted whole, else well-formed ids read by the reference.
 
-        Nothing, where a stop string of the request was met: what is shown of it, and of the rest, is the server's choice.
+        Nothing, where a stop string of the request was met: what is shown of it, and of the rest, is the server's choice. Nothing either where the row
+        is one for broken output: see `row`.
         """
         ids = self.output.ids
         if ids is None or self.meets_stop_string:
             return None
-        if self.expected is not None and self.script in (ids, unpadded(ids)):
-            return self.expected
+        if self.row is not None:
+            return self.row.must if self.row.is_whole else None
         return read_ids(ids)
+
+    @cached_property
+    def row(self) -> Expectation | None:
+        """The hand-written row, where the script that it goes with was emitted whole."""
+        ids = self.output.ids
+        return self.expected if ids is not None and self.script in (ids, unpadded(ids)) else None
 
     @property
     def has_ended(self) -> bool | None:
         """Whether the model ended its turn itself, or met a stop string; None where the emitted ids are unknown."""
         ids = self.output.ids
-        if ids is None or at(self.asked, "ignore_eos") is True:
+        if ids is None or self.goes_past_stop:
             return None
         return (bool(ids) and ids[-1] in ENDINGS) or self.meets_stop_string
+
+    @property
+    def goes_past_stop(self) -> bool:
+        """Whether the request takes the end of the answer out of the model's hands."""
+        return at(self.asked, "ignore_eos") is True
 
     @property
     def was_cut(self) -> bool:

@@ -1,7 +1,8 @@
 """What a completion means: the messages a model emitted, sorted by where each of them has to arrive in a chat answer.
 
 Two independent sources: a row written by hand beside a scripted completion, or the token ids that the server itself returned, where they are
-well-formed Harmony (then the reference reads them and there is nothing to argue about). A malformed completion without a row means nothing here.
+well-formed Harmony (then the reference reads them and there is nothing to argue about). A malformed completion without a row means nothing here; a
+row for one says what must arrive, what may, and what must never.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harmony_conformance.json_value import Json, at, items, text
+from harmony_conformance.json_value import Json, at, items, members, text
 from harmony_ref import HarmonyError, Role, decode, parse, text_of, tokens
 
 FUNCTIONS = "functions."
@@ -44,32 +45,77 @@ class Meaning:
         return (*self.preambles, *self.finals)
 
 
-def read_row(row: Json) -> Meaning:
-    """A hand-written row: members `reasoning`, `preambles`, `finals` (arrays of texts), `calls` ({name, arguments}) and `finish`."""
+@dataclass(frozen=True, kw_only=True)
+class Expectation:
+    """What has to become of one scripted completion, written by hand.
+
+    Attributes:
+        must: what has to arrive, each part in its place.
+        anywhere: texts that have to arrive as content or as reasoning: broken output has no place of its own.
+        may_call: calls that may be made of it, or not.
+        never: texts that must stand in no field of the answer.
+        finish: the finish reasons that go with it; any, where none is named.
+        is_whole: whether `must` is all there is, as of a well-formed completion: then nothing else may arrive.
+    """
+
+    must: Meaning
+    anywhere: tuple[str, ...] = ()
+    may_call: tuple[Called, ...] = ()
+    never: tuple[str, ...] = ()
+    finish: tuple[str, ...] = ()
+    is_whole: bool = True
+
+
+def read_row(row: Json) -> Expectation:
+    """A hand-written row.
+
+    A whole one has members `reasoning`, `preambles`, `finals` (arrays of texts), `calls` ({name, arguments}) and `finish`. One for broken output has
+    these in a member `must`, with the texts of `anywhere`; and beside it `may` (with `calls`), `never` (an array of texts) and `finish`.
+    """
     finish = at(row, "finish")
-    return Meaning(
-        reasoning=_texts(at(row, "reasoning")),
-        preambles=_texts(at(row, "preambles")),
-        finals=_texts(at(row, "finals")),
-        calls=tuple(
-            Called(name=text(at(call, "name")), arguments=text(at(call, "arguments")))
-            for call in items(at(row, "calls"))
+    must = at(row, "must") if "must" in members(row) else row
+    return Expectation(
+        must=Meaning(
+            reasoning=_texts(at(must, "reasoning")),
+            preambles=_texts(at(must, "preambles")),
+            finals=_texts(at(must, "finals")),
+            calls=_calls(at(must, "calls")),
         ),
-        finish=finish if isinstance(finish, str) else None,
+        anywhere=_texts(at(must, "anywhere")),
+        may_call=_calls(at(row, "may", "calls")),
+        never=_texts(at(row, "never")),
+        finish=(finish,) if isinstance(finish, str) else _texts(finish),
+        is_whole=not {"may", "never"} & set(members(row)),
     )
 
 
-def write_row(meaning: Meaning) -> Json:
+def write_row(row: Expectation) -> Json:
     """The row that `read_row` reads."""
-    row: dict[str, Json] = {}
-    for name, texts in (("reasoning", meaning.reasoning), ("preambles", meaning.preambles), ("finals", meaning.finals)):
-        if texts:
-            row[name] = list(texts)
+    must = _written(row.must)
+    if row.anywhere:
+        must["anywhere"] = list(row.anywhere)
+    finish: dict[str, Json] = (
+        {"finish": row.finish[0] if len(row.finish) == 1 else list(row.finish)} if row.finish else {}
+    )
+    if row.is_whole:
+        return {**must, **finish}
+    return {"must": must, "may": {"calls": _listed(row.may_call)}, "never": list(row.never), **finish}
+
+
+def _written(meaning: Meaning) -> dict[str, Json]:
+    texts = (("reasoning", meaning.reasoning), ("preambles", meaning.preambles), ("finals", meaning.finals))
+    row: dict[str, Json] = {name: list(told) for name, told in texts if told}
     if meaning.calls:
-        row["calls"] = [{"name": call.name, "arguments": call.arguments} for call in meaning.calls]
-    if meaning.finish is not None:
-        row["finish"] = meaning.finish
+        row["calls"] = _listed(meaning.calls)
     return row
+
+
+def _calls(value: Json) -> tuple[Called, ...]:
+    return tuple(Called(name=text(at(call, "name")), arguments=text(at(call, "arguments"))) for call in items(value))
+
+
+def _listed(calls: Sequence[Called]) -> list[Json]:
+    return [{"name": call.name, "arguments": call.arguments} for call in calls]
 
 
 def cut_at_stop(ids: Sequence[int]) -> tuple[int, ...]:

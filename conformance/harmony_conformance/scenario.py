@@ -14,7 +14,7 @@ from harmony_conformance.conditions import ODD, STREAMED
 from harmony_conformance.engines import CHAT, ScriptBy
 from harmony_conformance.exchange import Validity
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, resolve, text
-from harmony_conformance.meaning import Meaning, read_row
+from harmony_conformance.meaning import Expectation, read_row
 from harmony_conformance.recording import read_script
 from harmony_conformance.wire import NO_HEADERS, Request
 
@@ -38,6 +38,9 @@ class Step:
 
     `shows_ids`: whether token ids are asked for, where they can be. `pace` is the time a scripted token takes, in seconds, on a server that can
     be told (the reference server). `begins` is how an answer begins where the model can be scripted; what follows are the model's own words.
+    `chunkings` are numbers of tokens: the step is streamed once more for each, with so many tokens in an event, where that can be asked for;
+    `event_tokens` is the one of an expanded step. `past_stop`: its script goes on behind a token that ends the turn. `row` is the id of the hand-written
+    row that it is, or is a variety of.
     """
 
     name: str
@@ -45,7 +48,7 @@ class Step:
     send: Send = Send.BOTH
     script: tuple[int, ...] | None = None
     begins: tuple[int, ...] | None = None
-    expected: Meaning | None = None
+    expected: Expectation | None = None
     validity: Validity = Validity.VALID
     raw: Json = None
     method: str = "POST"
@@ -54,6 +57,10 @@ class Step:
     path: str = CHAT
     pace: float | None = None
     shows_ids: bool = True
+    chunkings: tuple[int, ...] = ()
+    event_tokens: int | None = None
+    past_stop: bool = False
+    row: str | None = None
 
     @property
     def is_streamed(self) -> bool:
@@ -66,6 +73,7 @@ class Scenario:
     """Steps in order. `exercises` are the ids of the checks it is made for; `needs_script` says that it makes sense only on a scripted model.
 
     `needs_own_words`: only on a model that speaks for itself. `alone`: nothing else is sent meanwhile, since what it looks at is time.
+    `breaks_grammar`: a server that constrains its sampler as the requests ask for could not have emitted the scripts.
     """
 
     name: str
@@ -75,6 +83,7 @@ class Scenario:
     needs_script: bool = False
     needs_own_words: bool = False
     alone: bool = False
+    breaks_grammar: bool = False
 
 
 _SILENT = frozenset({ScriptBy.VLLM, ScriptBy.DERENDER})
@@ -84,7 +93,28 @@ def why_not_sent(scenario: Scenario, script_by: ScriptBy) -> str | None:
     """Why a scenario makes no sense on an endpoint, None where it does. The reference server has words of its own, unscripted."""
     plays_no_script = scenario.needs_script and script_by is ScriptBy.NONE
     is_silent = scenario.needs_own_words and script_by in _SILENT
-    return needed_model(scenario) if plays_no_script or is_silent else None
+    if plays_no_script or is_silent:
+        return needed_model(scenario)
+    if any(step.past_stop for step in scenario.steps) and not script_by.can.go_past_stop:
+        return "needs a script that goes on behind a token that ends the turn"
+    asked = {name for step in scenario.steps for name in _constraining(step.request)} & script_by.can.constrained_by
+    if scenario.breaks_grammar and asked:
+        return (
+            f"the server constrains its sampler as {', '.join(sorted(asked))} asks, and the scripts leave the grammar"
+        )
+    return None
+
+
+def _constraining(request: JsonObject) -> Iterator[str]:
+    """The members of a request by which a server may constrain its sampler."""
+    if text(at(request, "response_format", "type")).startswith("json"):
+        yield "response_format"
+    if request.get("tool_choice") not in (None, "auto", "none"):
+        yield "tool_choice"
+    if any(at(tool, "function", "strict") is True for tool in items(request.get("tools"))):
+        yield "strict"
+    if request.get("parallel_tool_calls") is False:
+        yield "parallel_tool_calls"
 
 
 def needed_model(scenario: Scenario) -> str | None:
@@ -115,6 +145,7 @@ def read_scenario(value: Json, name: str) -> Scenario:
         needs_script=at(value, "needs_script") is True,
         needs_own_words=at(value, "needs_own_words") is True,
         alone=at(value, "alone") is True,
+        breaks_grammar=at(value, "breaks_grammar") is True,
     )
 
 
@@ -153,13 +184,15 @@ def _read_step(value: Json, name: str) -> Step:
 
 
 def expand(scenario: Scenario) -> Iterator[Step]:
-    """The steps as they are sent: what goes both ways becomes two, the whole answer first."""
+    """The steps as they are sent: what goes both ways becomes two, the whole answer first, and one more for each chunking."""
     for step in scenario.steps:
         if step.send in (Send.BOTH, Send.WHOLE):
             yield replace(step, send=Send.WHOLE)
         if step.send in (Send.BOTH, Send.STREAM):
             suffix = STREAMED if step.send is Send.BOTH else ""
             yield replace(step, name=step.name + suffix, send=Send.STREAM)
+        for count in step.chunkings:
+            yield replace(step, name=f"{step.name}{STREAMED} by {count}", send=Send.STREAM, event_tokens=count)
 
 
 def grouped(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
@@ -194,8 +227,10 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
     """The request of an expanded step.
 
     Raises:
-        NotSent: an earlier answer lacks what the step takes from it.
+        NotSent: an earlier answer lacks what the step takes from it, or the endpoint chunks its streams as it likes.
     """
+    if step.event_tokens is not None and not asking.script_by.can.choose_chunks:
+        raise NotSent("the server chooses how many tokens an event of a stream has")
     if step.raw is not None:
         exact = _joined(_filled(step.raw, answers)).replace("{model}", asking.model)
         return _request(step, exact.encode("utf-8", "surrogateescape"))
@@ -215,6 +250,10 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
         body |= script_members(asking.script_by, step.script)
         if step.pace is not None and asking.script_by is ScriptBy.REFERENCE:
             body["harmony_token_delay"] = step.pace
+        if step.event_tokens is not None and asking.script_by is ScriptBy.REFERENCE:
+            body["harmony_event_tokens"] = step.event_tokens
+        if step.past_stop:
+            body["ignore_eos"] = True
     if step.begins is not None and asking.script_by is not ScriptBy.NONE:
         body |= script_members(asking.script_by, step.begins, {"harmony_script_then": "model"})
     if "max_tokens" not in body and "max_completion_tokens" not in body:

@@ -9,14 +9,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from harmony_conformance import golden
 from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.exchange import Series
+from harmony_conformance.in_process import ask, is_of_rows, one_of_each_row
 from harmony_conformance.json_value import JsonObject, at, items, loads, members, text
 from harmony_conformance.judge import Result
-from harmony_conformance.suite import Options, Plan, Run, make_plan, run
+from harmony_conformance.reference_server.changes import READING, Changes
+from harmony_conformance.reference_server.defects import DEFECTS, defects_named
+from harmony_conformance.scenario import expand
+from harmony_conformance.suite import Options, Plan, Run, judge_all, make_plan, run
 from harmony_conformance.target import parse_target
 
 
@@ -77,6 +83,16 @@ def judge_defect(defect: str, failed: frozenset[str], catch: Catch) -> DefectRes
     )
 
 
+def sample(series: Iterable[Series], plan: Plan) -> tuple[Series, ...]:
+    """The series that blind mutants are made of: all of the scenarios, and of each group of rows the first one, whole and streamed."""
+    of_rows = {scenario.name: one_of_each_row(scenario) for scenario in plan.scenarios if is_of_rows(scenario)}
+    kept = {name: {step.name for step in islice(expand(scenario), 2)} for name, scenario in of_rows.items()}
+    return tuple(
+        replace(one, exchanges={step: x for step, x in one.exchanges.items() if step in kept.get(one.name, {step})})
+        for one in series
+    )
+
+
 def run_reference(defect: str | None, plan: Plan) -> Run:
     """One run of the suite on the embedded server, with or without a defect."""
     target = parse_target("reference" if defect is None else f"reference:defect={defect}")
@@ -123,8 +139,19 @@ _NOTHING = Catch(caught_by=frozenset(), also=frozenset())
 
 
 def failed_checks(defect: str) -> frozenset[str]:
-    """The checks that fail on the embedded server with a defect."""
-    return failing(run_reference(defect, make_plan(Options())).results)
+    """The checks that fail on the embedded server with a defect.
+
+    The hand-written rows are asked without a wire between, and only where the defect reads the output: elsewhere every row would show the same.
+    """
+    plan = make_plan(Options())
+    rows = [one_of_each_row(scenario) for scenario in plan.scenarios if is_of_rows(scenario)]
+    served = replace(plan, scenarios=tuple(scenario for scenario in plan.scenarios if not is_of_rows(scenario)))
+    results = run_reference(defect, served).results
+    if not isinstance(DEFECTS[defect].change, READING):
+        return failing(results)
+    changes = Changes(defects_named([defect]))
+    series = [ask(scenario, changes) for scenario in rows]
+    return failing((*results, *judge_all(series, replace(plan, scenarios=tuple(rows)))))
 
 
 def _faults(correct: Run, plan: Plan) -> Iterable[str]:

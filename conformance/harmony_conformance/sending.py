@@ -103,7 +103,11 @@ class Sender:
             script=step.script if scripted else None,
             expected=step.expected if scripted else None,
         )
-        x = await (answer_in_halves(self._send, asked, _EVENT) if self._in_halves(step) else self._answered(asked))
+        x = await (
+            answer_in_halves(self._send, asked, step.event_tokens or _EVENT)
+            if self._in_halves(step)
+            else self._answered(asked)
+        )
         if x is not None:
             self.keep(x)
         return x

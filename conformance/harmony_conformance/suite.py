@@ -16,6 +16,7 @@ from harmony_conformance.client import Client, Sent, Settings, Wait, unheard
 from harmony_conformance.discovery import Capabilities, SendRequest, discover
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Series
+from harmony_conformance.expectations import holds_rows, read_expectations
 from harmony_conformance.json_value import Json, JsonObject, loads
 from harmony_conformance.judge import Result, judge_one
 from harmony_conformance.latency import probe, summarise
@@ -81,11 +82,13 @@ class Run:
 
 
 def load_scenarios() -> tuple[Scenario, ...]:
-    """Every scenario of `golden/scenarios`, by name."""
-    files = sorted((golden.root() / "scenarios").iterdir(), key=lambda file: file.name)
-    return tuple(
-        read_scenario(loads(file.read_text(encoding="utf-8")), file.name.removesuffix(".json")) for file in files
+    """Every scenario of `golden/scenarios`, by name; the groups of hand-written rows among them."""
+    files = ((file.name, loads(file.read_text(encoding="utf-8"))) for file in (golden.root() / "scenarios").iterdir())
+    read = (
+        read_expectations(value) if holds_rows(value) else (read_scenario(value, name.removesuffix(".json")),)
+        for name, value in files
     )
+    return tuple(sorted((scenario for some in read for scenario in some), key=lambda scenario: scenario.name))
 
 
 def make_plan(options: Options) -> Plan:

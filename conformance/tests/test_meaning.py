@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from harmony_conformance.meaning import (
     Called,
+    Expectation,
     Meaning,
     Written,
     cut_at_stop,
@@ -17,13 +18,11 @@ from harmony_conformance.meaning import (
 from harmony_ref import encode, encode_with_special_tokens
 
 TEXTS = st.lists(st.text(), max_size=3).map(tuple)
-ROWS = st.builds(
-    Meaning,
-    reasoning=TEXTS,
-    preambles=TEXTS,
-    finals=TEXTS,
-    calls=st.lists(st.builds(Called, name=st.text(), arguments=st.text()), max_size=2).map(tuple),
-    finish=st.none() | st.sampled_from(["stop", "length", "tool_calls"]),
+CALLS = st.lists(st.builds(Called, name=st.text(), arguments=st.text()), max_size=2).map(tuple)
+FINISH = st.lists(st.sampled_from(["stop", "length", "tool_calls"]), max_size=2, unique=True).map(tuple)
+MEANINGS = st.builds(Meaning, reasoning=TEXTS, preambles=TEXTS, finals=TEXTS, calls=CALLS, finish=st.none())
+ROWS = st.builds(Expectation, must=MEANINGS, finish=FINISH) | st.builds(
+    Expectation, must=MEANINGS, anywhere=TEXTS, may_call=CALLS, never=TEXTS, finish=FINISH, is_whole=st.just(False)
 )
 
 
@@ -32,13 +31,13 @@ def ids(text):
 
 
 @given(ROWS)
-def test_a_row_is_read_as_it_was_written(meaning):
-    assert read_row(write_row(meaning)) == meaning
+def test_a_row_is_read_as_it_was_written(row):
+    assert read_row(write_row(row)) == row
 
 
 @pytest.mark.parametrize("row", [None, 7, [], {}, {"reasoning": "x", "calls": {}, "finish": 7}])
 def test_a_row_of_other_shapes_means_nothing(row):
-    assert read_row(row) == Meaning()
+    assert read_row(row) == Expectation(must=Meaning())
 
 
 CALL = Called(name="f", arguments="{}")

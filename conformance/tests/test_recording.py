@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from harmony_conformance.exchange import Exchange, Rendered, Validity
 from harmony_conformance.json_value import at
-from harmony_conformance.meaning import Called, Meaning
+from harmony_conformance.meaning import Called, Expectation, Meaning
 from harmony_conformance.recording import BadRecording, read_exchange, read_script, write_exchange
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
 
@@ -57,13 +57,17 @@ EXCHANGES = st.builds(
     script=st.none() | IDS,
     expected=st.none()
     | st.builds(
-        Meaning,
-        reasoning=TEXTS,
-        finals=TEXTS,
-        calls=st.lists(st.builds(Called, name=st.text(max_size=4), arguments=st.text(max_size=4)), max_size=1).map(
-            tuple
+        Expectation,
+        must=st.builds(
+            Meaning,
+            reasoning=TEXTS,
+            finals=TEXTS,
+            calls=st.lists(st.builds(Called, name=st.text(max_size=4), arguments=st.text(max_size=4)), max_size=1).map(
+                tuple
+            ),
+            finish=st.none(),
         ),
-        finish=st.none() | st.just("stop"),
+        finish=st.just(()) | st.just(("stop",)),
     ),
     rendered=st.none() | st.builds(Rendered, source=st.text(max_size=8), ids=IDS),
     waited=st.lists(st.floats(min_value=0, max_value=60), max_size=2).map(tuple),

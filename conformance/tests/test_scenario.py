@@ -51,7 +51,7 @@ def test_a_scenario_is_read_with_all_its_members():
     first, second = read.steps
     assert (read.name, read.needs_script, read.exercises) == ("example", True, {"errors.valid_request_is_answered"})
     assert (first.name, first.request, first.send, first.script) == ("first", HELLO, Send.WHOLE, IDS)
-    assert (first.expected.finals, first.pace, first.together, first.path) == (("Hi",), 0.5, "both", CHAT)
+    assert (first.expected.must.finals, first.pace, first.together, first.path) == (("Hi",), 0.5, "both", CHAT)
     assert (second.raw, second.validity, second.path, second.send) == ("{", Validity.INVALID, "/v1/x", Send.BOTH)
 
 

@@ -259,7 +259,8 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
         return
     usage = turn.usage or Usage()
     spent = len(x.output.ids) if usage.completion_tokens is None and x.output.ids else usage.completion_tokens or 0
-    if x.meant is not None and not "".join(x.meant.shown).strip() and not x.meant.calls:
+    owed = x.row.must if x.row is not None else x.meant
+    if owed is not None and not "".join(owed.shown).strip() and not owed.calls:
         return
     reasoned = usage.reasoning_tokens or len(encode(turn.reasoning or ""))
     unaccounted = spent - reasoned - _HEADER_TOKENS

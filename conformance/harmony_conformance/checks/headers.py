@@ -1,14 +1,18 @@
-"""Family `headers`: every message of the prompt has a header of the form the model was trained on."""
+"""Family `headers`: those of the prompt have the form the model was trained on; those the model broke cost the client nothing."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import equal_json, pointer
+from harmony_conformance.leak import fields
+from harmony_conformance.meaning import Called
 from harmony_conformance.prompt import PromptMessage, shorten
+from harmony_conformance.turn import ToolCall, Turn
 
 _TYPE = r"(?: ?⟦constrain⟧(?:json|code)| (?:json|code))?"
 _FORMS = {
@@ -66,3 +70,96 @@ def messages_end_as_they_must(x: Exchange) -> Iterator[Finding]:
 def _end(message: PromptMessage) -> tuple[str, ...]:
     calls = message.role == "assistant" and message.recipient is not None
     return ("⟦call⟧",) if calls else ("⟦end⟧",)
+
+
+@check(MUST, spec="harmony#final", when=(on.is_chat, on.ended_well, on.has_row_for_broken_output))
+def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
+    """Broken output costs the client nothing that the row written for it says must arrive: reasoning, answer, calls.
+
+    Models double a channel, forget a marker, or name a recipient twice, and parsers raise, or end in a state they do not flush: the answer beside the
+    broken header is gone, or a call that could be read (defects V01, V06, S01, S04, P12). What has no place of its own may arrive as content, as
+    reasoning, or as the arguments of a call.
+    """
+    turn, row = x.turn, x.row
+    if turn is None or row is None:
+        return
+    content, reasoning = turn.content or "", turn.reasoning or ""
+    if row.must.reasoning and turn.reasoning is None:
+        yield variant("the reasoning is hidden", where="reasoning")
+    places = (
+        ("reasoning", row.must.reasoning if turn.reasoning is not None else (), (reasoning,)),
+        ("content", row.must.finals, (content,)),
+        ("content", row.must.preambles, (content, reasoning)),
+        ("any field", row.anywhere, (content, reasoning, *(call.arguments for call in turn.tool_calls))),
+    )
+    for where, texts, fields_for_it in places:
+        for wanted in (text.rstrip("\ufffd").strip() for text in texts):
+            found = [wanted in field for field in fields_for_it]
+            if not any(found):
+                yield Finding(
+                    message=f"a text of the broken output is not in {where}",
+                    at=where,
+                    expected=shorten(wanted),
+                    actual=shorten(" | ".join(filter(None, fields_for_it))) or "nothing",
+                )
+            elif where == "content" and not found[0]:
+                yield variant("the preamble is shown as reasoning, not as content", where="content")
+    yield from _lost_calls(row.must.calls, turn)
+
+
+def _lost_calls(expected: Sequence[Called], turn: Turn) -> Iterator[Finding]:
+    """The calls that did not arrive, in the order they were made; a call written anew, equal as JSON, is a variant."""
+    left = list(turn.tool_calls)
+    for call in expected:
+        place = next((place for place, got in enumerate(left) if _is_call(got, call)), None)
+        if place is None:
+            yield Finding(
+                message="a call of the broken output is lost, or arrived as another",
+                at="tool_calls",
+                expected=f"{call.name}({shorten(call.arguments)})",
+                actual=", ".join(f"{got.name}({shorten(got.arguments)})" for got in turn.tool_calls) or "no call",
+            )
+            continue
+        if left[place].arguments != call.arguments:
+            yield variant("the arguments were written anew: equal as JSON, another text", where="tool_calls")
+        left = left[place + 1 :]
+
+
+def _is_call(got: ToolCall, call: Called) -> bool:
+    return got.name == call.name and (got.arguments == call.arguments or equal_json(got.arguments, call.arguments))
+
+
+@check(MUST, spec="harmony#message-format", when=(on.is_chat, on.ended_well, on.has_row_for_broken_output))
+def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
+    """Nothing of a broken header becomes text, private reasoning does not become the answer, and no call is made up.
+
+    A parser that lost its place shows the words of the header, the chain of thought, or a tool named after both (defects V04, V07, O01, S04, P12).
+    """
+    turn, row = x.turn, x.row
+    if turn is None or row is None:
+        return
+    for field in fields(turn):
+        for never in row.never:
+            if never in field.text:
+                yield Finding(
+                    message=f"{shorten(never)!r} must not reach a client",
+                    at=field.where,
+                    excerpt=shorten(field.text),
+                )
+    shown = "\n".join((*row.must.finals, *row.must.preambles, *row.anywhere))
+    for thought in row.must.reasoning:
+        if thought.strip() and thought in (turn.content or "") and thought not in shown:
+            yield Finding(
+                message="the content holds text of the analysis channel",
+                at="content",
+                excerpt=shorten(turn.content or ""),
+            )
+    allowed = (*row.must.calls, *row.may_call)
+    for index, got in enumerate(turn.tool_calls):
+        if not any(_is_call(got, call) for call in allowed):
+            yield Finding(
+                message="a call arrived that the model did not make",
+                at=pointer("tool_calls", index),
+                expected=", ".join(f"{call.name}({shorten(call.arguments)})" for call in allowed) or "no call",
+                actual=f"{shorten(got.name)}({shorten(got.arguments)})",
+            )

@@ -21,7 +21,8 @@ def name_is_declared(x: Exchange) -> Iterator[Finding]:
     for (defects V04, O01, O18, S02).
     """
     declared = [text(at(tool, "function", "name")) for tool in x.tools]
-    invented = {call.name for call in x.meant.calls} if x.meant is not None else set[str]()
+    written = x.row.must.calls + x.row.may_call if x.row is not None else x.meant.calls if x.meant is not None else ()
+    invented = {call.name for call in written}
     for index, call in enumerate(x.turn.tool_calls if x.turn else ()):
         if call.name not in declared and call.name not in invented:
             yield Finding(
@@ -171,12 +172,14 @@ _REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
     """finish_reason is one of the API's words: `tool_calls` exactly when calls are returned and the model stopped by itself.
 
-    Agent loops branch on it: `stop` beside calls ends the loop, `tool_calls` without calls spins it (defect S06).
+    Agent loops branch on it: `stop` beside calls ends the loop, `tool_calls` without calls spins it (defect S06). A row written for the output may name
+    fewer of them.
     """
     turn = x.turn
     if turn is None:
         return
     said, calls = turn.finish_reason, bool(turn.tool_calls)
+    named = x.row.finish if x.row is not None else ()
     if said == "stop_sequence":
         yield variant("a stop string has a finish_reason of its own", where="/finish_reason")
     elif said is not None and said not in _REASONS:
@@ -217,3 +220,10 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
                 expected="tool_calls",
                 actual=said,
             )
+    elif named and said not in named and calls == ("tool_calls" in named):
+        yield Finding(
+            message="finish_reason is not the one that goes with what the model wrote",
+            at="/finish_reason",
+            expected=" or ".join(named),
+            actual=said,
+        )

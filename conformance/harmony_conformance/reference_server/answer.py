@@ -12,6 +12,7 @@ from hashlib import sha256
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.header import Header
 from harmony_conformance.reference_server.reading import Closed, Event, Opened, Skipped, Text
+from harmony_ref import tokens
 
 DONE = "[DONE]"
 """The data of the last event of a stream."""
@@ -116,7 +117,7 @@ class Assembler:
                 case Opened():
                     yield from self._begin(event.header)
                 case Text():
-                    self.reasoning_tokens += len(event.ids) if self._field is Field.REASONING else 0
+                    self.reasoning_tokens += _count(event) if self._field is Field.REASONING else 0
                     yield from self._write(self._decoder.decode(event.data))
                 case Closed():
                     yield from self._write("" if event.cut else self._decoder.decode(b"", final=True))
@@ -146,6 +147,11 @@ class Assembler:
         self._written[field] = True
         yield Delta(field=field, text=self._separator + text)
         self._separator = ""
+
+
+def _count(event: Text) -> int:
+    """The tokens of a text; one that stood in a header is counted anew."""
+    return len(event.ids) or len(tokens.encode(event.data.decode("utf-8", "replace")))
 
 
 def call_id(seed: str, call: int) -> str:

@@ -151,6 +151,10 @@ Change: TypeAlias = (
 )
 
 
+READING = (OnSampling, OnOffer, OnEvents)
+"""The changes that make something else of the model's output: of some scripts, and not of others."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Defect:
     """Something a real server did wrong.

@@ -20,10 +20,17 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ChatRequest(Asked):
-    """All that the server reads of a request."""
+    """All that the server reads of a request.
+
+    Attributes:
+        event_tokens: how many tokens go in one event of a stream.
+        ends_at_stop: whether a token that ends the turn ends the generation.
+    """
 
     messages: tuple[ChatMessage, ...]
     usage_in_stream: bool
+    event_tokens: int
+    ends_at_stop: bool
 
 
 def read_request(body: JsonObject) -> ChatRequest:
@@ -56,6 +63,8 @@ def read_request(body: JsonObject) -> ChatRequest:
         script=fields.script(body),
         goes_on=fields.goes_on(body),
         token_delay=fields.token_delay(body),
+        event_tokens=fields.event_tokens(body),
+        ends_at_stop=not fields.switch(body, "ignore_eos"),
     )
 
 

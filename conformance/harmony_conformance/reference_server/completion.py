@@ -1,16 +1,16 @@
 """One completion: what a request became, ready to be answered in one piece or as a stream."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from harmony_conformance.json_value import Json, JsonObject
+from harmony_conformance.json_value import Json, JsonObject, members
 from harmony_conformance.reference_server.answer import DONE, Assembler, Delta, Field, Offer, call_id, message
 from harmony_conformance.reference_server.changes import Changes
 from harmony_conformance.reference_server.chat_request import ChatRequest, read_request
 from harmony_conformance.reference_server.conversation import conversation
 from harmony_conformance.reference_server.errors import ApiError
 from harmony_conformance.reference_server.fields import MODEL, Choice
-from harmony_conformance.reference_server.generation import Generation, Sampling, script_of
+from harmony_conformance.reference_server.generation import STOPPING, Generation, Sampling, script_of
 from harmony_conformance.reference_server.run import Run, id_of, prompt_of, seed_of
 
 
@@ -55,13 +55,26 @@ class Completion:
         first = self._chunk({"role": "assistant", "content": ""})
         yield {**first, "prompt_token_ids": [*self.run.prompt]} if self.request.shows_token_ids else first
         shown = 0
-        for delta in assembler.deltas(self.run.events()):
-            chunk = self._chunk(self._delta(delta), shown)
+        for deltas in self._batches(assembler.deltas(self.run.events())):
+            chunk = self._chunk(_joined([self._delta(delta) for delta in deltas]), shown)
             shown = len(self.run.generation.emitted)
             yield chunk
         yield self._chunk({}, shown, finish=self._finish(assembler))
         if self.request.usage_in_stream:
             yield {**self._envelope("chat.completion.chunk"), "choices": [], "usage": self._usage(assembler)}
+
+    def _batches(self, deltas: Iterable[Delta]) -> Iterator[Sequence[Delta]]:
+        """The deltas that go in one event: one, unless the request asks for several tokens an event."""
+        held: list[Delta] = []
+        since = 0
+        for delta in deltas:
+            held.append(delta)
+            come = len(self.run.generation.emitted)
+            if self.request.event_tokens == 1 or come - since >= self.request.event_tokens:
+                yield held
+                held, since = [], come
+        if held:
+            yield held
 
     def _chunk(self, delta: JsonObject, shown: int | None = None, *, finish: str | None = None) -> JsonObject:
         choice: JsonObject = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
@@ -99,6 +112,30 @@ class Completion:
         return {"id": self.id, "object": kind, "created": self.created, "model": MODEL}
 
 
+def _joined(deltas: Sequence[JsonObject]) -> JsonObject:
+    """Deltas as one: texts of a field follow each other, and so do the arguments of a call."""
+    texts: dict[str, list[str]] = {}
+    calls: dict[int, JsonObject] = {}
+    for delta in deltas:
+        for name, value in delta.items():
+            if isinstance(value, str):
+                texts.setdefault(name, []).append(value)
+            for call in map(members, value if isinstance(value, list) else []):
+                _add(calls, call)
+    joined: JsonObject = {name: "".join(pieces) for name, pieces in texts.items()}
+    return {**joined, "tool_calls": [*calls.values()]} if calls else joined
+
+
+def _add(calls: dict[int, JsonObject], call: JsonObject) -> None:
+    place = call["index"]
+    if not isinstance(place, int):
+        return
+    opened = calls.setdefault(place, {**call, "function": {}})
+    told, more = members(opened["function"]), members(call["function"])
+    written = f"{told.get('arguments', '')}{more.get('arguments', '')}"
+    opened["function"] = {**told, **more, "arguments": written}
+
+
 def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: Changes) -> Completion:
     """What becomes of a request's body.
 
@@ -120,9 +157,13 @@ def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: C
     run = Run(
         seed=seed_of(body),
         prompt=prompt_of(conversation(request, date=date), changes),
-        generation=Generation(script_of(request, changes.words), changes.sampling(Sampling(limit=request.limit))),
+        generation=Generation(script_of(request, changes.words), changes.sampling(_sampling(request))),
         offer=changes.offer(offer),
         calls_in_parallel=request.calls_in_parallel,
         changes=changes,
     )
     return Completion(id=id_of("chatcmpl-", run.seed, serial), created=created, request=request, run=run)
+
+
+def _sampling(request: ChatRequest) -> Sampling:
+    return Sampling(limit=request.limit, stopping=STOPPING if request.ends_at_stop else frozenset())

@@ -268,3 +268,13 @@ def token_delay(body: JsonObject) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_DELAY:
         raise wrong_value("harmony_token_delay", f"seconds between 0 and {_LONGEST_DELAY} are needed.")
     return float(value)
+
+
+def event_tokens(body: JsonObject) -> int:
+    """`harmony_event_tokens`: how many tokens go in one event of a stream."""
+    value = body.get("harmony_event_tokens")
+    if value is None:
+        return 1
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise wrong_value("harmony_event_tokens", "a whole number from 1 is needed.")
+    return value

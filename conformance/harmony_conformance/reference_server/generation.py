@@ -10,7 +10,7 @@ from harmony_conformance.reference_server.schema_instance import instance
 from harmony_ref import tokens
 
 STOPPING = frozenset({tokens.RETURN, tokens.CALL, tokens.ENDOFTEXT})
-"""The `eos_token_id`s of gpt-oss's generation_config.json."""
+"""The `eos_token_id`s of gpt-oss's generation_config.json; with `ignore_eos` none of them ends a generation."""
 
 _NEXT = "<|start|>assistant"
 

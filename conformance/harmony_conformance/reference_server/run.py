@@ -12,7 +12,7 @@ from harmony_conformance.reference_server.generation import Generation
 from harmony_conformance.reference_server.reading import Event, read
 from harmony_ref import HarmonyError, Message, render_conversation_for_completion
 
-_DELIVERY = frozenset({"stream", "stream_options", "return_token_ids", "harmony_token_delay"})
+_DELIVERY = frozenset({"stream", "stream_options", "return_token_ids", "harmony_token_delay", "harmony_event_tokens"})
 """What a request says of the way its answer is sent: the calls in the answer have the same ids whatever it is."""
 
 

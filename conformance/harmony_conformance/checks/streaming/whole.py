@@ -108,11 +108,10 @@ def _differences(whole: Json, streamed: Json, streamed_id: str) -> Iterator[Find
 
 def _whole_and_streamed(series: Series) -> Iterator[tuple[Turn, Turn, str]]:
     """Answers to the same request that rest on the same emitted tokens, and the id of the streamed exchange."""
-    for step, whole in series.exchanges.items():
-        streamed = series.exchanges.get(step + on.STREAMED)
-        if streamed is None or whole.turn is None or streamed.turn is None or not _same_output(whole, streamed):
-            continue
-        yield whole.turn, streamed.turn, streamed.id
+    for step, other in on.whole_and_streamed(series):
+        whole, streamed = series.exchanges[step], series.exchanges[other]
+        if whole.turn is not None and streamed.turn is not None and _same_output(whole, streamed):
+            yield whole.turn, streamed.turn, streamed.id
 
 
 def _same_output(whole: Exchange, streamed: Exchange) -> bool:

@@ -16,7 +16,7 @@ from harmony_conformance.reference_server.changes import (
 )
 from harmony_conformance.reference_server.chat_messages import INSTRUCTING
 from harmony_conformance.reference_server.errors import ApiError, server_failure
-from harmony_conformance.reference_server.generation import STOPPING, Sampling
+from harmony_conformance.reference_server.generation import Sampling
 from harmony_ref import Content, DeveloperContent, Message, Role, TextContent, text_of, tokens
 
 _REASONING = frozenset({"reasoning", "reasoning_content", "thinking"})
@@ -194,7 +194,7 @@ def _unlimited(sampling: Sampling) -> Sampling:
 
 
 def _call_does_not_stop(sampling: Sampling) -> Sampling:
-    return replace(sampling, stopping=STOPPING - {tokens.CALL})
+    return replace(sampling, stopping=sampling.stopping - {tokens.CALL})
 
 
 def _neighbours_script(body: JsonObject, neighbour: JsonObject) -> JsonObject:

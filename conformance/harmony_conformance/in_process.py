@@ -1,0 +1,71 @@
+"""Hand-written rows asked of the reference server without a wire between: what the selftest has time for, with every defect that reads the output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from http import HTTPStatus
+
+from harmony_conformance.engines import ENGINES, ScriptBy
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.json_value import dumps, members
+from harmony_conformance.reference_server.app import DATE
+from harmony_conformance.reference_server.changes import Changes
+from harmony_conformance.reference_server.completion import accept
+from harmony_conformance.reference_server.errors import ApiError, Reply
+from harmony_conformance.reference_server.fields import MODEL
+from harmony_conformance.reference_server.transport import server_sent
+from harmony_conformance.scenario import Asking, Scenario, build, expand
+from harmony_conformance.wire import Chunk, Request, Response
+
+_REFERENCE = ENGINES["reference"]
+_ASKING = Asking(model=MODEL, script_by=ScriptBy.REFERENCE, ids_field=_REFERENCE.ids_field, extra={})
+
+
+def is_of_rows(scenario: Scenario) -> bool:
+    """Whether the steps of a scenario are hand-written rows."""
+    return all(step.row is not None for step in scenario.steps)
+
+
+def one_of_each_row(scenario: Scenario) -> Scenario:
+    """The scenario with the first variety of each row, whole and streamed as its tokens come."""
+    first = {step.row: step for step in reversed(scenario.steps)}
+    return replace(scenario, steps=tuple(replace(first[row], chunkings=()) for row in reversed(first)))
+
+
+def ask(scenario: Scenario, changes: Changes) -> Series:
+    """The answers of the reference server with these defects to every step of a scenario."""
+    exchanges: dict[str, Exchange] = {}
+    for serial, step in enumerate(expand(scenario), start=1):
+        request = build(step, _ASKING, {})
+        exchanges[step.name] = Exchange(
+            id=f"{scenario.name}/chat/{step.name}/0",
+            scenario=scenario.name,
+            step=step.name,
+            engine=_REFERENCE.name,
+            request=request,
+            response=_answer(request, changes, serial),
+            validity=step.validity,
+            script=step.script,
+            expected=step.expected,
+        )
+    return Series(name=scenario.name, exchanges=exchanges)
+
+
+def _answer(request: Request, changes: Changes, serial: int) -> Response:
+    try:
+        sent = members(request.json)
+        read = changes.request(sent, None)
+        completion = accept(read, serial=serial, created=0, date=DATE, changes=changes.for_body(sent))
+        if completion.request.streamed:
+            return _response(HTTPStatus.OK, "text/event-stream", server_sent(completion.stream()))
+        reply = Reply(status=HTTPStatus.OK, body=completion.whole())
+    except ApiError as error:
+        reply = Reply(status=error.status, body=error.body)
+    changed = changes.reply(reply)
+    return _response(changed.status, "application/json", iter([dumps(changed.body)]))
+
+
+def _response(status: int, kind: str, pieces: Iterator[str]) -> Response:
+    chunks = tuple(Chunk(at=place / 1000, data=data.encode("utf-8", "replace")) for place, data in enumerate(pieces))
+    return Response(status=status, chunks=chunks, headers={"content-type": kind})
