@@ -138,10 +138,12 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     """An answer that stopped by itself holds more than reasoning: content, or a call.
 
     Where the ids show that the model wrote nothing else, it is the model's fault, and a variant. Without them nobody can tell, and the user has no answer
-    (defects O21, V06).
+    (defects O21, V06). Where a row was written for the output, it says what the user is owed.
     """
     turn = x.turn
     if turn is None or not (turn.reasoning or "").strip() or turn.says_something:
+        return
+    if x.row is not None and _owes_nothing(x.row.must):
         return
     written = written_tokens(x.output.ids) if x.output.ids is not None else None
     if written is not None and not written.shown and not written.called:
@@ -259,8 +261,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
         return
     usage = turn.usage or Usage()
     spent = len(x.output.ids) if usage.completion_tokens is None and x.output.ids else usage.completion_tokens or 0
-    owed = x.row.must if x.row is not None else x.meant
-    if owed is not None and not "".join(owed.shown).strip() and not owed.calls:
+    if _owes_nothing(x.row.must if x.row is not None else x.meant):
         return
     reasoned = usage.reasoning_tokens or len(encode(turn.reasoning or ""))
     unaccounted = spent - reasoned - _HEADER_TOKENS
@@ -283,6 +284,11 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
 
 def _refuses(x: Exchange) -> bool:
     return any(one.where == "refusal" for answer in answers(x) for one in answer.fields)
+
+
+def _owes_nothing(meant: Meaning | None) -> bool:
+    """Whether it is known that the model wrote neither a text for the user nor a call."""
+    return meant is not None and not "".join(meant.shown).strip() and not meant.calls
 
 
 def _is_shown(meant: Meaning, content: str) -> bool:
