@@ -9,7 +9,7 @@ from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.injection import SPECIAL
 from harmony_conformance.json_value import at, members, number, strings, text
 from harmony_conformance.leak import request
-from harmony_conformance.prompt import Keep, Kind, Wanted, wanted
+from harmony_conformance.prompt import Keep, Kind, Wanted
 from harmony_conformance.wire import FailureKind
 
 SERVER_ERROR = 500
@@ -286,7 +286,7 @@ def is_refused_or_shows_prompt(x: Exchange) -> bool:
 
 
 def _wants(x: Exchange, kind: Kind) -> bool:
-    return any(part.kind is kind for part in wanted(x.asked))
+    return any(part.kind is kind for part in x.wanted)
 
 
 @condition
@@ -333,7 +333,7 @@ def has_finished_reasoning(x: Exchange) -> bool:
 
 def finished_reasoning(x: Exchange) -> Iterator[Wanted]:
     """The reasoning of finished turns: what has to be gone, and what the official sources settle differently."""
-    parts = wanted(x.asked)
+    parts = x.wanted
     for index, part in enumerate(parts):
         is_finished = any(later.kind is Kind.FINAL for later in parts[index:])
         if part.kind is Kind.REASONING and (part.keep is Keep.ABSENT or (part.keep is Keep.EITHER and is_finished)):
@@ -343,7 +343,7 @@ def finished_reasoning(x: Exchange) -> Iterator[Wanted]:
 @condition
 def has_loop_reasoning(x: Exchange) -> bool:
     """requests that resend the reasoning of an open tool loop"""
-    return any(part.kind is Kind.REASONING and part.keep is Keep.PRESENT for part in wanted(x.asked))
+    return any(part.kind is Kind.REASONING and part.keep is Keep.PRESENT for part in x.wanted)
 
 
 @condition
@@ -354,7 +354,7 @@ def quotes_markers(x: Exchange) -> bool:
 
 def texts_that_stay(x: Exchange) -> Iterator[str]:
     """The texts of a request that have to be in the prompt: of messages, and of offered tools."""
-    yield from (part.text for part in wanted(x.asked) if part.keep is Keep.PRESENT)
+    yield from (part.text for part in x.wanted if part.keep is Keep.PRESENT)
     if offered_tools.holds(x):
         yield from (said for tool in x.tools for said in strings(tool))
 
@@ -362,7 +362,7 @@ def texts_that_stay(x: Exchange) -> Iterator[str]:
 def texts_that_may_stay(x: Exchange) -> Iterator[str]:
     """Texts of a request that a server may leave out of the prompt: authors' names, reasoning, the effort, names of parameters, the answer's schema."""
     yield from (text(at(message, "name")) for message in x.messages)
-    yield from (part.text for part in wanted(x.asked) if part.keep is not Keep.PRESENT)
+    yield from (part.text for part in x.wanted if part.keep is not Keep.PRESENT)
     yield text(at(x.asked, "reasoning_effort"))
     yield from strings(at(x.asked, "response_format"))
     yield from (name for tool in x.tools for name in members(at(tool, "function", "parameters", "properties")))

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from harmony_conformance.json_value import Json, NotJson, at, items, members, number, text
 from harmony_conformance.meaning import ENDINGS, Expectation, Meaning, cut_at_stop, read_ids, unpadded
-from harmony_conformance.prompt import PromptMessage, PromptReading, read_prompt
+from harmony_conformance.prompt import PromptMessage, PromptReading, Wanted, read_prompt, wanted
 from harmony_conformance.sse import EventStream, read_events
 from harmony_conformance.turn import Turn, read_completion, read_stream
 from harmony_conformance.wire import Failure, Request, Response
@@ -116,6 +116,11 @@ class Exchange:
     def asked(self) -> Json:
         """The request's body as JSON (None where it is none)."""
         return self.request.json
+
+    @cached_property
+    def wanted(self) -> tuple[Wanted, ...]:
+        """What the messages of the request have to become in the prompt."""
+        return wanted(self.asked)
 
     @cached_property
     def stream(self) -> EventStream | None:

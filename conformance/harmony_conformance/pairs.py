@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from harmony_conformance import conditions as on
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import strings
-from harmony_conformance.prompt import wanted
 from harmony_ref import encode
 
 _FIRST_WORDS = {"plain": "marked", "tame": "odd", "short": "long"}
@@ -31,7 +30,7 @@ class CountedPair:
     @property
     def is_explained_by_headers(self) -> bool:
         """Whether a message more explains a small offset: its header and separators are the server's form."""
-        messages = len(wanted(self.more.asked)) - len(wanted(self.less.asked))
+        messages = len(self.more.wanted) - len(self.less.wanted)
         return messages > 0 and 0 <= self.grown - self.expected <= _HEADER_AND_SEPARATORS * messages
 
 
@@ -64,6 +63,6 @@ def _pairs_by_name(series: Series) -> Iterator[tuple[str, str]]:
 
 def _tokens(x: Exchange) -> int:
     """Tokens of the texts of a request: of its messages, and of the tools it offers."""
-    said = [part.text for part in wanted(x.asked)]
+    said = [part.text for part in x.wanted]
     told = [word for tool in x.tools for word in strings(tool)]
     return sum(len(encode(text)) for text in (*said, *told))

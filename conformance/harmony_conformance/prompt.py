@@ -190,8 +190,8 @@ def wanted(request: Json) -> tuple[Wanted, ...]:
     messages = items(at(request, "messages"))
     names: dict[str, str] = {}
     found: list[Wanted] = []
-    for index, message in enumerate(messages):
-        found.extend(_wanted_of(message, index, names, _history(messages, index)))
+    for index, (message, keep) in enumerate(zip(messages, _history(messages), strict=True)):
+        found.extend(_wanted_of(message, index, names, keep))
     return tuple(found)
 
 
@@ -234,23 +234,26 @@ def _said(content: Json) -> str | None:
     return content_text(content)
 
 
-def _history(messages: Sequence[Json], index: int) -> Keep:
-    """Whether the reasoning of message `index` has to be kept.
+def _history(messages: Sequence[Json]) -> Iterator[Keep]:
+    """Whether the reasoning of each message has to be kept.
 
     Inside an open tool loop (no user message after it, and a call or result last) it has to be there; before the first `final`, after which the user
     spoke again, it has to be gone; everything else is settled differently by the official sources.
     """
-    later = messages[index + 1 :]
+    roles = [at(message, "role") for message in messages]
     finals = [position for position, message in enumerate(messages) if _is_final(message)]
-    user_follows = any(at(message, "role") == "user" for message in later)
-    last = messages[-1]
-    loop_is_open = at(last, "role") == "tool"
-    if not user_follows and loop_is_open and not any(position >= index for position in finals):
-        return Keep.PRESENT
-    last_is_user = at(last, "role") == "user"
-    if finals and index <= finals[0] and user_follows and last_is_user and not _open_call(messages):
-        return Keep.ABSENT
-    return Keep.EITHER
+    users = [position for position, role in enumerate(roles) if role == "user"]
+    last_user, last_final = users[-1] if users else -1, finals[-1] if finals else -1
+    loop_is_open = roles[-1:] == ["tool"]
+    is_asked_anew = roles[-1:] == ["user"] and bool(finals) and not _open_call(messages)
+    for index in range(len(messages)):
+        user_follows = last_user > index
+        if not user_follows and loop_is_open and last_final < index:
+            yield Keep.PRESENT
+        elif is_asked_anew and user_follows and index <= finals[0]:
+            yield Keep.ABSENT
+        else:
+            yield Keep.EITHER
 
 
 def _is_final(message: Json) -> bool:

@@ -11,7 +11,7 @@ from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, v
 from harmony_conformance.declaration import declares_functions, official_spelling
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, canonical, dumps, objects_in, text
-from harmony_conformance.prompt import INSTRUCTIONS, Kind, Wanted, shorten, wanted
+from harmony_conformance.prompt import INSTRUCTIONS, Kind, Wanted, shorten
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
 
@@ -26,7 +26,7 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
     developer = "\n".join(m.content for m in messages if m.role == "developer")
     system = "\n".join(m.content for m in messages if m.role == "system")
     position = 0
-    sent = [part for part in wanted(x.asked) if part.kind is Kind.INSTRUCTIONS and part.text.strip()]
+    sent = [part for part in x.wanted if part.kind is Kind.INSTRUCTIONS and part.text.strip()]
     for part in sent:
         found = developer.find(part.text, position)
         if found >= 0:
@@ -169,7 +169,7 @@ def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
     Text that a server adds here speaks with the developer's authority to every one of its users' models. Other line ends between the parts, or another
     order of them, are variants.
     """
-    asked = [part.text for part in wanted(x.asked) if part.kind is Kind.INSTRUCTIONS]
+    asked = [part.text for part in x.wanted if part.kind is Kind.INSTRUCTIONS]
     for index, message in enumerate(x.prompt_messages):
         if message.role != "developer":
             continue

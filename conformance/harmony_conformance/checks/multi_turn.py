@@ -9,7 +9,7 @@ from harmony_conformance.check import MUST, Finding, check, comparison, evidence
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.placement import place_of_next_call
-from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, shorten, wanted
+from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, shorten
 from harmony_ref import encode
 
 
@@ -48,7 +48,7 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
     Without it the model forgets why it called (defects V17, V41, J10, L15, O14, O19).
     """
     said = _since_last_user(x)
-    parts = wanted(x.asked)
+    parts = x.wanted
     position = 0
     for number, part in enumerate(parts):
         if part.kind is not Kind.REASONING or part.keep is not Keep.PRESENT:
@@ -136,4 +136,4 @@ def _difference(series: Series, short: str, long: str) -> tuple[int, int, str] |
 
 
 def _thought(x: Exchange) -> int:
-    return sum(len(encode(part.text)) for part in wanted(x.asked) if part.kind is Kind.REASONING)
+    return sum(len(encode(part.text)) for part in x.wanted if part.kind is Kind.REASONING)

@@ -22,12 +22,12 @@ from harmony_conformance.injection import injected
 from harmony_conformance.json_value import at, equal_json, pointer, text
 from harmony_conformance.pairs import counted_pairs
 from harmony_conformance.placement import conversation_alone, no_more, place_of_next_call, raw
-from harmony_conformance.prompt import Kind, Place, PromptMessage, Wanted, shorten, wanted
+from harmony_conformance.prompt import Kind, Place, PromptMessage, Wanted, shorten
 from harmony_conformance.tool_schema import undescribed
 
 
 def _parts(x: Exchange, *kinds: Kind) -> tuple[Wanted, ...]:
-    return tuple(part for part in wanted(x.asked) if part.kind in kinds)
+    return tuple(part for part in x.wanted if part.kind in kinds)
 
 
 def _messages(x: Exchange, role: str, channel: str | None = None) -> list[PromptMessage]:
@@ -246,7 +246,7 @@ def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
             expected="one, first",
             actual=", ".join(roles) or "no message",
         )
-    yield from conversation_alone(wanted(x.asked), messages)
+    yield from conversation_alone(x.wanted, messages)
 
 
 @check(MUST, spec="harmony#prompt-end", when=(on.is_chat, on.prompt_is_known, on.ends_for_an_answer))
