@@ -21,6 +21,7 @@ import httpx
 
 from harmony_conformance.command import UsageError
 from harmony_conformance.secret import Mask, secrets
+from harmony_conformance.sse import EventDecoder
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
 
 BODY_LIMIT = 10 * 1024 * 1024  # escaped as JSON it is still a line that the readers of recordings take
@@ -107,11 +108,16 @@ class Client:
         """Close every connection."""
         await self._http.aclose()
 
-    async def send(self, request: Request, waiting: Callable[[Wait], None] = unheard) -> Sent:
-        """Send a request; wait and repeat where the server says 429 or 503 with Retry-After, at most three times. `waiting` is told of each wait."""
+    async def send(
+        self, request: Request, waiting: Callable[[Wait], None] = unheard, leave_after: int | None = None
+    ) -> Sent:
+        """Send a request; wait and repeat where the server says 429 or 503 with Retry-After, at most three times. `waiting` is told of each wait.
+
+        `leave_after`: the number of events of a stream after which the connection is closed, whatever is still to come.
+        """
         waited: list[float] = []
         while True:
-            sent = await self._once(request)
+            sent = await self._once(request, leave_after)
             wait = _wait(sent.response, len(waited) + 1)
             if wait is None:
                 return replace(sent, waited=tuple(waited))
@@ -124,13 +130,13 @@ class Client:
             waiting(wait)
             await _pause(wait.seconds)
 
-    async def _once(self, request: Request) -> Sent:
+    async def _once(self, request: Request, leave_after: int | None) -> Sent:
         chunks: list[Chunk] = []
         head: list[tuple[int, dict[str, str]]] = []
         failure: Failure | None = None
         try:
             async with asyncio.timeout(self._settings.timeout * _WHOLE_EXCHANGE):
-                failure = await self._receive(request, chunks, head)
+                failure = await self._receive(request, chunks, head, leave_after)
         except TimeoutError:
             most = self._settings.timeout * _WHOLE_EXCHANGE
             failure = Failure(kind=FailureKind.TIMEOUT, detail=f"the answer was not complete after {most:g} s")
@@ -145,14 +151,19 @@ class Client:
         return Sent(response=Response(status=status, headers=masked, chunks=self._mask.chunks(chunks)), failure=failure)
 
     async def _receive(
-        self, request: Request, chunks: list[Chunk], head: list[tuple[int, dict[str, str]]]
+        self,
+        request: Request,
+        chunks: list[Chunk],
+        head: list[tuple[int, dict[str, str]]],
+        leave_after: int | None,
     ) -> Failure | None:
         headers = {
             "content-type": "application/json",
             "accept": "application/json, text/event-stream",
             **request.headers,
         }
-        size = 0
+        size = events = 0
+        decoder = EventDecoder()
         start = time.monotonic()
         async with self._http.stream(
             request.method, request.path, content=request.body or None, headers=headers
@@ -170,6 +181,9 @@ class Client:
                         kind=FailureKind.TOO_LARGE, detail=f"the body is larger than {self._settings.body_limit} bytes"
                     )
                 chunks.append(Chunk(at=time.monotonic() - start, data=data))
+                events += len(decoder.feed(data)) if leave_after is not None else 0
+                if leave_after is not None and events >= leave_after:
+                    return Failure(kind=FailureKind.CLIENT_LEFT, detail=f"the client left after {leave_after} events")
         return None
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from harmony_conformance import repeated
 from harmony_conformance.check import condition, evidence
-from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
+from harmony_conformance.exchange import AnsweredBy, Exchange, Validity
+from harmony_conformance.gauge import API as METRICS
 from harmony_conformance.injection import SPECIAL
 from harmony_conformance.json_value import at, members, number, strings, text
 from harmony_conformance.leak import request
@@ -23,15 +25,20 @@ _NOT_THE_ENDPOINT = frozenset({FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED
 def is_chat(x: Exchange) -> bool:
     """ordinary exchanges on Chat Completions
 
-    What comes of a request that is wrong or odd on purpose has checks of its own.
+    What comes of a request that is wrong or odd on purpose, or of a stream that the client left, has checks of its own.
     """
-    return x.api == "chat" and x.validity not in ODD
+    return x.api == "chat" and x.validity not in ODD and not client_left(x)
+
+
+def client_left(x: Exchange) -> bool:
+    """Whether it was the client that closed the connection."""
+    return x.failure is not None and x.failure.kind is FailureKind.CLIENT_LEFT
 
 
 @condition
 def was_sent(x: Exchange) -> bool:
     """requests that the endpoint was left to answer"""
-    return x.failure is None or x.failure.kind not in _NOT_THE_ENDPOINT
+    return x.api != METRICS and (x.failure is None or x.failure.kind not in _NOT_THE_ENDPOINT)
 
 
 @condition
@@ -374,48 +381,7 @@ def ends_for_an_answer(x: Exchange) -> bool:
     return at(x.messages[-1], "role") != "assistant" if x.messages else True
 
 
-def pair(series: Series, first: str, second: str) -> tuple[Exchange, Exchange] | None:
-    """Two answered exchanges of a series by their step, None where one of them is missing."""
-    one, other = series.exchanges.get(first), series.exchanges.get(second)
-    return (
-        (one, other)
-        if one is not None and other is not None and one.turn is not None and other.turn is not None
-        else None
-    )
-
-
-STREAMED = "+stream"
-
-
-@condition
-def has_whole_and_streamed(series: Series) -> bool:
-    """requests that were sent both streamed and not"""
-    return any(pair(series, *names) is not None for names in whole_and_streamed(series))
-
-
-def whole_and_streamed(series: Series) -> Iterator[tuple[str, str]]:
-    """The names of a step that was sent as a whole, and of each of its streams: as the tokens came, and with several in an event."""
-    for name in series.exchanges:
-        whole, streamed, _ = name.partition(STREAMED)
-        if streamed and whole in series.exchanges:
-            yield whole, name
-
-
-@evidence
-def has_same_request_twice(series: Series) -> bool:
-    """requests that were sent twice, streamed and not, or again, and whose prompts were counted"""
-    return any(None not in map(prompt_count, pair) for pair in same_requests(series))
-
-
-def same_requests(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
-    """Pairs of answered exchanges with the same request: a whole answer and its stream, the first and its repetition."""
-    names = [(step, step + STREAMED) for step in series.exchanges]
-    for first, second in (*names, ("first", "again")):
-        found = pair(series, first, second)
-        if found is not None:
-            yield found
-
-
-def prompt_count(x: Exchange) -> int | None:
-    """The number of prompt tokens the server reported."""
-    return x.prompt.count
+STREAMED = repeated.STREAMED
+pair, same_requests, prompt_count = repeated.pair, repeated.same_requests, repeated.prompt_count
+whole_and_streamed = repeated.whole_and_streamed
+has_whole_and_streamed, has_same_request_twice = repeated.has_whole_and_streamed, repeated.has_same_request_twice

@@ -14,6 +14,9 @@ RENDER = f"{CHAT}/render"
 DERENDER = f"{CHAT}/derender"
 """Where vLLM makes a chat completion of the ids of an output."""
 
+METRICS = "/metrics"
+"""The path of what servers count of themselves."""
+
 
 class ScriptBy(StrEnum):
     """How the exact tokens of an answer travel to a server that can be scripted."""
@@ -82,11 +85,20 @@ RENDERS = Side(path=RENDER, ids=("token_ids",))
 
 
 @dataclass(frozen=True, kw_only=True)
+class Gauge:
+    """Where a server tells how many requests it is working on: a path, and the name of a metric in the Prometheus text found there."""
+
+    path: str
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Engine:
     """One kind of server.
 
     `ids_field` asks a chat request for the ids of prompt and output, that of a stream only where `ids_in_streams`; `side` shows a prompt without
-    generating. Both are probed before they are believed. `script_by` is only used on a server that identified itself, or on request.
+    generating; `running` counts the requests it is working on, where metrics are switched on. They are probed before they are believed. `script_by` is
+    only used on a server that identified itself, or on request.
     """
 
     name: str
@@ -94,26 +106,46 @@ class Engine:
     ids_in_streams: bool = True
     side: Side | None = None
     script_by: ScriptBy = ScriptBy.NONE
+    running: Gauge | None = None
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
     {
         engine.name: engine
         for engine in (
-            Engine(name="reference", ids_field="return_token_ids", script_by=ScriptBy.REFERENCE),
+            Engine(
+                name="reference",
+                ids_field="return_token_ids",
+                script_by=ScriptBy.REFERENCE,
+                running=Gauge(path=METRICS, name="harmony_requests_running"),
+            ),
             Engine(
                 name="vllm",
                 ids_field="return_token_ids",
                 side=RENDERS,
                 script_by=ScriptBy.VLLM,
+                running=Gauge(path=METRICS, name="vllm:num_requests_running"),
             ),
             Engine(
                 name="ollama",
                 side=Side(path=CHAT, extra="_debug_render_only", text=("_debug_info", "rendered_template")),
             ),
-            Engine(name="tgi", side=Side(path="/chat_tokenize", ids=("tokenize_response",))),
-            Engine(name="llamacpp", side=Side(path="/apply-template", text=("prompt",))),
-            Engine(name="sglang", ids_field="return_prompt_token_ids", ids_in_streams=False),
+            Engine(
+                name="tgi",
+                side=Side(path="/chat_tokenize", ids=("tokenize_response",)),
+                running=Gauge(path=METRICS, name="tgi_batch_current_size"),
+            ),
+            Engine(
+                name="llamacpp",
+                side=Side(path="/apply-template", text=("prompt",)),
+                running=Gauge(path=METRICS, name="llamacpp:requests_processing"),
+            ),
+            Engine(
+                name="sglang",
+                ids_field="return_prompt_token_ids",
+                ids_in_streams=False,
+                running=Gauge(path=METRICS, name="sglang:num_running_reqs"),
+            ),
             Engine(name="transformers"),
             Engine(name="openai"),
         )

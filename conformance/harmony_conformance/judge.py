@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from harmony_conformance.check import Check, Comparison, Condition, Finding, Ground, Outcome, Severity, Verdict
+from harmony_conformance.conditions import ODD
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series
+from harmony_conformance.gauge import API as METRICS
 from harmony_conformance.spec import Clause
 from harmony_conformance.wire import FailureKind
 
@@ -160,13 +162,18 @@ def _outcome(
     if any(trial.ground is Ground.LIMIT for trial in trials):
         return Outcome.NOT_APPLICABLE, "the endpoint declares a limit: " + reason
     sent = [x for trial in trials for x in trial.exchanges]
-    unanswered = [x.id for x in sent if x.turn is None and not (x.answered_by is AnsweredBy.RENDER and x.rendered)]
+    unanswered = [x.id for x in sent if x.turn is None and _wants_an_answer(x)]
     only_shown = any(x.answered_by is AnsweredBy.DERENDER for x in sent)
     if unanswered and not (only_shown and all(trial.ground is Ground.EVIDENCE for trial in trials)):
         return Outcome.INCONCLUSIVE, f"no usable answer to {unanswered[0]} (see errors.valid_request_is_answered)"
     if any(trial.ground is Ground.EVIDENCE for trial in trials):
         return Outcome.NOT_APPLICABLE, "not enough evidence: " + reason
     return Outcome.INCONCLUSIVE, "the endpoint did not do what the scenario asks for: " + reason
+
+
+def _wants_an_answer(x: Exchange) -> bool:
+    was_only_shown = x.answered_by is AnsweredBy.RENDER and x.rendered is not None
+    return x.api != METRICS and x.validity not in ODD and not was_only_shown
 
 
 def worst(results: Iterable[Result], fails_on: frozenset[Severity]) -> Outcome:

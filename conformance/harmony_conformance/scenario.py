@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from harmony_conformance.conditions import ODD, STREAMED
-from harmony_conformance.engines import CHAT, ScriptBy
+from harmony_conformance.engines import CHAT, Gauge, ScriptBy
 from harmony_conformance.exchange import Validity
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, resolve, text
 from harmony_conformance.meaning import Expectation, read_row
@@ -40,7 +40,8 @@ class Step:
     be told (the reference server). `begins` is how an answer begins where the model can be scripted; what follows are the model's own words.
     `chunkings` are numbers of tokens: the step is streamed once more for each, with so many tokens in an event, where that can be asked for;
     `event_tokens` is the one of an expanded step. `past_stop`: its script goes on behind a token that ends the turn. `row` is the id of the hand-written
-    row that it is, or is a variety of.
+    row that it is, or is a variety of. `leave_after`: the client closes the connection after so many events. `settles`: this is no request, but asks how
+    many requests the server is working on, again and again until there is none or so many seconds have passed.
     """
 
     name: str
@@ -61,6 +62,8 @@ class Step:
     event_tokens: int | None = None
     past_stop: bool = False
     row: str | None = None
+    leave_after: int | None = None
+    settles: float | None = None
 
     @property
     def is_streamed(self) -> bool:
@@ -178,9 +181,15 @@ def _read_step(value: Json, name: str) -> Step:
         headers={name.lower(): text(content) for name, content in members(at(value, "headers")).items()},
         together=text(at(value, "together")) or None,
         path=text(at(value, "path")) or CHAT,
-        pace=pace if isinstance(pace, int | float) else None,
+        pace=_seconds(pace),
         shows_ids=at(value, "shows_ids") is not False,
+        leave_after=number(at(value, "leave_after")),
+        settles=_seconds(at(value, "settles")),
     )
+
+
+def _seconds(value: Json) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def expand(scenario: Scenario) -> Iterator[Step]:
@@ -209,7 +218,7 @@ def grouped(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
-    """How requests are put to one endpoint: the model, the script's way, the field that asks for token ids, and members added to each request."""
+    """How requests are put to one endpoint: the model, the script's way, the field that asks for token ids, members added to each request, its gauge."""
 
     model: str
     script_by: ScriptBy = ScriptBy.NONE
@@ -217,20 +226,23 @@ class Asking:
     ids_in_streams: bool = True
     extra: JsonObject
     seed: int | None = None
+    gauge: Gauge | None = None
 
 
 class NotSent(Exception):  # noqa: N818 - it says what happened
-    """A step that can not be sent, since an earlier answer lacks what it takes from it."""
+    """A step that can not be sent, since an earlier answer lacks what it takes from it, or the server is not known to have what it asks for."""
 
 
 def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
     """The request of an expanded step.
 
     Raises:
-        NotSent: an earlier answer lacks what the step takes from it, or the endpoint chunks its streams as it likes.
+        NotSent: an earlier answer lacks what the step takes from it, the endpoint chunks its streams as it likes, or it has no known gauge.
     """
     if step.event_tokens is not None and not asking.script_by.can.choose_chunks:
         raise NotSent("the server chooses how many tokens an event of a stream has")
+    if step.settles is not None:
+        return _look_at(asking.gauge)
     if step.raw is not None:
         exact = _joined(_filled(step.raw, answers)).replace("{model}", asking.model)
         return _request(step, exact.encode("utf-8", "surrogateescape"))
@@ -245,20 +257,33 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
     shows_ids = step.shows_ids and step.validity not in ODD and (asking.ids_in_streams or not step.is_streamed)
     if asking.ids_field is not None and shows_ids:
         body.setdefault(asking.ids_field, True)
-    scripted = step.script is not None and asking.script_by is not ScriptBy.NONE
-    if step.script is not None and scripted:
-        body |= script_members(asking.script_by, step.script)
-        if step.pace is not None and asking.script_by is ScriptBy.REFERENCE:
-            body["harmony_token_delay"] = step.pace
-        if step.event_tokens is not None and asking.script_by is ScriptBy.REFERENCE:
-            body["harmony_event_tokens"] = step.event_tokens
-        if step.past_stop:
-            body["ignore_eos"] = True
-    if step.begins is not None and asking.script_by is not ScriptBy.NONE:
-        body |= script_members(asking.script_by, step.begins, {"harmony_script_then": "model"})
+    body |= _played(step, asking)
     if "max_tokens" not in body and "max_completion_tokens" not in body:
         body["max_tokens"] = _limit(step, scripted=asking.script_by is not ScriptBy.NONE)
     return _request(step, dumps({**body, **asking.extra}).encode("utf-8", "backslashreplace"))
+
+
+def _played(step: Step, asking: Asking) -> JsonObject:
+    """The members that make the model emit what the step says, at its pace and in its chunks."""
+    played: JsonObject = {}
+    scripted = step.script is not None and asking.script_by is not ScriptBy.NONE
+    if step.script is not None and scripted:
+        played |= script_members(asking.script_by, step.script)
+        if step.pace is not None and asking.script_by is ScriptBy.REFERENCE:
+            played["harmony_token_delay"] = step.pace
+        if step.event_tokens is not None and asking.script_by is ScriptBy.REFERENCE:
+            played["harmony_event_tokens"] = step.event_tokens
+        if step.past_stop:
+            played["ignore_eos"] = True
+    if step.begins is not None and asking.script_by is not ScriptBy.NONE:
+        played |= script_members(asking.script_by, step.begins, {"harmony_script_then": "model"})
+    return played
+
+
+def _look_at(gauge: Gauge | None) -> Request:
+    if gauge is None:
+        raise NotSent("this kind of server is not known to tell how many requests it is working on")
+    return Request(path=gauge.path, method="GET", body=b"")
 
 
 def _request(step: Step, body: bytes) -> Request:

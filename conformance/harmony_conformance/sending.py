@@ -9,9 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from harmony_conformance.client import Client, Sent
+from harmony_conformance.conditions import ODD
 from harmony_conformance.discovery import Capabilities
 from harmony_conformance.engines import CHAT, Engine, ScriptBy
 from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.gauge import API as METRICS_API
+from harmony_conformance.gauge import requests_running
 from harmony_conformance.halves import answer_in_halves, answered
 from harmony_conformance.json_value import Json
 from harmony_conformance.scenario import Asking, NotSent, Scenario, Step, build, expand, grouped, why_not_sent
@@ -19,6 +22,7 @@ from harmony_conformance.side import asks_for_prompt, shown_prompt
 from harmony_conformance.wire import Request
 
 _EVENT = 1  # tokens in an event of a stream
+_LOOKING_AGAIN = 0.1  # seconds
 
 Keep = Callable[[Exchange], None]
 """Takes an exchange that is over."""
@@ -37,7 +41,7 @@ class Gate:
         self._order = asyncio.Lock()
         self._most = most
 
-    async def send(self, client: Client, request: Request) -> Sent | None:
+    async def send(self, client: Client, request: Request, leave_after: int | None = None) -> Sent | None:
         """What came of the request, None where no more may be sent."""
         async with self._slots:
             async with self._order:
@@ -50,7 +54,7 @@ class Gate:
                 if wait > 0:
                     await asyncio.sleep(wait)
                 self._next = time.monotonic() + self._pause
-            return await client.send(request)
+            return await client.send(request, leave_after=leave_after)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +99,7 @@ class Sender:
             id=f"{scenario.name}/chat/{step.name}/{attempt}",
             scenario=scenario.name,
             step=step.name,
+            api="chat" if step.settles is None else METRICS_API,
             attempt=attempt,
             engine=self.engine.name,
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -103,29 +108,31 @@ class Sender:
             script=step.script if scripted else None,
             expected=step.expected if scripted else None,
         )
-        x = await (
-            answer_in_halves(self._send, asked, step.event_tokens or _EVENT)
-            if self._in_halves(step)
-            else self._answered(asked)
-        )
+        give_up = time.monotonic() + (step.settles or 0.0)
+        x = await self._once(step, asked)
+        while x is not None and requests_running(x) and time.monotonic() < give_up:
+            await asyncio.sleep(_LOOKING_AGAIN)
+            x = await self._once(step, asked)
         if x is not None:
             self.keep(x)
         return x
 
+    async def _once(self, step: Step, asked: Exchange) -> Exchange | None:
+        if self._in_halves(step):
+            return await answer_in_halves(self._send, asked, step.event_tokens or _EVENT)
+        sent = await self.gate.send(self.client, asked.request, step.leave_after)
+        return None if sent is None else await self._with_rendered(answered(asked, sent))
+
     def _in_halves(self, step: Step) -> bool:
-        if step.path != CHAT:
+        if step.path != CHAT or step.settles is not None:
             return False
         is_derendered = step.script is not None and self.found.script_by is ScriptBy.DERENDER
         return is_derendered or not self.found.generates
 
-    async def _answered(self, asked: Exchange) -> Exchange | None:
-        sent = await self._send(asked.request)
-        return None if sent is None else await self._with_rendered(answered(asked, sent))
-
     async def _with_rendered(self, x: Exchange) -> Exchange:
         """The exchange with the prompt that a side endpoint shows, where that is the best there is."""
         side = self.found.side
-        if side is None or x.turn is None or (request := asks_for_prompt(side, x.request)) is None:
+        if side is None or x.turn is None or x.validity in ODD or (request := asks_for_prompt(side, x.request)) is None:
             return x
         sent = await self._send(request)
         if sent is None or sent.response is None:

@@ -224,6 +224,13 @@ _TABLE = (
         "statistics for the entire request, and the `choices` field will always be an empty array.",
     ),
     Clause(
+        id="http#close",
+        source="RFC 9112, section 9.5",
+        quotation="Implementations SHOULD constantly monitor open connections for a received closure signal and respond to it as appropriate, since prompt "
+        "closure of both sides of a connection enables allocated system resources to be reclaimed. A client, server, or proxy MAY close the transport "
+        "connection at any time.",
+    ),
+    Clause(
         id="http#client-error",
         source="RFC 9110, section 15.5",
         quotation="The 4xx (Client Error) class of status code indicates that the client seems to have erred. Except when responding to a HEAD request, the "

@@ -221,6 +221,7 @@ def _asking(found: Capabilities, target: Target, options: Options) -> Asking:
         ids_in_streams=target.engine.ids_in_streams,
         extra=options.extra_body,
         seed=options.seed,
+        gauge=target.engine.running,
     )
 
 

@@ -6,6 +6,7 @@ import struct
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from ipaddress import ip_address
+from queue import Queue
 from threading import Thread
 
 import pytest
@@ -17,7 +18,7 @@ from cryptography.x509.oid import NameOID
 import harmony_conformance.client
 from harmony_conformance.client import BODY_LIMIT, Client, Settings, Wait
 from harmony_conformance.command import UsageError
-from harmony_conformance.wire import FailureKind, Request
+from harmony_conformance.wire import Failure, FailureKind, Request
 
 JSON_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n"
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -301,6 +302,37 @@ def test_a_drip_without_end_is_cut_off_after_ten_times_the_timeout(raw_server):
     assert sent.failure.kind is FailureKind.TIMEOUT
     assert sent.failure.detail == "the answer was not complete after 3 s"
     assert sent.response.body.startswith(b": drop\n\n")
+
+
+LEFT = Failure(kind=FailureKind.CLIENT_LEFT, detail="the client left after 2 events")
+
+
+@pytest.mark.parametrize(
+    ("events", "left"),
+    [(1, None), (2, LEFT), (5, LEFT)],
+    ids=["the stream ends before", "at its end", "in its middle"],
+)
+def test_a_client_that_is_told_to_leave_closes_the_connection_after_so_many_events(raw_server, events, left):
+    closed = Queue()
+
+    def answer(connection, request):
+        connection.sendall(STREAM_HEAD)
+        for count in range(events):
+            connection.sendall(chunk(b": comment\n\ndata: %d\n\n" % count))
+        if left is not None:
+            closed.put(connection.recv(1) == b"")
+        else:
+            connection.sendall(chunk(b""))
+
+    async def once(url):
+        async with Client(Settings(base=url, headers={}, timeout=5.0)) as client:
+            sent = await client.send(ASK, leave_after=2)
+            return sent, left is None or await asyncio.to_thread(closed.get, timeout=5)
+
+    sent, is_closed = asyncio.run(once(raw_server(answer).url))
+    assert sent.failure == left
+    assert sent.response.body.startswith(b": comment\n\ndata: 0\n\n")
+    assert is_closed
 
 
 def test_a_body_without_end_is_dropped_at_the_limit(raw_server):

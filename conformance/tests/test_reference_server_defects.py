@@ -724,8 +724,39 @@ def test_all_at_once_arrives_at_the_end(defects, spread):
     assert spread or not all(seen)
 
 
+LEFT = [
+    ((), 0, 200),
+    (("generation-goes-on-without-client",), 1, 200),
+    (("engine-down-when-client-leaves",), 0, 500),
+]
+
+
+@pytest.mark.parametrize(("defects", "running_then", "status_then"), LEFT)
+def test_what_becomes_of_a_stream_whose_client_left(defects, running_then, status_then):
+    body = {"model": MODEL, "messages": [USER], "stream": True, "harmony_script": FINAL * 20, "harmony_token_delay": 1}
+
+    def working(http):
+        return int(http.get("/metrics").text.rpartition(" ")[2])
+
+    with running(defects=defects) as url, httpx.Client(base_url=url) as http:
+        with http.stream("POST", "/v1/chat/completions", json=body) as response:
+            lines = response.iter_lines()
+            next(lines)
+            assert working(http) == 1
+        wanted, give_up = (running_then, status_then), time.monotonic() + 10
+        while True:
+            status = http.post("/v1/chat/completions", json={"model": MODEL, "messages": [USER]}).status_code
+            seen = (working(http), status)
+            if seen == wanted or time.monotonic() > give_up:
+                break
+    assert seen == wanted
+
+
+UNSEEN_IN_ONE_ANSWER = {"cross-talk", "stream-all-at-once", *(name for names, _, _ in LEFT for name in names)}
+
+
 def test_every_defect_is_shown():
-    assert {row[0] for row in SHOWN} | {"cross-talk", "stream-all-at-once"} == set(DEFECTS)
+    assert {row[0] for row in SHOWN} | UNSEEN_IN_ONE_ANSWER == set(DEFECTS)
 
 
 def test_defects_combine():

@@ -1,7 +1,7 @@
 import pytest
 
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.engines import ScriptBy
+from harmony_conformance.engines import Gauge, ScriptBy
 from harmony_conformance.exchange import Validity
 from harmony_conformance.scenario import (
     CHAT,
@@ -156,6 +156,14 @@ def test_a_step_may_have_a_method_and_headers_of_its_own():
     value = {"as": "a", "method": "PUT", "headers": {"Content-Type": "text/plain"}, "raw": "x"}
     request = build(scenario(value).steps[0], PLAIN, {})
     assert (request.method, dict(request.headers)) == ("PUT", {"content-type": "text/plain"})
+
+
+def test_a_step_may_ask_how_busy_the_server_is():
+    (step,) = scenario({"as": "load", "settles": 2, "send": "whole"}).steps
+    request = build(step, Asking(model="m", extra={}, gauge=Gauge(path="/metrics", name="running")), {})
+    assert (request.method, request.path, request.body) == ("GET", "/metrics", b"")
+    with pytest.raises(NotSent, match="not known to tell"):
+        build(step, PLAIN, {})
 
 
 @pytest.mark.parametrize("validity", [Validity.INVALID, Validity.QUESTIONABLE])

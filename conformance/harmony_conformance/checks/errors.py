@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
+from harmony_conformance.aftermath import aftermaths, differences
 from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, variant
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
@@ -197,7 +198,7 @@ def questionable_request_is_handled(x: Exchange) -> Iterator[Finding]:
 @condition
 def has_plain_after_odd(series: Series) -> bool:
     """plain requests before and after requests that are wrong or odd on purpose"""
-    return any(True for _ in _before_and_after(series))
+    return any(True for _ in aftermaths(series, _is_odd))
 
 
 @comparison(MUST, spec="http#client-error", when=has_plain_after_odd)
@@ -206,48 +207,12 @@ def server_survives_wrong_requests(series: Series) -> Iterator[Finding]:
 
     Whoever can send one request must not be able to take the service from all others.
     """
-    for before, last, after in _before_and_after(series):
-        if after.turn is None or after.failure is not None:
-            yield Finding(
-                message=f"after the request {last.step!r} a plain one is not answered",
-                at="connection" if after.response is None else "status",
-                expected="an answer, as before",
-                actual=_outcome(after),
-                exchange=after.id,
-            )
-        elif before.script is not None and before.script == after.script and _told(before) != _told(after):
-            yield Finding(
-                message=f"after the request {last.step!r} a plain one is answered otherwise",
-                at="content",
-                expected=shorten(_told(before)),
-                actual=shorten(_told(after)),
-                exchange=after.id,
-            )
+    for one in aftermaths(series, _is_odd):
+        yield from differences(one, f"the request {one.last.step!r}")
 
 
-def _before_and_after(series: Series) -> Iterator[tuple[Exchange, Exchange, Exchange]]:
-    """A plain request that was answered, the last odd one after it, and the plain one that follows."""
-    before: Exchange | None = None
-    last: Exchange | None = None
-    for x in series.exchanges.values():
-        if x.validity in on.ODD:
-            last = x
-        elif x.validity is Validity.VALID and on.was_sent.holds(x):
-            if before is not None and last is not None:
-                yield before, last, x
-            before, last = (x if x.turn is not None else None), None
-
-
-def _told(x: Exchange) -> str:
-    """All that an answer says, as one JSON text."""
-    turn = x.turn
-    return "" if turn is None else dumps([turn.reasoning or "", turn.content or "", turn.finish_reason])
-
-
-def _outcome(x: Exchange) -> str:
-    if x.failure is not None:
-        return x.failure.kind.value
-    return f"{x.response.status}: {shorten(_reason(x))}" if x.response is not None else "nothing"
+def _is_odd(x: Exchange) -> bool:
+    return x.validity in on.ODD
 
 
 @check(SHOULD, spec="http#client-error", when=(on.was_refused, on.was_sent))

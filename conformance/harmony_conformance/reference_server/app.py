@@ -23,6 +23,7 @@ from harmony_conformance.reference_server.completions.surface import Completions
 from harmony_conformance.reference_server.defects import defects_named
 from harmony_conformance.reference_server.errors import ApiError, Reply, server_failure
 from harmony_conformance.reference_server.fields import MODEL
+from harmony_conformance.reference_server.load import Load
 from harmony_conformance.reference_server.responses.surface import Responses
 from harmony_conformance.reference_server.transport import (
     Host,
@@ -58,7 +59,8 @@ def create_app(
     Raises:
         LookupError: there is no such defect; names those there are.
     """
-    host = Host(changes=Changes(defects_named(defects)), date=date, now=now, serials=count(1))
+    changes = Changes(defects_named(defects))
+    host = Host(changes=changes, date=date, now=now, serials=count(1), load=Load(changes))
     server = _Server(host)
     return Starlette(
         routes=[
@@ -67,6 +69,7 @@ def create_app(
             *Completions(host).routes(),
             Route("/v1/models", server.models, methods=["GET"]),
             Route("/health", server.health, methods=["GET"]),
+            Route("/metrics", server.metrics, methods=["GET"]),
             Route("/version", server.version, methods=["GET"]),
         ],
         middleware=[Middleware(_Signed)],
@@ -94,19 +97,19 @@ class _Signed:
 
 
 class _Server:
-    """The endpoints, and the little they remember: how many requests there were, which are being batched, and whether the engine is down."""
+    """The endpoints, and the little they remember: which requests are being batched."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._changes = host.changes
         self._batched: dict[int, JsonObject] = {}
-        self._is_down = False
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
         body = await body_of(request)
-        self._is_down = self._is_down or self._changes.brings_down(body)
-        if self._is_down:
+        if self._changes.brings_down(body):
+            self._host.load.is_down = True
+        if self._host.load.is_down:
             raise server_failure("The engine is dead.")
         serial = next(self._host.serials)
         neighbour = await self._neighbour(serial, body) if self._changes.crosses_requests else None
@@ -119,9 +122,10 @@ class _Server:
         )
         generations, delay = [completion.run.generation], completion.request.token_delay
         if completion.request.streamed:
-            return stream_response(server_sent(completion.stream()), generations, delay)
+            return stream_response(server_sent(completion.stream()), generations, delay, self._host.load)
         answer = completion.whole()
-        await take_time(request, generations, delay)
+        with self._host.load.working():
+            await take_time(request, generations, delay)
         return self._reply(Reply(status=HTTPStatus.OK, body=answer))
 
     async def models(self, _request: Request) -> Response:
@@ -132,6 +136,11 @@ class _Server:
     async def health(self, _request: Request) -> Response:
         """GET /health."""
         return json_response(HTTPStatus.OK, {"status": "ok"})
+
+    async def metrics(self, _request: Request) -> Response:
+        """GET /metrics: how many requests are being answered, in the text format of Prometheus."""
+        told = f"# TYPE harmony_requests_running gauge\nharmony_requests_running {self._host.load.running}\n"
+        return Response(told, media_type="text/plain; version=0.0.4")
 
     async def version(self, _request: Request) -> Response:
         """GET /version."""

@@ -53,6 +53,21 @@ class OnOutage:
     apply: Callable[[JsonObject], bool]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Departure:
+    """What the server does when the client of a stream has left: stop generating, or go on; and whether the engine outlives it."""
+
+    stops: bool = True
+    survives: bool = True
+
+
+@dataclass(frozen=True)
+class OnDeparture:
+    """Changes what happens when the client of a stream has left."""
+
+    apply: Callable[[Departure], Departure]
+
+
 @dataclass(frozen=True)
 class OnHistory:
     """Chooses which messages of the history the model is shown, instead of the right choice."""
@@ -137,6 +152,7 @@ Change: TypeAlias = (
     OnRequest
     | OnNeighbour
     | OnOutage
+    | OnDeparture
     | OnHistory
     | OnConversation
     | OnPrompt
@@ -192,6 +208,10 @@ class Changes:
     def brings_down(self, body: JsonObject) -> bool:
         """Whether a request is the last that the engine sees."""
         return any(change.apply(body) for change in self._changes if isinstance(change, OnOutage))
+
+    def departure(self) -> Departure:
+        """What happens when the client of a stream has left."""
+        return _chain([change.apply for change in self._changes if isinstance(change, OnDeparture)], Departure())
 
     def request(self, body: JsonObject, neighbour: "JsonObject | None" = None, api: Api = Api.CHAT) -> JsonObject:
         """The body as the server reads it."""

@@ -13,6 +13,7 @@ from harmony_conformance.json_value import Json, JsonObject, NotJson, dumps, loa
 from harmony_conformance.reference_server.changes import Changes
 from harmony_conformance.reference_server.errors import ApiError
 from harmony_conformance.reference_server.generation import Generation
+from harmony_conformance.reference_server.load import Load
 
 LARGEST_BODY = 64 * 1024 * 1024
 """Bytes; a larger request is refused."""
@@ -33,12 +34,14 @@ class Host:
         date: the model is told that this is today.
         now: seconds since the epoch.
         serials: tells the server's requests apart.
+        load: what the server is working on.
     """
 
     changes: Changes
     date: str
     now: Callable[[], float]
     serials: Iterator[int]
+    load: Load
 
 
 async def body_of(request: Request) -> JsonObject:
@@ -95,10 +98,11 @@ def json_response(status: int, body: Json, headers: dict[str, str] | None = None
 
 
 def stream_response(
-    pieces: Iterator[str], generations: Sequence[Generation], delay: float, media_type: str = EVENT_STREAM
+    pieces: Iterator[str], generations: Sequence[Generation], delay: float, load: Load, media_type: str = EVENT_STREAM
 ) -> Response:
     """A stream, each piece sent when the tokens that it shows have come; `delay` is the seconds that each takes."""
-    return StreamingResponse(_paced(pieces, generations, delay), media_type=media_type, headers=_UNCACHED)
+    paced = load.streamed(lambda: _paced(pieces, generations, delay))
+    return StreamingResponse(paced, media_type=media_type, headers=_UNCACHED)
 
 
 def server_sent(data: Iterator[Json]) -> Iterator[str]:
@@ -107,7 +111,7 @@ def server_sent(data: Iterator[Json]) -> Iterator[str]:
 
 
 async def _paced(pieces: Iterator[str], generations: Sequence[Generation], delay: float) -> AsyncIterator[bytes]:
-    passed = 0
+    passed = _come(generations)
     for piece in pieces:
         come = _come(generations)
         await asyncio.sleep((come - passed) * delay)

@@ -10,6 +10,10 @@ from harmony_conformance.checks.streaming.chunks import (
     usage_comes_last,
 )
 from harmony_conformance.checks.streaming.events import ends_with_done, events_are_chunks, is_a_stream
+from harmony_conformance.checks.streaming.leaving import (
+    generation_stops_when_the_client_leaves,
+    server_survives_a_client_that_leaves,
+)
 from harmony_conformance.checks.streaming.pace import deltas_come_as_generated
 from harmony_conformance.checks.streaming.whole import (
     calls_equal_whole,
@@ -27,11 +31,13 @@ __all__ = [
     "ends_with_done",
     "events_are_chunks",
     "finish_equals_whole",
+    "generation_stops_when_the_client_leaves",
     "is_a_stream",
     "one_finish_reason",
     "one_identity",
     "reasoning_equals_whole",
     "role_comes_first",
+    "server_survives_a_client_that_leaves",
     "usage_comes_last",
     "usage_equals_whole",
 ]

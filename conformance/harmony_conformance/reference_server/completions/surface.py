@@ -40,9 +40,10 @@ class Completions:
         answer = self._accept(changes.request(await body_of(request), api=Api.COMPLETIONS))
         generations, delay = [choice.generation for choice in answer.choices], answer.request.token_delay
         if answer.request.streamed:
-            return stream_response(server_sent(answer.stream()), generations, delay)
+            return stream_response(server_sent(answer.stream()), generations, delay, self._host.load)
         body = answer.whole()
-        await take_time(request, generations, delay)
+        with self._host.load.working():
+            await take_time(request, generations, delay)
         reply = changes.reply(Reply(status=HTTPStatus.OK, body=body), Api.COMPLETIONS)
         return json_response(reply.status, reply.body)
 

@@ -1,9 +1,10 @@
-"""Defects of how an answer is delivered: its stream says other things than the whole answer, or says them in a wrong order."""
+"""Defects of how an answer is delivered: its stream says other things than the whole answer, or goes on when nobody listens."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from harmony_conformance.json_value import Json, at, members
-from harmony_conformance.reference_server.changes import Defect, OnStream
+from harmony_conformance.reference_server.changes import Defect, Departure, OnDeparture, OnStream
 
 
 def _finish_is_stop(stream: Iterator[Json]) -> Iterator[Json]:
@@ -24,7 +25,27 @@ def _usage_counts_chunks(stream: Iterator[Json]) -> Iterator[Json]:
             yield data
 
 
+def _goes_on(departure: Departure) -> Departure:
+    return replace(departure, stops=False)
+
+
+def _dies(departure: Departure) -> Departure:
+    return replace(departure, survives=False)
+
+
 DEFECTS = (
+    Defect(
+        id="generation-goes-on-without-client",
+        catalogue=(),
+        summary="When the client of a stream leaves, the rest is generated all the same.",
+        change=OnDeparture(_goes_on),
+    ),
+    Defect(
+        id="engine-down-when-client-leaves",
+        catalogue=(),
+        summary="When the client of a stream leaves, the engine dies: every later request is a 500.",
+        change=OnDeparture(_dies),
+    ),
     Defect(
         id="stream-finish-stop-with-calls",
         catalogue=(),

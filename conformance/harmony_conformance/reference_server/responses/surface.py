@@ -43,10 +43,11 @@ class Responses:
         generations, delay = [answer.run.generation], answer.request.token_delay
         if answer.request.streamed:
             events = self._host.changes.stream(self._kept(answer), Api.RESPONSES)
-            return stream_response(_named(events), generations, delay)
+            return stream_response(_named(events), generations, delay, self._host.load)
         body = answer.whole()
         self._keep(answer.request, body)
-        await take_time(request, generations, delay)
+        with self._host.load.working():
+            await take_time(request, generations, delay)
         reply = self._host.changes.reply(Reply(status=HTTPStatus.OK, body=body), Api.RESPONSES)
         return json_response(reply.status, reply.body)
 
