@@ -141,7 +141,8 @@ _NOTHING = Catch(caught_by=frozenset(), also=frozenset())
 def failed_checks(defect: str) -> frozenset[str]:
     """The checks that fail on the embedded server with a defect.
 
-    The hand-written rows are asked without a wire between, and only where the defect reads the output: elsewhere every row would show the same.
+    The hand-written rows are asked without a wire between, and only where the defect reads the output: elsewhere every row would show the same. Their
+    prompts are those of the correct server, and are not judged again.
     """
     plan = make_plan(Options())
     rows = [one_of_each_row(scenario) for scenario in plan.scenarios if is_of_rows(scenario)]
@@ -151,7 +152,12 @@ def failed_checks(defect: str) -> frozenset[str]:
         return failing(results)
     changes = Changes(defects_named([defect]))
     series = [ask(scenario, changes) for scenario in rows]
-    return failing((*results, *judge_all(series, replace(plan, scenarios=tuple(rows)))))
+    of_output = tuple(check for check in plan.checks if check.id.partition(".")[0] not in _OF_PROMPTS)
+    return failing((*results, *judge_all(series, replace(plan, scenarios=tuple(rows), checks=of_output))))
+
+
+_OF_PROMPTS = frozenset({"accounting", "client", "hierarchy", "multi_turn", "prompt", "tools"})
+"""Families that judge a request and its prompt, and nothing of the answer."""
 
 
 def _faults(correct: Run, plan: Plan) -> Iterable[str]:
