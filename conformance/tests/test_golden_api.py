@@ -70,7 +70,7 @@ def test_there_are_150_triples_at_least():
     assert len(TRIPLES) >= 150
 
 
-@pytest.mark.parametrize(("api", "least"), [("responses", 40)])
+@pytest.mark.parametrize(("api", "least"), [("responses", 40), ("ollama", 20)])
 def test_other_apis_have_triples_too(api, least):
     assert len([triple for triple in OF_OTHER_APIS if triple.values[0]["api"].startswith(api)]) >= least
 

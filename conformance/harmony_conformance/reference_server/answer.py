@@ -117,7 +117,7 @@ class Assembler:
                 case Opened():
                     yield from self._begin(event.header)
                 case Text():
-                    self.reasoning_tokens += _count(event) if self._field is Field.REASONING else 0
+                    self.reasoning_tokens += tokens_in(event) if self._field is Field.REASONING else 0
                     yield from self._write(self._decoder.decode(event.data))
                 case Closed():
                     yield from self._write("" if event.cut else self._decoder.decode(b"", final=True))
@@ -149,7 +149,7 @@ class Assembler:
         self._separator = ""
 
 
-def _count(event: Text) -> int:
+def tokens_in(event: Text) -> int:
     """The tokens of a text; one that stood in a header is counted anew."""
     return len(event.ids) or len(tokens.encode(event.data.decode("utf-8", "replace")))
 

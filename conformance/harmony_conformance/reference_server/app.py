@@ -17,13 +17,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from harmony_conformance.json_value import JsonObject
-from harmony_conformance.reference_server.changes import Changes
+from harmony_conformance.reference_server.changes import Api, Changes
 from harmony_conformance.reference_server.completion import accept
 from harmony_conformance.reference_server.completions.surface import Completions
 from harmony_conformance.reference_server.defects import defects_named
 from harmony_conformance.reference_server.errors import ApiError, Reply, server_failure
 from harmony_conformance.reference_server.fields import MODEL
 from harmony_conformance.reference_server.load import Load
+from harmony_conformance.reference_server.ollama.surface import Ollama
+from harmony_conformance.reference_server.ollama.surface import error_body as ollama_error
 from harmony_conformance.reference_server.responses.surface import Responses
 from harmony_conformance.reference_server.transport import (
     Host,
@@ -67,6 +69,7 @@ def create_app(
             Route("/v1/chat/completions", server.chat, methods=["POST"]),
             *Responses(host).routes(),
             *Completions(host).routes(),
+            *Ollama(host).routes(),
             Route("/v1/models", server.models, methods=["GET"]),
             Route("/health", server.health, methods=["GET"]),
             Route("/metrics", server.metrics, methods=["GET"]),
@@ -148,10 +151,12 @@ class _Server:
 
     async def refuse(self, request: Request, error: Exception) -> Response:
         """The answer to a request that failed, in the API's words."""
-        return self._reply(_failure(request, error))
+        problem = _failure(request, error)
+        api = next((api for path, api in _APIS.items() if request.url.path.startswith(path)), Api.CHAT)
+        return self._reply(Reply(status=problem.status, body=_WORDS.get(api, _openai)(problem)), api)
 
-    def _reply(self, reply: Reply) -> Response:
-        changed = self._changes.reply(reply)
+    def _reply(self, reply: Reply, api: Api = Api.CHAT) -> Response:
+        changed = self._changes.reply(reply, api)
         return json_response(changed.status, changed.body)
 
     async def _neighbour(self, serial: int, body: JsonObject) -> "JsonObject | None":
@@ -163,17 +168,29 @@ class _Server:
         return before
 
 
-def _failure(request: Request, error: Exception) -> Reply:
+_APIS = {
+    "/v1/responses": Api.RESPONSES,
+    "/v1/completions": Api.COMPLETIONS,
+    "/api/": Api.OLLAMA,
+}
+"""The API that a path belongs to, by how it begins."""
+
+
+def _openai(problem: ApiError) -> JsonObject:
+    return problem.body
+
+
+_WORDS: dict[Api, Callable[[ApiError], JsonObject]] = {Api.OLLAMA: ollama_error}
+
+
+def _failure(request: Request, error: Exception) -> ApiError:
     match error:
         case ApiError():
-            problem = error
+            return error
         case HTTPException(status_code=HTTPStatus.NOT_FOUND):
-            problem = ApiError(
-                f"Nothing is served at {request.url.path}.", status=HTTPStatus.NOT_FOUND, code="not_found"
-            )
+            return ApiError(f"Nothing is served at {request.url.path}.", status=HTTPStatus.NOT_FOUND, code="not_found")
         case HTTPException():
             status = HTTPStatus(error.status_code)
-            problem = ApiError(f"{request.method} {request.url.path}: {status.phrase}.", status=status, code="refused")
+            return ApiError(f"{request.method} {request.url.path}: {status.phrase}.", status=status, code="refused")
         case _:
-            problem = server_failure(f"{type(error).__name__}: {error}")
-    return Reply(status=problem.status, body=problem.body)
+            return server_failure(f"{type(error).__name__}: {error}")

@@ -6,7 +6,7 @@ nothing comes of that, text. No text is lost, no marker becomes text. A completi
 `<|start|>assistant` ended the prompt.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -57,9 +57,11 @@ class Skipped:
 Event: TypeAlias = Opened | Text | Closed | Skipped
 
 
-def read(generation: Generation) -> Iterator[Event]:
-    """The events of a whole generation, as its tokens come."""
+def read(generation: Generation, opening: Sequence[int] = ()) -> Iterator[Event]:
+    """The events of a whole generation, as its tokens come; `opening` is what of the prompt belongs to the message it goes on with."""
     reader = Reader()
+    before = [event for token in opening for event in reader.feed(token)]
+    yield from [event for event in before if isinstance(event, Opened)][-1:]
     for token in generation:
         yield from reader.feed(token)
     yield from reader.finish(cut=generation.cut)

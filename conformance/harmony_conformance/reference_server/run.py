@@ -22,6 +22,7 @@ class Run:
 
     Attributes:
         seed: what the ids of its calls are made of.
+        opening: the end of the prompt that belongs to the answer, header included: the generation goes on in it.
         offer: what the client can take.
         calls_in_parallel: whether the answer may have several calls.
         changes: the defects that are switched on.
@@ -29,6 +30,7 @@ class Run:
 
     seed: str
     prompt: tuple[int, ...]
+    opening: tuple[int, ...] = ()
     generation: Generation
     offer: Offer
     calls_in_parallel: bool = True
@@ -36,7 +38,7 @@ class Run:
 
     def events(self) -> Iterator[Event]:
         """What the model says, as it comes; to be read once."""
-        events = read(self.generation)
+        events = read(self.generation, self.opening)
         return self.changes.events(events if self.calls_in_parallel else until_first_call(events, self.offer))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from harmony_conformance.json_value import JsonObject
-from harmony_conformance.reference_server.answer import Field, call_id, destination
+from harmony_conformance.reference_server.answer import Field, call_id, destination, tokens_in
 from harmony_conformance.reference_server.changes import Api
 from harmony_conformance.reference_server.errors import ApiError
 from harmony_conformance.reference_server.fields import MODEL
@@ -92,7 +92,7 @@ class Answer:
                     yield from self._begin(event)
                 case Text():
                     yield from self._write(decoder.decode(event.data))
-                    self._reasoning_tokens += len(event.ids) if self._is_thought else 0
+                    self._reasoning_tokens += tokens_in(event) if self._is_thought else 0
                 case Closed():
                     yield from self._write("" if event.cut else decoder.decode(b"", final=True))
                     yield from self._end(event)
