@@ -27,6 +27,8 @@ from harmony_conformance.reference_server.load import Load
 from harmony_conformance.reference_server.ollama.surface import Ollama
 from harmony_conformance.reference_server.ollama.surface import error_body as ollama_error
 from harmony_conformance.reference_server.responses.surface import Responses
+from harmony_conformance.reference_server.tgi.surface import Tgi
+from harmony_conformance.reference_server.tgi.surface import error_body as tgi_error
 from harmony_conformance.reference_server.transport import (
     Host,
     body_of,
@@ -70,6 +72,7 @@ def create_app(
             *Responses(host).routes(),
             *Completions(host).routes(),
             *Ollama(host).routes(),
+            *Tgi(host).routes(),
             Route("/v1/models", server.models, methods=["GET"]),
             Route("/health", server.health, methods=["GET"]),
             Route("/metrics", server.metrics, methods=["GET"]),
@@ -152,7 +155,7 @@ class _Server:
     async def refuse(self, request: Request, error: Exception) -> Response:
         """The answer to a request that failed, in the API's words."""
         problem = _failure(request, error)
-        api = next((api for path, api in _APIS.items() if request.url.path.startswith(path)), Api.CHAT)
+        api = _api_of(request.url.path)
         return self._reply(Reply(status=problem.status, body=_WORDS.get(api, _openai)(problem)), api)
 
     def _reply(self, reply: Reply, api: Api = Api.CHAT) -> Response:
@@ -172,15 +175,21 @@ _APIS = {
     "/v1/responses": Api.RESPONSES,
     "/v1/completions": Api.COMPLETIONS,
     "/api/": Api.OLLAMA,
+    **dict.fromkeys(("/tgi", "/generate", "/tokenize", "/chat_tokenize"), Api.TGI),
 }
 """The API that a path belongs to, by how it begins."""
+
+
+def _api_of(path: str) -> Api:
+    """The API that speaks at a path; at the root, where only refused requests come here, it is TGI."""
+    return Api.TGI if path == "/" else next((api for begin, api in _APIS.items() if path.startswith(begin)), Api.CHAT)
 
 
 def _openai(problem: ApiError) -> JsonObject:
     return problem.body
 
 
-_WORDS: dict[Api, Callable[[ApiError], JsonObject]] = {Api.OLLAMA: ollama_error}
+_WORDS: dict[Api, Callable[[ApiError], JsonObject]] = {Api.OLLAMA: ollama_error, Api.TGI: tgi_error}
 
 
 def _failure(request: Request, error: Exception) -> ApiError:

@@ -39,6 +39,13 @@ class Generation:
         self.emitted: list[int] = []
         self.cut = False
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no token comes after those that have come."""
+        count = len(self.emitted)
+        is_stopped = bool(self.emitted) and self.emitted[-1] in self._sampling.stopping
+        return is_stopped or count in (len(self._script), self._sampling.limit)
+
     def __iter__(self) -> Iterator[int]:
         for token in self._script:
             self.emitted.append(token)

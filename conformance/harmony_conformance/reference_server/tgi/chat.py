@@ -1,0 +1,176 @@
+"""TGI's Messages API: Chat Completions with TGI's members, refusals and chunks.
+
+What TGI has no member for (reasoning) is told as other servers tell it. Calls end with the finish reason `stop`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harmony_conformance.json_value import Json, JsonObject, items, members
+from harmony_conformance.reference_server.answer import DONE, Assembler, Delta, Field, Offer, call_id, message
+from harmony_conformance.reference_server.changes import Api
+from harmony_conformance.reference_server.chat_request import ChatRequest, read_request
+from harmony_conformance.reference_server.conversation import conversation
+from harmony_conformance.reference_server.errors import ApiError
+from harmony_conformance.reference_server.fields import MODEL, Choice
+from harmony_conformance.reference_server.generation import Generation, Sampling, script_of, unchanged
+from harmony_conformance.reference_server.reading import Event
+from harmony_conformance.reference_server.run import Run, prompt_of, seed_of
+from harmony_conformance.reference_server.stopping import until_stop
+from harmony_conformance.reference_server.tgi.request import MOST_STOPS, invalid
+from harmony_conformance.reference_server.transport import Host
+
+FINGERPRINT = "3.3.7-native"
+
+_IGNORED = ("model", "n", "stop", "logit_bias", "logprobs", "top_logprobs", "response_format", "tool_prompt")
+"""Members that TGI does not read, or reads in its own way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chat:
+    """A chat that was accepted, and the generation that answers it; to be told once."""
+
+    request: ChatRequest
+    run: Run
+    stops: tuple[str, ...]
+    created: int
+
+    def whole(self) -> JsonObject:
+        """The answer in one piece."""
+        assembler = Assembler(self.run.offer)
+        built = message(assembler.deltas(self._events()), seed=self.run.seed)
+        choice: JsonObject = {
+            "index": 0,
+            "message": _as_tgi(built),
+            "logprobs": None,
+            "finish_reason": self._finish(),
+        }
+        body: JsonObject = {**self._envelope("chat.completion"), "choices": [choice], "usage": self._usage()}
+        if self.request.shows_token_ids:
+            choice["token_ids"] = [*self.run.generation.emitted]
+            body["prompt_token_ids"] = [*self.run.prompt]
+        return self.run.changes.json(body, Api.TGI)
+
+    def stream(self) -> Iterator[Json]:
+        """The data of each event: chunks, and `[DONE]`."""
+        return self.run.changes.stream(self._told(), Api.TGI)
+
+    def _told(self) -> Iterator[Json]:
+        try:
+            for chunk in self._chunks():
+                yield self.run.changes.json(chunk, Api.TGI)
+        except ApiError as problem:
+            yield {"error": {"message": problem.message, "http_status_code": int(problem.status)}}
+        yield DONE
+
+    def _chunks(self) -> Iterator[JsonObject]:
+        for delta in Assembler(self.run.offer).deltas(self._events()):
+            yield self._chunk(self._delta(delta))
+        yield self._chunk({"content": ""}, finish=self._finish())
+        if self.request.usage_in_stream:
+            yield {**self._envelope("chat.completion.chunk"), "choices": [], "usage": self._usage()}
+
+    def _chunk(self, said: JsonObject, *, finish: str | None = None) -> JsonObject:
+        delta: JsonObject = {"role": "assistant", **said}
+        choice: JsonObject = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return {**self._envelope("chat.completion.chunk"), "choices": [choice]}
+
+    def _delta(self, delta: Delta) -> JsonObject:
+        if delta.field not in (Field.NAME, Field.ARGUMENTS):
+            return {delta.field.value: delta.text}
+        is_name = delta.field is Field.NAME
+        function: JsonObject = {"name": delta.text if is_name else None, "arguments": "" if is_name else delta.text}
+        call: JsonObject = {"index": delta.call, "id": call_id(self.run.seed, delta.call), "type": "function"}
+        return {"tool_calls": [{**call, "function": function}]}
+
+    def _events(self) -> Iterator[Event]:
+        return until_stop(self.run.events(), self.stops)
+
+    def _finish(self) -> str:
+        emitted = self.run.generation.emitted
+        if self.run.generation.cut:
+            return "length"
+        return "stop" if self.run.generation.is_over or not emitted else "stop_sequence"
+
+    def _usage(self) -> JsonObject:
+        asked, written = len(self.run.prompt), len(self.run.generation.emitted)
+        return {"prompt_tokens": asked, "completion_tokens": written, "total_tokens": asked + written}
+
+    def _envelope(self, kind: str) -> JsonObject:
+        return {
+            "object": kind,
+            "id": "",
+            "created": self.created,
+            "model": MODEL,
+            "system_fingerprint": FINGERPRINT,
+        }
+
+
+def accept(body: JsonObject, host: Host) -> Chat:
+    """What becomes of a request's body.
+
+    Raises:
+        ApiError: a 422.
+    """
+    request = read_chat(body)
+    run = Run(
+        seed=seed_of(body),
+        prompt=prompt_of(conversation(request, date=host.date), host.changes),
+        generation=Generation(script_of(request, unchanged), host.changes.sampling(Sampling(limit=request.limit))),
+        offer=host.changes.offer(
+            Offer(
+                names=frozenset(tool.name for tool in request.tools),
+                takes_calls=bool(request.tools) and request.choice is not Choice.NONE,
+            )
+        ),
+        changes=host.changes,
+    )
+    return Chat(request=request, run=run, stops=_stops(body.get("stop")), created=int(host.now()))
+
+
+def read_chat(body: JsonObject) -> ChatRequest:
+    """The chat in a JSON body.
+
+    Raises:
+        ApiError: a 422.
+    """
+    if body.get("tools") and body.get("response_format") is not None:
+        raise invalid("Grammar and tools are mutually exclusive")
+    read: JsonObject = {name: value for name, value in body.items() if name not in _IGNORED}
+    try:
+        return read_request({**read, "model": MODEL, **_response_format(body.get("response_format"))})
+    except ApiError as problem:
+        raise invalid(problem.message) from None
+
+
+def _response_format(value: Json) -> JsonObject:
+    """TGI's grammar as Chat Completions has it."""
+    if value is None:
+        return {}
+    kind, given = members(value).get("type"), members(members(value).get("value"))
+    if kind not in ("json", "json_object", "json_schema"):
+        raise invalid("`response_format`: only JSON schemas are offered here")
+    named: JsonObject = given if "schema" in given else {"name": "answer", "schema": given}
+    described: JsonObject = members(members(value).get("json_schema")) or named
+    return {"response_format": {"type": "json_schema", "json_schema": described}}
+
+
+def _stops(value: Json) -> tuple[str, ...]:
+    texts = tuple(entry for entry in items(value) if isinstance(entry, str))
+    if value is not None and (not isinstance(value, list) or len(texts) != len(value)):
+        raise invalid("`stop`: a list of strings is needed")
+    if len(texts) > MOST_STOPS:
+        raise invalid(f"`stop` supports up to {MOST_STOPS} stop sequences. Given: {len(texts)}")
+    return texts
+
+
+def _as_tgi(built: JsonObject) -> JsonObject:
+    """Calls in TGI's form; no member is null."""
+    calls: list[Json] = [
+        {**members(call), "function": {"description": None, **members(members(call).get("function"))}}
+        for call in items(built.get("tool_calls"))
+    ]
+    said: JsonObject = {name: value for name, value in built.items() if value is not None and name != "tool_calls"}
+    if calls:
+        return {**said, "tool_calls": calls}
+    return {"content": "", **said}

@@ -1,0 +1,107 @@
+"""The answer to /generate and /generate_stream: a text without markers, and beside it the tokens as they are."""
+
+import codecs
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from harmony_conformance.json_value import Json, JsonObject
+from harmony_conformance.reference_server.changes import Api, Changes
+from harmony_conformance.reference_server.generation import Generation, Sampling
+from harmony_conformance.reference_server.plain_text import continuation, spelled
+from harmony_conformance.reference_server.tgi.request import GenerateRequest
+from harmony_ref import tokens
+
+_CERTAIN = 0.0  # the logarithm of 1: the model is sure of what its script says
+
+
+@dataclass(kw_only=True)
+class Generated:
+    """A request that was accepted, and the generation that goes on from its prompt; to be told once."""
+
+    request: GenerateRequest
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    generation: Generation
+    changes: Changes
+    _text: str = ""
+    _decoder: codecs.IncrementalDecoder = field(
+        default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace")
+    )
+
+    def whole(self) -> JsonObject:
+        """The answer in one piece."""
+        told: list[Json] = [*self._tokens()]
+        body: JsonObject = {"generated_text": self._shown()}
+        if self.request.shows_details:
+            alternatives: JsonObject = {"top_tokens": [[token] for token in told]} if self.request.top_tokens else {}
+            body["details"] = {
+                **self._ending(),
+                "prefill": self._prefill() if self.request.shows_prompt else [],
+                "tokens": told,
+                **alternatives,
+            }
+        return self.changes.json(body, Api.TGI)
+
+    def stream(self) -> Iterator[Json]:
+        """The data of each event: one for a token."""
+        return self.changes.stream((self.changes.json(event, Api.TGI) for event in self._events()), Api.TGI)
+
+    def _events(self) -> Iterator[JsonObject]:
+        for token in self._tokens():
+            alternatives: JsonObject = {"top_tokens": [token]} if self.request.top_tokens else {}
+            last = self._is_over()
+            yield {
+                "index": len(self.generation.emitted),
+                "token": token,
+                **alternatives,
+                "generated_text": self._shown() if last else None,
+                "details": {**self._ending(), "input_length": len(self.prompt)} if last else None,
+            }
+
+    def _tokens(self) -> Iterator[JsonObject]:
+        """Token by token; the text of a character stands at its last one."""
+        for token in self.generation:
+            is_special = tokens.is_special(token)
+            piece = "" if is_special else self._decoder.decode(tokens.TOKEN_BYTES[token])
+            self._text += piece
+            text = spelled([token], shows_special=True) if is_special else piece
+            yield {"id": token, "text": text, "logprob": _CERTAIN, "special": is_special}
+            if self._is_stopped():
+                return
+
+    def _is_stopped(self) -> bool:
+        return any(stop in self._text for stop in self.request.stops)
+
+    def _is_over(self) -> bool:
+        return self.generation.is_over or self._is_stopped()
+
+    def _shown(self) -> str:
+        return (self.request.inputs if self.request.returns_prompt else "") + self._text
+
+    def _ending(self) -> JsonObject:
+        emitted = self.generation.emitted
+        return {"finish_reason": self._finish(), "generated_tokens": len(emitted), "seed": self.request.seed}
+
+    def _finish(self) -> str:
+        if self._is_stopped():
+            return "stop_sequence"
+        emitted = self.generation.emitted
+        ended = bool(emitted) and emitted[-1] in self.sampling.stopping
+        return "length" if len(emitted) == self.sampling.limit and not ended else "eos_token"
+
+    def _prefill(self) -> list[Json]:
+        """The prompt; the first token follows nothing, so that it has no probability."""
+        return [
+            {"id": token, "text": spelled([token], shows_special=True), "logprob": _CERTAIN if place else None}
+            for place, token in enumerate(self.prompt)
+        ]
+
+
+def generated(request: GenerateRequest, changes: Changes) -> Generated:
+    """The generation that answers a request."""
+    prompt = changes.prompt(request.prompt)
+    sampling = changes.sampling(Sampling(limit=request.limit))
+    script = (request.script if request.script is not None else continuation(prompt)) or (tokens.ENDOFTEXT,)
+    return Generated(
+        request=request, prompt=prompt, sampling=sampling, generation=Generation(script, sampling), changes=changes
+    )
