@@ -5,6 +5,8 @@ READY := .venv/.ready
 
 # the last transformers that evaluates response schemas; the environment has the newest, which renders templates
 TRANSFORMERS := .oracles/transformers-5.14
+# the older official client of TGI: it wants a huggingface_hub that transformers no longer takes
+TEXT_GENERATION := .oracles/text-generation
 
 .PHONY: help setup demo test check lint types unit golden bench fuzz selftest lock engine-vllm engine-vllm-render clean
 
@@ -36,12 +38,13 @@ types: $(READY)  ## mypy and pyright, strict
 	$(BIN)/mypy
 	$(BIN)/pyright
 
-unit: $(READY) $(TRANSFORMERS)/.ready  ## the tests
-	HARMONY_TRANSFORMERS_PYTHON=$(TRANSFORMERS)/bin/python $(BIN)/python -m pytest -q -n 2
+unit: $(READY) $(TRANSFORMERS)/.ready $(TEXT_GENERATION)/.ready  ## the tests
+	HARMONY_TRANSFORMERS_PYTHON=$(TRANSFORMERS)/bin/python \
+	  HARMONY_TEXT_GENERATION_PYTHON=$(TEXT_GENERATION)/bin/python $(BIN)/python -m pytest -q -n 2
 
-$(TRANSFORMERS)/.ready: requirements/transformers-5.14.lock
-	$(PYTHON) -m venv $(TRANSFORMERS)
-	$(TRANSFORMERS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/transformers-5.14.lock
+.oracles/%/.ready: requirements/%.lock
+	$(PYTHON) -m venv .oracles/$*
+	.oracles/$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/$*.lock
 	@touch $@
 
 golden: $(READY)  ## every golden vector against every implementation

@@ -1,6 +1,9 @@
 """Text Generation Inference as the reference server speaks it, driven by the official client of Hugging Face, and its tokens one by one."""
 
 import json
+import os
+import subprocess
+from pathlib import Path
 
 import httpx
 import pytest
@@ -149,6 +152,26 @@ def test_streamed_calls_by_the_official_client(chat):
     found = list(chat.chat_completion(USER, tools=[WEATHER], stream=True, extra_body={"harmony_script": THINK + CALL}))
     deltas = [part.choices[0].delta.tool_calls for part in found if part.choices[0].delta.tool_calls]
     assert "".join(calls[0].function.arguments for calls in deltas) == '{"city":"Paris"}'
+
+
+def test_the_older_official_client(url):
+    python = os.environ.get("HARMONY_TEXT_GENERATION_PYTHON")
+    if python is None:
+        pytest.skip("HARMONY_TEXT_GENERATION_PYTHON names no environment with text-generation 0.7.0")
+    script = Path(__file__).with_name("text_generation_client.py")
+    ran = subprocess.run([python, script, f"{url}/tgi"], capture_output=True, text=True, check=True, timeout=120)
+    text = "analysisThe user wants a short answer.assistantfinalHello! How can I help you?"
+    assert json.loads(ran.stdout) == {
+        "text": text,
+        "prefill": encode_with_special_tokens(PROMPT),
+        "finish": "eos_token",
+        "streamed": text,
+        "at_the_end": text,
+        "refusal": "Input validation error: `stop` supports up to 4 stop sequences. Given: 5",
+        "chat": "Hello! How can I help you?",
+        "called": "f",
+        "async": text,
+    }
 
 
 # generation

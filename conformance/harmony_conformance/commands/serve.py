@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from harmony_conformance.command import Command, Exit, UsageError
-from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.reference_server.defects import DEFECTS, SURFACE_DEFECTS
 from harmony_conformance.reference_server.serving import serve
 
 _HIGHEST = 65535
@@ -25,10 +25,10 @@ def configure(parser: ArgumentParser) -> None:
 def execute(arguments: Namespace) -> int:
     """Serve until stopped."""
     if arguments.list_defects:
-        for defect in DEFECTS.values():
+        for defect in (*DEFECTS.values(), *SURFACE_DEFECTS.values()):
             print(f"{defect.id}  ({', '.join(defect.catalogue) or 'no catalogue id'})  {defect.summary}")
         return Exit.CONFORMS
-    unknown = [defect for defect in arguments.defect if defect not in DEFECTS]
+    unknown = [defect for defect in arguments.defect if defect not in DEFECTS and defect not in SURFACE_DEFECTS]
     if unknown:
         raise UsageError(f"no defect {unknown[0]!r}: --list-defects lists them")
     try:

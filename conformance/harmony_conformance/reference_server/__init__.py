@@ -11,8 +11,8 @@ an answer that the model ends in its own words.
 
 from harmony_conformance.reference_server.app import create_app
 from harmony_conformance.reference_server.changes import Defect
-from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.reference_server.defects import DEFECTS, SURFACE_DEFECTS
 from harmony_conformance.reference_server.fields import MODEL
 from harmony_conformance.reference_server.serving import running, serve
 
-__all__ = ["DEFECTS", "MODEL", "Defect", "create_app", "running", "serve"]
+__all__ = ["DEFECTS", "MODEL", "SURFACE_DEFECTS", "Defect", "create_app", "running", "serve"]

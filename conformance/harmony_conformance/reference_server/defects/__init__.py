@@ -19,6 +19,7 @@ from harmony_conformance.reference_server.defects import (
     result,
     stream,
     structured,
+    surfaces,
     text,
 )
 
@@ -47,6 +48,9 @@ DEFECTS: Mapping[str, Defect] = MappingProxyType(
 )
 """Every defect by its id."""
 
+SURFACE_DEFECTS: Mapping[str, Defect] = MappingProxyType({defect.id: defect for defect in surfaces.SURFACE_DEFECTS})
+"""Those of the APIs beside Chat Completions, for which there are no checks yet: the selftest leaves them out."""
+
 
 def defects_named(names: Iterable[str]) -> tuple[Defect, ...]:
     """The defects with these ids, in this order.
@@ -55,7 +59,8 @@ def defects_named(names: Iterable[str]) -> tuple[Defect, ...]:
         LookupError: there is none of that id; names those there are.
     """
     wanted = tuple(names)
-    unknown = [name for name in wanted if name not in DEFECTS]
+    known = {**DEFECTS, **SURFACE_DEFECTS}
+    unknown = [name for name in wanted if name not in known]
     if unknown:
-        raise LookupError(f"no defect {unknown[0]!r}; there are {', '.join(sorted(DEFECTS))}")
-    return tuple(DEFECTS[name] for name in wanted)
+        raise LookupError(f"no defect {unknown[0]!r}; there are {', '.join(sorted(known))}")
+    return tuple(known[name] for name in wanted)

@@ -1,0 +1,156 @@
+"""Each defect of an API beside Chat Completions shows what its summary says, and the server without it does not."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+
+from harmony_conformance.reference_server import DEFECTS, MODEL, SURFACE_DEFECTS, create_app
+from harmony_ref import decode
+
+START = "<|start|>assistant"
+THINK = f"<|channel|>analysis<|message|>Hm.<|end|>{START}"
+FINAL = "<|channel|>final<|message|>Good day.<|return|>"
+CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
+FLAT = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+NESTED = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
+DASH = {"type": "function", "function": {"name": "web-search"}}
+USER = {"role": "user", "content": "x"}
+THOUGHT = {"type": "reasoning", "id": "rs", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+SUMMARY = {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "Hm."}]}
+CALLED = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+PAST = {
+    "role": "assistant",
+    "content": "",
+    "thinking": "Hm.",
+    "tool_calls": [{"function": {"name": "f", "arguments": {}}}],
+}
+CHAT_PAST = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
+
+
+class Server:
+    def __init__(self, *defects):
+        self._app = create_app(defects=defects, now=lambda: 0.0)
+
+    def send(self, path, body):
+        async def sent():
+            transport = httpx.ASGITransport(self._app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://reference") as client:
+                return await client.post(path, json={"model": MODEL, "return_token_ids": True, **body})
+
+        return asyncio.run(sent())
+
+    def responses(self, **body):
+        return self.send("/v1/responses", {"input": "x", **body})
+
+    def ollama(self, **body):
+        return self.send("/api/chat", {"messages": [USER], "stream": False, **body})
+
+    def tgi(self, **body):
+        return self.send("/tgi/v1/chat/completions", {"messages": [USER], **body})
+
+    def events(self, **body):
+        text = self.responses(stream=True, **body).text
+        return [json.loads(block.partition("data: ")[2]) for block in text.removesuffix("\n\n").split("\n\n")]
+
+
+def prompt(response):
+    return decode(response.json()["prompt_token_ids"])
+
+
+def items(response):
+    return response.json()["output"]
+
+
+SHOWN = {
+    "responses-stream-breaks-at-calls": (
+        lambda s: [event["type"] for event in s.events(tools=[FLAT], harmony_script=CALL)][-1],
+        "error",
+    ),
+    "responses-items-bare": (
+        lambda s: START + "<|message|>Hm.<|end|>" in prompt(s.responses(input=[USER, THOUGHT, CALLED])),
+        True,
+    ),
+    "responses-usage-zero": (lambda s: s.responses().json()["usage"]["output_tokens"], 0),
+    "responses-call-without-name": (
+        lambda s: [event["item"]["name"] for event in s.events(tools=[FLAT], harmony_script=CALL) if "item" in event],
+        [None],
+    ),
+    "responses-output-empty-when-cut": (lambda s: items(s.responses(harmony_script=THINK, max_output_tokens=4)), []),
+    "responses-reasoning-as-output-text": (
+        lambda s: items(s.responses(harmony_script=THINK + FINAL))[0]["content"][0]["type"],
+        "output_text",
+    ),
+    "responses-reasoning-text-unread": (
+        lambda s: "Hm." in prompt(s.responses(input=[USER, THOUGHT, CALLED])),
+        False,
+    ),
+    "responses-summary-500": (lambda s: s.responses(input=[USER, SUMMARY, CALLED]).status_code, 500),
+    "responses-reasoning-tokens-zero": (
+        lambda s: s.responses(harmony_script=THINK + FINAL).json()["usage"]["output_tokens_details"][
+            "reasoning_tokens"
+        ],
+        0,
+    ),
+    "ollama-header-as-name": (
+        lambda s: s.ollama(tools=[NESTED], harmony_script=CALL).json()["message"]["tool_calls"][0]["function"]["name"],
+        "assistant<|channel|>analysis",
+    ),
+    "ollama-think-ignored": (lambda s: "Reasoning: high" in prompt(s.ollama(think="high")), False),
+    "ollama-names-underscored": (lambda s: "type web_search " in prompt(s.ollama(tools=[DASH])), True),
+    "ollama-thinking-unread": (
+        lambda s: "Hm." in prompt(s.ollama(messages=[USER, PAST, {"role": "tool", "tool_name": "f", "content": "x"}])),
+        False,
+    ),
+    "ollama-prompt-count-missing": (lambda s: "prompt_eval_count" in s.ollama().json(), False),
+    "ollama-all-in-thinking": (
+        lambda s: s.ollama(harmony_script=FINAL).json()["message"],
+        {"role": "assistant", "content": "", "thinking": "Good day."},
+    ),
+    "tgi-channels-in-content": (
+        lambda s: s.tgi(harmony_script=THINK + FINAL).json()["choices"][0]["message"]["content"],
+        "analysisHm.assistantfinalGood day.",
+    ),
+    "tgi-results-refused": (
+        lambda s: s.tgi(messages=[USER, CHAT_PAST, {"role": "tool", "tool_call_id": "c", "content": "x"}]).status_code,
+        422,
+    ),
+    "tgi-tool-prompt": (lambda s: "Given the functions available" in prompt(s.tgi(tools=[NESTED])), True),
+    "tgi-effort-ignored": (lambda s: "Reasoning: high" in prompt(s.tgi(reasoning_effort="high")), False),
+}
+
+
+def test_every_defect_is_shown():
+    assert list(SHOWN) == list(SURFACE_DEFECTS)
+    assert not set(SURFACE_DEFECTS) & set(DEFECTS)
+
+
+@pytest.mark.parametrize("ident", SHOWN)
+def test_defect_shows(ident):
+    look, expected = SHOWN[ident]
+    assert look(Server(ident)) == expected
+    assert look(Server()) != expected
+
+
+@pytest.mark.parametrize(
+    ("defect", "send"),
+    [
+        ("usage-all-zero", Server.responses),
+        ("usage-all-zero", Server.ollama),
+        ("finish-stop-when-cut", Server.tgi),
+        ("stream-without-done", Server.responses),
+    ],
+)
+def test_defects_of_chat_json_leave_other_apis_alone(defect, send):
+    assert send(Server(defect)).text == send(Server()).text
+
+
+def test_defects_of_the_prompt_hold_in_every_api():
+    for send in (Server.responses, Server.ollama, Server.tgi):
+        broken, right = send(Server("other-identity")), send(Server())
+        assert broken.json()["prompt_token_ids"] != right.json()["prompt_token_ids"]
