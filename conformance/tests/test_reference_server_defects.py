@@ -500,6 +500,18 @@ SHOWN = [
         ("", "Good day to you.", [], "", "stop"),
         ("Good day to you.", "", [], "", "stop"),
     ),
+    (
+        "unknown-channel-dropped",
+        answered("<|channel|>reply<|message|>Good day to you.<|return|>"),
+        ("", "Good day to you.", [], "", "stop"),
+        ("", "", [], "", "stop"),
+    ),
+    (
+        "typed-final-dropped",
+        answered('<|channel|>final <|constrain|>json<|message|>{"a":1}<|return|>'),
+        ("", '{"a":1}', [], "", "stop"),
+        ("", "", [], "", "stop"),
+    ),
     ("cut-reasoning-lost", answered(THINK, max_tokens=4), ("Let", "", [], "", "length"), ("", "", [], "", "length")),
     (
         "split-characters-broken",
