@@ -94,7 +94,7 @@ def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
     )
     for where, texts, fields_for_it in places:
         for wanted in (text.rstrip("\ufffd").strip() for text in texts):
-            found = [wanted in field for field in fields_for_it]
+            found = [wanted in field or equal_json(field, wanted) for field in fields_for_it]
             if not any(found):
                 yield Finding(
                     message=f"a text of the broken output is not in {where}",
