@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
-from harmony_conformance.json_value import Json, NotJson, at, items, members, number, text
+from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, number, text
 from harmony_conformance.meaning import ENDINGS, Expectation, Meaning, cut_at_stop, read_ids, unpadded
 from harmony_conformance.prompt import PromptMessage, PromptReading, Wanted, read_prompt, wanted
 from harmony_conformance.sse import EventStream, read_events
 from harmony_conformance.turn import Turn, read_completion, read_stream
-from harmony_conformance.wire import Failure, Request, Response
+from harmony_conformance.wire import Chunk, Failure, Request, Response
 from harmony_ref import decode, tokens
 
 
@@ -91,6 +91,7 @@ class Rendered:
 class Exchange:
     """One request and its outcome. `script` holds the ids the model was made to emit, `expected` the hand-written row that goes with them.
 
+    `choice` is which of the answer's choices it is about (all but the first are shown as exchanges of their own).
     `rebuilt`: put together again from a log; what the log left out, the wire may have had.
     """
 
@@ -111,6 +112,24 @@ class Exchange:
     waited: tuple[float, ...] = ()
     rebuilt: bool = False
     answered_by: AnsweredBy = AnsweredBy.API
+    choice: int = 0
+
+    @cached_property
+    def others(self) -> tuple[Exchange, ...]:
+        """The further choices of an answer with several, each as the exchange it would be alone: what a check says of one choice it can say of all."""
+        if self.choice or self.response is None or not self.response.is_success:
+            return ()
+        return tuple(
+            replace(self, choice=place, response=replace(self.response, chunks=_only_choice(self, place)))
+            for place in range(1, self.choices)
+        )
+
+    @cached_property
+    def choices(self) -> int:
+        """How many choices the answer has."""
+        if self.stream is not None:
+            return len({number(at(choice, "index")) or 0 for chunk in self.chunks for choice in _choices(chunk)})
+        return len(_choices(self.body))
 
     @cached_property
     def asked(self) -> Json:
@@ -247,10 +266,14 @@ class Exchange:
     @property
     def meets_stop_string(self) -> bool:
         """Whether a stop string of the request stands in what the model emitted."""
-        stop = at(self.asked, "stop")
-        strings = [text(one) for one in (stop if isinstance(stop, list) else [stop])]
         emitted = decode(self.output.ids or ())
-        return any(one and one in emitted for one in strings)
+        return any(one in emitted for one in self.stop_strings)
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        """The stop strings of the request."""
+        stop = at(self.asked, "stop")
+        return tuple(said for one in (stop if isinstance(stop, list) else [stop]) if (said := text(one)))
 
     @property
     def limit(self) -> int | None:
@@ -284,6 +307,29 @@ class Exchange:
             if at(value, "object") == "error":
                 return value
         return None
+
+
+def _choices(value: Json) -> list[Json]:
+    return items(at(value, "choices"))
+
+
+def _only_choice(x: Exchange, place: int) -> tuple[Chunk, ...]:
+    """The bytes of an answer that holds one of its choices, as its first."""
+    if x.stream is None:
+        body: Json = {**members(x.body), "choices": [{**members(_choices(x.body)[place]), "index": 0}]}
+        last = x.response.chunks[-1].at if x.response is not None else 0.0
+        return (Chunk(at=last, data=dumps(body).encode("utf-8", "backslashreplace")),)
+    return tuple(_chunks_of_choice(x.stream, place))
+
+
+def _chunks_of_choice(stream: EventStream, place: int) -> Iterator[Chunk]:
+    for event in stream.events:
+        held = _choices(event.value)
+        kept: list[Json] = [{**members(one), "index": 0} for one in held if number(at(one, "index")) == place]
+        if held and not kept:
+            continue
+        data = dumps({**members(event.value), "choices": kept}) if held else event.data
+        yield Chunk(at=event.at, data=f"data: {data}\n\n".encode("utf-8", "backslashreplace"))
 
 
 def _of_vocabulary(ids: tuple[int, ...] | None) -> tuple[int, ...] | None:

@@ -53,7 +53,9 @@ def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: 
     if rule.subject is Series:
         trials = [_try(rule, one, tuple(one.exchanges.values())) for one in series]
     else:
-        trials = [_try(rule, x, (x,)) for one in series for x in one.exchanges.values()]
+        trials = [
+            _try(rule, x, (x,)) for one in series for whole in one.exchanges.values() for x in (whole, *whole.others)
+        ]
     applied = [trial for trial in trials if trial.applied]
     findings = tuple(finding for trial in applied for finding in trial.findings)
     outcome, reason = _outcome(applied, findings, trials, exercised=exercised)
@@ -65,7 +67,7 @@ def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: 
         scenario=series[0].name if series else "",
         api=series[0].api if series else "chat",
         outcome=outcome,
-        exchanges=tuple(x.id for x in seen),
+        exchanges=tuple(dict.fromkeys(x.id for x in seen)),
         evidence=tuple(
             sorted({name for x in seen for name in (f"prompt: {x.prompt.level}", f"output: {x.output.level}")})
         ),
@@ -99,14 +101,18 @@ def _try(rule: Check | Comparison, subject: Exchange | Series, exchanges: tuple[
         unmet = _unmet(rule, subject)
         if unmet is not None:
             return _Trial(exchanges=exchanges, unmet=unmet.about, ground=_ground(unmet, subject, exchanges))
-        own = exchanges[0].id if len(exchanges) == 1 else ""
-        findings = tuple(
-            finding if finding.exchange else replace(finding, exchange=own) for finding in _run(rule, subject)
-        )
+        own, choice = (exchanges[0].id, exchanges[0].choice) if len(exchanges) == 1 else ("", 0)
+        findings = tuple(_placed(finding, own, choice) for finding in _run(rule, subject))
     except Exception as error:  # noqa: BLE001 - whatever a check raises is our error, and is reported as one
         where = traceback.extract_tb(error.__traceback__)[-1]
         return _Trial(exchanges=exchanges, error=f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})")
     return _Trial(exchanges=exchanges, findings=findings)
+
+
+def _placed(finding: Finding, exchange: str, choice: int) -> Finding:
+    """The finding with the exchange it is about, and with the choice where that is not the first."""
+    where = f"choice {choice}: {finding.at}" if choice else finding.at
+    return replace(finding, at=where, exchange=finding.exchange or exchange)
 
 
 def _unmet(rule: Check | Comparison, subject: Exchange | Series) -> Condition[Exchange] | Condition[Series] | None:

@@ -208,6 +208,42 @@ _TABLE = (
         "defined in the `schema` field.",
     ),
     Clause(
+        id="chat#strict-call",
+        source=_CHAT + "tools, function, strict",
+        quotation="Whether to enable strict schema adherence when generating the function call. If set to true, the model will follow the exact schema "
+        "defined in the `parameters` field.",
+    ),
+    Clause(
+        id="chat#n",
+        source=_CHAT + "n",
+        quotation="How many chat completion choices to generate for each input message. Note that you will be charged based on the number of generated "
+        "tokens across all of the choices.",
+    ),
+    Clause(
+        id="chat#stop",
+        source=_CHAT + "stop",
+        quotation="Up to 4 sequences where the API will stop generating further tokens. The returned text will not contain the stop sequence.",
+    ),
+    Clause(
+        id="chat#logprobs",
+        source=_CHAT + "logprobs",
+        quotation="Whether to return log probabilities of the output tokens or not. If true, returns the log probabilities of each output token returned "
+        "in the `content` of `message`.",
+    ),
+    Clause(
+        id="chat#top-logprobs",
+        source=_CHAT + "top_logprobs",
+        quotation="An integer between 0 and 20 specifying the maximum number of most likely tokens to return at each token position, each with an "
+        "associated log probability. In some cases, the number of returned tokens may be fewer than requested.",
+    ),
+    Clause(
+        id="chat#seed",
+        source=_CHAT + "seed",
+        quotation="our system will make a best effort to sample deterministically, such that repeated requests with the same `seed` and parameters should "
+        "return the same result. Determinism is not guaranteed, and you should refer to the `system_fingerprint` response parameter to monitor changes in "
+        "the backend.",
+    ),
+    Clause(
         id="chat#stream",
         source=_CHAT + "stream",
         quotation="If set to true, the model response data will be streamed to the client as it is generated using server-sent events.",

@@ -5,6 +5,7 @@ One table, one row a defect; it is kept whole, so that what is missing can be se
 
 import asyncio
 import json
+import math
 import re
 import subprocess
 import sys
@@ -161,6 +162,19 @@ def answered(script, **fields):
 
 def content(**fields):
     return lambda server: server.answer(**fields).json()["choices"][0]["message"]["content"]
+
+
+def all_choices(name, **fields):
+    return lambda server: [choice[name] for choice in server.answer(**fields).json()["choices"]]
+
+
+def logprobs_of(script):
+    def probe(server):
+        (told,) = all_choices("logprobs", harmony_script=script, logprobs=True)(server)
+        entries = told["content"] if told else []
+        return "".join(entry["token"] for entry in entries), {entry["logprob"] for entry in entries}
+
+    return probe
 
 
 def deltas(script, read, **fields):
@@ -534,9 +548,9 @@ SHOWN = [
     ("finish-stop-with-calls", answered(SHORT, **T), OK_SHORT, (*OK_SHORT[:4], "stop")),
     ("finish-tool-calls-without-calls", answered(THINK + FINAL), OK_FINAL, (*OK_FINAL[:4], "tool_calls")),
     ("finish-stop-when-cut", answered(THINK, max_tokens=4), ("Let", "", [], "", "length"), ("Let", "", [], "", "stop")),
-    ("errors-with-status-200", status(n=2), 400, 200),
+    ("errors-with-status-200", status(n=0), 400, 200),
     ("refusals-as-500", raw_status(b"{"), 400, 500),
-    ("error-body-without-error", error_names(n=2), ["error"], ["detail"]),
+    ("error-body-without-error", error_names(n=0), ["error"], ["detail"]),
     ("stream-call-id-changes", lambda s: len({i for (i,) in call_fields("id")(s)}), 3, 4),
     ("stream-call-index-zero", call_fields("index"), [[0], [0], [1], [1]], [[0], [0], [0], [0]]),
     ("stream-call-index-missing", call_fields("index"), [[0], [0], [1], [1]], [[None]] * 4),
@@ -698,6 +712,41 @@ SHOWN = [
     ),
     ("bad-schema-accepted", status(response_format={"type": "haiku"}), 400, 200),
     ("strict-tool-stream-500", status(stream=True, tools=[STRICT]), 200, 500),
+    ("n-ignored", all_choices("index", n=2), [0, 1], [0]),
+    ("choices-all-first", all_choices("index", n=2), [0, 1], [0, 0]),
+    (
+        "later-choices-unparsed",
+        lambda s: [held["content"] for held in all_choices("message", harmony_script=THINK + FINAL, n=2)(s)],
+        ["Good day to you.", "Good day to you."],
+        ["Good day to you.", "Let me think.Good day to you."],
+    ),
+    (
+        "usage-of-one-choice",
+        lambda s: s.answer(harmony_script=SHORT, n=2).json()["usage"]["completion_tokens"],
+        2 * length(SHORT),
+        length(SHORT),
+    ),
+    (
+        "stop-ignored",
+        answered(FINAL, stop="day"),
+        ("", "Good ", [], "", "stop"),
+        ("", "Good day to you.", [], "", "stop"),
+    ),
+    (
+        "stop-string-shown",
+        answered(FINAL, stop=["day", "zebra"]),
+        ("", "Good ", [], "", "stop"),
+        ("", "Good day", [], "", "stop"),
+    ),
+    ("logprobs-ignored", logprobs_of(FINAL), ("Good day to you.", {-0.25}), ("", set())),
+    ("logprobs-shifted", logprobs_of(FINAL), ("Good day to you.", {-0.25}), (" day to you.", {-0.25})),
+    (
+        "logprobs-as-probabilities",
+        logprobs_of(FINAL),
+        ("Good day to you.", {-0.25}),
+        ("Good day to you.", {math.exp(-0.25)}),
+    ),
+    ("seed-ignored", lambda s: len({content(seed=3)(s) for _ in range(2)}), 1, 2),
 ]
 
 

@@ -9,6 +9,7 @@ from harmony_conformance.check import Check, Comparison, Rule
 from harmony_conformance.checks import (
     accounting,
     channels,
+    choices,
     client,
     concurrency,
     errors,
@@ -38,6 +39,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     tools,
     stop_tokens,
     structured,
+    choices,
     streaming,
     usage,
     errors,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check, variant
+from harmony_conformance.check import MUST, Finding, check, condition, variant
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.meaning import cut_at_stop
+from harmony_conformance.json_value import at
+from harmony_conformance.meaning import cut_at_stop, read_ids
 from harmony_conformance.prompt import shorten, show
 
 
@@ -65,4 +66,47 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
             at="/finish_reason",
             expected="length",
             actual=str(said),
+        )
+
+
+@condition
+def has_stop_strings(x: Exchange) -> bool:
+    """requests with stop strings that are not to be shown"""
+    return bool(x.stop_strings) and at(x.asked, "include_stop_str_in_output") is not True
+
+
+@check(MUST, spec="chat#stop", when=(on.is_chat, on.ended_well, has_stop_strings))
+def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
+    """The content ends before the first stop string; whether one in the reasoning counts is the server's choice.
+
+    vLLM 0.32.0 parses the ids of gpt-oss anew and shows the stop string that its detokenizer had cut. A stream that does not hold back what may become a
+    stop string shows its beginning. White space is let pass: it may be what joins two messages.
+    """
+    turn = x.turn
+    content = (turn.content or "") if turn is not None else ""
+    shown = [(content.find(stop), stop) for stop in x.stop_strings if stop.strip() and stop in content]
+    if shown:
+        place, stop = min(shown)
+        rest = content[place + len(stop) :]
+        yield Finding(
+            message="the content goes on after a stop string" if rest else "the content holds the stop string",
+            at="/content",
+            expected=f"the text before {stop!r}",
+            actual=shorten(content[place:]),
+        )
+        return
+    written = read_ids(x.output.ids) if x.output.ids is not None else None
+    if turn is None or written is None:
+        return
+    final = "".join(written.finals)
+    met = [place for stop in x.stop_strings if (place := final.find(stop)) >= 0]
+    if not met:
+        if any(stop in thought for stop in x.stop_strings for thought in written.reasoning) and not written.finals:
+            yield variant("a stop string in the reasoning ended the answer", where="/reasoning")
+    elif len(written.finals) == 1 and not written.preambles and content.rstrip() != final[: min(met)].rstrip():
+        yield Finding(
+            message="the content does not end where the stop string begins",
+            at="/content",
+            expected=shorten(final[: min(met)]) or "nothing",
+            actual=shorten(content) or "nothing",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check, comparison, variant
+from harmony_conformance.check import MUST, Finding, check, comparison, condition, variant
 from harmony_conformance.exchange import Exchange, Series
 
 
@@ -82,19 +82,27 @@ def adds_up(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage, on.output_is_known, on.wants_one_choice))
+@condition
+def is_first_choice(x: Exchange) -> bool:
+    """answers as a whole, not each of their further choices"""
+    return x.choice == 0
+
+
+@check(MUST, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage, on.output_is_known, is_first_choice))
 def counts_the_output(x: Exchange) -> Iterator[Finding]:
-    """completion_tokens is the number of tokens the model emitted; whether the stop token counts is the server's choice."""
-    usage, ids = (x.turn.usage, x.output.ids) if x.turn is not None else (None, None)
-    if usage is None or ids is None or usage.completion_tokens is None:
+    """completion_tokens is the number of tokens the model emitted, of all choices; whether stop tokens count is the server's choice."""
+    usage = x.turn.usage if x.turn is not None else None
+    emitted = [one.output.ids for one in (x, *x.others)]
+    if usage is None or usage.completion_tokens is None or None in emitted:
         return
-    if usage.completion_tokens == len(ids) - 1 and x.has_ended:
+    spent = sum(len(ids) for ids in emitted if ids is not None)
+    if usage.completion_tokens == spent - len(emitted) and all(one.has_ended for one in (x, *x.others)):
         yield variant("the stop token is not counted", where="/usage/completion_tokens")
-    elif usage.completion_tokens != len(ids):
+    elif usage.completion_tokens != spent:
         yield Finding(
             message="completion_tokens is not what was emitted",
             at="/usage/completion_tokens",
-            expected=str(len(ids)),
+            expected=str(spent),
             actual=str(usage.completion_tokens),
         )
 

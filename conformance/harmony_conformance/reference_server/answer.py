@@ -32,11 +32,12 @@ class Field(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delta:
-    """A piece of the answer; `call` counts the calls from 0."""
+    """A piece of the answer; `call` counts the calls from 0, `ids` are the tokens that it ends."""
 
     field: Field
     text: str
     call: int = 0
+    ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +108,7 @@ class Assembler:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._written = {Field.REASONING: False, Field.CONTENT: False}
         self._separator = ""
+        self._ids: list[int] = []
         self.calls = 0
         self.reasoning_tokens = 0
 
@@ -118,11 +120,12 @@ class Assembler:
                     yield from self._begin(event.header)
                 case Text():
                     self.reasoning_tokens += tokens_in(event) if self._field is Field.REASONING else 0
+                    self._ids += event.ids if event.data else ()
                     yield from self._write(self._decoder.decode(event.data))
                 case Closed():
                     yield from self._write("" if event.cut else self._decoder.decode(b"", final=True))
                     self._decoder.reset()
-                    self._open = None
+                    self._open, self._ids = None, []
                 case Skipped():
                     pass
 
@@ -140,12 +143,13 @@ class Assembler:
     def _write(self, text: str) -> Iterator[Delta]:
         if not text or self._open is None:
             return
-        field = self._open.field
+        field, ids = self._open.field, tuple(self._ids)
+        self._ids = []
         if field is Field.ARGUMENTS:
             yield Delta(field=field, text=text, call=self.calls - 1)
             return
         self._written[field] = True
-        yield Delta(field=field, text=self._separator + text)
+        yield Delta(field=field, text=self._separator + text, ids=ids)
         self._separator = ""
 
 

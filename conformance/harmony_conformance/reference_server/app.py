@@ -126,7 +126,7 @@ class _Server:
             date=self._host.date,
             changes=self._changes.for_body(body),
         )
-        generations, delay = [completion.run.generation], completion.request.token_delay
+        generations, delay = completion.generations, completion.request.token_delay
         if completion.request.streamed:
             return stream_response(server_sent(completion.stream()), generations, delay, self._host.load)
         answer = completion.whole()

@@ -10,10 +10,6 @@ from harmony_conformance.reference_server.errors import wrong_value
 from harmony_conformance.reference_server.fields import AnswerForm, Asked, Choice, Tool
 
 _NEUTRAL: dict[str, tuple[Json, ...]] = {
-    "n": (None, 1),
-    "stop": (None, [], ""),
-    "logprobs": (None, False),
-    "top_logprobs": (None, 0),
     "logit_bias": (None, {}),
 }
 
@@ -23,11 +19,20 @@ class ChatRequest(Asked):
     """All that the server reads of a request.
 
     Attributes:
+        choices: how many answers are wanted.
+        stops: strings before which the answer ends.
+        seed: what makes the sampling repeatable, None where the client does not want it.
+        logprobs: whether the content's tokens come with their log probabilities, and those of the `top_logprobs` most likely.
         event_tokens: how many tokens go in one event of a stream.
         ends_at_stop: whether a token that ends the turn ends the generation.
     """
 
     messages: tuple[ChatMessage, ...]
+    choices: int
+    stops: tuple[str, ...]
+    seed: Json
+    logprobs: bool
+    top_logprobs: int
     usage_in_stream: bool
     event_tokens: int
     ends_at_stop: bool
@@ -57,6 +62,11 @@ def read_request(body: JsonObject) -> ChatRequest:
         schema=schema,
         schema_name=_schema_name(body.get("response_format")),
         limit=fields.limit(body, "max_tokens", "max_completion_tokens"),
+        choices=_choices(body.get("n")),
+        stops=_stops(body.get("stop")),
+        seed=body.get("seed"),
+        logprobs=fields.switch(body, "logprobs"),
+        top_logprobs=_top_logprobs(body.get("top_logprobs"), wanted=body.get("logprobs") is True),
         streamed=streamed,
         usage_in_stream=fields.usage_in_stream(body.get("stream_options"), streamed=streamed),
         shows_token_ids=fields.switch(body, "return_token_ids"),
@@ -66,6 +76,37 @@ def read_request(body: JsonObject) -> ChatRequest:
         event_tokens=fields.event_tokens(body),
         ends_at_stop=not fields.switch(body, "ignore_eos"),
     )
+
+
+_MOST_CHOICES = 128
+_MOST_STOPS = 4
+_MOST_LIKELY = 20
+
+
+def _choices(value: Json) -> int:
+    if value is None:
+        return 1
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_CHOICES:
+        raise wrong_value("n", f"a whole number from 1 to {_MOST_CHOICES} is needed.")
+    return value
+
+
+def _stops(value: Json) -> tuple[str, ...]:
+    listed = value if isinstance(value, list) else [] if value is None else [value]
+    stops = tuple(stop for stop in listed if isinstance(stop, str))
+    if len(stops) < len(listed) or len(stops) > _MOST_STOPS:
+        raise wrong_value("stop", f"a text, or a list of up to {_MOST_STOPS} of them, is needed.")
+    return tuple(filter(None, stops))
+
+
+def _top_logprobs(value: Json, *, wanted: bool) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_LIKELY:
+        raise wrong_value("top_logprobs", f"a whole number from 0 to {_MOST_LIKELY} is needed.")
+    if value and not wanted:
+        raise wrong_value("top_logprobs", "it is only allowed when 'logprobs' is true.")
+    return value
 
 
 def _answer_form(value: Json) -> tuple[AnswerForm, Json]:

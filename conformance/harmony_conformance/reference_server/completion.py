@@ -1,10 +1,12 @@
 """One completion: what a request became, ready to be answered in one piece or as a stream."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject, members
-from harmony_conformance.reference_server.answer import DONE, Assembler, Delta, Field, Offer, call_id, message
+from harmony_conformance.reference_server.answer import DONE, Delta, Offer, message
+from harmony_conformance.reference_server.candidate import Candidate, logprobs
 from harmony_conformance.reference_server.changes import Changes
 from harmony_conformance.reference_server.chat_request import ChatRequest, read_request
 from harmony_conformance.reference_server.conversation import conversation
@@ -16,12 +18,19 @@ from harmony_conformance.reference_server.run import Run, id_of, prompt_of, seed
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """A request that was accepted, and the generation that answers it."""
+    """A request that was accepted, and the answers to it, as many as the client wants."""
 
     id: str
     created: int
     request: ChatRequest
-    run: Run
+    prompt: tuple[int, ...]
+    candidates: tuple[Candidate, ...]
+    changes: Changes
+
+    @property
+    def generations(self) -> tuple[Generation, ...]:
+        """The tokens of each answer."""
+        return tuple(one.generation for one in self.candidates)
 
     def whole(self) -> JsonObject:
         """The answer in one piece.
@@ -29,83 +38,98 @@ class Completion:
         Raises:
             ApiError: a defect made it one.
         """
-        assembler = Assembler(self.run.offer)
-        built = message(assembler.deltas(self.run.events()), seed=self.run.seed)
-        choice: JsonObject = {"index": 0, "message": built, "logprobs": None, "finish_reason": self._finish(assembler)}
-        body: JsonObject = {**self._envelope("chat.completion"), "choices": [choice], "usage": self._usage(assembler)}
+        choices: list[Json] = [self._choice(one) for one in self.candidates]
+        body: JsonObject = {**self._envelope("chat.completion"), "choices": choices, "usage": self._usage()}
         if self.request.shows_token_ids:
-            choice["token_ids"] = [*self.run.generation.emitted]
-            body["prompt_token_ids"] = [*self.run.prompt]
-        return self.run.changes.json(body)
+            body["prompt_token_ids"] = [*self.prompt]
+        return self.changes.json(body)
+
+    def _choice(self, one: Candidate) -> JsonObject:
+        deltas = [*one.deltas()]
+        entries = [entry for delta in deltas for entry in logprobs(delta, self.request.top_logprobs)]
+        choice: JsonObject = {
+            "index": one.index,
+            "message": message(deltas, seed=one.seed),
+            "logprobs": {"content": entries} if self.request.logprobs else None,
+            "finish_reason": one.finish,
+        }
+        return {**choice, "token_ids": [*one.generation.emitted]} if self.request.shows_token_ids else choice
 
     def stream(self) -> Iterator[Json]:
         """The data of each event: chunks, and `[DONE]`."""
-        return self.run.changes.stream(self._changed_events())
+        return self.changes.stream(self._changed_events())
 
     def _changed_events(self) -> Iterator[Json]:
         try:
             for chunk in self._chunks():
-                yield self.run.changes.json(chunk)
+                yield self.changes.json(chunk)
         except ApiError as error:
             yield error.body
         yield DONE
 
     def _chunks(self) -> Iterator[JsonObject]:
-        assembler = Assembler(self.run.offer)
-        first = self._chunk({"role": "assistant", "content": ""})
-        yield {**first, "prompt_token_ids": [*self.run.prompt]} if self.request.shows_token_ids else first
-        shown = 0
-        for deltas in self._batches(assembler.deltas(self.run.events())):
-            chunk = self._chunk(_joined([self._delta(delta) for delta in deltas]), shown)
-            shown = len(self.run.generation.emitted)
-            yield chunk
-        yield self._chunk({}, shown, finish=self._finish(assembler))
+        """The chunks of all choices, by turns, and the usage."""
+        going = deque(self._chunks_of(one) for one in self.candidates)
+        while going:
+            chunks = going.popleft()
+            chunk = next(chunks, None)
+            if chunk is not None:
+                yield chunk
+                going.append(chunks)
         if self.request.usage_in_stream:
-            yield {**self._envelope("chat.completion.chunk"), "choices": [], "usage": self._usage(assembler)}
+            yield {**self._envelope("chat.completion.chunk"), "choices": [], "usage": self._usage()}
 
-    def _batches(self, deltas: Iterable[Delta]) -> Iterator[Sequence[Delta]]:
+    def _chunks_of(self, one: Candidate) -> Iterator[JsonObject]:
+        first = self._chunk(one, {"role": "assistant", "content": ""})
+        shows_prompt = self.request.shows_token_ids and one.index == 0
+        yield {**first, "prompt_token_ids": [*self.prompt]} if shows_prompt else first
+        shown = 0
+        for deltas in self._batches(one):
+            entries = [entry for delta in deltas for entry in self._logprobs(delta)]
+            chunk = self._chunk(one, _joined([one.part(delta) for delta in deltas]), shown, entries)
+            shown = len(one.generation.emitted)
+            yield chunk
+        yield self._chunk(one, {}, shown, finish=one.finish)
+
+    def _logprobs(self, delta: Delta) -> list[Json]:
+        return logprobs(delta, self.request.top_logprobs) if self.request.logprobs else []
+
+    def _batches(self, one: Candidate) -> Iterator[Sequence[Delta]]:
         """The deltas that go in one event: one, unless the request asks for several tokens an event."""
         held: list[Delta] = []
         since = 0
-        for delta in deltas:
+        for delta in one.deltas():
             held.append(delta)
-            come = len(self.run.generation.emitted)
+            come = len(one.generation.emitted)
             if self.request.event_tokens == 1 or come - since >= self.request.event_tokens:
                 yield held
                 held, since = [], come
         if held:
             yield held
 
-    def _chunk(self, delta: JsonObject, shown: int | None = None, *, finish: str | None = None) -> JsonObject:
-        choice: JsonObject = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    def _chunk(
+        self,
+        one: Candidate,
+        delta: JsonObject,
+        shown: int | None = None,
+        entries: Sequence[Json] = (),
+        *,
+        finish: str | None = None,
+    ) -> JsonObject:
+        told: Json = {"content": [*entries]} if entries else None
+        choice: JsonObject = {"index": one.index, "delta": delta, "logprobs": told, "finish_reason": finish}
         if shown is not None and self.request.shows_token_ids:
-            choice["token_ids"] = [*self.run.generation.emitted[shown:]]
+            choice["token_ids"] = [*one.generation.emitted[shown:]]
         return {**self._envelope("chat.completion.chunk"), "choices": [choice]}
 
-    def _delta(self, delta: Delta) -> JsonObject:
-        match delta.field:
-            case Field.NAME:
-                function: JsonObject = {"name": delta.text, "arguments": ""}
-                opened: JsonObject = {"index": delta.call, "id": call_id(self.run.seed, delta.call), "type": "function"}
-                return {"tool_calls": [{**opened, "function": function}]}
-            case Field.ARGUMENTS:
-                return {"tool_calls": [{"index": delta.call, "function": {"arguments": delta.text}}]}
-            case field:
-                return {field.value: delta.text}
-
-    def _finish(self, assembler: Assembler) -> str:
-        if self.run.generation.cut:
-            return "length"
-        return "tool_calls" if assembler.calls else "stop"
-
-    def _usage(self, assembler: Assembler) -> JsonObject:
-        generated = len(self.run.generation.emitted)
+    def _usage(self) -> JsonObject:
+        generated = sum(len(generation.emitted) for generation in self.generations)
         return {
-            "prompt_tokens": len(self.run.prompt),
+            "prompt_tokens": len(self.prompt),
             "completion_tokens": generated,
-            "total_tokens": len(self.run.prompt) + generated,
+            "total_tokens": len(self.prompt) + generated,
             "prompt_tokens_details": {"cached_tokens": 0},
-            "completion_tokens_details": {"reasoning_tokens": assembler.reasoning_tokens},
+            "completion_tokens_details": {"reasoning_tokens": sum(one.reasoning_tokens for one in self.candidates)},
         }
 
     def _envelope(self, kind: str) -> JsonObject:
@@ -157,13 +181,21 @@ def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: C
     run = Run(
         seed=seed_of(body),
         prompt=prompt_of(conversation(request, date=date), changes),
-        generation=Generation(script_of(request, changes.words), changes.sampling(_sampling(request))),
+        generation=Generation(script_of(request, changes.words, serial), changes.sampling(_sampling(request))),
         offer=changes.offer(offer),
         calls_in_parallel=request.calls_in_parallel,
         changes=changes,
     )
-    return Completion(id=id_of("chatcmpl-", run.seed, serial), created=created, request=request, run=run)
+    return Completion(
+        id=id_of("chatcmpl-", run.seed, serial),
+        created=created,
+        request=request,
+        prompt=run.prompt,
+        candidates=tuple(Candidate(index, run.again()) for index in range(request.choices)),
+        changes=changes,
+    )
 
 
 def _sampling(request: ChatRequest) -> Sampling:
-    return Sampling(limit=request.limit, stopping=STOPPING if request.ends_at_stop else frozenset())
+    stopping = STOPPING if request.ends_at_stop else frozenset[int]()
+    return Sampling(limit=request.limit, stopping=stopping, stops=request.stops)

@@ -1,7 +1,7 @@
 """A prompt and the generation that answers it: what a request of any API comes to before its answer is worded."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 from harmony_conformance.json_value import JsonObject, canonical
@@ -35,6 +35,10 @@ class Run:
     offer: Offer
     calls_in_parallel: bool = True
     changes: Changes
+
+    def again(self) -> "Run":
+        """The same once more, for another answer to the same request."""
+        return replace(self, generation=self.generation.again())
 
     def events(self) -> Iterator[Event]:
         """What the model says, as it comes; to be read once."""

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from harmony_conformance.reference_server.changes import Defect
 from harmony_conformance.reference_server.defects import (
     answer,
+    choices,
     declaration,
     delivery,
     feeding,
@@ -44,6 +45,7 @@ DEFECTS: Mapping[str, Defect] = MappingProxyType(
             delivery,
             requests,
             structured,
+            choices,
         )
         for defect in family.DEFECTS
     }

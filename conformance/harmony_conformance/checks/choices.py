@@ -1,0 +1,223 @@
+"""Family `choices`: as many answers as were asked for, and beside each its log probabilities; the same seed, the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isfinite
+
+from harmony_conformance import conditions as on
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, variant
+from harmony_conformance.difference import text_difference
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.json_value import Json, at, dumps, items, number, text
+from harmony_conformance.prompt import shorten
+
+
+@condition
+def asks_for_several(x: Exchange) -> bool:
+    """requests for several choices (`n`)"""
+    return (number(at(x.asked, "n")) or 1) > 1 and x.choice == 0
+
+
+@check(MUST, spec="chat#n", when=(on.is_chat, on.ended_well, asks_for_several))
+def as_many_as_asked(x: Exchange) -> Iterator[Finding]:
+    """A request for several choices gets that many, numbered from 0, or is refused.
+
+    A server that returns one without a word breaks whoever takes a vote, or the best of several (defects M15, O12). Every other check looks at all
+    choices of an answer, each as if it were alone.
+    """
+    wanted = number(at(x.asked, "n"))
+    told = sorted(_indexes(x))
+    if wanted is not None and told != list(range(wanted)):
+        yield Finding(
+            message=f"{wanted} choices were asked for",
+            at="/choices",
+            expected=f"indexes 0 to {wanted - 1}",
+            actual="indexes " + ", ".join(map(str, told)),
+        )
+
+
+def _indexes(x: Exchange) -> Iterator[int]:
+    """The index of each choice of a whole answer; of a stream, each that occurs, once."""
+    if x.stream is None:
+        yield from (number(at(choice, "index")) or 0 for choice in items(at(x.body, "choices")))
+        return
+    yield from {number(at(choice, "index")) or 0 for chunk in x.chunks for choice in items(at(chunk, "choices"))}
+
+
+def _entries(x: Exchange) -> list[Json]:
+    """The entries of the log probabilities of the first choice, of a stream those of all its chunks."""
+    holders = (
+        (at(chunk, "choices", 0) for chunk in x.chunks) if x.stream is not None else iter((at(x.body, "choices", 0),))
+    )
+    return [
+        entry for held in holders if not number(at(held, "index")) for entry in items(at(held, "logprobs", "content"))
+    ]
+
+
+@condition
+def asks_for_logprobs(x: Exchange) -> bool:
+    """requests for log probabilities"""
+    return at(x.asked, "logprobs") is True
+
+
+@condition
+def has_content(x: Exchange) -> bool:
+    """answers with text"""
+    return x.turn is not None and bool(x.turn.content)
+
+
+@condition
+def has_logprobs(x: Exchange) -> bool:
+    """answers with log probabilities"""
+    return bool(_entries(x))
+
+
+@check(SHOULD, spec="chat#logprobs", when=(on.is_chat, on.ended_well, asks_for_logprobs, has_content))
+def logprobs_are_returned(x: Exchange) -> Iterator[Finding]:
+    """Log probabilities that were asked for are returned, in streams too, or the request is refused.
+
+    Whoever measures certainty finds nothing and is told nothing (defect M15).
+    """
+    if not _entries(x):
+        yield Finding(
+            message="log probabilities were asked for and there are none",
+            at="/logprobs/content",
+            expected="an entry for each token, or a refusal",
+            actual="nothing",
+        )
+
+
+@check(MUST, spec="chat#logprobs", when=(on.is_chat, on.ended_well, has_logprobs, has_content))
+def logprobs_spell_the_text(x: Exchange) -> Iterator[Finding]:
+    """The tokens of the log probabilities, one after the other, are the text of the content.
+
+    Entries that are shifted, lost or doubled give each token the certainty of another. Entries of all that was generated, reasoning and markers
+    included, are another contract, and a variant as long as the content is among them.
+    """
+    content = (x.turn.content if x.turn is not None else "") or ""
+    pieces = [_bytes(entry) for entry in _entries(x)]
+    if None in pieces:
+        return
+    spelled = b"".join(piece for piece in pieces if piece is not None).decode("utf-8", "replace")
+    if _squeezed(spelled) == _squeezed(content):
+        return
+    if _covers_more(_squeezed(spelled), _squeezed(content)):
+        yield variant("log probabilities cover more than the content", where="/logprobs/content")
+        return
+    expected, actual = text_difference(content, spelled)
+    yield Finding(
+        message="the tokens of the log probabilities do not spell the content",
+        at="/logprobs/content",
+        expected=expected,
+        actual=actual,
+    )
+
+
+def _bytes(entry: Json) -> bytes | None:
+    """The bytes of a token; None where they are not told, or the token is named by its number."""
+    listed = [number(byte) for byte in items(at(entry, "bytes"))]
+    if listed and all(byte is not None and 0 <= byte < 256 for byte in listed):  # noqa: PLR2004 - a byte
+        return bytes(byte for byte in listed if byte is not None)
+    token = text(at(entry, "token"))
+    return None if not token or "\ufffd" in token or token.startswith("token_id:") else token.encode("utf-8", "replace")
+
+
+def _squeezed(said: str) -> str:
+    """The text without white space: what joins several messages is no token."""
+    return "".join(said.split())
+
+
+def _covers_more(spelled: str, content: str) -> bool:
+    """Whether the content stands whole in what is spelled, or in pieces between the markers of a whole generation."""
+    if content in spelled:
+        return True
+    rest = iter(spelled)
+    return "<|message|>" in spelled and all(character in rest for character in content)
+
+
+@check(MUST, spec="chat#top-logprobs", when=(on.is_chat, on.ended_well, has_logprobs))
+def logprobs_are_logarithms(x: Exchange) -> Iterator[Finding]:
+    """Each entry has its token and a logarithm, no number above 0; at most so many likely tokens as were asked for.
+
+    A server that returns probabilities turns the surest token into the least sure.
+    """
+    most = number(at(x.asked, "top_logprobs"))
+    for index, entry in enumerate(_entries(x)):
+        where, likely = f"/logprobs/content/{index}", items(at(entry, "top_logprobs"))
+        wrong = next((one for one in (entry, *likely) if not _is_logarithm(one)), None)
+        if wrong is not None:
+            yield Finding(
+                message="a log probability is none",
+                at=where,
+                expected="a token and a number that is not above 0",
+                actual=shorten(dumps({"token": at(wrong, "token"), "logprob": at(wrong, "logprob")})),
+            )
+            return
+        if most is not None and len(likely) > most + 1:
+            yield Finding(
+                message="more likely tokens than were asked for",
+                at=where + "/top_logprobs",
+                expected=f"at most {most}",
+                actual=str(len(likely)),
+            )
+            return
+        if most is not None and len(likely) > most:
+            yield variant("the token itself is one more of the likely ones", where=where + "/top_logprobs")
+            return
+
+
+_ROUNDING = 1e-3
+
+
+def _is_logarithm(entry: Json) -> bool:
+    value = at(entry, "logprob")
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return isinstance(at(entry, "token"), str) and is_number and float(str(value)) <= _ROUNDING
+
+
+SEEDED = ("first", "second", "third")
+"""Steps that send the same request with the same seed."""
+
+
+@condition
+def has_seeded_requests(series: Series) -> bool:
+    """the same request with the same seed, answered three times"""
+    return len(_seeded(series)) == len(SEEDED)
+
+
+def _seeded(series: Series) -> list[Exchange]:
+    sent = [series.exchanges[step] for step in SEEDED if step in series.exchanges]
+    same = {dumps(x.asked) for x in sent}
+    is_seeded = all(number(at(x.asked, "seed")) is not None and x.script is None for x in sent)
+    return [x for x in sent if on.ended_well.holds(x)] if len(same) == 1 and is_seeded else []
+
+
+@comparison(SHOULD, spec="chat#seed", when=has_seeded_requests)
+def same_seed_same_answer(series: Series) -> Iterator[Finding]:
+    """The same request with the same seed has the same answer.
+
+    SHOULD, and only where no two of three are equal: the API promises an effort, and batching changes the last digits of a sum, so one that differs is a
+    variant, as is another `system_fingerprint`. Works with any weights, the more random the better (defect M15).
+    """
+    seeded = _seeded(series)
+    answers = {_said(x) for x in seeded}
+    if len(answers) == 1:
+        return
+    if len(answers) < len(SEEDED) or len({dumps(at(x.body, "system_fingerprint")) for x in seeded}) > 1:
+        yield variant("the same seed has not always the same answer", where="/seed")
+        return
+    yield Finding(
+        message="three requests with the same seed have three answers",
+        at="/seed",
+        expected="the same answer",
+        actual=f"{len(answers)} answers",
+        exchange=seeded[1].id,
+    )
+
+
+def _said(x: Exchange) -> tuple[str | None, ...]:
+    """Reasoning, content and calls of an answer; ids of calls are new each time."""
+    turn = x.turn
+    calls = [part for call in turn.tool_calls for part in (call.name, call.arguments)] if turn is not None else []
+    return (turn.reasoning, turn.content, *calls) if turn is not None else ()
