@@ -100,6 +100,8 @@ def why_not_sent(scenario: Scenario, script_by: ScriptBy) -> str | None:
         return needed_model(scenario)
     if any(step.past_stop for step in scenario.steps) and not script_by.can.go_past_stop:
         return "needs a script that goes on behind a token that ends the turn"
+    if any(step.begins for step in scenario.steps) and script_by is ScriptBy.DERENDER:
+        return "needs a model that goes on where a script ends"
     asked = {name for step in scenario.steps for name in _constraining(step.request)} & script_by.can.constrained_by
     if scenario.breaks_grammar and asked:
         return (

@@ -214,6 +214,12 @@ _TABLE = (
         "defined in the `parameters` field.",
     ),
     Clause(
+        id="chat#parallel-tool-calls",
+        source="OpenAI function calling guide, Parallel function calling",
+        quotation="The model may choose to call multiple functions in a single turn. You can prevent this by setting `parallel_tool_calls` to `false`, "
+        "which ensures exactly zero or one tool is called.",
+    ),
+    Clause(
         id="chat#n",
         source=_CHAT + "n",
         quotation="How many chat completion choices to generate for each input message. Note that you will be charged based on the number of generated "

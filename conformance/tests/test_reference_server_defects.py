@@ -243,6 +243,7 @@ PREAMBLE = f"<|channel|>commentary<|message|>Look.<|end|>{START}"
 
 PATTERN = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "string", "pattern": r"^a\!$"}}}
 STRICT = {"type": "function", "function": {**F["function"], "strict": True}}
+TWO_AT_ONCE = {"harmony_script": TWO_CALLS, "parallel_tool_calls": False, **T}
 THOUGHT = "The user wants a short answer."
 
 # id, what is looked at, what the right server shows, what the server with the defect shows
@@ -747,6 +748,20 @@ SHOWN = [
         ("Good day to you.", {math.exp(-0.25)}),
     ),
     ("seed-ignored", lambda s: len({content(seed=3)(s) for _ in range(2)}), 1, 2),
+    (
+        "strict-arguments-unbound",
+        streamed(None, tools=[LOOK], tool_choice="required"),
+        (THOUGHT, "", ["look"], '{"at":{}}', "tool_calls"),
+        (THOUGHT, "", ["look"], '{"colour":"teal"}', "tool_calls"),
+    ),
+    (
+        "demanded-call-as-content",
+        streamed(None, tools=[F], tool_choice="required"),
+        (THOUGHT, "", ["f"], "{}", "tool_calls"),
+        ("", '{"name":"paint","arguments":{}}', [], "", "stop"),
+    ),
+    ("parallel-calls-unasked", lambda s: len(calls_of(s.answer(**TWO_AT_ONCE))), 1, 2),
+    ("call-ids-from-zero", lambda s: call_ids(s.answer(harmony_script=SHORT, **T)) == ["call_0"], False, True),
 ]
 
 

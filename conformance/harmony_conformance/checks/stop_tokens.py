@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check, condition, variant
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import at
+from harmony_conformance.json_value import at, number
 from harmony_conformance.meaning import cut_at_stop, read_ids
 from harmony_conformance.prompt import shorten, show
 
@@ -42,7 +42,9 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
     if turn is None or turn.usage is None or turn.usage.completion_tokens is None or x.limit is None:
         return
     spent, said = turn.usage.completion_tokens, turn.finish_reason
-    if spent > x.limit:
+    if x.limit < spent <= (number(at(x.asked, "max_tokens")) or 0):
+        yield variant("of two limits the older one, max_tokens, was kept", where="/usage/completion_tokens")
+    elif spent > x.limit:
         yield Finding(
             message="more tokens were generated than the request allows",
             at="/usage/completion_tokens",

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check, variant
+from harmony_conformance.check import MUST, Finding, check, condition, variant
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import at, equal_json, items, pointer, text
+from harmony_conformance.json_schema import first_violation
+from harmony_conformance.json_value import Json, NotJson, at, equal_json, items, loads, pointer, text
 from harmony_conformance.prompt import shorten
 
 
@@ -141,14 +142,14 @@ def none_means_none(x: Exchange) -> Iterator[Finding]:
 
 @check(MUST, spec="chat#tool-choice-required", when=(on.is_chat, on.ended_well, on.demands_a_call))
 def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
-    """Where the request demands a call, one is returned; where it names the function, to that function.
+    """Where the request demands a call, one is returned; where it names the function, or those that are allowed, to one of them.
 
     A server that answers with the call as text, or with an answer, breaks every client that forces a tool (defect P04).
     """
     if x.turn is None:
         return
     called = [call.name for call in x.turn.tool_calls]
-    named = text(at(x.asked, "tool_choice", "function", "name"))
+    named = " or ".join(sorted(_allowed(x)))
     if not called:
         yield Finding(
             message="the request demands a call and none is returned",
@@ -156,13 +157,26 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
             expected=f"a call of {named}" if named else "at least one call",
             actual=f"no tool_calls, finish_reason {x.turn.finish_reason}",
         )
-    elif named and any(name != named for name in called):
+    elif named and not _allowed(x).issuperset(called):
         yield Finding(
             message="another function was called than the one the request names",
             at="/tool_calls",
             expected=named,
             actual=", ".join(shorten(name) for name in called),
         )
+
+
+def _allowed(x: Exchange) -> frozenset[str]:
+    """The functions that `tool_choice` names: one, or a list of allowed ones; none where any will do."""
+    choice = at(x.asked, "tool_choice")
+    listed = [choice, *items(at(choice, "allowed_tools", "tools"))]
+    return frozenset(name for one in listed if (name := text(at(one, "function", "name"))))
+
+
+@condition
+def was_not_cut(x: Exchange) -> bool:
+    """answers that no limit cut"""
+    return x.turn is not None and x.turn.finish_reason != "length"
 
 
 _REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
@@ -227,3 +241,90 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
             expected=" or ".join(named),
             actual=said,
         )
+
+
+@condition
+def wants_one_call(x: Exchange) -> bool:
+    """answers with a call to requests with `parallel_tool_calls: false`"""
+    return on.called_a_tool.holds(x) and at(x.asked, "parallel_tool_calls") is False
+
+
+@check(MUST, spec="chat#parallel-tool-calls", when=(on.is_chat, on.ended_well, wants_one_call))
+def one_at_a_time(x: Exchange) -> Iterator[Finding]:
+    """A request with `parallel_tool_calls: false` gets one call at most.
+
+    A client that runs one call and answers one leaves the others open, and the next request is refused (defects O12, M15).
+    """
+    calls = x.turn.tool_calls if x.turn is not None else ()
+    if len(calls) > 1:
+        yield Finding(
+            message="several calls are returned although the request wants one at a time",
+            at="/tool_calls",
+            expected="one call",
+            actual=", ".join(shorten(call.name) for call in calls),
+        )
+
+
+@check(MUST, spec="chat#strict-call", when=(on.is_chat, on.ended_well, on.called_a_tool, on.offered_tools, was_not_cut))
+def arguments_fit_the_schema(x: Exchange) -> Iterator[Finding]:
+    """The arguments of a `strict` function are what its schema describes; those of others are the model's own affair.
+
+    Values that no model would choose show it with any weights (defect V23). Without `strict` the API promises nothing, so that arguments which are wrong
+    are a variant where nobody knows who wrote them, and nothing where the model did. OpenAI does not promise it of several calls at once either.
+    """
+    written = {call.arguments for call in x.meant.calls} if x.meant is not None else set[str]()
+    calls = x.turn.tool_calls if x.turn is not None else ()
+    for index, call in enumerate(calls):
+        declared = next((at(tool, "function") for tool in x.tools if at(tool, "function", "name") == call.name), None)
+        broken = _broken(call.arguments, at(declared, "parameters"))
+        is_strict = at(declared, "strict") is True
+        if broken is None or (call.arguments in written and not is_strict) or (is_strict and x.script is not None):
+            continue
+        where = pointer("tool_calls", index, "function", "arguments") + broken[0]
+        if is_strict and (len(calls) == 1 or at(x.asked, "parallel_tool_calls") is False):
+            yield Finding(
+                message="the arguments of a strict function are not what its schema describes",
+                at=where,
+                expected="a value of the schema",
+                actual=shorten(broken[1]),
+            )
+        else:
+            yield variant("the arguments are not what the function's schema describes", where=where)
+
+
+def _broken(arguments: str, schema: Json) -> tuple[str, str] | None:
+    """Where arguments are not what a schema describes, and why; None where they are, or there is no schema."""
+    if schema is None:
+        return None
+    try:
+        return first_violation(loads(arguments), schema)
+    except NotJson as problem:
+        return "", f"no JSON: {problem}"
+
+
+@condition
+def goes_on_calling(x: Exchange) -> bool:
+    """answers with a call to requests whose history holds calls"""
+    return on.called_a_tool.holds(x) and bool(_known_ids(x))
+
+
+def _known_ids(x: Exchange) -> frozenset[str]:
+    calls = (call for message in x.messages for call in items(at(message, "tool_calls")))
+    return frozenset(name for call in calls if (name := text(at(call, "id"))))
+
+
+@check(MUST, spec="chat#tool-call-id", when=(on.is_chat, goes_on_calling))
+def id_is_new(x: Exchange) -> Iterator[Finding]:
+    """The id of a call is none that an earlier call of the conversation has.
+
+    Results name their call by it: where each answer counts from 0 again, nobody can tell whose result is whose.
+    """
+    known = _known_ids(x)
+    for index, call in enumerate(x.turn.tool_calls if x.turn is not None else ()):
+        if call.id in known:
+            yield Finding(
+                message="a call has the id of an earlier call",
+                at=pointer("tool_calls", index, "id"),
+                expected="an id of its own",
+                actual=shorten(call.id or ""),
+            )

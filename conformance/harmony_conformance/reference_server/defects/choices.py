@@ -74,7 +74,32 @@ def _another_each_time(request: ChatRequest, words: Words) -> Words:
     return replace(words, content=f"{words.serial}. {words.content}") if request.seed is not None else words
 
 
+def _ids_from_zero(body: JsonObject) -> JsonObject:
+    """Calls with ids that count from 0 in each answer, as TGI's do."""
+
+    def change(choice: JsonObject) -> JsonObject:
+        held = members(choice.get("message"))
+        if not held.get("tool_calls"):
+            return choice
+        calls: list[Json] = [{**members(one), "id": f"call_{n}"} for n, one in enumerate(items(held["tool_calls"]))]
+        return {**choice, "message": {**held, "tool_calls": calls}}
+
+    return _in_choices(change)(body)
+
+
 DEFECTS = (
+    Defect(
+        id="parallel-calls-unasked",
+        catalogue=("O12", "M15"),
+        summary="`parallel_tool_calls: false` is ignored.",
+        change=OnRequest(_without("parallel_tool_calls")),
+    ),
+    Defect(
+        id="call-ids-from-zero",
+        catalogue=(),
+        summary="The ids of calls count from 0 in each answer.",
+        change=OnJson(_ids_from_zero),
+    ),
     Defect(
         id="n-ignored",
         catalogue=("M15", "O12"),

@@ -9,6 +9,7 @@ from harmony_conformance.reference_server.chat_request import ChatRequest, read_
 from harmony_conformance.reference_server.errors import ApiError, server_failure
 from harmony_conformance.reference_server.fields import AnswerForm
 from harmony_conformance.reference_server.generation import Words
+from harmony_ref import tokens
 
 _Change = Callable[[ChatRequest, Words], Words]
 
@@ -57,6 +58,21 @@ def _nothing(words: Words) -> Words:
     return replace(words, before=(), content="")
 
 
+def _is_demanded(request: ChatRequest) -> bool:
+    return request.demanded is not None
+
+
+def _invented_arguments(words: Words) -> Words:
+    return replace(words, content='{"colour":"teal"}')
+
+
+def _as_content(words: Words) -> Words:
+    """A call as gpt-oss writes it when it takes the demand for a question."""
+    before = tokens.encode_with_special_tokens("<|channel|>final<|message|>")
+    content = '{"name":"paint","arguments":' + words.content + "}"
+    return replace(words, before=tuple(before), content=content, end=tokens.RETURN)
+
+
 def _without_bad_schema(body: JsonObject) -> JsonObject:
     try:
         read_request({**body, "stream": False, "stream_options": None})
@@ -74,6 +90,18 @@ def _strict_streams_fail(body: JsonObject) -> JsonObject:
 
 
 DEFECTS = (
+    Defect(
+        id="strict-arguments-unbound",
+        catalogue=("V23",),
+        summary="A strict function's schema does not bind the arguments of its calls.",
+        change=OnWords(_where(_is_demanded, _invented_arguments)),
+    ),
+    Defect(
+        id="demanded-call-as-content",
+        catalogue=("P04",),
+        summary="A call that the request demands is written as JSON into the content.",
+        change=OnWords(_where(_is_demanded, _as_content)),
+    ),
     Defect(
         id="response-format-ignored",
         catalogue=("L06", "M15"),
