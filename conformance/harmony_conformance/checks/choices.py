@@ -198,7 +198,7 @@ def same_seed_same_answer(series: Series) -> Iterator[Finding]:
     """The same request with the same seed has the same answer.
 
     SHOULD, and only where no two of three are equal: the API promises an effort, and batching changes the last digits of a sum, so one that differs is a
-    variant, as is another `system_fingerprint`. Works with any weights, the more random the better (defect M15).
+    variant, as is another `system_fingerprint`. Works with any weights, the more random the better.
     """
     seeded = _seeded(series)
     answers = {_said(x) for x in seeded}
