@@ -81,7 +81,7 @@ def has_stop_strings(x: Exchange) -> bool:
 def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
     """The content ends before the first stop string; whether one in the reasoning counts is the server's choice.
 
-    vLLM 0.32.0 parses the ids of gpt-oss anew and shows the stop string that its detokenizer had cut. A stream that does not hold back what may become a
+    The parser of vLLM 0.32.0 reads the ids anew and shows the stop string that the detokenizer had cut. A stream that does not hold back what may become a
     stop string shows its beginning. White space is let pass: it may be what joins two messages.
     """
     turn = x.turn
