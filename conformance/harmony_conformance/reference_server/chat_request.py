@@ -28,11 +28,11 @@ class ChatRequest(Asked):
     """
 
     messages: tuple[ChatMessage, ...]
-    choices: int
-    stops: tuple[str, ...]
-    seed: Json
-    logprobs: bool
-    top_logprobs: int
+    choices: int = 1
+    stops: tuple[str, ...] = ()
+    seed: Json = None
+    logprobs: bool = False
+    top_logprobs: int = 0
     usage_in_stream: bool
     event_tokens: int
     ends_at_stop: bool
