@@ -179,8 +179,8 @@ def prompt_is_known(x: Exchange) -> bool:
 
 @evidence
 def prompt_was_rendered(x: Exchange) -> bool:
-    """exchanges whose prompt tokens are shown by the server, or by a side endpoint"""
-    return x.prompt.ids is not None or x.rendered is not None
+    """exchanges whose prompt tokens are shown by the server, or shown or counted by a side endpoint"""
+    return x.prompt.ids is not None or x.rendered is not None or x.counted is not None
 
 
 @evidence

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from harmony_conformance.client import Sent
-from harmony_conformance.engines import CHAT, DERENDER, RENDERS, Engine, ScriptBy, Side
+from harmony_conformance.engines import CHAT, DERENDER, RENDERS, Engine, Reveals, ScriptBy, Side
 from harmony_conformance.exchange import Exchange, PromptLevel, Validity
 from harmony_conformance.halves import answer_in_halves, answered
 from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, members, text
 from harmony_conformance.scenario import script_members
-from harmony_conformance.side import asks_for_prompt, shown_prompt
+from harmony_conformance.side import asks_for_prompt, counted_prompt, revealed_prompt, shown_prompt
 from harmony_conformance.wire import FailureKind, Request, Response
 from harmony_ref import encode_with_special_tokens
 
@@ -63,14 +63,18 @@ class Capabilities:
     steady_count: bool
     exchanges: tuple[Exchange, ...]
     generates: bool = True
+    reveals: Reveals | None = None
+    counts: str | None = None
 
     def told(self) -> JsonObject:
         """The capabilities as they stand in a report's header."""
         return {
             "prompt": self.prompt.value,
             "prompt_source": self.ids_field
+            or (self.reveals.name if self.reveals is not None else None)
             or (self.side.name if self.side is not None else None)
-            or ("usage.prompt_tokens" if self.steady_count else None),
+            or ("usage.prompt_tokens" if self.steady_count else None)
+            or self.counts,
             "script": self.script_by.value,
             "steady_prompt_count": self.steady_count,
             "generates": self.generates,
@@ -113,17 +117,22 @@ async def discover(
     seen.append(second)
     is_steady = first.prompt.count is not None and first.prompt.count == second.prompt.count
     ids_field = await _probe_ids(send, engine, limited, seen)
-    side = await _probe_side(send, engine, limited) if ids_field is None else None
+    reveals = await _probe_reveals(send, engine, limited, seen) if ids_field is None else None
+    is_shown = (ids_field is not None and engine.ids_in_streams) or reveals is not None
+    side = None if is_shown else await _probe_side(send, engine, limited)
+    counts = await _probe_counts(send, engine, limited)
     script_by = _script_way(script, engine, identified=identified)
     if script_by is not ScriptBy.NONE:
         seen.append(await _probe_script(send, limited, script_by))
     return Capabilities(
         model=chosen,
         engine_version=version,
-        prompt=_level(ids_field, side, steady=is_steady),
+        prompt=_level(ids_field, side or reveals, counted=is_steady or counts is not None),
         ids_field=ids_field,
         side=side,
         script_by=script_by,
+        reveals=reveals,
+        counts=counts,
         steady_count=is_steady,
         exchanges=tuple(seen),
     )
@@ -283,6 +292,23 @@ async def _probe_ids(send: SendRequest, engine: Engine, plain: JsonObject, seen:
     return engine.ids_field if x.turn is not None and x.turn.prompt_ids else None
 
 
+async def _probe_reveals(send: SendRequest, engine: Engine, plain: JsonObject, seen: list[Exchange]) -> Reveals | None:
+    if engine.reveals is None:
+        return None
+    body: JsonObject = {**plain, **dict.fromkeys(engine.reveals.members, True)}
+    x = _exchange("prompt and tokens", body, await send(_chat(body)))
+    seen.append(x)
+    return engine.reveals if x.turn is not None and revealed_prompt(engine.reveals, x) is not None else None
+
+
+async def _probe_counts(send: SendRequest, engine: Engine, plain: JsonObject) -> str | None:
+    if engine.counts is None:
+        return None
+    sent = await send(replace(_chat(plain), path=engine.counts))
+    told = counted_prompt(engine.counts, _json(sent.response)) if sent.response is not None else None
+    return engine.counts if told is not None else None
+
+
 async def _probe_side(send: SendRequest, engine: Engine, plain: JsonObject) -> Side | None:
     request = asks_for_prompt(engine.side, _chat(plain)) if engine.side is not None else None
     if engine.side is None or request is None:
@@ -302,12 +328,12 @@ def _script_way(asked: str, engine: Engine, *, identified: bool) -> ScriptBy:
             return ScriptBy(asked) if asked in set(ScriptBy) else engine.script_by
 
 
-def _level(ids_field: str | None, side: Side | None, *, steady: bool) -> PromptLevel:
+def _level(ids_field: str | None, side: Side | Reveals | None, *, counted: bool) -> PromptLevel:
     if ids_field is not None:
         return PromptLevel.IDS
     if side is not None:
         return PromptLevel.RENDERED
-    return PromptLevel.ACCOUNTING if steady else PromptLevel.NONE
+    return PromptLevel.ACCOUNTING if counted else PromptLevel.NONE
 
 
 def _chat(body: JsonObject) -> Request:

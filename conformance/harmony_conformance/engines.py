@@ -80,6 +80,24 @@ class Side:
         return self.extra or self.path
 
 
+@dataclass(frozen=True, kw_only=True)
+class Reveals:
+    """What an answer holds of its own making, where it is asked to.
+
+    Attributes:
+        members: members of the request that ask for it, each true.
+        prompt: where in the answer, or in a chunk of it, the text of the prompt is, markers spelled: no more than that of a `Side`.
+    """
+
+    members: tuple[str, ...]
+    prompt: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What it is called in a report."""
+        return ".".join(self.prompt)
+
+
 RENDERS = Side(path=RENDER, ids=("token_ids",))
 """The ids that vLLM feeds, or hands on to the server that generates."""
 
@@ -97,14 +115,16 @@ class Engine:
     """One kind of server.
 
     `ids_field` asks a chat request for the ids of prompt and output, that of a stream only where `ids_in_streams`; `side` shows a prompt without
-    generating; `running` counts the requests it is working on, where metrics are switched on. They are probed before they are believed. `script_by` is
-    only used on a server that identified itself, or on request.
+    generating, `reveals` with it, `counts` is a path that says how many tokens it has; `running` counts the requests it is working on, where metrics are
+    switched on. All are probed before they are believed. `script_by` is only used on a server that identified itself, or on request.
     """
 
     name: str
     ids_field: str | None = None
     ids_in_streams: bool = True
     side: Side | None = None
+    reveals: Reveals | None = None
+    counts: str | None = None
     script_by: ScriptBy = ScriptBy.NONE
     running: Gauge | None = None
 
@@ -138,12 +158,15 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             Engine(
                 name="llamacpp",
                 side=Side(path="/apply-template", text=("prompt",)),
+                reveals=Reveals(members=("verbose", "return_tokens"), prompt=("__verbose", "prompt")),
+                counts=f"{CHAT}/input_tokens",
                 running=Gauge(path=METRICS, name="llamacpp:requests_processing"),
             ),
             Engine(
                 name="sglang",
                 ids_field="return_prompt_token_ids",
                 ids_in_streams=False,
+                side=Side(path="/v1/tokenize", ids=("tokens",)),
                 running=Gauge(path=METRICS, name="sglang:num_running_reqs"),
             ),
             Engine(name="transformers"),

@@ -88,6 +88,14 @@ class Rendered:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Counted:
+    """The number of prompt tokens that a side endpoint tells for the same request, without generating."""
+
+    source: str
+    tokens: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Exchange:
     """One request and its outcome. `script` holds the ids the model was made to emit, `expected` the hand-written row that goes with them.
 
@@ -109,6 +117,7 @@ class Exchange:
     script: tuple[int, ...] | None = None
     expected: Expectation | None = None
     rendered: Rendered | None = None
+    counted: Counted | None = None
     waited: tuple[float, ...] = ()
     rebuilt: bool = False
     answered_by: AnsweredBy = AnsweredBy.API
@@ -190,6 +199,8 @@ class Exchange:
             return PromptEvidence(level=PromptLevel.RENDERED, source=self.rendered.source, ids=shown, count=count)
         if count:
             return PromptEvidence(level=PromptLevel.ACCOUNTING, source="usage.prompt_tokens", count=count)
+        if self.counted is not None:
+            return PromptEvidence(level=PromptLevel.ACCOUNTING, source=self.counted.source, count=self.counted.tokens)
         return PromptEvidence(level=PromptLevel.NONE)
 
     @cached_property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harmony_conformance.exchange import AnsweredBy, Exchange, Rendered, Validity
+from harmony_conformance.exchange import AnsweredBy, Counted, Exchange, Rendered, Validity
 from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, loads, members, number, text
 from harmony_conformance.meaning import read_row, write_row
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
@@ -44,6 +44,8 @@ def write_exchange(x: Exchange) -> JsonObject:
         line["expected"] = write_row(x.expected)
     if x.rendered is not None:
         line["rendered"] = {"source": x.rendered.source, "ids": list(x.rendered.ids)}
+    if x.counted is not None:
+        line["counted"] = {"source": x.counted.source, "tokens": x.counted.tokens}
     if x.rebuilt:
         line["rebuilt"] = True
     if x.waited:
@@ -87,6 +89,7 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
         rendered=Rendered(source=text(at(rendered, "source")), ids=_ids(at(rendered, "ids")))
         if rendered is not None
         else None,
+        counted=_counted(at(line, "counted")),
         waited=tuple(float(wait) for wait in waited),
         rebuilt=at(line, "rebuilt") is True,
         answered_by=_answered_by(text(at(line, "answered_by"))),
@@ -196,6 +199,11 @@ def _read_failure(value: Json) -> Failure | None:
 
 def _validity(value: str) -> Validity:
     return Validity(value) if value in set(Validity) else Validity.UNKNOWN
+
+
+def _counted(value: Json) -> Counted | None:
+    count = number(at(value, "tokens"))
+    return Counted(source=text(at(value, "source")), tokens=count) if count is not None else None
 
 
 def _answered_by(value: str) -> AnsweredBy:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from harmony_conformance.conditions import ODD, STREAMED
-from harmony_conformance.engines import CHAT, Gauge, ScriptBy
+from harmony_conformance.engines import CHAT, Gauge, Reveals, ScriptBy
 from harmony_conformance.exchange import Validity
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, resolve, text
 from harmony_conformance.meaning import Expectation, read_row
@@ -226,6 +226,7 @@ class Asking:
     script_by: ScriptBy = ScriptBy.NONE
     ids_field: str | None = None
     ids_in_streams: bool = True
+    reveals: Reveals | None = None
     extra: JsonObject
     seed: int | None = None
     gauge: Gauge | None = None
@@ -257,6 +258,8 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
         if asking.seed is not None:
             body.setdefault("seed", asking.seed)
     shows_ids = step.shows_ids and step.validity not in ODD and (asking.ids_in_streams or not step.is_streamed)
+    if asking.reveals is not None and shows_ids:
+        body = {**dict.fromkeys(asking.reveals.members, True), **body}
     if asking.ids_field is not None and shows_ids:
         body.setdefault(asking.ids_field, True)
     body |= _played(step, asking)

@@ -18,7 +18,7 @@ from harmony_conformance.gauge import requests_running
 from harmony_conformance.halves import answer_in_halves, answered
 from harmony_conformance.json_value import Json
 from harmony_conformance.scenario import Asking, NotSent, Scenario, Step, build, expand, grouped, why_not_sent
-from harmony_conformance.side import asks_for_prompt, shown_prompt
+from harmony_conformance.side import asks_for_prompt, counted_prompt, revealed_prompt, shown_prompt
 from harmony_conformance.wire import Request
 
 _EVENT = 1  # tokens in an event of a stream
@@ -121,7 +121,7 @@ class Sender:
         if self._in_halves(step):
             return await answer_in_halves(self._send, asked, step.event_tokens or _EVENT)
         sent = await self.gate.send(self.client, asked.request, step.leave_after)
-        return None if sent is None else await self._with_rendered(answered(asked, sent))
+        return None if sent is None else await self._with_counted(await self._with_rendered(answered(asked, sent)))
 
     def _in_halves(self, step: Step) -> bool:
         if step.path != CHAT or step.settles is not None:
@@ -131,13 +131,27 @@ class Sender:
 
     async def _with_rendered(self, x: Exchange) -> Exchange:
         """The exchange with the prompt that a side endpoint shows, where that is the best there is."""
+        if self.found.reveals is not None and (shown := revealed_prompt(self.found.reveals, x)) is not None:
+            return replace(x, rendered=shown)
         side = self.found.side
-        if side is None or x.turn is None or x.validity in ODD or (request := asks_for_prompt(side, x.request)) is None:
+        if side is None or x.turn is None or x.turn.prompt_ids is not None or x.validity in ODD:
+            return x
+        if (request := asks_for_prompt(side, x.request)) is None:
             return x
         sent = await self._send(request)
         if sent is None or sent.response is None:
             return x
         return replace(x, rendered=shown_prompt(side, replace(x, response=sent.response, failure=None).body))
+
+    async def _with_counted(self, x: Exchange) -> Exchange:
+        """The exchange with the number of tokens that a side endpoint tells."""
+        if self.found.counts is None or x.turn is None or x.validity in ODD:
+            return x
+        sent = await self._send(replace(x.request, path=self.found.counts))
+        if sent is None or sent.response is None:
+            return x
+        told = replace(x, response=sent.response, failure=None).body
+        return replace(x, counted=counted_prompt(self.found.counts, told))
 
     async def _send(self, request: Request) -> Sent | None:
         return await self.gate.send(self.client, request)

@@ -219,6 +219,7 @@ def _asking(found: Capabilities, target: Target, options: Options) -> Asking:
         script_by=found.script_by,
         ids_field=found.ids_field,
         ids_in_streams=target.engine.ids_in_streams,
+        reveals=found.reveals,
         extra=options.extra_body,
         seed=options.seed,
         gauge=target.engine.running,

@@ -93,7 +93,7 @@ def read_completion(body: Json) -> Turn:
         finish_reason=_optional_text(at(choice, "finish_reason")),
         usage=read_usage(at(body, "usage")),
         prompt_ids=_ids(at(body, "prompt_token_ids")),
-        output_ids=_ids(at(choice, "token_ids")),
+        output_ids=_ids(at(choice, "token_ids")) or _ids(at(body, "__verbose", "tokens")) or None,
         id=_optional_text(at(body, "id")),
         model=_optional_text(at(body, "model")),
         refusal=_optional_text(at(message, "refusal")),

@@ -112,6 +112,7 @@ SIDES = {
     "vllm": {"render": answered({"token_ids": PROMPT_IDS})},
     "tgi": {"chat_tokenize": answered({"tokenize_response": [{"id": token, "text": "x"} for token in PROMPT_IDS]})},
     "llamacpp": {"apply-template": answered({"prompt": PROMPT})},
+    "sglang": {"tokenize": answered({"tokens": PROMPT_IDS, "count": len(PROMPT_IDS), "max_model_len": 4096})},
     "ollama": {
         "chat": lambda body: answered(
             {"message": {"content": ""}, "_debug_info": {"rendered_template": PROMPT}}
@@ -124,6 +125,7 @@ SHOWN_BY = {
     "vllm": "/v1/chat/completions/render",
     "tgi": "/chat_tokenize",
     "llamacpp": "/apply-template",
+    "sglang": "/v1/tokenize",
     "ollama": "_debug_render_only",
 }
 
@@ -142,6 +144,48 @@ def test_each_engine_is_asked_for_its_prompt_in_its_own_way(engine):
 @pytest.mark.parametrize("engine", SIDES)
 def test_a_side_that_does_not_answer_as_its_engine_does_is_no_evidence(engine):
     assert found(Endpoint(), engine).side is None
+
+
+def verbose(body):
+    """An answer of llama.cpp: it tells its prompt with `verbose`, and its tokens only with both members."""
+    if not body.get("verbose"):
+        return answered(COMPLETION)
+    return answered(
+        {**COMPLETION, "__verbose": {"prompt": PROMPT, "tokens": [17] if body.get("return_tokens") else []}}
+    )
+
+
+def test_an_answer_that_tells_its_prompt_is_better_than_a_side_endpoint():
+    endpoint = Endpoint(chat=verbose, **SIDES["llamacpp"])
+    capabilities = found(endpoint, "llamacpp")
+    assert (capabilities.prompt, capabilities.told()["prompt_source"]) == (PromptLevel.RENDERED, "__verbose.prompt")
+    assert capabilities.side is None
+    assert "/apply-template" not in {request.path for request in endpoint.asked}
+
+
+@pytest.mark.parametrize(
+    "chat",
+    [answered({**COMPLETION, "__verbose": {"tokens": [17]}}), answered({**COMPLETION, "__verbose": {"prompt": ""}})],
+)
+def test_an_answer_without_its_prompt_reveals_nothing(chat):
+    assert found(Endpoint(chat=chat), "llamacpp").reveals is None
+
+
+def test_a_count_without_a_generation_is_evidence_where_no_usage_is():
+    silent = answered({**COMPLETION, "usage": None})
+    endpoint = Endpoint(chat=silent, input_tokens=answered({"object": "response.input_tokens", "input_tokens": 9}))
+    capabilities = found(endpoint, "llamacpp")
+    assert (capabilities.prompt, capabilities.counts) == (PromptLevel.ACCOUNTING, "/v1/chat/completions/input_tokens")
+    assert capabilities.told()["prompt_source"] == "/v1/chat/completions/input_tokens"
+    assert found(Endpoint(chat=silent, input_tokens=answered({"count": 9})), "llamacpp").counts is None
+    assert found(Endpoint(chat=silent), "llamacpp").prompt is PromptLevel.NONE
+
+
+def test_ids_that_are_not_told_in_streams_leave_the_streams_to_the_side_endpoint():
+    endpoint = Endpoint(chat=answered({**COMPLETION, "prompt_token_ids": PROMPT_IDS}), **SIDES["sglang"])
+    capabilities = found(endpoint, "sglang")
+    assert (capabilities.prompt, capabilities.ids_field) == (PromptLevel.IDS, "return_prompt_token_ids")
+    assert capabilities.side.path == "/v1/tokenize"
 
 
 @pytest.mark.parametrize(("engine", "asked"), [("vllm", True), ("tgi", True), ("llamacpp", False), ("ollama", False)])

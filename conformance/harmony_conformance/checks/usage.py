@@ -109,13 +109,20 @@ def counts_the_output(x: Exchange) -> Iterator[Finding]:
 
 @check(MUST, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage, on.prompt_was_rendered))
 def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
-    """prompt_tokens is the number of tokens the model was fed, and a side endpoint that renders prompts renders as many.
+    """prompt_tokens is the number of tokens the model was fed, and a side endpoint that renders or counts prompts tells as many.
 
     A tokenizer endpoint that leaves out a field of the request shows another prompt than is fed (defects O20, V42).
     """
     usage, ids = (x.turn.usage, x.prompt.ids) if x.turn is not None else (None, None)
     if ids is None and x.rendered is not None:
         ids = x.rendered.ids
+    if usage is not None and x.counted is not None and usage.prompt_tokens not in (None, x.counted.tokens):
+        yield Finding(
+            message=f"prompt_tokens is not what {x.counted.source} counts",
+            at="/usage/prompt_tokens",
+            expected=str(x.counted.tokens),
+            actual=str(usage.prompt_tokens),
+        )
     if usage is not None and ids is not None and usage.prompt_tokens not in (None, len(ids)):
         yield Finding(
             message="prompt_tokens is not what was fed",
