@@ -36,13 +36,6 @@ class Event:
         return {"index": self.index, "token_ids": list(self.ids), "finish_reason": self.finish, "stop_reason": reason}
 
 
-def played(x: Exchange) -> Exchange:
-    """The exchange with the script that a model can emit: one that neither ends the turn nor meets the limit is ended by `<|endoftext|>`."""
-    if x.script is None or _finish(x) != "stop" or (x.output.ids or (0,))[-1] in ENDINGS:
-        return x
-    return replace(x, script=(*x.script, tokens.ENDOFTEXT))
-
-
 def render_request(x: Exchange) -> Request:
     """The request that is answered with the ids of the prompt."""
     return replace(x.request, path=RENDER)
@@ -107,7 +100,7 @@ def _prompt(x: Exchange) -> tuple[int, ...]:
 
 
 def _finish(x: Exchange) -> str:
-    """Why a generating server would have stopped."""
+    """Why a generating server would have stopped: at the limit, else since the model ended, by a token that may have been taken away."""
     ids = x.output.ids or ()
     is_ended = bool(ids) and ids[-1] in ENDINGS and at(x.asked, "ignore_eos") is not True
     return "length" if not is_ended and x.limit is not None and len(ids) >= x.limit else "stop"

@@ -39,7 +39,7 @@ async def answer_in_halves(send: Send, asked: Exchange, event_tokens: int) -> Ex
     if x.script is None:
         return x
     request_id = derender.request_id(shown.body)
-    x = derender.played(replace(x, response=None, answered_by=AnsweredBy.DERENDER))
+    x = replace(x, response=None, answered_by=AnsweredBy.DERENDER)
     if x.wants_stream:
         return await _streamed(send, x, request_id, event_tokens)
     sent = await send(derender.whole_request(x, request_id))
