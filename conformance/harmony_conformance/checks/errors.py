@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.aftermath import aftermaths, differences
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, variant
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, pointer, text
@@ -154,7 +154,14 @@ def error_has_error_status(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="http#client-error", when=on.is_invalid)
+@evidence
+def was_settled(x: Exchange) -> bool:
+    """requests that were refused, or that the API itself answered: what only renders leaves the rest to what generates"""
+    is_passed_on = x.answered_by is AnsweredBy.RENDER and x.response is not None and x.response.is_success
+    return not is_passed_on
+
+
+@check(MUST, spec="http#client-error", when=(on.is_invalid, was_settled))
 def wrong_request_is_refused(x: Exchange) -> Iterator[Finding]:
     """A request that is wrong is refused with a 4xx status: it is neither answered nor blamed on the server."""
     if x.failure is not None:
