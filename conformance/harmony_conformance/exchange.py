@@ -14,6 +14,7 @@ from harmony_conformance.json_value import Json, NotJson, at, dumps, items, memb
 from harmony_conformance.meaning import ENDINGS, Expectation, Meaning, cut_at_stop, read_ids, unpadded
 from harmony_conformance.prompt import PromptMessage, PromptReading, Wanted, read_prompt, wanted
 from harmony_conformance.sse import EventStream, read_events
+from harmony_conformance.texts import Answer, read_answers, read_streamed_answers
 from harmony_conformance.turn import Turn, read_completion, read_stream
 from harmony_conformance.wire import Chunk, Failure, Request, Response
 from harmony_ref import decode, tokens
@@ -186,6 +187,16 @@ class Exchange:
         if self.stream is not None:
             return read_stream(self.chunks) if any(items(at(chunk, "choices")) for chunk in self.chunks) else None
         return read_completion(self.body) if items(at(self.body, "choices")) else None
+
+    @cached_property
+    def answers(self) -> tuple[Answer, ...]:
+        """Every choice of the answer with each text in it; the first with the best evidence of its tokens."""
+        if self.turn is None:
+            return ()
+        found = read_answers(self.body) if self.stream is None else read_streamed_answers(self.chunks)
+        return tuple(
+            replace(answer, ids=self.output.ids) if position == 0 else answer for position, answer in enumerate(found)
+        )
 
     @cached_property
     def prompt(self) -> PromptEvidence:

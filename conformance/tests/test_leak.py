@@ -5,14 +5,9 @@ from harmony_conformance.json_value import dumps
 from harmony_conformance.leak import (
     GLUED,
     GLUED_IN_REASONING,
-    LEADING_WORD,
+    LONE,
     MARKER,
     STRUCTURE,
-    Answer,
-    Field,
-    Place,
-    answers,
-    fields,
     readable,
     speaks_of_harmony,
     without_code,
@@ -22,6 +17,7 @@ from harmony_conformance.leak.evidence import Strength, marker_leaks
 from harmony_conformance.leak.markers import LEFT_BEHIND
 from harmony_conformance.leak.reasoning import repeated
 from harmony_conformance.leak.repetition import doubled, looping
+from harmony_conformance.texts import Answer, Field, Place, fields
 from harmony_conformance.turn import ToolCall, Turn
 from harmony_conformance.wire import Chunk, Request, Response
 from harmony_ref import encode, encode_with_special_tokens
@@ -151,7 +147,7 @@ def test_reasoning_may_speak_of_calls(text, expected):
     ],
 )
 def test_a_leading_word_is_suspicious(text, expected):
-    assert (LEADING_WORD.search(text) is not None) is expected
+    assert (LONE.search(text) is not None) is expected
 
 
 @pytest.mark.parametrize(
@@ -408,7 +404,7 @@ def test_members_of_a_stream_are_joined_each_for_itself():
         request=Request(path="/", body=b"{}"),
         response=Response(status=200, headers={"content-type": "text/event-stream"}, chunks=(Chunk(at=0, data=data),)),
     )
-    (answer,) = answers(x)
+    (answer,) = x.answers
     assert [(field.where, field.text, field.place.value) for field in answer.fields] == [
         ("role", "assistant", "name"),
         ("reasoning_details/0/text", "a", "reasoning"),

@@ -21,12 +21,13 @@ from harmony_conformance import (
     meaning,
     placement,
     prompt,
+    texts,
     tool_schema,
     turn,
     wire,
 )
 from harmony_conformance.checks import FAMILIES
-from harmony_conformance.leak import evidence, texts
+from harmony_conformance.leak import evidence
 
 _SOURCES: tuple[ModuleType, ...] = (
     *FAMILIES,

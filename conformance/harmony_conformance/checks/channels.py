@@ -8,12 +8,12 @@ from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, evidence, variant
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.leak import Place, answers
-from harmony_conformance.leak.emitted import Emitted
+from harmony_conformance.leak.emitted import emitted
 from harmony_conformance.leak.evidence import Leak, Strength, marker_leaks, near, reasoning_leaks, word_leaks
 from harmony_conformance.leak.repetition import asks_again, doubled, looping
 from harmony_conformance.meaning import Meaning, told_in_order, written_tokens
 from harmony_conformance.prompt import shorten
+from harmony_conformance.texts import Place
 from harmony_conformance.turn import Usage
 from harmony_ref import encode
 
@@ -83,8 +83,8 @@ def quoted_markers_arrive(x: Exchange) -> Iterator[Finding]:
 
     A filter that takes every `<|end|>` out of the text cuts the answer to anybody who asks about the format, and a page that is quoted.
     """
-    for answer in answers(x):
-        for marker in Emitted(answer.ids).unsaid(answer) if answer.ids is not None else ():
+    for answer in x.answers:
+        for marker in emitted(answer.ids).unsaid(answer) if answer.ids is not None else ():
             yield Finding(
                 message=f"the model spelled {marker} in ordinary tokens, and it did not arrive",
                 at="content",
@@ -99,8 +99,8 @@ def characters_are_whole(x: Exchange) -> Iterator[Finding]:
 
     A character may take several tokens; who decodes each of them alone shows question marks in place of emoji and rare letters.
     """
-    for answer in answers(x):
-        for broken in Emitted(answer.ids).broken(answer) if answer.ids is not None else ():
+    for answer in x.answers:
+        for broken in emitted(answer.ids).broken(answer) if answer.ids is not None else ():
             yield Finding(
                 message=f"{broken.field.where} holds U+FFFD, and the tokens are whole characters",
                 at=broken.field.where,
@@ -114,8 +114,8 @@ def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
 
     A model that is not stopped goes on with the user's next question, and answers that too; the client shows it as one answer (defect M04).
     """
-    for answer in answers(x):
-        for leaked in Emitted(answer.ids).run_on(answer) if answer.ids is not None else ():
+    for answer in x.answers:
+        for leaked in emitted(answer.ids).run_on(answer) if answer.ids is not None else ():
             yield Finding(
                 message=f"{leaked.field.where} goes on with what the model wrote in another role's name",
                 at=leaked.field.where,
@@ -129,7 +129,7 @@ def stopped_by_itself(x: Exchange) -> bool:
     return (
         x.turn is not None
         and x.turn.finish_reason == "stop"
-        and not any(one.where == "refusal" for answer in answers(x) for one in answer.fields)
+        and not any(one.where == "refusal" for answer in x.answers for one in answer.fields)
     )
 
 
@@ -164,7 +164,7 @@ def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
     Two finals that are joined, a text that is sent again at the end of its stream, or a model that was not stopped, look so. Where the request holds
     the text, or asks for it again, nothing is said.
     """
-    for answer in answers(x):
+    for answer in x.answers:
         content = answer.text_of(Place.CONTENT)
         again = doubled(content) or (
             looping(content) if x.turn is not None and x.turn.finish_reason == "length" else None
@@ -283,7 +283,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
 
 
 def _refuses(x: Exchange) -> bool:
-    return any(one.where == "refusal" for answer in answers(x) for one in answer.fields)
+    return any(one.where == "refusal" for answer in x.answers for one in answer.fields)
 
 
 def _owes_nothing(meant: Meaning | None) -> bool:

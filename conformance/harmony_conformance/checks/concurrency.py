@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from harmony_conformance.check import MUST, Finding, comparison, condition
 from harmony_conformance.exchange import Series
-from harmony_conformance.leak import fields
+from harmony_conformance.texts import fields
 
 LANE = "lane "
 

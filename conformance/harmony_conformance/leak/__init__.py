@@ -6,26 +6,20 @@ What a leak is depends on what is known.
   content, and have to arrive.
 * `markers`, `words`, `reasoning`: with the text alone, a leak has to show structure that nobody writes by chance, or a lone marker in a place where a
   parser leaves one, together with something that speaks for it. What shows less is only suspected.
-* `texts`: every text of an answer, however deep, joined over the deltas of a stream.
 
+Every text of an answer is looked at (`harmony_conformance.texts`), joined over the deltas of a stream.
 No parser puts what it leaks between backticks: what stands there the model wrote.
 """
 
 from harmony_conformance.leak.markers import MARKER, STRUCTURE, readable, speaks_of_harmony, without_code
-from harmony_conformance.leak.texts import Answer, Field, Place, answers, fields
-from harmony_conformance.leak.words import GLUED, GLUED_IN_REASONING, LEADING_WORD
+from harmony_conformance.leak.words import GLUED, GLUED_IN_REASONING, LONE
 
 __all__ = [
     "GLUED",
     "GLUED_IN_REASONING",
-    "LEADING_WORD",
+    "LONE",
     "MARKER",
     "STRUCTURE",
-    "Answer",
-    "Field",
-    "Place",
-    "answers",
-    "fields",
     "readable",
     "speaks_of_harmony",
     "without_code",

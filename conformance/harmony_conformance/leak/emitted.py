@@ -11,13 +11,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby, pairwise
 
 from harmony_conformance.leak.markers import MARKER, readable
 from harmony_conformance.leak.reasoning import WRAPPED
-from harmony_conformance.leak.texts import Answer, Field, Place
 from harmony_conformance.prompt import pieces
+from harmony_conformance.texts import Answer, Field, Place
 from harmony_ref import decode, tokens
 
 _AROUND = 12
@@ -72,6 +72,12 @@ class Leaked:
 
     field: Field
     text: str
+
+
+@lru_cache(maxsize=16)
+def emitted(ids: tuple[int, ...]) -> Emitted:
+    """The completion that these ids are, read once for all the checks that ask."""
+    return Emitted(ids)
 
 
 class Emitted:
@@ -157,10 +163,12 @@ class Emitted:
             if one.place is not Place.CONTENT:
                 continue
             text = _squeezed(readable(one.text))
+            wrapped = WRAPPED.match(one.text)
+            tagged = wrapped is not None and f"<{wrapped[1]}>" not in self.ordinary
             for message in private:
                 thought = _squeezed(readable(message.text))
-                tagged = WRAPPED.match(one.text) is not None and WRAPPED.match(self.messages[-1].text) is None
-                if thought and thought in text and thought not in shown and (tagged or len(thought) >= _TELLING):
+                told_more = bool(thought) and text.count(thought) > shown.count(thought)
+                if tagged or (told_more and len(thought) >= _TELLING):
                     yield Leaked(field=one, text=message.text)
                     break
 
@@ -207,7 +215,8 @@ def _seams_of(message: Message, before: str) -> Iterator[str]:
     for one, other in pairwise(parts):
         yield _BEHIND_A_NAME.split(one.strip())[-1] + other.split()[0]
     if message.has_content:
-        yield parts[-1].split()[-1] + _squeezed(message.text)[:_AROUND]
+        last = parts[-1].split()[-1] + _squeezed(message.text)[:_AROUND]
+        yield from (last, f"assistant{last}")
     elif _BEGINS_A_CHANNEL.match(parts[-1]):
         yield _squeezed(parts[-1])
 

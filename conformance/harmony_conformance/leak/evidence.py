@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.leak.emitted import Emitted
+from harmony_conformance.leak.emitted import Emitted, emitted
 from harmony_conformance.leak.markers import LEFT_BEHIND, MARKER, STRUCTURE, readable, without_code
 from harmony_conformance.leak.reasoning import ASKS_TO_THINK_ALOUD, OPENED, TAGGED, WRAPPED, repeated
 from harmony_conformance.leak.request import is_about_harmony, quotes, said
-from harmony_conformance.leak.texts import Answer, Field, Place, answers
-from harmony_conformance.leak.words import GLUED, GLUED_IN_REASONING, LEADING_WORD
+from harmony_conformance.leak.words import GLUED, GLUED_IN_REASONING, LONE
+from harmony_conformance.texts import Answer, Field, Place
 from harmony_ref import encode
 
 
@@ -50,7 +50,7 @@ _ByIds = Callable[[Emitted, Answer], Iterator[Leak]]
 def marker_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
     """Special tokens that a client is shown as text."""
     yield from _read(x, _markers_of_ids if by_ids else None, _markers_of_text)
-    for answer in answers(x):
+    for answer in x.answers:
         shown = next((token for token in answer.logprobs if MARKER.fullmatch(token)), None)
         if shown is not None:
             message = f"logprobs name {shown}: they show the tokens of the whole completion"
@@ -68,29 +68,29 @@ def reasoning_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
 
 
 def _read(x: Exchange, by_ids: _ByIds | None, by_text: _Reading) -> Iterator[Leak]:
-    for answer in answers(x):
+    for answer in x.answers:
         if answer.ids is not None and by_ids is not None:
-            yield from by_ids(Emitted(answer.ids), answer)
+            yield from by_ids(emitted(answer.ids), answer)
         else:
             yield from by_text(x, answer)
 
 
-def _markers_of_ids(emitted: Emitted, answer: Answer) -> Iterator[Leak]:
-    for leaked in emitted.markers(answer):
+def _markers_of_ids(completion: Emitted, answer: Answer) -> Iterator[Leak]:
+    for leaked in completion.markers(answer):
         where = leaked.field.where
         message = f"{leaked.text} stands in {where} although the model wrote it as a special token"
         yield Leak(where=where, message=message, excerpt=near(readable(leaked.field.text), leaked.text))
 
 
-def _words_of_ids(emitted: Emitted, answer: Answer) -> Iterator[Leak]:
-    for leaked in emitted.words(answer):
+def _words_of_ids(completion: Emitted, answer: Answer) -> Iterator[Leak]:
+    for leaked in completion.words(answer):
         where = leaked.field.where
         message = f"words of a header stand in {where}, next to what a special token parted them from"
         yield Leak(where=where, message=message, excerpt=_around_seam(leaked.field.text, leaked.text))
 
 
-def _thoughts_of_ids(emitted: Emitted, answer: Answer) -> Iterator[Leak]:
-    for leaked in emitted.thoughts(answer):
+def _thoughts_of_ids(completion: Emitted, answer: Answer) -> Iterator[Leak]:
+    for leaked in completion.thoughts(answer):
         where = leaked.field.where
         yield Leak(
             where=where, message="the content holds text of the analysis channel", excerpt=leaked.text[:_LONGEST]
@@ -218,7 +218,7 @@ def _words_of(found: str) -> Iterator[str]:
 
 
 def _leading_word(x: Exchange, field: Field, plain: str) -> Iterator[Leak]:
-    found = LEADING_WORD.search(plain) if field.place is Place.CONTENT else None
+    found = LONE.search(plain) if field.place is Place.CONTENT else None
     if found is not None and not is_about_harmony(x):
         message = f"{found.group()!r} in {field.where} may be a leak"
         yield Leak(where=field.where, message=message, excerpt=plain[:_AROUND], strength=Strength.SUSPECTED)

@@ -18,9 +18,11 @@ STRUCTURE = re.compile(
     r"|<\|(?:end|return|call)\|><\|start\|>"
     rf"|<\|(?:end|return|call)\|>\s*<\|start\|>\s?{_ROLE}"
     r"|<\|constrain\|>\s*json\s*<\|message\|>"
+    r"|<\|channel\|>\s?(?:analysis|commentary)\s+to=[\w.]+"
+    rf"|\A(?:assistant\s?)?{_CHANNEL}\s?<\|message\|>"
     r"|to=functions\.[\w.-]+\s*(?:json|code)?\s*<\|"
 )
-"""Two markers in the order of a header, or a recipient and a marker: no model writes them so by chance."""
+"""Two markers in the order of a header, or a marker and a recipient, or a channel and a marker that begin the text: nobody writes them so by chance."""
 
 LEFT_BEHIND = re.compile(
     rf"\A\s*<\|(?:start|channel|constrain|message|end|return|call)\|>"

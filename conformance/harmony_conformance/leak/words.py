@@ -19,5 +19,8 @@ GLUED = re.compile(
 GLUED_IN_REASONING = re.compile(rf"{_GLUED}(?={_BEGINS_A_TEXT})")
 """The same in reasoning, where models talk about calls they are about to make."""
 
-LEADING_WORD = re.compile(r"^(?!\w+\s*(?:=|\(|;|\.\w))(?:analysis|commentary|final)(?=[A-Z\"'{\[])")
-"""A lone leading channel word: suspicious, and no proof."""
+LONE = re.compile(
+    r"^(?!\w+\s*(?:=|\(|;|:|\.\w))(?:(?:analysis|commentary|final)(?=[A-Z\"'{\[])|assistant(?:final|analysis|commentary)(?=[^\W_]))"
+    r"|[.!?]assistantfinal(?!ly|i[sz]|e)(?=[^\W_])"
+)
+"""A lone channel word that begins the text, or stands glued between two sentences: suspicious, and no proof."""

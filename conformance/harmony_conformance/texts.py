@@ -7,12 +7,12 @@ for a client: they show the model's tokens on request, special ones too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from harmony_conformance.engines import REASONING_FIELDS
-from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, NotJson, at, items, loads, members, number, text
 from harmony_conformance.turn import Turn
 from harmony_ref import tokens
@@ -61,71 +61,71 @@ def fields(turn: Turn) -> Iterator[Field]:
         yield Field(where=f"tool_calls/{index}/function/arguments", text=call.arguments, place=Place.ARGUMENTS)
 
 
-def answers(x: Exchange) -> tuple[Answer, ...]:
-    """Each choice of an answer, whole or streamed, with every text in it."""
-    if x.turn is None:
-        return ()
-    streamed = x.stream is not None
-    choices = _joined(x) if streamed else dict(enumerate(items(at(x.body, "choices"))))
+def read_answers(body: Json) -> tuple[Answer, ...]:
+    """The choices of a `chat.completion` object."""
     return tuple(
         Answer(
-            fields=tuple(_texts(at(choice, "delta" if streamed else "message"))),
-            ids=x.output.ids if position == 0 else _known(at(choice, "token_ids")),
-            logprobs=tuple(map(text, items(at(choice, "logprobs")) if streamed else _named(choice))),
+            fields=tuple(_texts(at(choice, "message"))),
+            ids=_known(items(at(choice, "token_ids"))),
+            logprobs=tuple(_named(choice)),
         )
-        for position, choice in choices.items()
+        for choice in items(at(body, "choices"))
     )
 
 
-def _joined(x: Exchange) -> dict[int, Json]:
-    """The choices of a stream by their index, deltas joined."""
-    found: dict[int, Json] = {}
-    for chunk in x.chunks:
+def read_streamed_answers(chunks: Iterable[Json]) -> tuple[Answer, ...]:
+    """The choices of a stream of `chat.completion.chunk` objects by their index, deltas joined."""
+    deltas: dict[int, _Joined] = defaultdict(_Joined)
+    ids: dict[int, list[Json]] = defaultdict(list)
+    logprobs: dict[int, list[str]] = defaultdict(list)
+    for chunk in chunks:
         for choice in items(at(chunk, "choices")):
             index = number(at(choice, "index")) or 0
-            piece: Json = {
-                "delta": at(choice, "delta"),
-                "token_ids": at(choice, "token_ids"),
-                "logprobs": _named(choice),
-            }
-            found[index] = _join(found[index], piece) if index in found else _join({}, piece)
-    return dict(sorted(found.items()))
+            deltas[index].add(at(choice, "delta"))
+            ids[index].extend(items(at(choice, "token_ids")))
+            logprobs[index].extend(_named(choice))
+    return tuple(
+        Answer(fields=tuple(_texts(joined.value())), ids=_known(ids[index]), logprobs=tuple(logprobs[index]))
+        for index, joined in sorted(deltas.items())
+    )
 
 
-def _named(choice: Json) -> list[Json]:
+def _named(choice: Json) -> Iterator[str]:
     """The tokens that the log probabilities of a choice are about; what else might have come is no part of the answer."""
-    return [at(entry, "token") for entry in items(at(choice, "logprobs", "content"))]
+    return (text(at(entry, "token")) for entry in items(at(choice, "logprobs", "content")))
 
 
-def _join(one: Json, other: Json) -> Json:
-    """Two pieces of a delta as one: texts one after the other, members and elements in their places."""
-    match one, other:
-        case str(), str():
-            return one + other
-        case dict(), dict():
-            return {name: _join(one.get(name), other.get(name)) for name in dict.fromkeys((*one, *other))}
-        case list(), list() if any(isinstance(item, dict) for item in (*one, *other)):
-            return _join_items(one, other)
-        case list(), list():
-            return [*one, *other]
-        case None, list() if any(isinstance(item, dict) for item in other):
-            return _join_items([], other)
-        case _:
-            return one if other is None else other
+class _Joined:
+    """State: the pieces of a value that came in deltas: texts one after the other, members and elements each in their place."""
 
+    def __init__(self) -> None:
+        self._members: dict[str, _Joined] = {}
+        self._elements: dict[int, _Joined] = {}
+        self._pieces: list[str] = []
+        self._other: Json = None
 
-def _join_items(one: list[Json], other: list[Json]) -> Json:
-    """Elements of the same `index` are one; without an index, elements in the same place."""
-    found = {_place(item, position): item for position, item in enumerate(one)}
-    for position, item in enumerate(other):
-        place = _place(item, position)
-        found[place] = _join(found.get(place), item)
-    return [found[place] for place in sorted(found)]
+    def add(self, piece: Json) -> None:
+        """One more delta."""
+        match piece:
+            case str():
+                self._pieces.append(piece)
+            case dict():
+                for name, member in piece.items():
+                    self._members.setdefault(name, _Joined()).add(member)
+            case list():
+                for position, item in enumerate(piece):
+                    index = number(at(item, "index"))
+                    self._elements.setdefault(position if index is None else index, _Joined()).add(item)
+            case _:
+                self._other = piece if self._other is None else self._other
 
-
-def _place(item: Json, position: int) -> int:
-    index = number(at(item, "index"))
-    return position if index is None else index
+    def value(self) -> Json:
+        """The whole. Where a member had several types, the one that holds most."""
+        if self._members:
+            return {name: member.value() for name, member in self._members.items()}
+        if self._elements:
+            return [self._elements[place].value() for place in sorted(self._elements)]
+        return "".join(self._pieces) if self._pieces else self._other
 
 
 def _texts(message: Json) -> Iterator[Field]:
@@ -196,8 +196,7 @@ def _parsed(arguments: Json) -> Json:
         return None
 
 
-def _known(ids: Json) -> tuple[int, ...] | None:
+def _known(ids: list[Json]) -> tuple[int, ...] | None:
     """The ids of a choice, None where it has none, or one that is no token of Harmony."""
-    found = [number(item) for item in items(ids)]
-    known = tuple(one for one in found if one is not None and tokens.is_known(one))
-    return known if known and len(known) == len(found) else None
+    known = tuple(one for item in ids if (one := number(item)) is not None and tokens.is_known(one))
+    return known if known and len(known) == len(ids) else None

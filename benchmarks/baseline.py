@@ -1,0 +1,19 @@
+"""The naive way to look for leaks, to compare with: the patterns of the first two rows of the catalogue's list of checks, word for word."""
+
+from __future__ import annotations
+
+import re
+
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.texts import Place
+
+_MARKER = re.compile(r"<\|(start|end|message|channel|constrain|call|return)\|>")
+_GLUED = re.compile(r"^(analysis|commentary)(?=[A-Z\s])|assistant(final|analysis|commentary)|to=functions\.")
+
+
+def alarms(x: Exchange) -> bool:
+    """Whether a marker stands in content, reasoning, names or arguments, or a channel word in the content."""
+    fields = [field for answer in x.answers for field in answer.fields]
+    return any(_MARKER.search(field.text) for field in fields) or any(
+        _GLUED.search(field.text) for field in fields if field.place is Place.CONTENT
+    )

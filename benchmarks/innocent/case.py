@@ -1,0 +1,178 @@
+"""One innocent answer, and how it becomes a whole exchange."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.wire import Chunk, Request, Response
+from harmony_ref import encode, encode_with_special_tokens
+
+TUNING, HELD_OUT = "tuning", "held out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What was asked and what was said. `system` and `tools` belong to the request."""
+
+    user: str
+    content: str = ""
+    reasoning: str = ""
+    calls: tuple[Call, ...] = ()
+    system: str = ""
+    finish: str = "stop"
+    stratum: str = ""
+    part: str = TUNING
+    number: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.stratum}/{self.number}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How an answer is sent. `field`: the member for the reasoning, None where it is hidden; `letters`: how many characters a delta has, 0 for no stream."""
+
+    field: str | None = "reasoning"
+    letters: int = 0
+    usage: bool = True
+    ids: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """The members of a message as a server shows them, the ids behind it, and what it says they cost."""
+
+    content: str | None = None
+    reasoning: str | None = None
+    calls: tuple[dict, ...] = ()
+    ids: tuple[int, ...] = ()
+    finish: str = "stop"
+    more: dict = field(default_factory=dict)
+
+
+def shape_of(case: Case) -> Shape:
+    """The shape a case is sent in: any, by its name."""
+    rng = random.Random(case.name)
+    return Shape(
+        field=rng.choice(("reasoning", "reasoning", "reasoning_content", None)),
+        letters=rng.choice((0, 0, 0, 1, 7, 40)),
+        usage=rng.random() < 0.8,
+    )
+
+
+def emitted(case: Case) -> tuple[int, ...]:
+    """The ids of a model that said so."""
+    special, ids = encode_with_special_tokens, []
+    if case.reasoning:
+        ids += [
+            *special("<|channel|>analysis<|message|>"),
+            *encode(case.reasoning),
+            *special("<|end|><|start|>assistant"),
+        ]
+    if case.content and case.calls:
+        ids += [
+            *special("<|channel|>commentary<|message|>"),
+            *encode(case.content),
+            *special("<|end|><|start|>assistant"),
+        ]
+    elif case.content:
+        ids += [*special("<|channel|>final<|message|>"), *encode(case.content), *special("<|return|>")]
+    for call in case.calls:
+        header = f"<|channel|>commentary to=functions.{call.name} <|constrain|>json<|message|>"
+        ids += [*special(header), *encode(call.arguments), *special("<|call|>")]
+    if case.finish == "length" and ids:
+        ids.pop()
+    return tuple(ids)
+
+
+def shown(case: Case) -> Shown:
+    """The answer of a correct server."""
+    return Shown(
+        content=case.content or None,
+        reasoning=case.reasoning or None,
+        calls=tuple(
+            {"id": f"call_{place}", "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for place, call in enumerate(case.calls)
+        ),
+        ids=emitted(case),
+        finish="tool_calls" if case.calls and case.finish == "stop" else case.finish,
+    )
+
+
+def exchange(case: Case, what: Shown, shape: Shape) -> Exchange:
+    """The whole exchange, as it crosses the wire."""
+    asked: dict = {"model": "gpt-oss-20b", "messages": [{"role": "user", "content": case.user}]}
+    if case.system:
+        asked["messages"].insert(0, {"role": "system", "content": case.system})
+    if case.calls:
+        asked["tools"] = [
+            {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
+            for name in sorted({call.name for call in case.calls})
+        ]
+    message: dict = {"role": "assistant", "content": what.content, **what.more}
+    if shape.field and what.reasoning is not None:
+        message[shape.field] = what.reasoning
+    if what.calls:
+        message["tool_calls"] = list(what.calls)
+    spent = len(what.ids)
+    usage = {"prompt_tokens": 80, "completion_tokens": spent, "total_tokens": 80 + spent}
+    usage["completion_tokens_details"] = {"reasoning_tokens": len(encode(case.reasoning))}
+    head = {"id": "chatcmpl-1", "created": 1, "model": "gpt-oss-20b"}
+    if shape.letters:
+        asked["stream"] = True
+        data, kind = "".join(_events(head, message, what, shape, usage)), "text/event-stream"
+    else:
+        choice = {"index": 0, "message": message, "finish_reason": what.finish}
+        body = {
+            **head,
+            "object": "chat.completion",
+            "choices": [choice | ({"token_ids": what.ids} if shape.ids else {})],
+        }
+        data, kind = json.dumps(body | ({"usage": usage} if shape.usage else {})), "application/json"
+    return Exchange(
+        id=case.name,
+        request=Request(path="/v1/chat/completions", body=json.dumps(asked).encode()),
+        response=Response(
+            status=200, headers={"content-type": kind}, chunks=(Chunk(at=0.0, data=data.encode("utf-8", "replace")),)
+        ),
+    )
+
+
+def _events(head: dict, message: dict, what: Shown, shape: Shape, usage: dict) -> Iterator[str]:
+    def event(delta: dict, **more: object) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": None, **more}
+        return f"data: {json.dumps({**head, 'object': 'chat.completion.chunk', 'choices': [choice]})}\n\n"
+
+    yield event({"role": "assistant"}, **({"token_ids": what.ids} if shape.ids else {}))
+    for name in ("reasoning", "reasoning_content", *what.more, "content"):
+        text = message.get(name)
+        if isinstance(text, str):
+            for start in range(0, len(text), shape.letters):
+                yield event({name: text[start : start + shape.letters]})
+        elif text is not None:
+            yield event({name: text})
+    for index, call in enumerate(message.get("tool_calls", ())):
+        function = call["function"]
+        yield event({"tool_calls": [{**call, "index": index, "function": {**function, "arguments": ""}}]})
+        for start in range(0, len(function["arguments"]), shape.letters):
+            piece = function["arguments"][start : start + shape.letters]
+            yield event({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
+    yield event({}, finish_reason=what.finish)
+    if shape.usage:
+        yield f"data: {json.dumps({**head, 'object': 'chat.completion.chunk', 'choices': [], 'usage': usage})}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+def with_ids(shape: Shape) -> Shape:
+    return replace(shape, ids=True)

@@ -1,0 +1,91 @@
+"""What the templates are filled with."""
+
+TOPICS = (
+    "the budget", "customer churn", "the election", "soil samples", "the second quarter", "blood pressure", "the chess game", "air traffic",
+    "a sonnet by Keats", "the merger", "rainfall in Kenya", "the null hypothesis", "network latency", "the trial", "the test results",
+    "the penalty shoot-out", "this essay", "the survey", "the bridge design", "the cash flow", "the harmony of the choir", "the last season",
+    "our API usage", "the crop yield", "the manuscript", "a dream", "the dataset", "the market", "the proof", "the recipe",
+)  # fmt: skip
+NAMES = (
+    "Ada",
+    "Björn",
+    "Chidi",
+    "Dolores",
+    "Emre",
+    "Fatima",
+    "Goro",
+    "Hana",
+    "Ines",
+    "José",
+    "Kofi",
+    "Li Wei",
+    "Mira",
+    "Noor",
+    "Olga",
+    "Pat",
+)
+VERBS = (
+    "shows",
+    "suggests",
+    "confirms",
+    "contradicts",
+    "explains",
+    "ignores",
+    "depends on",
+    "goes beyond",
+    "leaves out",
+    "answers",
+)
+NOUNS = (
+    "growth",
+    "a small effect",
+    "no trend",
+    "two outliers",
+    "a seasonal pattern",
+    "the author's doubt",
+    "a lack of data",
+    "higher costs",
+)
+THOUGHTS = (
+    "We need to answer briefly.", "The user asks about {topic}. Provide a short answer.", "Simple.", "Let me think about {topic} first.",
+    "User wants {topic}. We should produce a concise explanation with an example, then a final remark.", "Need to be careful: {topic} is ambiguous.",
+    "We should respond with the final answer only.", "The analysis has two parts. The assistant should give commentary and then the final result.",
+    "I should respond in the user's language. No tools are needed.", "Compute step by step: first the sum, then the mean.", "Okay.",
+    "Just greet.", "We have a tool. But the question can be answered without it. So answer directly about {topic}.",
+)  # fmt: skip
+LANGUAGES = {
+    "de": "Die Analyse von {topic} zeigt: final ist noch nichts entschieden. Grüße aus Köln!",
+    "fr": "L'analyse finale de « {topic} » n'est pas terminée ; le commentaire suit.",
+    "es": "El análisis final sobre {topic} — ¿qué comentario falta? ¡Ninguno!",
+    "it": "Analisi finale: {topic}. Il commento dell'assistente è breve.",
+    "pt": "A análise final de {topic} está pronta; o assistente comentou tudo.",
+    "pl": "Analiza końcowa: {topic}. Komentarz asystenta jest krótki, finał jutro.",
+    "tr": "{topic} için son analiz hazır; asistan finali yorumladı.",
+    "ru": "Анализ ({topic}) завершён. Финал: комментарий ассистента ниже.",
+    "uk": "Підсумковий аналіз: {topic}. Фінал за планом.",
+    "el": "Η ανάλυση για το θέμα {topic} είναι τελική.",
+    "he": "הניתוח של {topic} הסתיים. final הוא שם קובץ.",
+    "ar": "تحليل {topic} انتهى، والتعليق النهائي أدناه.",
+    "hi": "{topic} का अंतिम विश्लेषण तैयार है।",
+    "th": "การวิเคราะห์{topic}เสร็จแล้วfinalคือชื่อไฟล์",
+    "ja": "analysisという列に{topic}の分析があります。finalは最終版です。assistantは補助です。",
+    "zh": "analysis列是{topic}的分析,final列是最终结果。assistant表示助手。",
+    "ko": "analysis를 해보면 {topic}가 보이고, final은 최종본입니다. assistant가 답합니다.",
+    "vi": "Phân tích cuối cùng về {topic} đã xong; bình luận của trợ lý ở dưới.",
+    "fi": "Lopullinen analyysi ({topic}) on valmis; kommentaari seuraa.",
+    "hu": "A végső elemzés ({topic}) kész, a kommentár alább olvasható.",
+}
+MARKERS = ("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|return|>", "<|call|>", "<|constrain|>")
+OTHER_MARKERS = (
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "[INST]",
+    "<s>",
+    "</s>",
+    "<|system|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<start_of_turn>",
+    "<|python_tag|>",
+)
