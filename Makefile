@@ -8,7 +8,7 @@ TRANSFORMERS := .oracles/transformers-5.14
 # the older official client of TGI: it wants a huggingface_hub that transformers no longer takes
 TEXT_GENERATION := .oracles/text-generation
 
-.PHONY: help setup demo test check lint types unit golden bench fuzz selftest lock engine-vllm engine-vllm-render clean
+.PHONY: help setup demo test check lint types unit golden bench bench-leaks fuzz selftest lock engine-vllm engine-vllm-render clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -66,6 +66,10 @@ bench: $(READY) .benchmarks/oss-harmony/.ready .benchmarks/plot/.ready  ## measu
 	$(BIN)/python benchmarks/side_by_side.py
 	$(BIN)/python benchmarks/report.py benchmarks/results/side_by_side.json docs/performance.md
 	.benchmarks/plot/bin/python benchmarks/plot.py benchmarks/results/side_by_side.json docs/performance.svg
+
+bench-leaks: $(READY)  ## leaks against innocent answers, and docs/leak-detection.md
+	$(BIN)/python benchmarks/false_alarms.py
+	$(BIN)/python benchmarks/leak_page.py benchmarks/results/false_alarms.json docs/leak-detection.md
 
 .benchmarks/%/.ready: requirements/%.lock
 	$(PYTHON) -m venv .benchmarks/$*

@@ -110,6 +110,7 @@ def measure(sample: int | None) -> dict:
             "distinct": len(distinct),
             "parts": dict(sorted(parts.items())),
         },
+        "checks": [check.id for check in CHECKS],
         "strata": [{"name": one.name, "about": one.about, "held_out": one.held_out} for one in STRATA],
         "ways": [{"name": way.name, "catalogue": way.catalogue, "expects": way.expects} for way in WAYS],
         "innocent": {name: dict(sorted(counts.items())) for name, counts in sorted(innocent.items())},

@@ -127,7 +127,9 @@ def unasked(rng: random.Random, number: int) -> Case:
     marker = rng.choice(MARKERS)
     content = rng.choice(
         (f"{prose(rng, 2)} My training data has tokens such as `{marker}`.", f'I see a stray "{marker}" in the file.', f"```\n{rng.choice(_EXAMPLES)}\n```\n{sentence(rng)}", f"The text holds {marker} in the middle of a sentence, which is odd.",
-         f"Between {marker} and the next word there is nothing. {prose(rng, 2)}", f"`{rng.choice(_EXAMPLES).splitlines()[0]}` is in line 3.", f"- first\n- {marker} second\n- third", f"Line 7 reads '{marker}', remove it.")
+         f"Between {marker} and the next word there is nothing. {prose(rng, 2)}", f"`{rng.choice(_EXAMPLES).splitlines()[0]}` is in line 3.", f"- first\n- {marker} second\n- third", f"{sentence(rng)} The stray word in your file is {marker}",
+            f"{marker} stands in line {rng.randint(2, 90)} of your file; take it out.",
+            f"Line 7 reads '{marker}', remove it.")
     )  # fmt: skip
     return Case(
         user=rng.choice(

@@ -134,6 +134,8 @@ def glued_log(rng: random.Random, number: int) -> Case:
         "error",
         "state",
         rng.choice(NAMES).lower(),
+        "Status",
+        "OK",
     )
     glue = rng.choice(("", "", "_", "-", ".", "|", ";", "\t"))
 
@@ -268,6 +270,7 @@ def markup(rng: random.Random, number: int) -> Case:
     name = rng.choice(("analysis", "reasoning", "thought", "final", "answer", "commentary", "think"))
     user = rng.choice(
         (
+            "Show me how another model would answer.",
             "Write it as XML.",
             f"Wrap the text in <{name}> tags.",
             "Give me the HTML.",

@@ -193,3 +193,23 @@ def test_an_output_that_is_no_folder_is_refused(tmp_path):
     path = log(tmp_path / "log.jsonl", GOOD)
     with pytest.raises(UsageError, match="--out"):
         audit(path, "--out", path)
+
+
+@pytest.mark.parametrize(
+    ("content", "check"),
+    [
+        ("analysisWe greet.assistantfinalHello!", "channels.no_channel_words"),
+        ("&lt;|channel|&gt;final&lt;|message|&gt;Hello!", "channels.no_marker_leak"),
+        ("Hello!<|return|>", "channels.no_marker_leak"),
+        ("<think>We greet.</think>Hello!", "channels.no_reasoning_in_content"),
+        ("Write `<|channel|>analysis<|message|>` first, or assistantfinal.", None),
+    ],
+)
+def test_leaks_are_found_in_a_log_that_has_only_the_text(tmp_path, content, check):
+    out = tmp_path / "out"
+    audit(log(tmp_path / "log.jsonl", {"request": ASKED, "response": answer(content, usage=False)}), "--out", out)
+    report = read_report((out / "audit.jsonl").read_text(encoding="utf-8"))
+    failed = {
+        line.check for line in report.results if line.outcome.value == "fail" and line.check.startswith("channels.")
+    }
+    assert failed == ({check} if check else set())

@@ -99,7 +99,7 @@ class Emitted:
         talk = [message for message in self.messages if not _is_call(message)]
         private = [message for message in talk if message.is_private]
         groups = (self.messages, talk, private, [message for message in talk if not message.is_private])
-        return tuple(_squeezed("".join(message.text for message in group)) for group in groups)
+        return tuple(_squeezed(readable("".join(message.text for message in group))) for group in groups)
 
     def markers(self, answer: Answer) -> Iterator[Leaked]:
         """Special tokens that reached a field as text; the same letters in ordinary tokens are content."""
@@ -153,7 +153,7 @@ class Emitted:
             for seam in _seams_of(message, before):
                 if seam and not any(seam in joined for joined in self.contents):
                     yield seam
-            before = _squeezed(message.text)[-_AROUND:] or before
+            before = _squeezed(readable(message.text))[-_AROUND:] or before
 
     def thoughts(self, answer: Answer) -> Iterator[Leaked]:
         """Contents with the text of an analysis message, or with tags around one, that the model did not write for anybody."""
@@ -194,7 +194,7 @@ class Emitted:
         """Texts that the model wrote in another role's name and that stand in the content."""
         own = _squeezed("".join(message.text for message in self.messages if message.role == "assistant"))
         for message in self.messages:
-            words = _squeezed(message.text)
+            words = _squeezed(readable(message.text))
             if message.role not in _OTHERS or not words or words in own:
                 continue
             for one in answer.fields:
@@ -215,7 +215,7 @@ def _seams_of(message: Message, before: str) -> Iterator[str]:
     for one, other in pairwise(parts):
         yield _BEHIND_A_NAME.split(one.strip())[-1] + other.split()[0]
     if message.has_content:
-        last = parts[-1].split()[-1] + _squeezed(message.text)[:_AROUND]
+        last = parts[-1].split()[-1] + _squeezed(readable(message.text))[:_AROUND]
         yield from (last, f"assistant{last}")
     elif _BEGINS_A_CHANNEL.match(parts[-1]):
         yield _squeezed(parts[-1])

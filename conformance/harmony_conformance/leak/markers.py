@@ -24,13 +24,11 @@ STRUCTURE = re.compile(
 )
 """Two markers in the order of a header, or a marker and a recipient, or a channel and a marker that begin the text: nobody writes them so by chance."""
 
+_LEFT = r"<\|(?:start|channel|constrain|message|end|return|call|endoftext|reserved_\d{6})\|>"
 LEFT_BEHIND = re.compile(
-    rf"\A\s*<\|(?:start|channel|constrain|message|end|return|call)\|>"
-    rf"|<\|start\|>{_ROLE}"
-    rf"|<\|channel\|>{_CHANNEL}"
-    r"|<\|(?:end|return|call|endoftext|start|channel|message|constrain|reserved_\d{6})\|>\s*\Z"
+    rf"\A\s*{_LEFT}(?=\S)|<\|start\|>{_ROLE}|<\|channel\|>{_CHANNEL}|(?<=\S){_LEFT}\s*\Z",
 )
-"""One marker in a place where parsers leave one: at either end of the text, or with the word of its header behind it."""
+"""One marker in a place where parsers leave one: glued to either end of the text, or with the word of its header behind it."""
 
 _ESCAPES = (
     (re.compile(r"&amp;(?=(?:lt|gt|vert|#)\b|#)"), "&"),

@@ -1,0 +1,264 @@
+"""Writes the page on leaks from results: `leak_page.py RESULTS PAGE`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+PARTS = ("tuning", "held out")
+LEVELS = ("ids", "text")
+OUTCOMES = ("must fail", "suspected", "variant", "clean")
+
+PAGE = """# How well leaks are found, and how often an innocent answer is taken for one
+
+<!-- Made by `make bench-leaks` (benchmarks/false_alarms.py, leak_page.py) from benchmarks/results/false_alarms.json. -->
+
+{cases:,} innocent exchanges ({distinct:,} different answers) in {strata} strata, and {leaks:,} leaks in {ways} ways. Each is judged twice: with the emitted ids, and
+with the text alone, as an audit of a log has it. `naive` are the patterns of the catalogue's first two checks on the same exchanges: any marker in any
+field, and `^(analysis|commentary)`, `assistant(final|…)` or `to=functions.` in the content.
+
+Outcomes: *must fail* (a MUST check fails: proof or structure), *suspected* (only a SHOULD check fails), *variant* (the request quotes it, or is about
+it), *clean*.
+
+## In short
+
+{short}
+
+`precision` is of this mix of innocent and leaking exchanges, which has far more oddities than traffic has: among the innocent, the share of alarms says
+more. Where no alarm was seen among n exchanges, the true share is below 3/n with 95 % confidence.
+
+## Innocent exchanges
+
+The patterns were changed while looking at the part `tuning`, never at an alarm of the part `held out`; a stratum with * is held out whole. In a
+stratum of templates both parts are made of the same templates with other seeds, so the strata with * and those of read texts say the most.
+
+{parts}
+
+By stratum, with the text alone (with the ids known, see the last two columns):
+
+{by_stratum}
+
+## Every false alarm of a MUST check
+
+{alarms}
+
+Known to be left: a text that begins with a thought in `<think>` or `<reasoning>` tags, in answer to a request that speaks of no tags, is taken for
+another model's wrapper.
+
+## What was suspected
+
+{suspected}
+
+## Leaks
+
+What is expected of the text alone is said in advance: *fail* where the text shows structure, *suspect* where it shows one sign, *hidden* where it looks
+like an answer. With the ids known, each has to fail. The catalogue's ids name the defects that leak so.
+
+{by_way}
+
+## How it is measured
+
+- A case is a whole exchange: request and answer, streamed or not (by 1, 7 or 40 characters a delta), the reasoning in `reasoning`, `reasoning_content` or
+  hidden, with usage or without, with calls or without. Which, is drawn by the case's name.
+- Texts come from the standard library, licences and descriptions of installed packages, and this repository; the rest from seeded templates
+  (`benchmarks/innocent/`). On another Python or with other packages the texts differ: the digest of this corpus is `{digest}` ({python}).
+- Leaks are innocent conversations, none of which speaks of the format, shown in each of the ways (`benchmarks/leaking.py`).
+- The checks are {checks}.
+- The corpus is ours, and so is the idea of what may be mistaken for a leak. It says that these kinds of answers are safe, not that all are.
+"""
+
+
+def total(results: dict, part: str | None, level: str) -> Counter[str]:
+    """The counts of the innocent exchanges of a part (or of both) at a level."""
+    found: Counter[str] = Counter()
+    for name, counts in results["innocent"].items():
+        _, its_part, its_level = name.split("|")
+        if its_level == level and part in (None, its_part):
+            found.update(counts)
+    return found
+
+
+def leaked(results: dict, level: str, expects: tuple[str, ...] = ("fail", "suspect", "hidden")) -> Counter[str]:
+    """The counts of the leaks at a level, of which so much was expected."""
+    wanted = {way["name"] for way in results["ways"] if way["expects"] in expects}
+    found: Counter[str] = Counter()
+    for name, counts in results["leaks"].items():
+        way, its_level = name.split("|")
+        if its_level == level and way in wanted:
+            found.update(counts)
+    return found
+
+
+def number(counts: Counter[str]) -> int:
+    return sum(counts[outcome] for outcome in OUTCOMES)
+
+
+def share(some: int, whole: int) -> str:
+    return f"{some:,} of {whole:,} ({100 * some / whole:.2f} %)" if whole else "–"
+
+
+def percent(some: int, whole: int) -> str:
+    return f"{100 * some / whole:.1f} %" if whole else "–"
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]], left: int = 1) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "|".join([" --- "] * left + [" ---: "] * (len(head) - left)) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def short(results: dict) -> str:
+    rows: list[tuple[str, ...]] = []
+    for level in LEVELS:
+        innocent, leaks = total(results, None, level), leaked(results, level)
+        structured = leaked(results, level, LEVELS_EXPECTED[level])
+        for name, kinds in (
+            ("MUST", ("must fail",)),
+            ("MUST or suspected", ("must fail", "suspected")),
+            ("naive", ("naive",)),
+        ):
+            alarms, caught = sum(innocent[kind] for kind in kinds), sum(leaks[kind] for kind in kinds)
+            sure = sum(structured[kind] for kind in kinds)
+            rows.append(
+                (
+                    level,
+                    name,
+                    share(alarms, number(innocent)),
+                    percent(caught, caught + alarms),
+                    share(caught, number(leaks)),
+                    share(sure, number(structured)),
+                )
+            )
+    return table(
+        (
+            "evidence",
+            "alarm",
+            "innocent exchanges with an alarm",
+            "precision",
+            "recall, all leaks",
+            "recall, leaks that evidence shows",
+        ),
+        rows,
+        2,
+    )
+
+
+LEVELS_EXPECTED = {"ids": ("fail", "suspect", "hidden"), "text": ("fail",)}
+
+
+def parts(results: dict) -> str:
+    rows = [
+        (part, level, f"{number(counts):,}", *(f"{counts[kind]:,}" for kind in (*OUTCOMES, "naive")))
+        for part in PARTS
+        for level in LEVELS
+        if (counts := total(results, part, level))
+    ]
+    return table(("part", "evidence", "exchanges", *OUTCOMES, "naive"), rows, 2)
+
+
+def by_stratum(results: dict) -> str:
+    rows: list[tuple[str, ...]] = []
+    for stratum in results["strata"]:
+        counts = {level: Counter[str]() for level in LEVELS}
+        for part in PARTS:
+            for level in LEVELS:
+                counts[level].update(results["innocent"].get(f"{stratum['name']}|{part}|{level}", {}))
+        text, ids = counts["text"], counts["ids"]
+        name = stratum["name"] + (" *" if stratum["held_out"] else "")
+        rows.append(
+            (
+                name,
+                stratum["about"],
+                f"{number(text):,}",
+                *(f"{text[kind]:,}" for kind in ("must fail", "suspected", "variant", "naive")),
+                f"{ids['must fail']:,}",
+                f"{ids['naive']:,}",
+            )
+        )
+    return table(
+        (
+            "stratum",
+            "what it is",
+            "exchanges",
+            "must fail",
+            "suspected",
+            "variant",
+            "naive",
+            "ids: must fail",
+            "ids: naive",
+        ),
+        rows,
+        2,
+    )
+
+
+def alarms(results: dict) -> str:
+    found = [alarm for alarm in results["alarms"] if alarm["outcome"] == "must fail"]
+    lines = [f"- `{alarm['case']}` ({alarm['part']}, {alarm['level']}): {_code(alarm['finding'])}" for alarm in found]
+    return "\n".join(lines) if lines else "There is none."
+
+
+def suspected(results: dict) -> str:
+    groups: dict[str, list[dict[str, str]]] = {}
+    for alarm in results["alarms"]:
+        if alarm["outcome"] == "suspected":
+            groups.setdefault(alarm["case"].partition("/")[0], []).append(alarm)
+    lines = [
+        f"- {name}: {len(found)}, for example {_code(found[0]['finding'])}" for name, found in sorted(groups.items())
+    ]
+    return "\n".join(lines) if lines else "Nothing."
+
+
+def _code(text: str) -> str:
+    return "`` " + " ".join(text.replace("``", "'").split())[:200] + " ``"
+
+
+def by_way(results: dict) -> str:
+    rows: list[tuple[str, ...]] = []
+    for way in results["ways"]:
+        text, ids = (Counter(results["leaks"][f"{way['name']}|{level}"]) for level in ("text", "ids"))
+        cells = (
+            percent(counts[kind], number(counts))
+            for counts, kinds in ((ids, ("must fail", "naive")), (text, ("must fail", "suspected", "naive")))
+            for kind in kinds
+        )
+        rows.append((way["name"].replace("<", "&lt;"), way["catalogue"], way["expects"], *cells))
+    return table(
+        (
+            "way",
+            "catalogue",
+            "the text shows",
+            "ids: must fail",
+            "ids: naive",
+            "text: must fail",
+            "text: suspected",
+            "text: naive",
+        ),
+        rows,
+        3,
+    )
+
+
+def page(results: dict) -> str:
+    return PAGE.format(
+        cases=results["corpus"]["cases"],
+        distinct=results["corpus"]["distinct"],
+        strata=len(results["strata"]),
+        leaks=number(leaked(results, "ids")),
+        ways=len(results["ways"]),
+        short=short(results),
+        parts=parts(results),
+        by_stratum=by_stratum(results),
+        alarms=alarms(results),
+        suspected=suspected(results),
+        by_way=by_way(results),
+        digest=results["corpus"]["digest"],
+        python=f"Python {results['machine']['python']}",
+        checks=", ".join(f"`{check}`" for check in results["checks"]),
+    )
+
+
+if __name__ == "__main__":
+    source, target = map(Path, sys.argv[1:])
+    target.write_text(page(json.loads(source.read_text("utf-8"))), "utf-8")
