@@ -9,9 +9,9 @@ from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import equal_json, pointer
-from harmony_conformance.leak import fields
 from harmony_conformance.meaning import Called
 from harmony_conformance.prompt import PromptMessage, shorten
+from harmony_conformance.texts import fields
 from harmony_conformance.turn import ToolCall, Turn
 
 _TYPE = r"(?: ?⟦constrain⟧(?:json|code)| (?:json|code))?"
