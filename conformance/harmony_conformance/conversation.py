@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import groupby, takewhile
 
 from harmony_conformance.json_value import Json, at, items, members, text
@@ -21,6 +22,7 @@ from harmony_ref import (
     Role,
     SystemContent,
     ToolDescription,
+    ToolNamespaceConfig,
 )
 
 EFFORTS = {effort.value.lower(): effort for effort in ReasoningEffort}
@@ -62,7 +64,11 @@ def conversation_of(request: Json, reading: Reading, *, date: str | None) -> tup
         date: what stands in the system message as the current date; None for no such line.
     """
     effort = EFFORTS.get(text(at(request, "reasoning_effort")), ReasoningEffort.MEDIUM)
-    system = SystemContent(reasoning_effort=effort, conversation_start_date=date)
+    system = reduce(
+        SystemContent.with_tools,
+        built_in_tools(request),
+        SystemContent(reasoning_effort=effort, conversation_start_date=date),
+    )
     said = list(_said(request, reading))
     if reading.instructs is Role.SYSTEM:
         leading = list(takewhile(lambda message: message.author.role is Role.DEVELOPER, said))
@@ -74,6 +80,15 @@ def conversation_of(request: Json, reading: Reading, *, date: str | None) -> tup
         Message(author=Role.SYSTEM, content=system),
         *_with_declarations(said, _declarations(request, reading)),
     )
+
+
+_BUILT_IN = {"browser": ToolNamespaceConfig.browser(), "python": ToolNamespaceConfig.python()}
+
+
+def built_in_tools(request: Json) -> tuple[ToolNamespaceConfig, ...]:
+    """The built-in tools that a request asks for by the variables of the published chat template."""
+    names = map(text, items(at(request, "chat_template_kwargs", "builtin_tools")))
+    return tuple(_BUILT_IN[name] for name in dict.fromkeys(names) if name in _BUILT_IN)
 
 
 def _said(request: Json, reading: Reading) -> Iterator[Message]:

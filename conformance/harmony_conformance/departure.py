@@ -14,9 +14,11 @@ from itertools import takewhile
 
 from harmony_conformance.check import Verdict
 from harmony_conformance.declaration import is_same_function
+from harmony_conformance.engines import REASONING_FIELDS
+from harmony_conformance.exchange import Exchange
 from harmony_conformance.expectation import Expected, Rendering, library_prompts, renderings
 from harmony_conformance.framing import Difference, developer_difference, fails, system_difference, varies
-from harmony_conformance.json_value import Json, equal_json, loads
+from harmony_conformance.json_value import Json, at, equal_json, items, loads, text
 from harmony_conformance.placement import kind_of
 from harmony_conformance.prompt import (
     INSTRUCTIONS,
@@ -285,8 +287,15 @@ def _of_contents(one: Expected, shown: str, request: Json) -> Iterator[Differenc
         return
     found = difference_of_contents(expected, shown, one.message.role)
     is_form = one.kind is Kind.REASONING and _is_whole_line(expected, shown)
-    is_form = is_form or (one.kind is Kind.CALL and equal_json(shown, expected))
+    is_form = is_form or (one.kind is Kind.CALL and equal_json(shown, expected)) or shown == _on_lines(one, request)
     yield (varies if is_form else fails)(found.part, found.problem, found.words)
+
+
+def _on_lines(one: Expected, request: Json) -> str | None:
+    """The text of a content in parts with a line end between them: no source says what stands there. None where it has no parts."""
+    where = one.part.where.split("/") if one.part is not None else []
+    parts = items(at(request, "messages", int(where[2]), "content")) if where[-1:] == ["content"] else []
+    return "\n".join(text(at(part, "text")) for part in parts) if parts else None
 
 
 def _unasked(expected: Sequence[Expected], message: PromptMessage, number: int, request: Json) -> Iterator[Departure]:
@@ -376,3 +385,9 @@ def _shared(one: Sequence[int], other: Sequence[int]) -> int:
     """How many tokens two sequences begin with in common."""
     both = enumerate(zip(one, other, strict=False))
     return next((place for place, (first, second) in both if first != second), min(len(one), len(other)))
+
+
+def is_under_another_name(x: Exchange, where: str) -> bool:
+    """Whether reasoning at a place of the request has another name than in the answer: clients send back the message that they were given."""
+    own = x.turn.reasoning_field if x.turn is not None and x.turn.reasoning else None
+    return own is not None and where.rpartition("/")[2] in REASONING_FIELDS and not where.endswith(f"/{own}")

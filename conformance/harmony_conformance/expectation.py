@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import chain, product, takewhile
 
 from harmony_conformance.accounting import ACCEPTED_STYLES
-from harmony_conformance.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading, conversation_of
+from harmony_conformance.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading, built_in_tools, conversation_of
 from harmony_conformance.declaration import official_spelling
 from harmony_conformance.json_value import Json, at, items, loads, members, text
 from harmony_conformance.placement import blocks
@@ -25,6 +25,7 @@ _BEGUN = tuple(encode_with_special_tokens("<|start|>assistant"))
 _INSTRUCTING = ("system", "developer")
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 _OTHER_TEMPLATES = ("chat_template", "documents", "mm_processor_kwargs")
+_TEMPLATE_VARIABLES = frozenset({"builtin_tools"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,7 @@ def is_readable(request: Json) -> bool:
         and all(names)
         and bool(official_spelling(tools)) == bool(tools)
         and not any(at(request, name) for name in _OTHER_TEMPLATES)
+        and members(at(request, "chat_template_kwargs")).keys() <= _TEMPLATE_VARIABLES
     )
 
 
@@ -152,6 +154,9 @@ _READINGS = tuple(
 def _requests(request: Json) -> Iterator[tuple[Json, tuple[str, ...]]]:
     """The request, and others that a server may take it for, with what is different about them."""
     yield request, ()
+    if built_in_tools(request):
+        plain = {name: value for name, value in members(request).items() if name != "chat_template_kwargs"}
+        yield plain, ("the built-in tools that were asked for are not declared",)
     if at(request, "tool_choice") == "none" and at(request, "tools"):
         yield {**members(request), "tool_choice": "auto"}, ("functions that may not be called are declared",)
     messages = items(at(request, "messages"))

@@ -11,12 +11,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 
 from harmony_conformance import golden
 from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.evidence import disagreements, prompt_counts, shown_by
+from harmony_conformance.evidence_table import Shown, read_evidence
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.in_process import ask, is_of_rows, one_of_each_row
 from harmony_conformance.json_value import JsonObject, at, items, loads, members, text
@@ -103,12 +106,13 @@ def run_reference(defect: str | None, plan: Plan) -> Run:
 
 @dataclass(frozen=True, kw_only=True)
 class SelfTest:
-    """The outcome: the correct server's faults, each defect's, and checks that never caught anything."""
+    """The outcome: the correct server's faults, each defect's, checks that never caught anything, and what shows the defects of prompts."""
 
     correct: Run
     faults: tuple[str, ...]
     defects: tuple[DefectResult, ...]
     idle: tuple[str, ...]
+    evidence: Mapping[str, Shown]
 
     @property
     def passed(self) -> bool:
@@ -124,14 +128,18 @@ def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None], w
     correct = run_reference(None, plan)
     named = tuple(defects)
     results: list[DefectResult] = []
+    shown: dict[str, Shown] = {}
     with ProcessPoolExecutor(workers, initializer=_CORRECT.update, initargs=(fingerprints(correct.series),)) as pool:
-        for defect, failed in zip(named, pool.map(failed_checks, named), strict=True):
+        observe = partial(_observed, right=prompt_counts(correct.series))
+        for defect, (failed, evidence) in zip(named, pool.map(observe, named), strict=True):
             results.append(judge_defect(defect, failed, switches.get(defect, _NOTHING)))
             told(results[-1])
+            shown |= {defect: evidence} if evidence is not None else {}
     caught = {check for result in results for check in result.caught_by}
     return SelfTest(
         correct=correct,
-        faults=tuple(_faults(correct, plan)),
+        faults=(*_faults(correct, plan), *_doubted(shown)),
+        evidence=shown,
         defects=tuple(results),
         idle=tuple(check.id for check in CHECKS if check.id not in caught),
     )
@@ -141,7 +149,12 @@ _NOTHING = Catch(caught_by=frozenset(), also=frozenset())
 
 
 def failed_checks(defect: str) -> frozenset[str]:
-    """The checks that fail on the embedded server with a defect.
+    """The checks that fail on the embedded server with a defect."""
+    return _judged(defect)[2]
+
+
+def _judged(defect: str) -> tuple[tuple[Series, ...], Plan, frozenset[str]]:
+    """The series that a defect changes, what they were sent by, and the checks that fail.
 
     The hand-written rows are asked without a wire between, and only where the defect reads the output: elsewhere every row would show the same. Their
     prompts are those of the correct server, and are not judged again.
@@ -151,15 +164,36 @@ def failed_checks(defect: str) -> frozenset[str]:
     served = replace(plan, scenarios=tuple(scenario for scenario in plan.scenarios if not is_of_rows(scenario)))
     told = tuple(_told_otherwise(run_reference(defect, replace(served, checks=())).series))
     names = {one.name for one in told}
-    results = tuple(
-        judge_all(told, replace(served, scenarios=tuple(one for one in served.scenarios if one.name in names)))
-    )
+    sent = replace(served, scenarios=tuple(one for one in served.scenarios if one.name in names))
+    results = tuple(judge_all(told, sent))
     if not isinstance(DEFECTS[defect].change, READING):
-        return failing(results)
+        return told, sent, failing(results)
     changes = Changes(defects_named([defect]))
     series = [ask(scenario, changes) for scenario in rows]
     of_output = tuple(check for check in plan.checks if check.id.partition(".")[0] not in _OF_PROMPTS)
-    return failing((*results, *judge_all(series, replace(plan, scenarios=tuple(rows), checks=of_output))))
+    read = judge_all(series, replace(plan, scenarios=tuple(rows), checks=of_output))
+    return told, sent, failing((*results, *read))
+
+
+def _observed(defect: str, right: Mapping[str, int]) -> tuple[frozenset[str], Shown | None]:
+    """The checks that fail on a defect; for one of the prompt, what shows it."""
+    told, sent, failed = _judged(defect)
+    if defect not in golden_evidence():
+        return failed, None
+    named = read_switches().get(defect, _NOTHING).caught_by
+    return failed, shown_by(told, sent, failed, named, right)
+
+
+def golden_evidence() -> Mapping[str, Shown]:
+    """The table of `golden/evidence.json`: what shows each defect of the prompt."""
+    return read_evidence(loads((golden.root() / "evidence.json").read_text(encoding="utf-8")))
+
+
+def _doubted(shown: Mapping[str, Shown]) -> Iterable[str]:
+    """Where the golden file says other than what was computed."""
+    told = golden_evidence()
+    for switch, computed in shown.items():
+        yield from disagreements(switch, told[switch], computed)
 
 
 _OF_PROMPTS = frozenset({"accounting", "client", "hierarchy", "multi_turn", "prompt", "tools"})

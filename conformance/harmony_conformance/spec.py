@@ -73,6 +73,11 @@ _TABLE = (
         quotation="For the best performance stick to this format as closely as possible.",
     ),
     Clause(
+        id="harmony#built-in-tools",
+        source=_GUIDE + "Built-in tools",
+        quotation="These tools should be defined in the system message not in the developer message by adding a `# Tools` section.",
+    ),
+    Clause(
         id="harmony#dates",
         source=_GUIDE + "System message format",
         quotation="We use the system message to define: […] Meta dates — Specifically the `Knowledge cutoff:` and the `Current date:`",

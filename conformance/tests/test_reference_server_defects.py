@@ -230,6 +230,7 @@ def described(text):
     return {"type": "function", "function": {"name": "f", "description": text}}
 
 
+WITH_PYTHON = {"chat_template_kwargs": {"builtin_tools": ["python"]}}
 OTHER = {"id": "d", "type": "function", "function": {"name": "g", "arguments": "{}"}}
 TWO_RESULTS = [USER, {"role": "assistant", "tool_calls": [PAST, OTHER]}, RESULT, {**RESULT, "tool_call_id": "d"}]
 PART_A, PART_B = ({"type": "text", "text": text} for text in "ab")
@@ -258,6 +259,9 @@ SHOWN = [
     ),
     ("later-instructions-dropped", prompt_has("Rhyme.", messages=LATER), True, False),
     ("reasoning-not-passed-back", prompt_has("Hm.", messages=LOOP), True, False),
+    ("reasoning-read-under-another-name", prompt_has("Hm.", messages=LOOP), True, False),
+    ("built-in-tools-below", prompt_has("developer<|message|># Tools\n\n## python", **WITH_PYTHON), False, True),
+    ("built-in-tools-undescribed", prompt_has("stateful Jupyter notebook", **WITH_PYTHON), True, False),
     ("finished-reasoning-kept", prompt_has("Hm.", messages=FINISHED), False, True),
     ("preamble-erased-from-history", prompt_has("Wait.", messages=LOOP), True, False),
     ("content-parts-500", status(messages=[{"role": "user", "content": [{"type": "text", "text": "x"}]}]), 200, 500),

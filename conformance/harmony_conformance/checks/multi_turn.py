@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check, comparison, evidence, variant
+from harmony_conformance.departure import is_under_another_name
 from harmony_conformance.difference import text_difference
+from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.placement import place_of_next_call
 from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, shorten
@@ -45,7 +47,7 @@ def finished_reasoning_is_dropped(x: Exchange) -> Iterator[Finding]:
 def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
     """Inside a tool loop, the reasoning since the last user message is in the prompt, on the analysis channel, before its call.
 
-    Without it the model forgets why it called (defects V17, V41, J10, L15, O14, O19).
+    Without it the model forgets why it called (defects V17, V41, J10, L15, O14, O19). Under another name than the answer's own a server may pass it over.
     """
     said = _since_last_user(x)
     parts = x.wanted
@@ -56,6 +58,9 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
         called = place_of_next_call(parts[number:], said, position)
         held = [m for m in said[position:called] if part.text in m.content]
         if not any(message.channel == "analysis" for message in held):
+            if is_under_another_name(x, part.where) and not any(part.text in m.content for m in x.prompt_messages):
+                yield variant("reasoning under a name that is not the server's own is not read", where=part.where)
+                continue
             elsewhere = next((message for message in (*held, *said) if part.text in message.content), None)
             yield Finding(
                 message="reasoning of the open tool loop does not stand on the analysis channel before its call",
@@ -137,3 +142,58 @@ def _difference(series: Series, short: str, long: str) -> tuple[int, int, str] |
 
 def _thought(x: Exchange) -> int:
     return sum(len(encode(part.text)) for part in x.wanted if part.kind is Kind.REASONING)
+
+
+WITHOUT_REASONING = "no reasoning"
+"""The step whose history has none; the others are named after the field it stands in, `as reasoning`, unless the suite calls that as the endpoint does."""
+
+
+def _named(series: Series) -> Iterator[tuple[str, Exchange, bool]]:
+    """Each name that reasoning was sent under, with its exchange, and whether it reached the model: by the prompt's ids, else by its count."""
+    for name in REASONING_FIELDS:
+        found = on.pair(series, WITHOUT_REASONING, f"as {name}")
+        if found is None or not on.has_loop_reasoning.holds(found[1]):
+            continue
+        without, x = found
+        part = next(part for part in x.wanted if part.kind is Kind.REASONING)
+        sent_as = part.where.rpartition("/")[2]
+        less, more = on.prompt_count(without), on.prompt_count(x)
+        if x.read is not None:
+            yield sent_as, x, any(part.text in message.content for message in x.prompt_messages)
+        elif less is not None and more is not None:
+            yield sent_as, x, more - less >= len(encode(part.text))
+
+
+@evidence
+def has_named_reasoning(series: Series) -> bool:
+    """requests that send reasoning of an open tool loop under each of its names, with prompts shown or counted"""
+    return any(True for _ in _named(series))
+
+
+@comparison(MUST, spec="harmony#keep-reasoning", when=has_named_reasoning)
+def reasoning_is_read_under_its_own_name(series: Series) -> Iterator[Finding]:
+    """Reasoning that comes back under the name under which the server returned it reaches the model.
+
+    Works on a black box. Clients send back the message that they were given; a server that returns `reasoning` and reads `reasoning_content` alone has its
+    model forget why it called (defects V41, J10, O14). Other names may be passed over.
+    """
+    answers = (x.turn for x in series.exchanges.values() if x.turn is not None and x.turn.reasoning)
+    own = next((turn.reasoning_field for turn in answers), None)
+    told = list(_named(series))
+    read = [name for name, _, is_read in told if is_read]
+    for name, x, is_read in told:
+        if is_read:
+            continue
+        if name == own or not read:
+            yield Finding(
+                message=f"reasoning sent as `{name}` is not read"
+                + (", the server's own name for it" if name == own else ""),
+                at=next((part.where for part in x.wanted if part.kind is Kind.REASONING), ""),
+                expected="reasoning in the prompt",
+                actual="it is passed over" + (f"; `{read[0]}` is read" if read else ", under every name"),
+                exchange=x.id,
+            )
+        else:
+            yield variant(
+                f"reasoning sent as `{name}` is not read; the server's own name is {own or 'not known'}", where=name
+            )

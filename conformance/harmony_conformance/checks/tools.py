@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, variant
+from harmony_conformance.check import (
+    MUST,
+    SHOULD,
+    Finding,
+    check,
+    comparison,
+    condition,
+    evidence,
+    variant,
+    within_limits,
+)
+from harmony_conformance.conversation import built_in_tools
 from harmony_conformance.declaration import (
     Declaration,
     as_identifier,
@@ -16,8 +27,9 @@ from harmony_conformance.declaration import (
 )
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, items, members, pointer, text
+from harmony_conformance.prompt import shorten
 from harmony_conformance.tool_schema import untyped, without_default
-from harmony_ref import encode
+from harmony_ref import encode, tools_text
 
 
 def _declared(x: Exchange) -> Iterator[tuple[Json, Declaration, Declaration, str]]:
@@ -101,6 +113,62 @@ def orphan_result_is_not_misnamed(x: Exchange) -> Iterator[Finding]:
             )
         else:
             yield variant(f"a result that names no call is taken for that of {shown.function}", where=where)
+
+
+@condition
+def asks_for_built_in_tools(x: Exchange) -> bool:
+    """requests for built-in tools, by the variables of the published chat template"""
+    return x.response is not None and bool(built_in_tools(x.asked))
+
+
+@within_limits
+def takes_template_variables(x: Exchange) -> bool:
+    """requests whose variables of the chat template are not refused"""
+    return x.response is None or x.response.status not in range(on.REFUSED, on.SERVER_ERROR)
+
+
+@check(
+    MUST,
+    spec="harmony#built-in-tools",
+    when=(on.is_chat, asks_for_built_in_tools, takes_template_variables, on.prompt_is_known),
+)
+def built_in_tools_are_as_trained(x: Exchange) -> Iterator[Finding]:
+    """Built-in tools stand in the system message, in the words that the model was trained with: browser with its three functions, python with its rules.
+
+    A server that does not read `chat_template_kwargs` is not blamed. The words are those of the official library, and of the published template.
+    """
+    system = x.system_message.content if x.system_message is not None else ""
+    for tool in built_in_tools(x.asked):
+        heading = f"## {tool.name}\n"
+        section = tools_text({tool.name: tool}).removeprefix("# Tools\n\n")
+        elsewhere = next((m for m in x.prompt_messages if m.role == "developer" and heading in m.content), None)
+        if heading in system:
+            lost = next((line for line in section.splitlines() if _bare(line) not in _bare(system)), None)
+            if lost is not None:
+                yield Finding(
+                    message=f"the built-in tool {tool.name} is not declared as the model knows it",
+                    at="system message",
+                    expected=shorten(lost),
+                    actual=shorten(system[system.index(heading) :]),
+                )
+            elif section not in system:
+                yield variant(
+                    f"the built-in tool {tool.name} is spelled otherwise than by the library", where="system message"
+                )
+        elif elsewhere is not None:
+            yield Finding(
+                message=f"the built-in tool {tool.name} is declared in the developer message",
+                at="developer message",
+                expected="in the system message",
+                actual=shorten(elsewhere.content[elsewhere.content.index(heading) :]),
+            )
+        else:
+            yield variant(f"the built-in tool {tool.name} is not told to the model", where="/chat_template_kwargs")
+
+
+def _bare(line: str) -> str:
+    """The words of a line, without white space and marks of comments."""
+    return "".join(line.split()).replace("//", "")
 
 
 WITHOUT, WITH = "without tools", "with tools"

@@ -11,6 +11,7 @@ from harmony_conformance.accounting import Requests
 from harmony_conformance.checks.accounting import AGAIN, PLAINEST
 from harmony_conformance.command import Command, Exit
 from harmony_conformance.docs import accounting_markdown, checks_json, checks_markdown
+from harmony_conformance.evidence_table import evidence_markdown
 from harmony_conformance.json_value import dumps, loads
 from harmony_conformance.scenario import read_scenario
 
@@ -21,7 +22,7 @@ def configure(parser: ArgumentParser) -> None:
         "--format",
         choices=list(_FORMATS),
         default="md",
-        help="md, json: the checks; accounting: what each mistake costs in prompt_tokens",
+        help="md, json: the checks; accounting: what each mistake costs in prompt_tokens; evidence: what shows each defect of the prompt",
     )
 
 
@@ -38,8 +39,13 @@ def _accounting() -> str:
     return accounting_markdown(Requests(bodies=bodies, base=PLAINEST)).rstrip()
 
 
+def _evidence() -> str:
+    evidence, defects = (loads((golden.root() / f"{name}.json").read_text("utf-8")) for name in ("evidence", "defects"))
+    return evidence_markdown(evidence, defects)
+
+
 _FORMATS: Mapping[str, Callable[[], str]] = MappingProxyType(
-    {"md": checks_markdown, "json": checks_json, "accounting": _accounting}
+    {"md": checks_markdown, "json": checks_json, "accounting": _accounting, "evidence": _evidence}
 )
 
 

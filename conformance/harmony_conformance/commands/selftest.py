@@ -24,6 +24,12 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="write [{defect, caught, caught_by, unrelated}] to FILE"
     )
+    parser.add_argument(
+        "--evidence",
+        type=Path,
+        metavar="FILE",
+        help="write what shows each defect of the prompt to FILE, as golden/evidence.json has it",
+    )
 
 
 def execute(arguments: Namespace) -> int:
@@ -32,13 +38,19 @@ def execute(arguments: Namespace) -> int:
     outcome = run_selftest(DEFECTS, lambda result: _tell(console, result), 2 * (os.cpu_count() or 1))
     blind = judge_mutants(sample(outcome.correct.series, make_plan(Options())), CHECKS, read_reasons())
     _summary(console, outcome, blind)
-    if arguments.json is not None:
-        rows: list[Json] = [dict(result.line()) for result in outcome.defects]
-        try:
-            arguments.json.write_text(dumps(rows) + "\n", encoding="utf-8")
-        except OSError as problem:
-            raise UsageError(f"--json {arguments.json}: {problem.strerror}") from None
+    rows: list[Json] = [dict(result.line()) for result in outcome.defects]
+    _write("--json", arguments.json, rows)
+    _write("--evidence", arguments.evidence, {switch: dict(shown.line()) for switch, shown in outcome.evidence.items()})
     return Exit.CONFORMS if outcome.passed and not blind.unexplained else Exit.DIVERGES
+
+
+def _write(option: str, file: Path | None, value: Json) -> None:
+    if file is None:
+        return
+    try:
+        file.write_text(dumps(value) + "\n", encoding="utf-8")
+    except OSError as problem:
+        raise UsageError(f"{option} {file}: {problem.strerror}") from None
 
 
 def _tell(console: Console, result: DefectResult) -> None:

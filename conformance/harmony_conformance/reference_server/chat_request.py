@@ -8,6 +8,7 @@ from harmony_conformance.reference_server import fields
 from harmony_conformance.reference_server.chat_messages import ChatMessage, read_messages
 from harmony_conformance.reference_server.errors import wrong_value
 from harmony_conformance.reference_server.fields import AnswerForm, Asked, Choice, Tool
+from harmony_ref import ToolNamespaceConfig
 
 _NEUTRAL: dict[str, tuple[Json, ...]] = {
     "logit_bias": (None, {}),
@@ -36,6 +37,7 @@ class ChatRequest(Asked):
     usage_in_stream: bool
     event_tokens: int
     ends_at_stop: bool
+    built_in: tuple[ToolNamespaceConfig, ...] = ()
 
 
 def read_request(body: JsonObject) -> ChatRequest:
@@ -75,6 +77,7 @@ def read_request(body: JsonObject) -> ChatRequest:
         token_delay=fields.token_delay(body),
         event_tokens=fields.event_tokens(body),
         ends_at_stop=not fields.switch(body, "ignore_eos"),
+        built_in=_built_in(body.get("chat_template_kwargs")),
     )
 
 
@@ -156,3 +159,18 @@ def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[Choice, Tool | Non
     if not isinstance(name, str):
         raise wrong_value("tool_choice", 'an object is needed like {"type": "function", "function": {"name": …}}.')
     return Choice.REQUIRED, fields.chosen_tool(name, tools)
+
+
+_BUILT_IN = {"browser": ToolNamespaceConfig.browser(), "python": ToolNamespaceConfig.python()}
+
+
+def _built_in(value: Json) -> tuple[ToolNamespaceConfig, ...]:
+    """The built-in tools that the variables of the chat template ask for, as servers take them that render the published one."""
+    if value is None:
+        return ()
+    if not isinstance(value, dict):
+        raise wrong_value("chat_template_kwargs", "an object is needed.")
+    names = value.get("builtin_tools") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) and name in _BUILT_IN for name in names):
+        raise wrong_value("chat_template_kwargs.builtin_tools", "a list of 'browser' and 'python' is needed.")
+    return tuple(_BUILT_IN[str(name)] for name in names)

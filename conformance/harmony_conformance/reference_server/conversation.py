@@ -6,6 +6,7 @@ model is not shown it again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 from itertools import takewhile
 
 from harmony_conformance.reference_server.chat_messages import INSTRUCTING, ChatMessage
@@ -30,8 +31,9 @@ _EFFORTS = {Effort.LOW: ReasoningEffort.LOW, Effort.MEDIUM: ReasoningEffort.MEDI
 def conversation(request: ChatRequest, *, date: str) -> tuple[Message, ...]:
     """All messages of a request, in Harmony's order, nothing left out. `date` is shown to the model as today's."""
     leading = tuple(takewhile(_instructs, request.messages))
+    system = reduce(SystemContent.with_tools, request.built_in, system_content(request.effort, date))
     return (
-        Message(author=Role.SYSTEM, content=system_content(request.effort, date)),
+        Message(author=Role.SYSTEM, content=system),
         *developer(_instructions(leading), request.offered, formats(request)),
         *(part for message in request.messages[len(leading) :] for part in _parts(message)),
     )

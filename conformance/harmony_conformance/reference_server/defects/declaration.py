@@ -7,7 +7,7 @@ from typing import cast
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
 from harmony_conformance.reference_server.changes import Defect, OnConversation
-from harmony_ref import Content, DeveloperContent, Message, ToolDescription, ToolNamespaceConfig
+from harmony_ref import Content, DeveloperContent, Message, Role, SystemContent, ToolDescription, ToolNamespaceConfig
 
 _LONGEST = 32  # characters
 
@@ -72,6 +72,34 @@ def _escaped(tool: ToolDescription) -> ToolDescription:
     return replace(tool, description=escape(tool.description, quote=False))
 
 
+def _with_built_in_below(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Built-in tools stand in the developer message, beside the functions."""
+    system, *others = messages
+    (content,) = system.content
+    if not isinstance(content, SystemContent) or not content.tools:
+        return messages
+    first = others[0].content[0] if others and isinstance(others[0].content[0], DeveloperContent) else None
+    below = first if isinstance(first, DeveloperContent) else DeveloperContent()
+    declared = replace(below, tools={**content.tools, **(below.tools or {})})
+    rest = others[1:] if first is not None else others
+    return (
+        replace(system, content=(replace(content, tools=None),)),
+        Message(author=Role.DEVELOPER, content=declared),
+        *rest,
+    )
+
+
+def _with_brief_built_in(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Built-in tools stand there without what is said of them."""
+
+    def part(one: Content) -> Content:
+        if not isinstance(one, SystemContent) or not one.tools:
+            return one
+        return replace(one, tools={name: replace(space, description=None) for name, space in one.tools.items()})
+
+    return tuple(replace(message, content=tuple(map(part, message.content))) for message in messages)
+
+
 def _flat(schema: JsonObject) -> JsonObject:
     if not isinstance(schema.get("properties"), dict):
         return schema
@@ -106,6 +134,18 @@ DEFECTS = (
         catalogue=(),
         summary="The functions are declared in the order of their names, not in that of the request.",
         change=_tools(lambda tools: tuple(sorted(tools, key=lambda tool: tool.name))),
+    ),
+    Defect(
+        id="built-in-tools-below",
+        catalogue=(),
+        summary="Built-in tools are declared in the developer message.",
+        change=OnConversation(_with_built_in_below),
+    ),
+    Defect(
+        id="built-in-tools-undescribed",
+        catalogue=(),
+        summary="Built-in tools are declared without what is said of them.",
+        change=OnConversation(_with_brief_built_in),
     ),
     Defect(
         id="enum-values-lost",

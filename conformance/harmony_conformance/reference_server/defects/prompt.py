@@ -242,6 +242,12 @@ DEFECTS = (
         change=OnRequest(_each_message(_no_reasoning)),
     ),
     Defect(
+        id="reasoning-read-under-another-name",
+        catalogue=("V41", "J10"),
+        summary="Reasoning is returned as `reasoning` and only read as `reasoning_content` or `thinking`.",
+        change=OnRequest(_each_message(_without("reasoning"))),
+    ),
+    Defect(
         id="finished-reasoning-kept",
         catalogue=(),
         summary="The reasoning of finished turns stays in the prompt for ever.",
