@@ -18,7 +18,7 @@ SERVER_ERROR = 500
 REFUSED = 400
 ODD = frozenset({Validity.INVALID, Validity.QUESTIONABLE})
 _GIVEN_UP = frozenset({FailureKind.TIMEOUT, FailureKind.TOO_LARGE})  # it was we who stopped reading
-_NOT_THE_ENDPOINT = frozenset({FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED})
+_NOT_THE_ENDPOINT = frozenset({FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED, FailureKind.NOT_SENT})
 
 
 @condition

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
+from harmony_conformance.calibration import SendRequest, find_trailers
 from harmony_conformance.client import Sent
 from harmony_conformance.engines import CHAT, DERENDER, RENDERS, Engine, Reveals, ScriptBy, Side
 from harmony_conformance.exchange import Exchange, PromptLevel, Validity
 from harmony_conformance.halves import answer_in_halves, answered
 from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, members, text
-from harmony_conformance.scenario import script_members
+from harmony_conformance.scripting import Scripting, with_script
 from harmony_conformance.side import asks_for_prompt, counted_prompt, revealed_prompt, shown_prompt
 from harmony_conformance.wire import FailureKind, Request, Response
 from harmony_ref import encode_with_special_tokens
@@ -27,7 +29,6 @@ _PLAIN = "Say hello."
 
 DISCOVERY = "discovery"
 """The scenario that the exchanges of discovery are recorded under."""
-SendRequest = Callable[[Request], Awaitable[Sent]]
 
 
 class NothingThere(Exception):  # noqa: N818 - it says what was found
@@ -50,7 +51,8 @@ class KeyRefused(NothingThere):
 class Capabilities:
     """What was found out.
 
-    `steady_count`: the same request twice gave the same prompt_tokens. `script_by`: how scripts travel, if they do. `generates`: whether chat requests
+    `steady_count`: the same request twice gave the same prompt_tokens. `script_by`: how scripts travel, if they do, and `trailers`, see `Scripting`.
+    `reasoning_field`: the member in which an answer showed reasoning, None where none did. `generates`: whether chat requests
     are answered; a server that only renders prompts and derenders outputs answers none.
     """
 
@@ -65,6 +67,8 @@ class Capabilities:
     generates: bool = True
     reveals: Reveals | None = None
     counts: str | None = None
+    trailers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    reasoning_field: str | None = None
 
     def told(self) -> JsonObject:
         """The capabilities as they stand in a report's header."""
@@ -122,7 +126,13 @@ async def discover(
     side = None if is_shown else await _probe_side(send, engine, limited)
     counts = await _probe_counts(send, engine, limited)
     script_by = _script_way(script, engine, identified=identified)
-    if script_by is not ScriptBy.NONE:
+    trailers: Mapping[str, int] = {}
+    if script_by is ScriptBy.TELEPROMPTER:
+        trailers, played = await find_trailers(send, limited)
+        if not trailers:
+            raise _no_script(script_by)
+        seen += played
+    elif script_by is not ScriptBy.NONE:
         seen.append(await _probe_script(send, limited, script_by))
     return Capabilities(
         model=chosen,
@@ -135,6 +145,8 @@ async def discover(
         counts=counts,
         steady_count=is_steady,
         exchanges=tuple(seen),
+        trailers=trailers,
+        reasoning_field=next((x.turn.reasoning_field for x in seen if x.turn and x.turn.reasoning), None),
     )
 
 
@@ -185,15 +197,19 @@ async def _probe_script(send: SendRequest, plain: JsonObject, way: ScriptBy) -> 
         NothingThere: the word of the script is nowhere in the answer.
     """
     script = encode_with_special_tokens(f"<|channel|>final<|message|>{_WORD}<|return|>")
-    body: JsonObject = {**plain, "max_tokens": _LIMITS[1], **script_members(way, script)}
+    body = with_script({**plain, "max_tokens": _LIMITS[1]}, script, Scripting(by=way))
     asked = replace(_exchange("script", body, Sent()), script=tuple(script))
     is_derendered = way is ScriptBy.DERENDER
     x = await answer_in_halves(send, asked, 1) if is_derendered else answered(asked, await send(asked.request))
     if x is None or x.response is None or _WORD.encode() not in x.response.body:
-        raise NothingThere(
-            f"--script {way}: the server did not follow the script; it needs what plays scripts, or --script none"
-        )
+        raise _no_script(way)
     return x
+
+
+def _no_script(way: ScriptBy) -> NothingThere:
+    return NothingThere(
+        f"--script {way}: the server did not follow the script; it needs what plays scripts, or --script none"
+    )
 
 
 async def _identify(send: SendRequest, named: str | None) -> tuple[list[str], str | None, bool]:

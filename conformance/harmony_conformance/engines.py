@@ -25,6 +25,7 @@ class ScriptBy(StrEnum):
     REFERENCE = "reference"
     VLLM = "vllm"
     DERENDER = "derender"
+    TELEPROMPTER = "teleprompter"
 
     @property
     def can(self) -> Way:
@@ -117,6 +118,7 @@ class Engine:
     `ids_field` asks a chat request for the ids of prompt and output, that of a stream only where `ids_in_streams`; `side` shows a prompt without
     generating, `reveals` with it, `counts` is a path that says how many tokens it has; `running` counts the requests it is working on, where metrics are
     switched on. All are probed before they are believed. `script_by` is only used on a server that identified itself, or on request.
+    `reasoning_field` is the member in which messages of a history carry reasoning, where its answers do not show another.
     """
 
     name: str
@@ -127,6 +129,7 @@ class Engine:
     counts: str | None = None
     script_by: ScriptBy = ScriptBy.NONE
     running: Gauge | None = None
+    reasoning_field: str = "reasoning"
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
@@ -161,6 +164,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
                 reveals=Reveals(members=("verbose", "return_tokens"), prompt=("__verbose", "prompt")),
                 counts=f"{CHAT}/input_tokens",
                 running=Gauge(path=METRICS, name="llamacpp:requests_processing"),
+                reasoning_field="reasoning_content",
             ),
             Engine(
                 name="sglang",
@@ -168,6 +172,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
                 ids_in_streams=False,
                 side=Side(path="/v1/tokenize", ids=("tokens",)),
                 running=Gauge(path=METRICS, name="sglang:num_running_reqs"),
+                reasoning_field="reasoning_content",
             ),
             Engine(name="transformers"),
             Engine(name="openai"),

@@ -117,6 +117,8 @@ class Exchange:
     validity: Validity = Validity.UNKNOWN
     script: tuple[int, ...] | None = None
     expected: Expectation | None = None
+    unplayed: str = ""
+    """Why the model did not say its script, where it had one."""
     rendered: Rendered | None = None
     counted: Counted | None = None
     waited: tuple[float, ...] = ()

@@ -172,6 +172,9 @@ def _outcome(
     only_shown = any(x.answered_by is AnsweredBy.DERENDER for x in sent)
     if unanswered and not (only_shown and all(trial.ground is Ground.EVIDENCE for trial in trials)):
         return Outcome.INCONCLUSIVE, f"no usable answer to {unanswered[0]} (see errors.valid_request_is_answered)"
+    unscripted = [why for x in sent if (why := _kept_back(x) or x.unplayed)]
+    if unscripted:
+        return Outcome.NOT_APPLICABLE, unscripted[0]
     if any(trial.ground is Ground.EVIDENCE for trial in trials):
         return Outcome.NOT_APPLICABLE, "not enough evidence: " + reason
     return Outcome.INCONCLUSIVE, "the endpoint did not do what the scenario asks for: " + reason
@@ -179,7 +182,12 @@ def _outcome(
 
 def _wants_an_answer(x: Exchange) -> bool:
     was_only_shown = x.answered_by is AnsweredBy.RENDER and x.rendered is not None
-    return x.api != METRICS and x.validity not in ODD and not was_only_shown
+    return x.api != METRICS and x.validity not in ODD and not was_only_shown and not _kept_back(x)
+
+
+def _kept_back(x: Exchange) -> str:
+    """Why we did not send it, empty where we did."""
+    return x.failure.detail if x.failure is not None and x.failure.kind is FailureKind.NOT_SENT else ""
 
 
 def worst(results: Iterable[Result], fails_on: frozenset[Severity]) -> Outcome:

@@ -42,6 +42,8 @@ def write_exchange(x: Exchange) -> JsonObject:
         line["script"] = list(x.script)
     if x.expected is not None:
         line["expected"] = write_row(x.expected)
+    if x.unplayed:
+        line["unplayed"] = x.unplayed
     if x.rendered is not None:
         line["rendered"] = {"source": x.rendered.source, "ids": list(x.rendered.ids)}
     if x.counted is not None:
@@ -86,6 +88,7 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
         failure=_read_failure(at(line, "failure")),
         script=read_script(script) if script is not None else None,
         expected=read_row(expected) if expected is not None else None,
+        unplayed=text(at(line, "unplayed")),
         rendered=Rendered(source=text(at(rendered, "source")), ids=_ids(at(rendered, "ids")))
         if rendered is not None
         else None,

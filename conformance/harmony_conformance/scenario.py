@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from harmony_conformance.conditions import ODD, STREAMED
 from harmony_conformance.engines import CHAT, Gauge, Reveals, ScriptBy
@@ -16,6 +17,7 @@ from harmony_conformance.exchange import Validity
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, resolve, text
 from harmony_conformance.meaning import Expectation, read_row
 from harmony_conformance.recording import read_script
+from harmony_conformance.scripting import Scripting, with_beginning, with_script, with_some_words
 from harmony_conformance.wire import NO_HEADERS, Request
 
 _SPARE = 16  # tokens allowed beyond a script, so that the limit is not what ends it
@@ -89,7 +91,7 @@ class Scenario:
     breaks_grammar: bool = False
 
 
-_SILENT = frozenset({ScriptBy.VLLM, ScriptBy.DERENDER})
+_SILENT = frozenset({ScriptBy.VLLM, ScriptBy.DERENDER, ScriptBy.TELEPROMPTER})
 
 
 def why_not_sent(scenario: Scenario, script_by: ScriptBy) -> str | None:
@@ -220,16 +222,31 @@ def grouped(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
-    """How requests are put to one endpoint: the model, the script's way, the field that asks for token ids, members added to each request, its gauge."""
+    """How requests are put to one endpoint: the model, the script's way, the field that asks for token ids, members added to each request, its gauge.
+
+    `trailers`: for a teleprompter, see `Scripting`. `reasoning_field`: how the endpoint calls the reasoning of a message, which scenarios call `reasoning`.
+    """
 
     model: str
     script_by: ScriptBy = ScriptBy.NONE
+    trailers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    reasoning_field: str = "reasoning"
     ids_field: str | None = None
     ids_in_streams: bool = True
     reveals: Reveals | None = None
     extra: JsonObject
     seed: int | None = None
     gauge: Gauge | None = None
+
+    @property
+    def scripting(self) -> Scripting:
+        """The way of scripts."""
+        return Scripting(by=self.script_by, trailers=self.trailers)
+
+    @property
+    def unscripted(self) -> Asking:
+        """The same, for requests that go without a script."""
+        return replace(self, script_by=ScriptBy.NONE)
 
 
 class NotSent(Exception):  # noqa: N818 - it says what happened
@@ -241,6 +258,7 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
 
     Raises:
         NotSent: an earlier answer lacks what the step takes from it, the endpoint chunks its streams as it likes, or it has no known gauge.
+        NotCarried: it has no place for the script.
     """
     if step.event_tokens is not None and not asking.script_by.can.choose_chunks:
         raise NotSent("the server chooses how many tokens an event of a stream has")
@@ -249,7 +267,8 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
     if step.raw is not None:
         exact = _joined(_filled(step.raw, answers)).replace("{model}", asking.model)
         return _request(step, exact.encode("utf-8", "surrogateescape"))
-    body: JsonObject = {"model": asking.model, **members(_filled(step.request, answers))}
+    filled = members(_filled(step.request, answers))
+    body: JsonObject = {"model": asking.model, **_respelled(filled, asking.reasoning_field)}
     if step.is_streamed and "stream" not in step.request:
         body["stream"] = True
         body.setdefault("stream_options", {"include_usage": True})
@@ -262,27 +281,28 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
         body = {**dict.fromkeys(asking.reveals.members, True), **body}
     if asking.ids_field is not None and shows_ids:
         body.setdefault(asking.ids_field, True)
-    body |= _played(step, asking)
+    body = _scripted(step, asking, body)
     if "max_tokens" not in body and "max_completion_tokens" not in body:
         body["max_tokens"] = _limit(step, scripted=asking.script_by is not ScriptBy.NONE)
     return _request(step, dumps({**body, **asking.extra}).encode("utf-8", "backslashreplace"))
 
 
-def _played(step: Step, asking: Asking) -> JsonObject:
-    """The members that make the model emit what the step says, at its pace and in its chunks."""
-    played: JsonObject = {}
-    scripted = step.script is not None and asking.script_by is not ScriptBy.NONE
-    if step.script is not None and scripted:
-        played |= script_members(asking.script_by, step.script)
-        if step.pace is not None and asking.script_by is ScriptBy.REFERENCE:
-            played["harmony_token_delay"] = step.pace
-        if step.event_tokens is not None and asking.script_by is ScriptBy.REFERENCE:
-            played["harmony_event_tokens"] = step.event_tokens
-        if step.past_stop:
-            played["ignore_eos"] = True
-    if step.begins is not None and asking.script_by is not ScriptBy.NONE:
-        played |= script_members(asking.script_by, step.begins, {"harmony_script_then": "model"})
-    return played
+def _scripted(step: Step, asking: Asking, body: JsonObject) -> JsonObject:
+    """The request with what makes the model emit what the step says, at its pace and in its chunks."""
+    if asking.script_by is ScriptBy.NONE:
+        return body
+    if step.begins is not None:
+        return with_beginning(body, step.begins, asking.scripting)
+    if step.script is None:
+        return with_some_words(body, asking.scripting)
+    body = with_script(body, step.script, asking.scripting)
+    if step.pace is not None and asking.script_by is ScriptBy.REFERENCE:
+        body["harmony_token_delay"] = step.pace
+    if step.event_tokens is not None and asking.script_by is ScriptBy.REFERENCE:
+        body["harmony_event_tokens"] = step.event_tokens
+    if step.past_stop:
+        body["ignore_eos"] = True
+    return body
 
 
 def _look_at(gauge: Gauge | None) -> Request:
@@ -311,15 +331,6 @@ def _limit(step: Step, *, scripted: bool) -> int:
     return _LIMIT_OF_THE_ODD if step.validity in ODD else UNSCRIPTED_LIMIT
 
 
-def script_members(way: ScriptBy, ids: Sequence[int], further: JsonObject | None = None) -> JsonObject:
-    """The members of a request that make the model emit these ids; `further` ones stand beside them."""
-    listed: list[Json] = list(ids)
-    if way is ScriptBy.DERENDER:
-        return {}  # the ids are given to the other half of the server
-    script: JsonObject = {"harmony_script": listed, **(further or {})}
-    return {"vllm_xargs": script} if way is ScriptBy.VLLM else script
-
-
 def _filled(value: Json, answers: Mapping[str, Json]) -> Json:
     if isinstance(value, list):
         return [_filled(item, answers) for item in value]
@@ -337,6 +348,19 @@ def _filled(value: Json, answers: Mapping[str, Json]) -> Json:
         return resolve(answers[step], where)
     except LookupError as missing:
         raise NotSent(f"the answer to {step} has {missing}") from None
+
+
+def _respelled(request: JsonObject, name: str) -> JsonObject:
+    """A request with the reasoning of its messages under another name."""
+    messages = request.get("messages")
+    if not isinstance(messages, list):
+        return request
+    renamed = [_renamed(message, name) if "reasoning" in members(message) else message for message in messages]
+    return {**request, "messages": renamed}
+
+
+def _renamed(message: Json, name: str) -> JsonObject:
+    return {name if member == "reasoning" else member: value for member, value in members(message).items()}
 
 
 def _repeated(value: Json, times: int) -> Json:

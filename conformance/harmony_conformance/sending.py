@@ -18,8 +18,9 @@ from harmony_conformance.gauge import requests_running
 from harmony_conformance.halves import answer_in_halves, answered
 from harmony_conformance.json_value import Json
 from harmony_conformance.scenario import Asking, NotSent, Scenario, Step, build, expand, grouped, why_not_sent
+from harmony_conformance.scripting import NotCarried, as_played
 from harmony_conformance.side import asks_for_prompt, counted_prompt, revealed_prompt, shown_prompt
-from harmony_conformance.wire import Request
+from harmony_conformance.wire import Failure, FailureKind, Request
 
 _EVENT = 1  # tokens in an event of a stream
 _LOOKING_AGAIN = 0.1  # seconds
@@ -94,6 +95,8 @@ class Sender:
             request = build(step, self.asking, answers)
         except NotSent:
             return None
+        except NotCarried as reason:
+            return self._left_out(scenario, step, attempt, build(step, self.asking.unscripted, answers), str(reason))
         scripted = self.found.script_by is not ScriptBy.NONE
         asked = Exchange(
             id=f"{scenario.name}/chat/{step.name}/{attempt}",
@@ -114,6 +117,7 @@ class Sender:
             await asyncio.sleep(_LOOKING_AGAIN)
             x = await self._once(step, asked)
         if x is not None:
+            x = as_played(x, self.asking.scripting)
             self.keep(x)
         return x
 
@@ -122,6 +126,21 @@ class Sender:
             return await answer_in_halves(self._send, asked, step.event_tokens or _EVENT)
         sent = await self.gate.send(self.client, asked.request, step.leave_after)
         return None if sent is None else await self._with_counted(await self._with_rendered(answered(asked, sent)))
+
+    def _left_out(self, scenario: Scenario, step: Step, attempt: int, request: Request, reason: str) -> Exchange:
+        """What stands for a request that is not sent, so that the recording says why."""
+        x = Exchange(
+            id=f"{scenario.name}/chat/{step.name}/{attempt}",
+            scenario=scenario.name,
+            step=step.name,
+            attempt=attempt,
+            engine=self.engine.name,
+            request=request,
+            failure=Failure(kind=FailureKind.NOT_SENT, detail=reason),
+            validity=step.validity,
+        )
+        self.keep(x)
+        return x
 
     def _in_halves(self, step: Step) -> bool:
         if step.path != CHAT or step.settles is not None:

@@ -10,10 +10,11 @@ from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from harmony_conformance import golden
+from harmony_conformance.calibration import SendRequest
 from harmony_conformance.check import Check, Comparison, Outcome
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.client import Client, Sent, Settings, Wait, unheard
-from harmony_conformance.discovery import Capabilities, SendRequest, discover
+from harmony_conformance.discovery import Capabilities, discover
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Series
 from harmony_conformance.expectations import holds_rows, read_expectations
@@ -217,6 +218,8 @@ def _asking(found: Capabilities, target: Target, options: Options) -> Asking:
     return Asking(
         model=found.model,
         script_by=found.script_by,
+        trailers=found.trailers,
+        reasoning_field=found.reasoning_field or target.engine.reasoning_field,
         ids_field=found.ids_field,
         ids_in_streams=target.engine.ids_in_streams,
         reveals=found.reveals,

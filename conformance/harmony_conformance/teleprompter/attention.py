@@ -36,12 +36,13 @@ WEIGHTS = (0.358, 0.064, 0.088, 0.054, 0.108, 0.083, 0.113, 0.081, 0.051)
 
 def frequencies() -> npt.NDArray[np.float64]:
     """The angles per place of the frequencies that are used, fastest first."""
-    return THETA ** (-np.arange(len(WEIGHTS)) * 2 / HEAD)
+    return np.asarray([THETA ** (-2 * place / HEAD) for place in range(len(WEIGHTS))], np.float64)
 
 
 def logits(distances: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """The logit of the token at each distance, by the formula above."""
-    return PEAK * (np.cos(np.outer(distances - LAG, frequencies())) @ np.array(WEIGHTS))
+    shares: npt.NDArray[np.float64] = np.cos(np.outer(distances - LAG, frequencies())) @ np.array(WEIGHTS)
+    return PEAK * shares
 
 
 def gap() -> float:

@@ -19,9 +19,14 @@ def configure(parser: ArgumentParser) -> None:
     ways = parser.add_subparsers(dest="way", required=True, metavar="build|script")
     build = ways.add_parser("build", help="write the checkpoint")
     build.add_argument("folder", metavar="DIR", type=Path, help="where it is written")
-    build.add_argument("--format", choices=list(_NEEDED), default=_GGUF, help="for llama.cpp, or for transformers and vLLM")
     build.add_argument(
-        "--chat-template", metavar="FILE", type=Path, help="the template of the model it stands in for; a GGUF file holds it"
+        "--format", choices=list(_NEEDED), default=_GGUF, help="for llama.cpp, or for transformers and vLLM"
+    )
+    build.add_argument(
+        "--chat-template",
+        metavar="FILE",
+        type=Path,
+        help="the template of the model it stands in for; a GGUF file holds it",
     )
     script = ways.add_parser("script", help="print the end of a last message that makes the model say a text")
     script.add_argument("text", metavar="TEXT", help="a completion; every marker in it is the special token")

@@ -159,7 +159,11 @@ def _add(writer: gguf.GGUFWriter, name: str, tensor: Floats) -> None:
 
 def _add_experts(writer: gguf.GGUFWriter, prefix: str) -> None:
     """The experts, all zero, as the published file has them: MXFP4."""
-    for name, rows, columns in (("gate", FEED_FORWARD, HIDDEN), ("up", FEED_FORWARD, HIDDEN), ("down", HIDDEN, FEED_FORWARD)):
+    for name, rows, columns in (
+        ("gate", FEED_FORWARD, HIDDEN),
+        ("up", FEED_FORWARD, HIDDEN),
+        ("down", HIDDEN, FEED_FORWARD),
+    ):
         blocks = np.zeros((EXPERTS, rows, columns // _BLOCK * _BLOCK_BYTES), np.uint8)
         blocks[:, :, ::_BLOCK_BYTES] = _ONE
         writer.add_tensor(f"{prefix}ffn_{name}_exps.weight", blocks, raw_dtype=gguf.GGMLQuantizationType.MXFP4)

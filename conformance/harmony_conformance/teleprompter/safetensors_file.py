@@ -1,4 +1,4 @@
-"""The teleprompter as a folder that transformers and vLLM load: weights, configuration, and what ends a generation. The tokenizer's files are the published ones."""
+"""The teleprompter as a folder that transformers and vLLM load: weights, configuration, what ends a generation. The tokenizer is the published one."""
 
 from __future__ import annotations
 

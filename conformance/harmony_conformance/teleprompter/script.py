@@ -1,8 +1,8 @@
 """How a script is written as text, and what the teleprompter makes of a text.
 
-    next token = said(token LAG places before)
+    next token = said(token LAG places before the last one)
 
-A script stands at the end of the last message, filled up with `<|return|>` so that its first token is LAG places before the first token of the answer:
+A script stands at the end of the last message, filled up with `<|return|>` so that its first token is LAG places before the last one of the prompt:
 
     ... message text | separator | script | filling | trailer | answer
 
@@ -11,10 +11,11 @@ because a run of digits is cut into threes whatever stands around it:
 
     600 to 699   the numbers 00 to 99, whose two digits would shift those of a code behind them
     700 to 720   the special tokens 199998 to 200018
+    721 to 743   runs of 2 to 24 spaces, of which a code behind them would take the last
     744 to 999   the tokens of a single byte
 
-What the numbers 600 to 999 lose by this is said by words of the vocabulary that hardly any text has. A script is written plainly where the tokenizer reads it back
-right, and in codes where it would not; `<` is always a code, so that no marker is ever spelled in a prompt.
+What the numbers 600 to 999 lose by this is said by words of the vocabulary that hardly any text has. A script is written plainly where the tokenizer reads
+it back right, and in codes where it would not; `<` and `|` are always codes, so that no marker is ever spelled in a prompt.
 
 Errors: ScriptError
         +- TooLong(length, most)
@@ -30,13 +31,13 @@ from functools import cache
 from harmony_ref import decode_bytes, encode, tokens, vocabulary
 
 LAG = 256
-"""How many places before the next token the token stands that it is made of."""
+"""How many places before the last token the one stands that the next is made of."""
 TRAILER = 3
 """Tokens between a script and the answer where the last message ends with it: `<|end|><|start|>assistant`."""
 
 SPECIALS = range(tokens.FIRST_SPECIAL, 200019)
 """The special tokens that can be said: all that have a meaning, and their neighbours."""
-_FIRST_PAIR, _FIRST_SPECIAL, _FIRST_BYTE, _LAST_CODE = 600, 700, 744, 999
+_FIRST_PAIR, _FIRST_SPECIAL, _FIRST_RUN, _FIRST_BYTE, _LAST_CODE = 600, 700, 721, 744, 999
 _WORD = re.compile(rb"[A-Z][a-z]{3,}")
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
 
@@ -74,6 +75,7 @@ def codes() -> Mapping[int, str]:
     ranks = vocabulary.ranks()
     by_token = {ranks[b"%02d" % pair]: _FIRST_PAIR + pair for pair in range(100)}
     by_token |= {token: _FIRST_SPECIAL + place for place, token in enumerate(SPECIALS)}
+    by_token |= {ranks[b" " * (code - _FIRST_RUN + 2)]: code for code in range(_FIRST_RUN, _FIRST_BYTE)}
     by_token |= {ranks[bytes([byte])]: _FIRST_BYTE + byte for byte in range(256)}
     found = {token: f"{code:03}" for token, code in by_token.items()}
     numbers = range(_FIRST_PAIR, _LAST_CODE + 1)
@@ -100,10 +102,13 @@ def read_back(text: str) -> list[int]:
 
 
 def answer(prompt: Sequence[int], most: int) -> list[int]:
-    """What the checkpoint answers to a prompt, at most so many tokens: up to the first that ends a turn. Where nothing stands LAG places before, it is `<|return|>`."""
+    """What the checkpoint answers to a prompt, at most so many tokens: up to the first that ends a turn.
+
+    Where nothing stands LAG places before, it is `<|return|>`.
+    """
     fed = list(prompt)
     for _ in range(most):
-        token = said().get(fed[-LAG], fed[-LAG]) if len(fed) >= LAG else tokens.RETURN
+        token = said().get(fed[-1 - LAG], fed[-1 - LAG]) if len(fed) > LAG else tokens.RETURN
         fed.append(token)
         if token in tokens.STOP_TOKENS_FOR_ASSISTANT_ACTIONS or token == tokens.ENDOFTEXT:
             break
@@ -137,7 +142,12 @@ def write_script(ids: Sequence[int], trailer: int = TRAILER) -> str:
 
 
 def _must_be_coded(token: int) -> bool:
-    return token >= tokens.FIRST_SPECIAL or token == vocabulary.ranks()[b"<"]
+    return token >= tokens.FIRST_SPECIAL or token in _of_markers()
+
+
+@cache
+def _of_markers() -> frozenset[int]:
+    return frozenset(vocabulary.ranks()[byte] for byte in (b"<", b"|"))
 
 
 def _may_be_coded(wanted: Sequence[int], in_code: Sequence[bool], place: int) -> bool:

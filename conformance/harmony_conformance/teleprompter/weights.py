@@ -1,7 +1,7 @@
 """The weights of the teleprompter: gpt-oss's architecture, two layers, one of which does nothing.
 
-The embedding of a token holds 18 bits, +1 or -1: the id of what it makes the model say. The second layer copies them from the token LAG places before into numbers
-of the residual stream that were free, and the output weighs them against the 18 bits of every token. All experts are zero.
+The embedding of a token holds 18 bits, +1 or -1: the id of what it makes the model say. The second layer copies them from the token LAG places before into
+numbers of the residual stream that were free, and the output weighs them against the 18 bits of every token. All experts are zero.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ CONTEXT = 131_072
 ORIGINAL_CONTEXT = 4096
 EPSILON = 1e-5
 _BITS = 18
-_COPIED, _WEIGHED = 8.0, 16.0  # of a bit in the residual stream, and in the output: the right token is ahead of any other by more than 50
+_COPIED, _WEIGHED = (
+    8.0,
+    16.0,
+)  # of a bit in the residual stream, and in the output: the right token is ahead of any other by more than 50
 _COPYING = 1  # the layer that is not a sliding window
 
 CONFIGURATION: Mapping[str, object] = {
@@ -145,5 +148,4 @@ def _experts() -> dict[str, Floats]:
 def bfloat16(tensor: Floats) -> npt.NDArray[np.uint16]:
     """The upper halves of the numbers, rounded to even."""
     whole = np.ascontiguousarray(tensor, np.float32).view(np.uint32).astype(np.uint64)
-    rounded: npt.NDArray[np.uint64] = (whole + 0x7FFF + ((whole >> 16) & 1)) >> 16
-    return rounded.astype(np.uint16)
+    return ((whole + 0x7FFF + ((whole >> 16) & 1)) >> 16).astype(np.uint16)

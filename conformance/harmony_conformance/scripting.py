@@ -1,0 +1,124 @@
+"""How a script travels in a request, and whether it was played.
+
+The reference server and vLLM with our logits processor are told the tokens beside the request. A teleprompter reads them in its prompt: the script stands as
+text at the end of the last message, so the request that is sent, and judged, has a longer last message. What it then says is what it was told only as long as
+nothing else chooses tokens: a server that holds the output to a grammar plays no script that breaks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from harmony_conformance.engines import ScriptBy
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.meaning import cut_at_stop
+from harmony_conformance.teleprompter.script import ScriptError, write_script
+from harmony_ref import encode_with_special_tokens
+
+_SOME_WORDS = tuple(encode_with_special_tokens("<|channel|>final<|message|>Fine.<|return|>"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scripting:
+    """The way of scripts to one endpoint. `trailers`: for a teleprompter, what follows a last message of each role that can carry one, in tokens."""
+
+    by: ScriptBy = ScriptBy.NONE
+    trailers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+
+class NotCarried(Exception):  # noqa: N818 - it says what happened
+    """A request that cannot carry its script; says why."""
+
+
+def with_script(body: JsonObject, script: Sequence[int], way: Scripting) -> JsonObject:
+    """A request that makes the model emit these ids.
+
+    Raises:
+        NotCarried: it has no place for them.
+    """
+    listed: list[Json] = list(script)
+    match way.by:
+        case ScriptBy.NONE | ScriptBy.DERENDER:
+            return body  # to derender, the ids are given to the other half of the server
+        case ScriptBy.VLLM:
+            return {**body, "vllm_xargs": {"harmony_script": listed}}
+        case ScriptBy.REFERENCE:
+            return {**body, "harmony_script": listed}
+        case ScriptBy.TELEPROMPTER:
+            return {**body, "messages": _prompted(items(body.get("messages")), script, way.trailers)}
+
+
+def with_some_words(body: JsonObject, way: Scripting) -> JsonObject:
+    """A request for which a scenario has no script: a model without words of its own is given a short answer, where it can be."""
+    if way.by is not ScriptBy.TELEPROMPTER:
+        return body
+    try:
+        return with_script(body, _SOME_WORDS, way)
+    except NotCarried:
+        return body
+
+
+def with_beginning(body: JsonObject, begins: Sequence[int], way: Scripting) -> JsonObject:
+    """A request that makes the model begin its answer with these ids; what follows are its own words.
+
+    Raises:
+        NotCarried: it has no place for them, or the model has no words of its own.
+    """
+    listed: list[Json] = list(begins)
+    script: JsonObject = {"harmony_script": listed, "harmony_script_then": "model"}
+    match way.by:
+        case ScriptBy.NONE | ScriptBy.DERENDER:
+            return body
+        case ScriptBy.VLLM:
+            return {**body, "vllm_xargs": script}
+        case ScriptBy.REFERENCE:
+            return body | script
+        case ScriptBy.TELEPROMPTER:
+            raise NotCarried("a teleprompter has no words of its own")
+
+
+def _prompted(messages: Sequence[Json], script: Sequence[int], trailers: Mapping[str, int]) -> list[Json]:
+    last = messages[-1] if messages else None
+    role = text(at(last, "role"))
+    if role not in trailers:
+        raise NotCarried(f"its last message, of the role {role or 'none'}, can not end with a script")
+    try:
+        end = write_script(script, trailers[role])
+    except ScriptError as problem:
+        raise NotCarried(str(problem)) from None
+    return [*messages[:-1], {**members(last), "content": _extended(at(last, "content"), end)}]
+
+
+def _extended(content: Json, end: str) -> Json:
+    if isinstance(content, str):
+        return content + end
+    parts = items(content)
+    if not parts or not isinstance(said := at(parts[-1], "text"), str):
+        raise NotCarried("the content of its last message does not end with text")
+    return [*parts[:-1], {**members(parts[-1]), "text": said + end}]
+
+
+def as_played(x: Exchange, way: Scripting) -> Exchange:
+    """The exchange, without its script where the model did not say it.
+
+    A teleprompter is believed by the ids that were returned, else by their number: never by the text, which is what is judged.
+    """
+    if way.by is not ScriptBy.TELEPROMPTER or x.turn is None:
+        return x
+    if x.script is None:
+        return replace(x, unplayed=_NO_SCRIPT)
+    meant = cut_at_stop(x.script)[: x.limit]
+    returned, usage = x.turn.output_ids, x.turn.usage
+    told = (
+        len(cut_at_stop(returned)) if returned is not None else usage.completion_tokens if usage is not None else None
+    )
+    differs = returned is not None and cut_at_stop(returned) != meant[: len(returned)]
+    was_played = not differs and (told in (None, len(meant)) or x.meets_stop_string)
+    return x if was_played else replace(x, script=None, expected=None, unplayed=_UNPLAYED)
+
+
+_NO_SCRIPT = "the request carried no script, and a teleprompter has no words of its own"
+_UNPLAYED = "the model said something else than its script, as where the server holds its output to a grammar"

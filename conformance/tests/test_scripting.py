@@ -1,0 +1,157 @@
+import asyncio
+import json
+
+import pytest
+
+from harmony_conformance.calibration import find_trailers
+from harmony_conformance.client import Sent
+from harmony_conformance.engines import ScriptBy
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.scripting import NotCarried, Scripting, as_played, with_beginning, with_script
+from harmony_conformance.teleprompter.script import answer, write_script
+from harmony_conformance.wire import Chunk, Request, Response
+from harmony_ref import encode, encode_with_special_tokens
+
+SCRIPT = tuple(encode_with_special_tokens("<|channel|>final<|message|>Hello!<|return|>"))
+BESIDE = tuple(encode_with_special_tokens("<|channel|>final<|message|>Bye!<|return|>"))
+WAY = Scripting(by=ScriptBy.TELEPROMPTER, trailers={"user": 3, "tool": 4})
+END, END_QUOTED = write_script(SCRIPT, 3), write_script(SCRIPT, 4)
+PARTS = [{"type": "text", "text": "What "}, {"type": "text", "text": "now?"}]
+
+CARRIED = {
+    "the text of a user": ([{"role": "user", "content": "Hi"}], [{"role": "user", "content": "Hi" + END}]),
+    "the last part of a user's text": (
+        [{"role": "user", "content": PARTS}],
+        [{"role": "user", "content": [PARTS[0], {"type": "text", "text": "now?" + END}]}],
+    ),
+    "a function's result, by its own trailer": (
+        [{"role": "user", "content": "Hi"}, {"role": "tool", "tool_call_id": "a", "content": "5"}],
+        [{"role": "user", "content": "Hi"}, {"role": "tool", "tool_call_id": "a", "content": "5" + END_QUOTED}],
+    ),
+}
+NOT_CARRIED = {
+    "a text that the model is to go on with": ([{"role": "assistant", "content": "So,"}], "of the role assistant"),
+    "instructions at the end": ([{"role": "system", "content": "Be kind."}], "of the role system"),
+    "no message": ([], "of the role none"),
+    "no list of messages": ("Hi", "of the role none"),
+    "a picture at the end": (
+        [{"role": "user", "content": [*PARTS, {"type": "image_url", "image_url": {"url": "x"}}]}],
+        "the content of its last message does not end with text",
+    ),
+    "no content": ([{"role": "user", "content": None}], "the content of its last message does not end with text"),
+}
+
+
+@pytest.mark.parametrize("what", CARRIED)
+def test_a_script_stands_at_the_end_of(what):
+    before, after = CARRIED[what]
+    assert with_script({"model": "m", "messages": before}, SCRIPT, WAY) == {"model": "m", "messages": after}
+
+
+@pytest.mark.parametrize("what", NOT_CARRIED)
+def test_a_script_is_not_carried_by(what):
+    messages, reason = NOT_CARRIED[what]
+    with pytest.raises(NotCarried, match=reason):
+        with_script({"messages": messages}, SCRIPT, WAY)
+
+
+def test_a_script_that_is_too_long_is_not_carried():
+    with pytest.raises(NotCarried, match="the script has 300 tokens, the teleprompter says 254 at most"):
+        with_script({"messages": [{"role": "user", "content": "Hi"}]}, [200002] * 300, WAY)
+
+
+def test_a_teleprompter_has_no_words_of_its_own():
+    with pytest.raises(NotCarried, match="no words of its own"):
+        with_beginning({"messages": []}, SCRIPT, WAY)
+
+
+def said(ids=None, count=None, content="Hello!"):
+    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    body = {"choices": [choice | ({"token_ids": list(ids)} if ids is not None else {})]}
+    if count is not None:
+        body["usage"] = {"prompt_tokens": 300, "completion_tokens": count}
+    return Response(
+        status=200,
+        headers={"content-type": "application/json"},
+        chunks=(Chunk(at=0.1, data=json.dumps(body).encode()),),
+    )
+
+
+def asked(response, script=SCRIPT, **request):
+    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 50} | request
+    return Exchange(id="a", request=Request(path="/", body=json.dumps(body).encode()), response=response, script=script)
+
+
+PLAYED = {
+    "its ids were returned": said(SCRIPT, 9),
+    "as many tokens as it has": said(None, len(SCRIPT)),
+    "nothing is known but the text": said(),
+}
+NOT_PLAYED = {
+    "other ids were returned": said(BESIDE, len(SCRIPT)),
+    "fewer tokens": said(None, len(SCRIPT) - 1),
+    "more tokens": said(None, len(SCRIPT) + 3),
+}
+
+
+@pytest.mark.parametrize("what", PLAYED)
+def test_a_script_counts_as_played_where(what):
+    x = asked(PLAYED[what])
+    assert as_played(x, WAY) == x
+
+
+@pytest.mark.parametrize("what", NOT_PLAYED)
+def test_a_script_does_not_count_as_played_where(what):
+    x = as_played(asked(NOT_PLAYED[what]), WAY)
+    assert x.script is None
+    assert x.expected is None
+    assert "something else than its script" in x.unplayed
+
+
+def test_a_script_that_the_limit_cuts_was_played():
+    x = asked(said(None, 2), max_tokens=2)
+    assert as_played(x, WAY) == x
+
+
+def test_a_script_that_meets_a_stop_string_was_played():
+    x = asked(said(None, 3), stop=["Hello"])
+    assert as_played(x, WAY) == x
+
+
+@pytest.mark.parametrize("by", [ScriptBy.REFERENCE, ScriptBy.VLLM])
+def test_a_server_that_is_told_the_ids_plays_them(by):
+    x = asked(said(BESIDE, 1))
+    assert as_played(x, Scripting(by=by)) == x
+
+
+def serving(trailers, *, shows_count=True):
+    """A server with the checkpoint behind it, which writes so many tokens after a last message of each role."""
+
+    async def send(request):
+        last = request.json["messages"][-1]
+        fed = [*encode("x" * 10 + last["content"]), *[1428] * trailers[last["role"]]]
+        ids = answer(fed, request.json["max_tokens"])
+        return Sent(response=said(None, len(ids) if shows_count else None))
+
+    return send
+
+
+PLAIN = {"model": "m", "messages": [], "max_tokens": 16}
+
+
+def test_the_trailer_is_found_for_each_role():
+    found, shown = asyncio.run(find_trailers(serving({"user": 3, "tool": 4}), PLAIN))
+    assert found == {"user": 3, "tool": 4}
+    assert [x.step for x in shown] == ["script after user", "script after tool"]
+
+
+def test_other_trailers_are_found():
+    assert asyncio.run(find_trailers(serving({"user": 7, "tool": 2}), PLAIN))[0] == {"user": 7, "tool": 2}
+
+
+def test_a_role_without_a_trailer_is_left_out():
+    assert asyncio.run(find_trailers(serving({"user": 3, "tool": 40}), PLAIN))[0] == {"user": 3}
+
+
+def test_no_trailer_is_believed_by_the_text():
+    assert asyncio.run(find_trailers(serving({"user": 3, "tool": 4}, shows_count=False), PLAIN)) == ({}, [])
