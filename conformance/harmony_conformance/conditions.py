@@ -89,6 +89,12 @@ def was_answered(x: Exchange) -> bool:
 
 
 @condition
+def model_spoke(x: Exchange) -> bool:
+    """answered requests of a model that said what it was told to, or what it wanted"""
+    return was_answered.holds(x) and not x.unplayed
+
+
+@condition
 def ended_well(x: Exchange) -> bool:
     """answers that arrived whole and without an error"""
     return x.turn is not None and x.failure is None and x.error is None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from harmony_conformance.check import Finding, variant
 from harmony_conformance.declaration import declares_functions, is_same_function
 from harmony_conformance.difference import text_difference
+from harmony_conformance.json_value import Json, at, items, resolve, text
 from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, shorten
 
 
@@ -33,6 +35,19 @@ def raw(parts: tuple[Wanted, ...], found: list[PromptMessage]) -> Iterator[Findi
             )
             return
     yield from no_more(parts, found)
+
+
+def on_lines(request: Json, parts: Sequence[Wanted], found: Sequence[PromptMessage]) -> tuple[Wanted, ...]:
+    """The parts, those of several texts with each on a line of its own where a message has them so."""
+    held = {message.content for message in found}
+
+    def as_held(part: Wanted) -> Wanted:
+        if not part.text or part.text in held:
+            return part
+        lines = "\n".join(text(at(piece, "text")) for piece in items(resolve(request, part.where)))
+        return replace(part, text=lines) if lines in held else part
+
+    return tuple(map(as_held, parts))
 
 
 def no_more(parts: tuple[Wanted, ...], found: list[PromptMessage]) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from harmony_ref import encode
 _HEADER_TOKENS = 10  # what the headers and ends of an analysis and a final message cost beside their text
 
 
-@check(MUST, spec="harmony#special-tokens", when=on.was_answered)
+@check(MUST, spec="harmony#special-tokens", when=on.model_spoke)
 def no_marker_leak(x: Exchange) -> Iterator[Finding]:
     """No Harmony marker reaches a client: not in content, reasoning, tool names, ids, arguments or any other text, spelled, escaped or cut over chunks.
 
@@ -32,7 +32,7 @@ def no_marker_leak(x: Exchange) -> Iterator[Finding]:
     yield from _told(x, marker_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
-@check(MUST, spec="harmony#analysis", when=on.was_answered)
+@check(MUST, spec="harmony#analysis", when=on.model_spoke)
 def no_channel_words(x: Exchange) -> Iterator[Finding]:
     """No word of a header reaches a client without its marker: `analysisWe need…assistantfinalHello`.
 
@@ -42,7 +42,7 @@ def no_channel_words(x: Exchange) -> Iterator[Finding]:
     yield from _told(x, word_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
-@check(MUST, spec="harmony#analysis", when=on.was_answered)
+@check(MUST, spec="harmony#analysis", when=on.model_spoke)
 def no_reasoning_in_content(x: Exchange) -> Iterator[Finding]:
     """Reasoning is not shown as part of the answer: not in tags of another model's, not repeated, not in place of it.
 
@@ -52,7 +52,7 @@ def no_reasoning_in_content(x: Exchange) -> Iterator[Finding]:
     yield from _told(x, reasoning_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
-@check(SHOULD, spec="harmony#analysis", when=(on.was_answered, on.output_is_unknown, on.speaks_of_something_else))
+@check(SHOULD, spec="harmony#analysis", when=(on.model_spoke, on.output_is_unknown, on.speaks_of_something_else))
 def no_suspected_leak(x: Exchange) -> Iterator[Finding]:
     """No lone marker, channel word or tag of a thought stands in what a client shows.
 
@@ -93,7 +93,7 @@ def quoted_markers_arrive(x: Exchange) -> Iterator[Finding]:
             )
 
 
-@check(MUST, spec="harmony#final", when=(on.was_answered, on.output_is_known))
+@check(MUST, spec="harmony#final", when=(on.model_spoke, on.output_is_known))
 def characters_are_whole(x: Exchange) -> Iterator[Finding]:
     """No U+FFFD stands in a text whose tokens decode to whole characters.
 
@@ -108,7 +108,7 @@ def characters_are_whole(x: Exchange) -> Iterator[Finding]:
             )
 
 
-@check(MUST, spec="harmony#roles", when=(on.was_answered, on.output_is_known))
+@check(MUST, spec="harmony#roles", when=(on.model_spoke, on.output_is_known))
 def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
     """What the model wrote in the name of the user, or of anybody but the assistant, is not shown as its answer.
 
@@ -157,7 +157,7 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     )
 
 
-@check(SHOULD, spec="harmony#final", when=(on.was_answered, on.output_is_unknown))
+@check(SHOULD, spec="harmony#final", when=(on.model_spoke, on.output_is_unknown))
 def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
     """The answer is told once: its text is not the same text twice, nor one piece over and over until the limit.
 

@@ -21,7 +21,7 @@ from harmony_conformance.expectation import is_readable
 from harmony_conformance.injection import injected
 from harmony_conformance.json_value import at, equal_json, pointer, text
 from harmony_conformance.pairs import counted_pairs
-from harmony_conformance.placement import conversation_alone, no_more, place_of_next_call, raw
+from harmony_conformance.placement import conversation_alone, no_more, on_lines, place_of_next_call, raw
 from harmony_conformance.prompt import Kind, Place, PromptMessage, Wanted, shorten
 from harmony_conformance.tool_schema import undescribed
 
@@ -36,8 +36,16 @@ def _messages(x: Exchange, role: str, channel: str | None = None) -> list[Prompt
 
 @check(MUST, spec="harmony#roles", when=(on.is_chat, on.prompt_is_known, on.has_user_message))
 def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
-    """Each user message stands in the prompt once, in order, under the role user, character for character; parts of a content are joined."""
-    yield from raw(_parts(x, Kind.USER), _messages(x, "user"))
+    """Each user message stands in the prompt once, in order, under the role user, character for character; parts of a content are joined.
+
+    No source says what stands between parts: nothing, as in the official library, or a line end, as llama.cpp writes it, which is a variant.
+    """
+    shown, sent = _messages(x, "user"), _parts(x, Kind.USER)
+    parts = on_lines(x.asked, sent, shown)
+    for part in parts:
+        if part not in sent:
+            yield variant("a line end stands between the parts of a text", where=part.where)
+    yield from raw(parts, shown)
 
 
 @check(MUST, spec="harmony#final", when=(on.is_chat, on.prompt_is_known, on.has_earlier_answer))
