@@ -82,5 +82,9 @@ engine-vllm: $(READY)  ## opt-in: a real vLLM on this machine, and the suite aga
 engine-vllm-render: $(READY)  ## opt-in: what a real vLLM makes of prompts and of scripted tokens, without a model
 	engines/vllm-render/run.sh
 
+.PHONY: engine-llama-cpp
+engine-llama-cpp: $(READY)  ## opt-in: a real llama.cpp on this machine, scripted through its prompt
+	engines/llama-cpp/run.sh
+
 clean:  ## remove the environment and what runs left behind
 	rm -rf .venv .oracles .benchmarks .engines runs dist

@@ -1,6 +1,6 @@
 # One lane from start to end: set the server up, start it, run the suite against it, stop it. Sourced by run.sh of each lane.
 # shellcheck shell=bash
-# Needs: LANE, the name that messages begin with; HERE, the lane's folder; ROOT; PORT; LOG. Then: run_lane OUT ARGUMENTS of `run`.
+# Needs: LANE, the name that messages begin with; HERE, the lane's folder; ROOT; PORT; LOG. ENGINE and MODEL, where they are not vLLM's. Then: run_lane OUT ARGUMENTS of `run`.
 
 PATIENCE=300 # seconds; 35 to 75 on two cores
 server=
@@ -41,6 +41,6 @@ run_lane() {
     sleep 1
   done
 
-  .venv/bin/harmony-conformance run "vllm:http://127.0.0.1:$PORT/v1" --model gpt-oss-tiny --out "$out" "$@" || code=$?
+  .venv/bin/harmony-conformance run "${ENGINE:-vllm}:http://127.0.0.1:$PORT/v1" --model "${MODEL:-gpt-oss-tiny}" --out "$out" "$@" || code=$?
   exit "$code"
 }

