@@ -1,7 +1,7 @@
 """What the server is working on, and what becomes of a stream whose client has left."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 
 from harmony_conformance.reference_server.changes import Changes
@@ -17,7 +17,7 @@ class Load:
         self.is_down = False
 
     @contextmanager
-    def working(self) -> Iterator[None]:
+    def working(self) -> Generator[None]:
         """While a request is being answered."""
         self.running += 1
         try:
