@@ -265,6 +265,12 @@ _TABLE = (
         quotation="A unique identifier for the chat completion. Each chunk has the same ID.",
     ),
     Clause(
+        id="chat#chunk-choices",
+        source=_CHAT + "the chat completion chunk object, choices",
+        quotation="A list of chat completion choices. Can contain more than one elements if `n` is greater than 1. Can also be empty for the last chunk if "
+        'you set `stream_options: {"include_usage": true}`. […] index: The index of the choice in the list of choices.',
+    ),
+    Clause(
         id="chat#stream-usage",
         source=_CHAT + "stream_options.include_usage",
         quotation="If set, an additional chunk will be streamed before the `data: [DONE]` message. The `usage` field on this chunk shows the token usage "

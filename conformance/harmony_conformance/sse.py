@@ -78,7 +78,7 @@ class EventDecoder:
             data = data.removeprefix(b"\n")
         self._after_cr = ends_in_cr
         self._line += data
-        if self._line.find(b"\n") < 0 and self._line.find(b"\r") < 0:
+        if b"\n" not in data and b"\r" not in data:
             return events
         lines = bytes(self._line).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
         self._line = bytearray(lines.pop())

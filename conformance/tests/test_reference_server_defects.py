@@ -766,6 +766,31 @@ SHOWN = [
     ),
     ("parallel-calls-unasked", lambda s: len(calls_of(s.answer(**TWO_AT_ONCE))), 1, 2),
     ("call-ids-from-zero", lambda s: call_ids(s.answer(harmony_script=SHORT, **T)) == ["call_0"], False, True),
+    (
+        "stream-content-first",
+        lambda s: list(
+            dict.fromkeys(
+                name
+                for chunk in s.chunks(harmony_script=THINK + FINAL)
+                for name in ("reasoning", "content")
+                if chunk["choices"][0]["delta"].get(name)
+            )
+        ),
+        ["reasoning", "content"],
+        ["content", "reasoning"],
+    ),
+    (
+        "stream-choice-index-missing",
+        lambda s: {"index" in choice for chunk in s.chunks(harmony_script=FINAL) for choice in chunk["choices"]},
+        {True},
+        {False},
+    ),
+    (
+        "stream-goes-on-after-error",
+        lambda s: ["error" in chunk for chunk in s.chunks(harmony_script=FINAL)][:3],
+        [False, False, False],
+        [False, True, False],
+    ),
 ]
 
 

@@ -12,6 +12,7 @@ from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, pointer, text
 from harmony_conformance.prompt import shorten
+from harmony_conformance.sse import EventStream
 
 
 @check(MUST, spec="http#server-error", when=on.is_valid)
@@ -24,9 +25,10 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
     if x.failure is not None:
         yield Finding(
             message=f"the exchange ended badly ({x.failure.kind}): {x.failure.detail}",
-            at="connection",
+            at=f"after event {len(x.stream.events)}" if x.stream is not None else "connection",
             expected="a whole answer",
             actual=x.failure.kind.value,
+            excerpt=shorten(x.stream.events[-1].telling) if x.stream is not None and x.stream.events else None,
         )
         return
     if x.response is None:
@@ -48,7 +50,7 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
         if x.error is not None:
             yield Finding(
                 message="the stream carries an error",
-                at="stream",
+                at=f"event {_place_of_error(x.stream)}",
                 expected="a whole answer",
                 actual=shorten(_said(x.error)),
             )
@@ -77,6 +79,11 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
             expected="choices: […]",
             actual=shorten(x.response.body.decode("utf-8", "replace")),
         )
+
+
+def _place_of_error(stream: EventStream) -> int:
+    errors = (index for index, event in enumerate(stream.events) if members(event.value).get("error") is not None)
+    return next(errors, 0)
 
 
 def _refused_parameter(x: Exchange) -> str | None:

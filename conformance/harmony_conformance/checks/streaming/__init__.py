@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from harmony_conformance.checks.streaming.calls import call_deltas_can_be_joined
 from harmony_conformance.checks.streaming.chunks import (
+    choices_are_numbered,
     one_finish_reason,
     one_identity,
     role_comes_first,
@@ -14,6 +15,7 @@ from harmony_conformance.checks.streaming.leaving import (
     generation_stops_when_the_client_leaves,
     server_survives_a_client_that_leaves,
 )
+from harmony_conformance.checks.streaming.order import order_is_kept
 from harmony_conformance.checks.streaming.pace import deltas_come_as_generated
 from harmony_conformance.checks.streaming.whole import (
     calls_equal_whole,
@@ -26,6 +28,7 @@ from harmony_conformance.checks.streaming.whole import (
 __all__ = [
     "call_deltas_can_be_joined",
     "calls_equal_whole",
+    "choices_are_numbered",
     "content_equals_whole",
     "deltas_come_as_generated",
     "ends_with_done",
@@ -35,6 +38,7 @@ __all__ = [
     "is_a_stream",
     "one_finish_reason",
     "one_identity",
+    "order_is_kept",
     "reasoning_equals_whole",
     "role_comes_first",
     "server_survives_a_client_that_leaves",

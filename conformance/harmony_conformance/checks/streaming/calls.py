@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check
+from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.checks.streaming.reading import deltas
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, items, number, text
@@ -16,8 +17,16 @@ from harmony_conformance.prompt import shorten
 def call_deltas_can_be_joined(x: Exchange) -> Iterator[Finding]:
     """Deltas of a call carry its index; id and name come once, in the first of them; indexes count up from 0; arguments are text.
 
+    Deltas of several calls in turns are a variant: joined by index they are right, and clients that look at one call at a time close the first too soon.
+
     Clients join deltas by index: a new id in every delta makes ten calls of one, a constant index makes one of two (defects V13, V14).
     """
+    order = [
+        index
+        for index, _ in groupby(number(at(call, "index")) for d in deltas(x) for call in items(at(d, "tool_calls")))
+    ]
+    if len(order) > len(set(order)) and None not in order:
+        yield variant("the deltas of several calls come in turns", where="choices/0/delta/tool_calls")
     ids: dict[int, str] = {}
     named: set[int] = set()
     expected_next = 0

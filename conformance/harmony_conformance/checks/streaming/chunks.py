@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check, variant
-from harmony_conformance.checks.streaming.reading import deltas, says
+from harmony_conformance.checks.streaming.reading import deltas, is_error, says
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import Json, at, items, number
+from harmony_conformance.json_value import Json, at, dumps, items, number, text
 from harmony_conformance.prompt import shorten
 
 
 @check(MUST, spec="chat#chunk", when=(on.is_chat, on.was_streamed, on.was_answered))
 def one_identity(x: Exchange) -> Iterator[Finding]:
-    """All chunks of a stream have the same id, model and time of creation."""
+    """All chunks of a stream have the same id, model and time of creation; a fingerprint that changes is a variant."""
     for member in ("id", "model", "created"):
         values = [
             at(chunk, member) for chunk in x.chunks if items(at(chunk, "choices")) or at(chunk, "usage") is not None
@@ -27,6 +27,32 @@ def one_identity(x: Exchange) -> Iterator[Finding]:
                 expected="the same in all chunks",
                 actual="another one",
             )
+
+    fingerprints = {text(at(chunk, "system_fingerprint")) for chunk in x.chunks} - {""}
+    if len(fingerprints) > 1:
+        yield variant("the fingerprint changes within the stream", where="system_fingerprint")
+
+
+@check(MUST, spec="chat#chunk-choices", when=(on.is_chat, on.came_in_chunks))
+def choices_are_numbered(x: Exchange) -> Iterator[Finding]:
+    """Each choice of a chunk has its index; a chunk without any choice, and without usage, is a variant.
+
+    Clients join deltas by the index of their choice, and read the first choice of a chunk without looking whether there is one.
+    """
+    for position, chunk in enumerate(x.chunks):
+        for place, choice in enumerate(items(at(chunk, "choices"))):
+            index = number(at(choice, "index"))
+            if index is None or index < 0:
+                yield Finding(
+                    message="a choice has no index",
+                    at=f"chunk {position}/choices/{place}/index",
+                    expected="a whole number",
+                    actual=shorten(dumps(at(choice, "index"))),
+                )
+                return
+    empty = [chunk for chunk in x.chunks if at(chunk, "choices") == [] and at(chunk, "usage") is None]
+    if empty and not any(map(is_error, empty)):
+        yield variant("a chunk has neither choices nor usage", where="choices")
 
 
 @check(MUST, spec="chat#message", when=(on.is_chat, on.came_in_chunks, on.ended_well))
@@ -53,9 +79,12 @@ def role_comes_first(x: Exchange) -> Iterator[Finding]:
         yield variant("the role is repeated in later deltas", where="choices/0/delta/role")
 
 
+FINISH_REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
+
+
 @check(MUST, spec="chat#finish-reason", when=(on.is_chat, on.came_in_chunks, on.ended_well))
 def one_finish_reason(x: Exchange) -> Iterator[Finding]:
-    """Each choice has exactly one finish_reason, and no text or call after it."""
+    """Each choice has exactly one finish_reason, a word, and no text or call after it; a word that the API does not have is a variant."""
     chosen: dict[int, list[Json]] = {}
     for chunk in x.chunks:
         for choice in items(at(chunk, "choices")):
@@ -70,6 +99,16 @@ def one_finish_reason(x: Exchange) -> Iterator[Finding]:
                 actual=", ".join(map(str, told)) or "none",
             )
             continue
+        if told[0] not in FINISH_REASONS:
+            if isinstance(told[0], str) and told[0]:
+                yield variant("the finish_reason is none of the API's", where=f"choices/{index}", actual=told[0])
+            else:
+                yield Finding(
+                    message="the finish_reason is no word",
+                    at=f"choices/{index}/finish_reason",
+                    expected=", ".join(FINISH_REASONS),
+                    actual=shorten(dumps(told[0])),
+                )
         position = next(i for i, choice in enumerate(choices) if at(choice, "finish_reason") is not None)
         later = [at(choice, "delta") for choice in choices[position + 1 :] if says(at(choice, "delta"))]
         if later:

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check
+from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.checks.streaming.reading import is_error
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import NotJson, at
 from harmony_conformance.prompt import shorten
+from harmony_conformance.sse import Event
 
 
 @check(MUST, spec="chat#stream", when=(on.is_chat, on.wanted_a_stream))
 def is_a_stream(x: Exchange) -> Iterator[Finding]:
-    """A request for a stream is answered by server-sent events (`text/event-stream`)."""
+    """A request for a stream is answered by server-sent events (`text/event-stream`), which are always UTF-8."""
+    charset = _charset(x)
+    if charset not in _UTF_8:
+        yield variant("the stream names a charset that it can not have", where="content-type", actual=charset)
     if x.response is not None and not x.response.is_event_stream:
         yield Finding(
             message="a stream was asked for and something else came",
@@ -22,6 +26,15 @@ def is_a_stream(x: Exchange) -> Iterator[Finding]:
             expected="text/event-stream",
             actual=x.response.content_type or "no content type",
         )
+
+
+_UTF_8 = ("", "utf-8", "utf8")
+
+
+def _charset(x: Exchange) -> str:
+    """The charset in the stream's content type, in lower case; empty where none is named."""
+    _, _, named = (x.response.headers.get("content-type", "") if x.response is not None else "").partition("charset=")
+    return named.partition(";")[0].strip().strip('"').lower()
 
 
 @check(MUST, spec="chat#stream-usage", when=(on.is_chat, on.was_streamed))
@@ -33,7 +46,16 @@ def ends_with_done(x: Exchange) -> Iterator[Finding]:
     if x.stream is None:
         return
     events = x.stream.events
-    if events and is_error(events[-1].value):
+    broken = next((index for index, event in enumerate(events) if is_error(event.value)), None)
+    if broken is not None:
+        later = next((index for index in range(broken + 1, len(events)) if not _may_follow(events[index])), None)
+        if later is not None:
+            yield Finding(
+                message="the stream goes on after an error",
+                at=f"event {later}",
+                expected="nothing but [DONE] after the error",
+                actual=shorten(events[later].telling),
+            )
         return
     done = [index for index, event in enumerate(events) if event.is_done]
     if not done:
@@ -57,6 +79,11 @@ def ends_with_done(x: Exchange) -> Iterator[Finding]:
             expected="an empty line after each event",
             actual=shorten(x.stream.unfinished),
         )
+
+
+def _may_follow(event: Event) -> bool:
+    """Whether an event may come after an error: the end, or the error again."""
+    return event.is_done or is_error(event.value)
 
 
 @check(MUST, spec="chat#chunk", when=(on.is_chat, on.came_in_chunks))

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harmony_conformance.json_value import Json, at, members
-from harmony_conformance.reference_server.changes import Defect, Departure, OnDeparture, OnStream
+from harmony_conformance.json_value import Json, JsonObject, at, items, members
+from harmony_conformance.reference_server.changes import Defect, Departure, OnDeparture, OnJson, OnStream
 
 
 def _finish_is_stop(stream: Iterator[Json]) -> Iterator[Json]:
@@ -25,6 +25,37 @@ def _usage_counts_chunks(stream: Iterator[Json]) -> Iterator[Json]:
             yield data
 
 
+def _content_first(stream: Iterator[Json]) -> Iterator[Json]:
+    """Reasoning is held back until the content is over."""
+    held: list[Json] = []
+    for data in stream:
+        if at(data, "choices", 0, "delta", "reasoning"):
+            held.append(data)
+            continue
+        if at(data, "choices", 0, "finish_reason") is not None:
+            yield from held
+            held = []
+        yield data
+    yield from held
+
+
+def _without_index(body: JsonObject) -> JsonObject:
+    choices: list[Json] = [
+        {name: value for name, value in members(choice).items() if name != "index" or "delta" not in members(choice)}
+        for choice in items(body.get("choices"))
+    ]
+    return {**body, "choices": choices} if "choices" in body else body
+
+
+def _goes_on_after_error(stream: Iterator[Json]) -> Iterator[Json]:
+    """An error in the middle, of a filter, say; and then the rest of the answer."""
+    error: Json = {"error": {"message": "The filter timed out.", "type": "internal_server_error", "code": 500}}
+    for data in stream:
+        yield data
+        if at(data, "choices", 0, "delta", "role") is not None:
+            yield error
+
+
 def _goes_on(departure: Departure) -> Departure:
     return replace(departure, stops=False)
 
@@ -34,6 +65,24 @@ def _dies(departure: Departure) -> Departure:
 
 
 DEFECTS = (
+    Defect(
+        id="stream-content-first",
+        catalogue=(),
+        summary="The reasoning arrives when the content is over.",
+        change=OnStream(_content_first),
+    ),
+    Defect(
+        id="stream-choice-index-missing",
+        catalogue=(),
+        summary="The choices of chunks have no index.",
+        change=OnJson(_without_index),
+    ),
+    Defect(
+        id="stream-goes-on-after-error",
+        catalogue=(),
+        summary="The stream reports an error of the server, and goes on as if there were none.",
+        change=OnStream(_goes_on_after_error),
+    ),
     Defect(
         id="generation-goes-on-without-client",
         catalogue=(),
