@@ -101,6 +101,7 @@ class Exchange:
     """One request and its outcome. `script` holds the ids the model was made to emit, `expected` the hand-written row that goes with them.
 
     `choice` is which of the answer's choices it is about (all but the first are shown as exchanges of their own).
+    `together`: how many requests were under way at the same time, where a scenario sends them side by side.
     `rebuilt`: put together again from a log; what the log left out, the wire may have had.
     """
 
@@ -123,6 +124,7 @@ class Exchange:
     counted: Counted | None = None
     waited: tuple[float, ...] = ()
     rebuilt: bool = False
+    together: int | None = None
     answered_by: AnsweredBy = AnsweredBy.API
     choice: int = 0
 

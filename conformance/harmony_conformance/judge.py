@@ -68,15 +68,20 @@ def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: 
         api=series[0].api if series else "chat",
         outcome=outcome,
         exchanges=tuple(dict.fromkeys(x.id for x in seen)),
-        evidence=tuple(
-            sorted({name for x in seen for name in (f"prompt: {x.prompt.level}", f"output: {x.output.level}")})
-        ),
+        evidence=tuple(sorted({name for x in seen for name in _evidence(x)})),
         passed=sum(trial.passed for trial in applied),
         applied=len(applied),
         tries=len(series),
         findings=findings,
         reason=reason,
     )
+
+
+def _evidence(x: Exchange) -> Iterator[str]:
+    yield f"prompt: {x.prompt.level}"
+    yield f"output: {x.output.level}"
+    if x.together is not None:
+        yield f"side by side: {x.together}"
 
 
 @dataclass(frozen=True, kw_only=True)

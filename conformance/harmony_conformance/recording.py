@@ -50,6 +50,8 @@ def write_exchange(x: Exchange) -> JsonObject:
         line["counted"] = {"source": x.counted.source, "tokens": x.counted.tokens}
     if x.rebuilt:
         line["rebuilt"] = True
+    if x.together is not None:
+        line["together"] = x.together
     if x.waited:
         line["waited"] = list(x.waited)
     if x.answered_by is not AnsweredBy.API:
@@ -94,6 +96,7 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
         else None,
         counted=_counted(at(line, "counted")),
         waited=tuple(float(wait) for wait in waited),
+        together=number(at(line, "together")),
         rebuilt=at(line, "rebuilt") is True,
         answered_by=_answered_by(text(at(line, "answered_by"))),
     )

@@ -30,10 +30,12 @@ Keep = Callable[[Exchange], None]
 
 
 class Gate:
-    """Holds requests to the concurrency, the rate and the number allowed."""
+    """Holds requests to the concurrency, the rate and the number allowed. `crowd` is the concurrency within a scenario that is sent alone."""
 
-    def __init__(self, concurrency: int, most: int | None, rate: float | None) -> None:
+    def __init__(self, concurrency: int, crowd: int, most: int | None, rate: float | None) -> None:
+        self._usual, self._crowd = concurrency, crowd
         self._slots = asyncio.Semaphore(concurrency)
+        self._crowded = asyncio.Semaphore(crowd)
         self._pause = 1 / rate if rate else 0.0
         self._left = most
         self.reached: int | None = None
@@ -42,9 +44,15 @@ class Gate:
         self._order = asyncio.Lock()
         self._most = most
 
-    async def send(self, client: Client, request: Request, leave_after: int | None = None) -> Sent | None:
-        """What came of the request, None where no more may be sent."""
-        async with self._slots:
+    def at_once(self, scenario: Scenario, group: Sequence[Step]) -> int:
+        """How many requests of a group are under way at the same time."""
+        return min(len(group), self._crowd if scenario.alone else self._usual)
+
+    async def send(
+        self, client: Client, request: Request, leave_after: int | None = None, together: int = 1
+    ) -> Sent | None:
+        """What came of the request, None where no more may be sent. `together`: of how many that are to be under way at the same time it is one."""
+        async with self._crowded if together > self._usual else self._slots:
             async with self._order:
                 if self._left is not None:
                     if self._left <= 0:
@@ -83,14 +91,19 @@ class Sender:
         exchanges: dict[str, Exchange] = {}
         answers: dict[str, Json] = {}
         for group in grouped(tuple(expand(scenario))):
-            done = await asyncio.gather(*(self._step(scenario, step, attempt, dict(answers)) for step in group))
+            together = self.gate.at_once(scenario, group)
+            done = await asyncio.gather(
+                *(self._step(scenario, step, attempt, dict(answers), together) for step in group)
+            )
             for x in filter(None, done):
                 exchanges[x.step] = x
                 if x.body is not None:
                     answers[x.step] = x.body
         return Series(name=scenario.name, exchanges=exchanges)
 
-    async def _step(self, scenario: Scenario, step: Step, attempt: int, answers: dict[str, Json]) -> Exchange | None:
+    async def _step(
+        self, scenario: Scenario, step: Step, attempt: int, answers: dict[str, Json], together: int
+    ) -> Exchange | None:
         try:
             request = build(step, self.asking, answers)
         except NotSent:
@@ -110,6 +123,7 @@ class Sender:
             validity=step.validity,
             script=step.script if scripted else None,
             expected=step.expected if scripted else None,
+            together=together if step.together is not None else None,
         )
         give_up = time.monotonic() + (step.settles or 0.0)
         x = await self._once(step, asked)
@@ -124,7 +138,7 @@ class Sender:
     async def _once(self, step: Step, asked: Exchange) -> Exchange | None:
         if self._in_halves(step):
             return await answer_in_halves(self._send, asked, step.event_tokens or _EVENT)
-        sent = await self.gate.send(self.client, asked.request, step.leave_after)
+        sent = await self.gate.send(self.client, asked.request, step.leave_after, asked.together or 1)
         return None if sent is None else await self._with_counted(await self._with_rendered(answered(asked, sent)))
 
     def _left_out(self, scenario: Scenario, step: Step, attempt: int, request: Request, reason: str) -> Exchange:

@@ -58,6 +58,10 @@ class Options:
         """Requests at a time: as asked, else eight on this machine and two elsewhere."""
         return self.concurrency or (8 if target.is_local else 2)
 
+    def in_a_crowd(self, target: Target) -> int:
+        """Requests at a time of a scenario that is about crowds, and has the server to itself: as asked, else sixteen on this machine and two elsewhere."""
+        return self.concurrency or (16 if target.is_local else 2)
+
 
 class NothingSelected(ValueError):  # noqa: N818 - it says what happened
     """A pattern of --select or --skip that matches no check and no scenario."""
@@ -208,7 +212,7 @@ def _asking_patiently(client: Client, waiting: Callable[[Wait], None]) -> SendRe
 
 
 def _sender(client: Client, target: Target, options: Options, found: Capabilities, keep: Keep) -> Sender:
-    gate = Gate(options.at_once(target), options.max_requests, options.max_rps)
+    gate = Gate(options.at_once(target), options.in_a_crowd(target), options.max_requests, options.max_rps)
     return Sender(
         engine=target.engine, client=client, gate=gate, found=found, asking=_asking(found, target, options), keep=keep
     )

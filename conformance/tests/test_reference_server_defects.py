@@ -857,7 +857,24 @@ def test_what_becomes_of_a_stream_whose_client_left(defects, running_then, statu
     assert seen == wanted
 
 
-UNSEEN_IN_ONE_ANSWER = {"cross-talk", "stream-all-at-once", *(name for names, _, _ in LEFT for name in names)}
+def test_an_answer_is_cut_short_in_a_crowd_only():
+    body = {"harmony_script": THINK + FINAL, "harmony_token_delay": 0.02}
+
+    def ends(defects, count):
+        answers = Server(*defects).send(*[body] * count)
+        return {answer.json()["choices"][0]["finish_reason"] for answer in answers}
+
+    assert ends([], 12) == {"stop"}
+    assert ends(["cut-short-in-a-crowd"], 8) == {"stop"}
+    assert ends(["cut-short-in-a-crowd"], 12) == {"stop", "length"}
+
+
+UNSEEN_IN_ONE_ANSWER = {
+    "cut-short-in-a-crowd",
+    "cross-talk",
+    "stream-all-at-once",
+    *(name for names, _, _ in LEFT for name in names),
+}
 
 
 def test_every_defect_is_shown():

@@ -5,17 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from harmony_conformance.check import MUST, Finding, comparison, condition
-from harmony_conformance.exchange import Series
+from harmony_conformance.check import MUST, Finding, comparison, condition, evidence
+from harmony_conformance.difference import json_differences
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.json_value import Json
 from harmony_conformance.texts import fields
+from harmony_conformance.turn import Turn
 
-LANE = "lane "
+LANE, ALONE = "lane ", "alone "
 
 
 @condition
 def has_lanes(series: Series) -> bool:
-    """requests sent side by side, each with a word of its own"""
-    return sum(1 for step, x in series.exchanges.items() if step.startswith(LANE) and x.turn is not None) > 1
+    """requests sent side by side, two at least at the same time, each with a word of its own"""
+    lanes = [x for step, x in series.exchanges.items() if step.startswith(LANE) and x.turn is not None]
+    return len(lanes) > 1 and all(x.together != 1 for x in lanes)
 
 
 @comparison(MUST, spec="chat#message", when=has_lanes)
@@ -50,3 +54,43 @@ def answers_do_not_cross(series: Series) -> Iterator[Finding]:
                     exchange=x.id,
                 )
             seen.setdefault(x.turn.id, x.id)
+
+
+@evidence
+def has_lanes_alone(series: Series) -> bool:
+    """requests sent alone and side by side with others, of which the same emitted tokens are known"""
+    return any(True for _ in _alone_and_beside(series))
+
+
+@comparison(MUST, spec="chat#message", when=(has_lanes, has_lanes_alone))
+def same_answer_as_alone(series: Series) -> Iterator[Finding]:
+    """The same output of the model is the same answer, whether the request was alone or side by side with others: reasoning, content, calls and end.
+
+    Parsers keep state, and under load servers cut, drop or mix what they would not.
+    """
+    for alone, beside in _alone_and_beside(series):
+        for found in json_differences(_told(alone), _told(beside)):
+            yield Finding(
+                message=f"side by side with others, {found.path} differs",
+                at=found.path,
+                expected=found.expected,
+                actual=found.actual,
+                exchange=beside.id,
+            )
+
+
+def _alone_and_beside(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
+    for step, beside in series.exchanges.items():
+        alone = series.exchanges.get(ALONE + step.removeprefix(LANE)) if step.startswith(LANE) else None
+        if alone is not None and None not in (alone.turn, beside.turn, alone.script) and alone.script == beside.script:
+            yield alone, beside
+
+
+def _told(x: Exchange) -> Json:
+    turn = x.turn or Turn()
+    return {
+        "content": turn.content or "",
+        "reasoning": turn.reasoning or "",
+        "tool_calls": [{"name": call.name, "arguments": call.arguments} for call in turn.tool_calls],
+        "finish_reason": turn.finish_reason,
+    }

@@ -120,7 +120,7 @@ class _Server:
         serial = next(self._host.serials)
         neighbour = await self._neighbour(serial, body) if self._changes.crosses_requests else None
         completion = accept(
-            self._changes.request(body, neighbour),
+            self._changes.request(self._changes.crowded(body, self._host.load.running), neighbour),
             serial=serial,
             created=int(self._host.now()),
             date=self._host.date,

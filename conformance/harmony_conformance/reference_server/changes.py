@@ -47,6 +47,13 @@ class OnNeighbour:
 
 
 @dataclass(frozen=True)
+class OnCrowd:
+    """Changes the body of a request that comes while eight or more others are being answered."""
+
+    apply: Callable[[JsonObject], JsonObject]
+
+
+@dataclass(frozen=True)
 class OnOutage:
     """Tells the requests that bring the engine down: the server refuses them and every later one, and blames itself."""
 
@@ -148,10 +155,14 @@ class OnReply:
     api: Api = Api.CHAT
 
 
+CROWD = 8
+"""Requests; the suite sends as many at a time when it is not about crowds, so that one more is under way then."""
+
 Change: TypeAlias = (
     OnRequest
     | OnNeighbour
     | OnOutage
+    | OnCrowd
     | OnDeparture
     | OnHistory
     | OnConversation
@@ -204,6 +215,11 @@ class Changes:
     def crosses_requests(self) -> bool:
         """Whether some defect mixes requests that are answered at the same time."""
         return any(isinstance(change, OnNeighbour) for change in self._changes)
+
+    def crowded(self, body: JsonObject, others: int) -> JsonObject:
+        """The body as a server reads it that is answering so many others."""
+        changes = [change.apply for change in self._changes if isinstance(change, OnCrowd)]
+        return _chain(changes if others >= CROWD else [], body)
 
     def brings_down(self, body: JsonObject) -> bool:
         """Whether a request is the last that the engine sees."""

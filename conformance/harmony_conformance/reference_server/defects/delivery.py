@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members
-from harmony_conformance.reference_server.changes import Defect, Departure, OnDeparture, OnJson, OnStream
+from harmony_conformance.reference_server.changes import Defect, Departure, OnCrowd, OnDeparture, OnJson, OnStream
 
 
 def _finish_is_stop(stream: Iterator[Json]) -> Iterator[Json]:
@@ -64,7 +64,17 @@ def _dies(departure: Departure) -> Departure:
     return replace(departure, survives=False)
 
 
+def _short(body: JsonObject) -> JsonObject:
+    return {**body, "max_tokens": 5, "max_completion_tokens": 5}
+
+
 DEFECTS = (
+    Defect(
+        id="cut-short-in-a-crowd",
+        catalogue=(),
+        summary="When the server is busy, answers end after five tokens.",
+        change=OnCrowd(_short),
+    ),
     Defect(
         id="stream-content-first",
         catalogue=(),
