@@ -17,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from harmony_conformance.json_value import JsonObject
-from harmony_conformance.reference_server.changes import Api, Changes
+from harmony_conformance.reference_server.changes import CROWD, Api, Changes
 from harmony_conformance.reference_server.completion import accept
 from harmony_conformance.reference_server.completions.surface import Completions
 from harmony_conformance.reference_server.defects import defects_named
@@ -163,8 +163,9 @@ class _Server:
         return json_response(changed.status, changed.body)
 
     async def _neighbour(self, serial: int, body: JsonObject) -> "JsonObject | None":
-        """For every second request the one before it, when that is still waiting to be answered."""
-        before = self._batched.get(serial - 1) if serial % 2 == 0 else None
+        """For every second request of a crowd the one before it, when that is still waiting to be answered."""
+        is_crowded = len(self._batched) >= CROWD
+        before = self._batched.get(serial - 1) if is_crowded and serial % 2 == 0 else None
         self._batched[serial] = body
         await asyncio.sleep(_BATCHING_SECONDS)
         del self._batched[serial]

@@ -358,7 +358,7 @@ DEFECTS = (
     Defect(
         id="cross-talk",
         catalogue=(),
-        summary="Of two requests that are answered at the same time, the second gets the answer of the first.",
+        summary="Of more than eight requests that are answered at the same time, one gets the answer of another.",
         change=OnNeighbour(_neighbours_script),
     ),
 )
