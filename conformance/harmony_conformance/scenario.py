@@ -355,7 +355,9 @@ def _respelled(request: JsonObject, name: str) -> JsonObject:
     messages = request.get("messages")
     if not isinstance(messages, list):
         return request
-    renamed = [_renamed(message, name) if "reasoning" in members(message) else message for message in messages]
+    renamed: list[Json] = [
+        _renamed(message, name) if "reasoning" in members(message) else message for message in messages
+    ]
     return {**request, "messages": renamed}
 
 
