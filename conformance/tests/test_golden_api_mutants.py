@@ -301,7 +301,7 @@ SURVIVORS = [
     ),
     (
         "two messages swapped",
-        "instructions: a system message between turns",
+        "instructions: instructions after the question",
         is_instruction_earlier,
         "no source says where later instructions stand: before is a variant, after a failure",
     ),

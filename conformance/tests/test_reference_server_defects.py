@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from harmony_conformance.cli import main
-from harmony_conformance.reference_server import DEFECTS, MODEL, create_app, running
+from harmony_conformance.reference_server import DEFECTS, MODEL, SURFACE_DEFECTS, create_app, running
 from harmony_ref import decode, encode, encode_with_special_tokens
 
 F = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
@@ -802,7 +802,7 @@ def test_defect_shows_and_only_where_it_is_switched_on(defect, probe, right, wro
 
 def test_cross_talk_needs_a_crowd():
     scripts = [f"<|channel|>final<|message|>canary {number}<|return|>" for number in range(12)]
-    bodies = [{"harmony_script": script} for script in scripts]
+    bodies = [{"harmony_script": script, "harmony_token_delay": 0.01} for script in scripts]
 
     def contents(answers):
         return [answer.json()["choices"][0]["message"]["content"] for answer in answers]
@@ -810,7 +810,7 @@ def test_cross_talk_needs_a_crowd():
     own = [f"canary {number}" for number in range(12)]
     crossed = Server("cross-talk")
     assert contents(Server().send(*bodies)) == own
-    assert contents(crossed.send(*bodies)) == [*own[:9], "canary 8", "canary 10", "canary 10"]
+    assert contents(crossed.send(*bodies)) == [*own[:8], *own[7:11]]
     assert contents(crossed.send(*bodies[:8])) == own[:8]
 
 
@@ -902,7 +902,7 @@ def test_defect_is_described(defect):
 def test_list_has_a_line_for_each_defect(capsys):
     assert main(["serve", "--list-defects"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert sorted(line.split()[0] for line in lines) == sorted(DEFECTS)
+    assert sorted(line.split()[0] for line in lines) == sorted((*DEFECTS, *SURFACE_DEFECTS))
 
 
 def test_right_answer_survives_defects_that_do_not_concern_it():

@@ -1,6 +1,5 @@
 """The HTTP surface: Chat Completions, streamed and not, models, health and version, as an ASGI application."""
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
@@ -44,7 +43,6 @@ DATE = "2025-06-28"
 """What the model is told is today's date, unless the server is told otherwise: prompts of two runs are equal."""
 
 _CREATED = 1_750_000_000
-_BATCHING_SECONDS = 0.05
 
 
 def create_app(
@@ -103,12 +101,12 @@ class _Signed:
 
 
 class _Server:
-    """The endpoints, and the little they remember: which requests are being batched."""
+    """The endpoints, and the little they remember: which request came last."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._changes = host.changes
-        self._batched: dict[int, JsonObject] = {}
+        self._last: JsonObject | None = None
 
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
@@ -118,7 +116,7 @@ class _Server:
         if self._host.load.is_down:
             raise server_failure("The engine is dead.")
         serial = next(self._host.serials)
-        neighbour = await self._neighbour(serial, body) if self._changes.crosses_requests else None
+        neighbour = self._neighbour(body) if self._changes.crosses_requests else None
         completion = accept(
             self._changes.request(self._changes.crowded(body, self._host.load.running), neighbour),
             serial=serial,
@@ -162,14 +160,10 @@ class _Server:
         changed = self._changes.reply(reply, api)
         return json_response(changed.status, changed.body)
 
-    async def _neighbour(self, serial: int, body: JsonObject) -> "JsonObject | None":
-        """For every second request of a crowd the one before it, when that is still waiting to be answered."""
-        is_crowded = len(self._batched) >= CROWD
-        before = self._batched.get(serial - 1) if is_crowded and serial % 2 == 0 else None
-        self._batched[serial] = body
-        await asyncio.sleep(_BATCHING_SECONDS)
-        del self._batched[serial]
-        return before
+    def _neighbour(self, body: JsonObject) -> "JsonObject | None":
+        """In a crowd, the request that came before."""
+        before, self._last = self._last, body
+        return before if self._host.load.running >= CROWD else None
 
 
 _APIS = {
