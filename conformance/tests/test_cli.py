@@ -165,7 +165,7 @@ def test_the_run_directory_holds_all_files_and_they_are_valid(reference):
 
 def test_a_recorded_run_is_judged_again_to_the_same_result_lines(reference, capsys, tmp_path):
     recording = reference / "one" / "exchanges.jsonl"
-    code, _, _ = run(capsys, f"replay:{recording}", "--skip", "slow_stream", "--out", str(tmp_path / "again"))
+    code, _, _ = run(capsys, f"replay:{recording}", *SKIPPED, "--out", str(tmp_path / "again"))
     assert code == 0
     assert results(tmp_path / "again") == results(reference / "one")
 
