@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import repeated
+from harmony_conformance.apis import CHAT_COMPLETIONS, CONVERSATIONS
 from harmony_conformance.check import condition, evidence
 from harmony_conformance.exchange import AnsweredBy, Exchange, Validity
 from harmony_conformance.gauge import API as METRICS
@@ -22,12 +23,18 @@ _NOT_THE_ENDPOINT = frozenset({FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED
 
 
 @condition
-def is_chat(x: Exchange) -> bool:
-    """ordinary exchanges on Chat Completions
+def is_conversation(x: Exchange) -> bool:
+    """ordinary exchanges on an API that takes messages
 
     What comes of a request that is wrong or odd on purpose, or of a stream that the client left, has checks of its own.
     """
-    return x.api == "chat" and x.validity not in ODD and not client_left(x)
+    return x.api in CONVERSATIONS and x.validity not in ODD and not client_left(x)
+
+
+@condition
+def is_chat(x: Exchange) -> bool:
+    """ordinary exchanges on Chat Completions"""
+    return x.api == CHAT_COMPLETIONS.name and is_conversation.holds(x)
 
 
 def client_left(x: Exchange) -> bool:

@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
+from harmony_conformance.apis import CHAT_COMPLETIONS, Api, api_named
+from harmony_conformance.apis.api import Framing
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, number, text
 from harmony_conformance.meaning import ENDINGS, Expectation, Meaning, cut_at_stop, read_ids, unpadded
 from harmony_conformance.prompt import PromptMessage, PromptReading, Wanted, read_prompt, wanted
-from harmony_conformance.sse import EventStream, read_events
+from harmony_conformance.sse import EventStream, read_events, read_lines, retold
 from harmony_conformance.texts import Answer, read_answers, read_streamed_answers
 from harmony_conformance.turn import Turn, read_completion, read_stream
 from harmony_conformance.wire import Chunk, Failure, Request, Response
@@ -145,10 +147,15 @@ class Exchange:
             return len({number(at(choice, "index")) or 0 for chunk in self.chunks for choice in _choices(chunk)})
         return len(_choices(self.body))
 
+    @property
+    def spoken(self) -> Api:
+        """The API that it speaks."""
+        return api_named(self.api)
+
     @cached_property
     def asked(self) -> Json:
-        """The request's body as JSON (None where it is none)."""
-        return self.request.json
+        """The request's body as JSON (None where it is none): the chat request that it means."""
+        return self.spoken.asked(self.request.json)
 
     @cached_property
     def wanted(self) -> tuple[Wanted, ...]:
@@ -156,20 +163,36 @@ class Exchange:
         return wanted(self.asked)
 
     @cached_property
-    def stream(self) -> EventStream | None:
-        """The events, where the answer is an event stream."""
+    def events(self) -> EventStream | None:
+        """The events as they were framed on the wire, where the answer is a stream of events."""
         response = self.response
-        return read_events(response.chunks) if response is not None and response.is_event_stream else None
+        if response is None:
+            return None
+        if self.spoken.framing is Framing.LINES and response.is_line_stream:
+            return read_lines(response.chunks)
+        return read_events(response.chunks) if response.is_event_stream else None
 
     @cached_property
-    def body(self) -> Json:
-        """The answer as one JSON value; None for a stream, and where it is no JSON."""
-        if self.response is None or self.stream is not None:
+    def stream(self) -> EventStream | None:
+        """The events as the chunks of a chat completion that they mean, each in its place, where the answer is a stream of events."""
+        if self.events is None or self.api == CHAT_COMPLETIONS.name:
+            return self.events
+        return retold(self.events, self.spoken.chunks(event.value for event in self.events.events))
+
+    @cached_property
+    def told(self) -> Json:
+        """The answer as one JSON value, in the words of its API; None for a stream, and where it is no JSON."""
+        if self.response is None or self.events is not None:
             return None
         try:
             return self.response.json
         except NotJson:
             return None
+
+    @cached_property
+    def body(self) -> Json:
+        """The answer as one JSON value, the chat completion that it means; None for a stream, and where it is no JSON."""
+        return self.spoken.whole(self.told) if self.told is not None else None
 
     @cached_property
     def chunks(self) -> tuple[Json, ...]:

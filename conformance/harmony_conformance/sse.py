@@ -6,8 +6,8 @@ browser would drop it silently.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from harmony_conformance.json_value import Json, NotJson, dumps, loads
@@ -131,3 +131,21 @@ def read_events(chunks: Iterable[Chunk]) -> EventStream:
     decoder = EventDecoder()
     events = tuple(event for chunk in chunks for event in decoder.feed(chunk.data, chunk.at))
     return EventStream(events=events, unfinished=decoder.unfinished(), stray=tuple(decoder.stray))
+
+
+def read_lines(chunks: Iterable[Chunk]) -> EventStream:
+    """The lines of a recorded body that is a JSON value a line, each as an event with the time of the chunk that completed it."""
+    rest, events = b"", list[Event]()
+    for chunk in chunks:
+        *lines, rest = (rest + chunk.data).split(b"\n")
+        events += (Event(data=line.decode("utf-8", "replace"), at=chunk.at) for line in lines if line.strip())
+    return EventStream(events=tuple(events), unfinished=rest.decode("utf-8", "replace").strip())
+
+
+def retold(stream: EventStream, values: Iterator[Json]) -> EventStream:
+    """The stream with other values in the place of its events' own; an event that is no JSON stays as it is."""
+    told = zip(stream.events, values, strict=True)
+    return replace(
+        stream,
+        events=tuple(event if event.value is None else replace(event, data=dumps(value)) for event, value in told),
+    )

@@ -102,3 +102,8 @@ class Response:
     def is_event_stream(self) -> bool:
         """Whether the server said that this is a stream of server-sent events."""
         return self.content_type == "text/event-stream"
+
+    @property
+    def is_line_stream(self) -> bool:
+        """Whether the server said that this is a stream of JSON values, one a line."""
+        return self.content_type in ("application/x-ndjson", "application/ndjson", "application/jsonl")

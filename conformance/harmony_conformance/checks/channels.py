@@ -133,7 +133,7 @@ def stopped_by_itself(x: Exchange) -> bool:
     )
 
 
-@check(SHOULD, spec="harmony#final", when=(on.is_chat, on.ended_well, stopped_by_itself))
+@check(SHOULD, spec="harmony#final", when=(on.is_conversation, on.ended_well, stopped_by_itself))
 def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     """An answer that stopped by itself holds more than reasoning: content, or a call.
 
@@ -184,7 +184,7 @@ def shows_only_messages(x: Exchange) -> bool:
     return x.meant is not None and (not x.meant.calls or on.offered_tools.holds(x))
 
 
-@check(MUST, spec="harmony#final", when=(on.is_chat, on.ended_well, on.meaning_is_known, shows_only_messages))
+@check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.meaning_is_known, shows_only_messages))
 def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     """The content is what the model wrote for the user: its final messages, and preambles before a call; nothing is added or missing.
 
@@ -221,7 +221,7 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     yield Finding(message=problem, at="content", expected=expected, actual=actual)
 
 
-@check(MUST, spec="harmony#preambles", when=(on.is_chat, on.ended_well, on.meaning_is_known, on.meant_preamble))
+@check(MUST, spec="harmony#preambles", when=(on.is_conversation, on.ended_well, on.meaning_is_known, on.meant_preamble))
 def preamble_is_shown(x: Exchange) -> Iterator[Finding]:
     """A preamble (commentary without recipient) reaches the client.
 
@@ -250,7 +250,7 @@ def tells_what_was_spent(x: Exchange) -> bool:
     return on.has_usage.holds(x) or on.output_is_known.holds(x)
 
 
-@check(MUST, spec="harmony#final", when=(on.is_chat, on.ended_well, tells_what_was_spent, on.wants_one_choice))
+@check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, tells_what_was_spent, on.wants_one_choice))
 def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     """An answer that stopped by itself and spent tokens beyond its reasoning gives the client content or a call.
 

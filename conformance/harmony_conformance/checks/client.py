@@ -61,7 +61,11 @@ def was_told_reasoning(x: Exchange) -> bool:
     return x.turn is not None and bool(x.turn.reasoning)
 
 
-@check(SHOULD, spec="harmony#keep-reasoning", when=(on.is_chat, is_of_a_client, is_in_a_tool_loop, was_told_reasoning))
+@check(
+    SHOULD,
+    spec="harmony#keep-reasoning",
+    when=(on.is_conversation, is_of_a_client, is_in_a_tool_loop, was_told_reasoning),
+)
 def reasoning_is_sent_back(x: Exchange) -> Iterator[Finding]:
     """Inside a tool loop a client sends back the reasoning that came with the calls.
 
@@ -80,7 +84,7 @@ def reasoning_is_sent_back(x: Exchange) -> Iterator[Finding]:
 _WRAPPED = re.compile(r"<(think|reasoning)>[\s\S]*?</\1>")
 
 
-@check(SHOULD, spec="harmony#drop-reasoning", when=(on.is_chat, is_of_a_client, on.has_earlier_answer))
+@check(SHOULD, spec="harmony#drop-reasoning", when=(on.is_conversation, is_of_a_client, on.has_earlier_answer))
 def answers_come_back_alone(x: Exchange) -> Iterator[Finding]:
     """Earlier answers come back without the reasoning that led to them.
 
@@ -109,7 +113,7 @@ def answers_come_back_alone(x: Exchange) -> Iterator[Finding]:
 _RENDERED = re.compile(r"\s*<\|(?:start|channel)\|>[^<\n]{0,80}(?:<\|[^<\n]{0,80}){0,3}<\|message\|>")
 
 
-@check(SHOULD, spec="harmony#special-tokens", when=(on.is_chat, is_of_a_client, on.has_user_message))
+@check(SHOULD, spec="harmony#special-tokens", when=(on.is_conversation, is_of_a_client, on.has_user_message))
 def messages_are_not_rendered(x: Exchange) -> Iterator[Finding]:
     """A client leaves Harmony's markers to the server: no message is a rendering already.
 
@@ -134,7 +138,7 @@ def sends_results(x: Exchange) -> bool:
     return any(at(message, "role") == "tool" for message in x.messages)
 
 
-@check(MUST, spec="chat#tool-call-id", when=(on.is_chat, is_of_a_client, sends_results))
+@check(MUST, spec="chat#tool-call-id", when=(on.is_conversation, is_of_a_client, sends_results))
 def results_name_their_calls(x: Exchange) -> Iterator[Finding]:
     """Every result names, by `tool_call_id`, one call of the history before it, and no two calls share an id.
 
@@ -167,7 +171,7 @@ def sends_calls(x: Exchange) -> bool:
     return any(True for _ in _calls(x))
 
 
-@check(SHOULD, spec="chat#tool-call-id", when=(on.is_chat, is_of_a_client, sends_calls))
+@check(SHOULD, spec="chat#tool-call-id", when=(on.is_conversation, is_of_a_client, sends_calls))
 def calls_are_answered(x: Exchange) -> Iterator[Finding]:
     """Every call of the history is answered before anybody else speaks.
 
@@ -184,7 +188,7 @@ def calls_are_answered(x: Exchange) -> Iterator[Finding]:
             )
 
 
-@check(MUST, spec="chat#arguments", when=(on.is_chat, is_of_a_client, sends_calls))
+@check(MUST, spec="chat#arguments", when=(on.is_conversation, is_of_a_client, sends_calls))
 def arguments_are_encoded_once(x: Exchange) -> Iterator[Finding]:
     """The arguments of a call come back as the text that the model wrote: not decoded, and not encoded a second time.
 

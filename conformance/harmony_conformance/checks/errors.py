@@ -63,7 +63,7 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
             )
         return
     try:
-        body = x.response.json
+        _ = x.response.json  # None would not tell no JSON from null
     except NotJson as problem:
         yield Finding(
             message=f"the body is no JSON: {problem}",
@@ -72,11 +72,11 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
             actual=shorten(x.response.body.decode("utf-8", "replace")) or "an empty body",
         )
         return
-    if x.turn is None and members(body).get("error") is None:
+    if x.turn is None and members(x.body).get("error") is None:
         yield Finding(
-            message="the body is no chat.completion with choices",
+            message="the body is no answer",
             at="body",
-            expected="choices: […]",
+            expected=x.spoken.answer,
             actual=shorten(x.response.body.decode("utf-8", "replace")),
         )
 

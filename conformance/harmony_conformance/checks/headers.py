@@ -32,7 +32,7 @@ _SHOWN = {
 }
 
 
-@check(MUST, spec="harmony#message-format", when=(on.is_chat, on.prompt_is_known))
+@check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known))
 def form_is_known(x: Exchange) -> Iterator[Finding]:
     """Each header of the prompt is a role, and for an assistant or a tool a channel and at most one recipient, in one of the known orders.
 
@@ -48,7 +48,7 @@ def form_is_known(x: Exchange) -> Iterator[Finding]:
             )
 
 
-@check(MUST, spec="harmony#stop-tokens", when=(on.is_chat, on.prompt_is_known))
+@check(MUST, spec="harmony#stop-tokens", when=(on.is_conversation, on.prompt_is_known))
 def messages_end_as_they_must(x: Exchange) -> Iterator[Finding]:
     """A call of the assistant ends in `<|call|>`, every other message in `<|end|>`; `<|return|>` has no place in a prompt.
 
@@ -72,7 +72,7 @@ def _end(message: PromptMessage) -> tuple[str, ...]:
     return ("⟦call⟧",) if calls else ("⟦end⟧",)
 
 
-@check(MUST, spec="harmony#final", when=(on.is_chat, on.ended_well, on.has_row_for_broken_output))
+@check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.has_row_for_broken_output))
 def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
     """Broken output costs the client nothing that the row written for it says must arrive: reasoning, answer, calls.
 
@@ -129,7 +129,7 @@ def _is_call(got: ToolCall, call: Called) -> bool:
     return got.name == call.name and (got.arguments == call.arguments or equal_json(got.arguments, call.arguments))
 
 
-@check(MUST, spec="harmony#message-format", when=(on.is_chat, on.ended_well, on.has_row_for_broken_output))
+@check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.ended_well, on.has_row_for_broken_output))
 def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
     """Nothing of a broken header becomes text, private reasoning does not become the answer, and no call is made up.
 

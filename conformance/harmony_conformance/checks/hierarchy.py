@@ -16,7 +16,7 @@ from harmony_conformance.prompt import INSTRUCTIONS, Kind, Wanted, shorten
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
 
 
-@check(MUST, spec="harmony#developer", when=(on.is_chat, on.prompt_is_known, on.gives_instructions))
+@check(MUST, spec="harmony#developer", when=(on.is_conversation, on.prompt_is_known, on.gives_instructions))
 def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
     """Every system and developer message of the request stands in the prompt, under `# Instructions` of a developer message, in order.
 
@@ -72,7 +72,7 @@ def _more_often(said: str, shown: str, sent: list[Wanted]) -> bool:
     return shown.count(said) > sum(part.text.count(said) for part in sent)
 
 
-@check(MUST, spec="harmony#identity", when=(on.is_chat, on.prompt_is_known))
+@check(MUST, spec="harmony#identity", when=(on.is_conversation, on.prompt_is_known))
 def identity_is_kept(x: Exchange) -> Iterator[Finding]:
     """The system message begins with the identity the model was trained with; another identity belongs into the instructions."""
     system = x.system_message
@@ -99,7 +99,7 @@ _DAY = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 _SLACK = 2  # days: the earth's time zones, and clocks that are a little wrong
 
 
-@check(SHOULD, spec="harmony#dates", when=(on.is_chat, on.prompt_is_known))
+@check(SHOULD, spec="harmony#dates", when=(on.is_conversation, on.prompt_is_known))
 def current_date_is_sane(x: Exchange) -> Iterator[Finding]:
     """The current date is a day of the calendar, not before the model's knowledge ends, and not later than the request.
 
@@ -140,7 +140,7 @@ _SECTIONS = re.compile(r"# Tools\n[\s\S]*")
 _FORMATS = re.compile(r"# Response Formats\n[\s\S]*")
 
 
-@check(SHOULD, spec="harmony#system-form", when=(on.is_chat, on.prompt_is_known))
+@check(SHOULD, spec="harmony#system-form", when=(on.is_conversation, on.prompt_is_known))
 def system_message_has_the_trained_form(x: Exchange) -> Iterator[Finding]:
     """The system message holds identity, dates, effort, built-in tools and channels in the guide's words and order, and nothing else.
 
@@ -162,7 +162,7 @@ def system_message_has_the_trained_form(x: Exchange) -> Iterator[Finding]:
     )
 
 
-@check(SHOULD, spec="harmony#developer", when=(on.is_chat, on.prompt_is_known))
+@check(SHOULD, spec="harmony#developer", when=(on.is_conversation, on.prompt_is_known))
 def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
     """The developer message holds the instructions of the request, its tools and formats, and nothing else.
 
@@ -220,7 +220,7 @@ def asks_for_a_schema(x: Exchange) -> bool:
     return isinstance(at(x.asked, "response_format", "json_schema", "schema"), dict)
 
 
-@check(MUST, spec="harmony#response-formats", when=(on.is_chat, on.prompt_is_known, asks_for_a_schema))
+@check(MUST, spec="harmony#response-formats", when=(on.is_conversation, on.prompt_is_known, asks_for_a_schema))
 def answer_schema_is_whole(x: Exchange) -> Iterator[Finding]:
     """Where the prompt has a section `# Response Formats`, the schema of the request stands in it: equal as JSON.
 

@@ -23,7 +23,7 @@ def _thinks(x: Exchange, part: Wanted) -> bool:
     )
 
 
-@check(MUST, spec="harmony#drop-reasoning", when=(on.is_chat, on.prompt_is_known, on.has_finished_reasoning))
+@check(MUST, spec="harmony#drop-reasoning", when=(on.is_conversation, on.prompt_is_known, on.has_finished_reasoning))
 def finished_reasoning_is_dropped(x: Exchange) -> Iterator[Finding]:
     """After a final answer and a new user message, the reasoning before that answer is not in the prompt.
 
@@ -43,7 +43,7 @@ def finished_reasoning_is_dropped(x: Exchange) -> Iterator[Finding]:
             )
 
 
-@check(MUST, spec="harmony#keep-reasoning", when=(on.is_chat, on.prompt_is_known, on.has_loop_reasoning))
+@check(MUST, spec="harmony#keep-reasoning", when=(on.is_conversation, on.prompt_is_known, on.has_loop_reasoning))
 def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
     """Inside a tool loop, the reasoning since the last user message is in the prompt, on the analysis channel, before its call.
 

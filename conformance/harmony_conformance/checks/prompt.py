@@ -34,7 +34,7 @@ def _messages(x: Exchange, role: str, channel: str | None = None) -> list[Prompt
     return [m for m in x.prompt_messages if m.role == role and (channel is None or m.channel == channel)]
 
 
-@check(MUST, spec="harmony#roles", when=(on.is_chat, on.prompt_is_known, on.has_user_message))
+@check(MUST, spec="harmony#roles", when=(on.is_conversation, on.prompt_is_known, on.has_user_message))
 def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
     """Each user message stands in the prompt once, in order, under the role user, character for character; parts of a content are joined.
 
@@ -48,7 +48,7 @@ def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
     yield from raw(parts, shown)
 
 
-@check(MUST, spec="harmony#final", when=(on.is_chat, on.prompt_is_known, on.has_earlier_answer))
+@check(MUST, spec="harmony#final", when=(on.is_conversation, on.prompt_is_known, on.has_earlier_answer))
 def earlier_answers_are_final(x: Exchange) -> Iterator[Finding]:
     """Earlier answers stand in the prompt as assistant messages on the final channel, unchanged (defect V17)."""
     yield from raw(
@@ -56,7 +56,7 @@ def earlier_answers_are_final(x: Exchange) -> Iterator[Finding]:
     )
 
 
-@check(MUST, spec="harmony#preambles", when=(on.is_chat, on.prompt_is_known, on.has_preamble_history))
+@check(MUST, spec="harmony#preambles", when=(on.is_conversation, on.prompt_is_known, on.has_preamble_history))
 def preamble_is_kept(x: Exchange) -> Iterator[Finding]:
     """Content next to a function call is in the prompt, before the call, on the commentary channel.
 
@@ -85,7 +85,7 @@ def preamble_is_kept(x: Exchange) -> Iterator[Finding]:
                 yield variant("the preamble of a call stands on the analysis channel", where=part.where)
 
 
-@check(MUST, spec="harmony#receiving-calls", when=(on.is_chat, on.prompt_is_known, on.has_call_history))
+@check(MUST, spec="harmony#receiving-calls", when=(on.is_conversation, on.prompt_is_known, on.has_call_history))
 def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
     r"""Each earlier call stands in the prompt once: to its function, with its arguments encoded once.
 
@@ -131,7 +131,7 @@ def _arguments(part: Wanted, shown: str) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="harmony#tool-messages", when=(on.is_chat, on.prompt_is_known, on.has_results))
+@check(MUST, spec="harmony#tool-messages", when=(on.is_conversation, on.prompt_is_known, on.has_results))
 def results_are_rendered(x: Exchange) -> Iterator[Finding]:
     """Each function result stands in the prompt once, raw, from its function, to the assistant, on the commentary channel (defects J02, V17, T02)."""
     results = _messages(x, "tool")
@@ -173,7 +173,7 @@ def results_are_rendered(x: Exchange) -> Iterator[Finding]:
     yield from no_more(parts, results)
 
 
-@check(MUST, spec="harmony#tools", when=(on.is_chat, on.prompt_is_known, on.offered_tools))
+@check(MUST, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))
 def tools_are_declared(x: Exchange) -> Iterator[Finding]:
     """Every offered function is declared in the prompt: `type NAME = …` in `namespace functions`, with its description and its parameters.
 
@@ -204,7 +204,7 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
         yield variant("the tools are spelled otherwise than by the official library", where="# Tools")
 
 
-@check(SHOULD, spec="harmony#tools", when=(on.is_chat, on.prompt_is_known, on.offered_tools))
+@check(SHOULD, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))
 def calls_are_sent_to_commentary(x: Exchange) -> Iterator[Finding]:
     """With functions, the system message says that calls to them go to the commentary channel."""
     note = "Calls to these tools must go to the commentary channel: 'functions'."
@@ -217,7 +217,7 @@ def calls_are_sent_to_commentary(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="harmony#message-format", when=(on.is_chat, on.prompt_is_known))
+@check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known))
 def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
     """The prompt is the conversation in its order as Harmony messages and nothing else: the system message first, all closed (defects J11, M04, V31)."""
     if x.read is None:
@@ -257,7 +257,7 @@ def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
     yield from conversation_alone(x.wanted, messages)
 
 
-@check(MUST, spec="harmony#prompt-end", when=(on.is_chat, on.prompt_is_known, on.ends_for_an_answer))
+@check(MUST, spec="harmony#prompt-end", when=(on.is_conversation, on.prompt_is_known, on.ends_for_an_answer))
 def ends_with_the_assistant(x: Exchange) -> Iterator[Finding]:
     """The prompt ends with `<|start|>assistant`, so that the model itself chooses the channel (defect O07)."""
     if x.read is not None and x.read.trailer != "⟦start⟧assistant":
@@ -275,7 +275,7 @@ def has_two_headers_of_a_kind(x: Exchange) -> bool:
     return len([m for m in x.prompt_messages if m.recipient is not None]) > 1
 
 
-@check(MUST, spec="harmony#receiving-calls", when=(on.is_chat, on.prompt_is_known, has_two_headers_of_a_kind))
+@check(MUST, spec="harmony#receiving-calls", when=(on.is_conversation, on.prompt_is_known, has_two_headers_of_a_kind))
 def one_header_form(x: Exchange) -> Iterator[Finding]:
     """All calls of a prompt have one form: the recipient before the channel or after it, one content type; results likewise.
 
@@ -294,7 +294,9 @@ def one_header_form(x: Exchange) -> Iterator[Finding]:
 
 
 @check(
-    SHOULD, spec="harmony#receiving-calls", when=(on.is_chat, on.prompt_is_known, on.has_call_history, on.has_results)
+    SHOULD,
+    spec="harmony#receiving-calls",
+    when=(on.is_conversation, on.prompt_is_known, on.has_call_history, on.has_results),
 )
 def calls_and_results_agree_in_form(x: Exchange) -> Iterator[Finding]:
     """Calls and results name the recipient in the same place (defect V20)."""
@@ -309,7 +311,7 @@ def calls_and_results_agree_in_form(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="harmony#special-tokens", when=(on.is_chat, on.prompt_is_known, on.quotes_markers))
+@check(MUST, spec="harmony#special-tokens", when=(on.is_conversation, on.prompt_is_known, on.quotes_markers))
 def markers_in_text_stay_text(x: Exchange) -> Iterator[Finding]:
     """Markers in what a client sends are fed as ordinary text, never as special tokens.
 
@@ -335,7 +337,7 @@ def asks_what_is_known(x: Exchange) -> bool:
     return is_readable(x.asked)
 
 
-@check(SHOULD, spec="harmony#message-format", when=(on.is_chat, on.prompt_is_known, asks_what_is_known))
+@check(SHOULD, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, asks_what_is_known))
 def is_an_accepted_rendering(x: Exchange) -> Iterator[Finding]:
     """The prompt is one of the accepted renderings of the request's conversation: in one of the known styles, nothing of it lost, changed, added or moved.
 

@@ -14,7 +14,7 @@ from harmony_conformance.prompt import shorten
 from harmony_ref import encode
 
 
-@check(MUST, spec="raw-cot#output", when=(on.is_chat, on.ended_well, on.meaning_is_known, on.meant_reasoning))
+@check(MUST, spec="raw-cot#output", when=(on.is_conversation, on.ended_well, on.meaning_is_known, on.meant_reasoning))
 def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
     """The analysis channel arrives whole, and in order, in the reasoning field.
 
@@ -54,7 +54,7 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="harmony#final", when=(on.is_chat, on.ended_well, on.meaning_is_known, on.meant_final))
+@check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.meaning_is_known, on.meant_final))
 def reasoning_holds_no_answer(x: Exchange) -> Iterator[Finding]:
     """Final text does not end up in the reasoning field.
 
@@ -75,7 +75,7 @@ def reasoning_holds_no_answer(x: Exchange) -> Iterator[Finding]:
             )
 
 
-@check(MUST, spec="harmony#system", when=(on.is_chat, on.prompt_is_known, on.asks_effort))
+@check(MUST, spec="harmony#system", when=(on.is_conversation, on.prompt_is_known, on.asks_effort))
 def effort_is_rendered(x: Exchange) -> Iterator[Finding]:
     """The effort asked for stands in the system message: `Reasoning: low`, `medium` or `high`.
 
@@ -101,7 +101,7 @@ def effort_is_rendered(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="harmony#system", when=(on.is_chat, on.asks_unknown_effort, on.is_refused_or_shows_prompt))
+@check(MUST, spec="harmony#system", when=(on.is_conversation, on.asks_unknown_effort, on.is_refused_or_shows_prompt))
 def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
     """An effort that Harmony does not have is refused, or mapped to the nearest level; it is not rendered as it is, nor silently medium.
 
@@ -166,7 +166,7 @@ def cut_reasoning_is_returned(series: Series) -> Iterator[Finding]:
         )
 
 
-@check(SHOULD, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage, on.wants_one_choice))
+@check(SHOULD, spec="chat#usage", when=(on.is_conversation, on.ended_well, on.has_usage, on.wants_one_choice))
 def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
     """Reported reasoning tokens are those of the analysis messages: zero without any, and never more than all tokens.
 

@@ -32,7 +32,7 @@ def stops_at_stop_token(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="chat#max-tokens", when=(on.is_chat, on.has_limit, on.has_usage, on.wants_one_choice))
+@check(MUST, spec="chat#max-tokens", when=(on.is_conversation, on.has_limit, on.has_usage, on.wants_one_choice))
 def limit_is_kept(x: Exchange) -> Iterator[Finding]:
     """No more tokens are generated than the request allows; `length` is the finish reason of an answer cut there, and of no other.
 
@@ -77,7 +77,7 @@ def has_stop_strings(x: Exchange) -> bool:
     return bool(x.stop_strings) and at(x.asked, "include_stop_str_in_output") is not True
 
 
-@check(MUST, spec="chat#stop", when=(on.is_chat, on.ended_well, has_stop_strings))
+@check(MUST, spec="chat#stop", when=(on.is_conversation, on.ended_well, has_stop_strings))
 def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
     """The content ends before the first stop string; whether one in the reasoning counts is the server's choice.
 

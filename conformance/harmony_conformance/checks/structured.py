@@ -41,7 +41,7 @@ def answers_by_itself(x: Exchange) -> bool:
     )
 
 
-_APPLIES = (on.is_chat, on.ended_well, asks_for_json, answers_by_itself)
+_APPLIES = (on.is_conversation, on.ended_well, asks_for_json, answers_by_itself)
 
 
 @check(MUST, spec="chat#response-format", when=_APPLIES)
@@ -103,7 +103,7 @@ def shows_its_tokens(x: Exchange) -> bool:
     return x.turn is not None and bool(x.turn.output_ids)
 
 
-@check(MUST, spec="harmony#message-format", when=(on.is_chat, asks_for_json, on.was_answered, shows_its_tokens))
+@check(MUST, spec="harmony#message-format", when=(on.is_conversation, asks_for_json, on.was_answered, shows_its_tokens))
 def only_the_answer_is_constrained(x: Exchange) -> Iterator[Finding]:
     """A schema binds the text of the final message: what is emitted still begins with a header of Harmony, and may reason first.
 

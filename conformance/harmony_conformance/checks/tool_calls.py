@@ -14,7 +14,7 @@ from harmony_conformance.json_value import Json, NotJson, at, equal_json, items,
 from harmony_conformance.prompt import shorten
 
 
-@check(MUST, spec="harmony#receiving-calls", when=(on.is_chat, on.called_a_tool, on.offered_tools))
+@check(MUST, spec="harmony#receiving-calls", when=(on.is_conversation, on.called_a_tool, on.offered_tools))
 def name_is_declared(x: Exchange) -> Iterator[Finding]:
     """A called function is one that the request declared, unless the model itself named another.
 
@@ -34,7 +34,7 @@ def name_is_declared(x: Exchange) -> Iterator[Finding]:
             )
 
 
-@check(MUST, spec="chat#tool-call", when=(on.is_chat, on.called_a_tool))
+@check(MUST, spec="chat#tool-call", when=(on.is_conversation, on.called_a_tool))
 def call_is_complete(x: Exchange) -> Iterator[Finding]:
     """Each call has an id, the type `function`, a name, and arguments as text; no two calls of one answer share an id.
 
@@ -73,7 +73,7 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="chat#arguments", when=(on.is_chat, on.ended_well, on.meaning_is_known, on.meant_call))
+@check(MUST, spec="chat#arguments", when=(on.is_conversation, on.ended_well, on.meaning_is_known, on.meant_call))
 def calls_arrive(x: Exchange) -> Iterator[Finding]:
     """Every call the model made arrives, in order, with the name and the arguments the model wrote, valid JSON or not.
 
@@ -125,7 +125,7 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="chat#tool-choice", when=(on.is_chat, on.forbade_tools))
+@check(MUST, spec="chat#tool-choice", when=(on.is_conversation, on.forbade_tools))
 def none_means_none(x: Exchange) -> Iterator[Finding]:
     """No call is returned where the request forbids tools or offers none.
 
@@ -140,7 +140,7 @@ def none_means_none(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="chat#tool-choice-required", when=(on.is_chat, on.ended_well, on.demands_a_call))
+@check(MUST, spec="chat#tool-choice-required", when=(on.is_conversation, on.ended_well, on.demands_a_call))
 def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
     """Where the request demands a call, one is returned; where it names the function, or those that are allowed, to one of them.
 
@@ -182,7 +182,7 @@ def was_not_cut(x: Exchange) -> bool:
 _REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 
 
-@check(MUST, spec="chat#finish-reason", when=(on.is_chat, on.ended_well))
+@check(MUST, spec="chat#finish-reason", when=(on.is_conversation, on.ended_well))
 def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
     """finish_reason is one of the API's words: `tool_calls` exactly when calls are returned and the model stopped by itself.
 
@@ -249,7 +249,7 @@ def wants_one_call(x: Exchange) -> bool:
     return on.called_a_tool.holds(x) and at(x.asked, "parallel_tool_calls") is False
 
 
-@check(MUST, spec="chat#parallel-tool-calls", when=(on.is_chat, on.ended_well, wants_one_call))
+@check(MUST, spec="chat#parallel-tool-calls", when=(on.is_conversation, on.ended_well, wants_one_call))
 def one_at_a_time(x: Exchange) -> Iterator[Finding]:
     """A request with `parallel_tool_calls: false` gets one call at most.
 
@@ -265,7 +265,11 @@ def one_at_a_time(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="chat#strict-call", when=(on.is_chat, on.ended_well, on.called_a_tool, on.offered_tools, was_not_cut))
+@check(
+    MUST,
+    spec="chat#strict-call",
+    when=(on.is_conversation, on.ended_well, on.called_a_tool, on.offered_tools, was_not_cut),
+)
 def arguments_fit_the_schema(x: Exchange) -> Iterator[Finding]:
     """The arguments of a `strict` function are what its schema describes; those of others are the model's own affair.
 
@@ -313,7 +317,7 @@ def _known_ids(x: Exchange) -> frozenset[str]:
     return frozenset(name for call in calls if (name := text(at(call, "id"))))
 
 
-@check(MUST, spec="chat#tool-call-id", when=(on.is_chat, goes_on_calling))
+@check(MUST, spec="chat#tool-call-id", when=(on.is_conversation, goes_on_calling))
 def id_is_new(x: Exchange) -> Iterator[Finding]:
     """The id of a call is none that an earlier call of the conversation has.
 

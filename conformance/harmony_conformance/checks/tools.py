@@ -42,7 +42,7 @@ def _declared(x: Exchange) -> Iterator[tuple[Json, Declaration, Declaration, str
             yield at(tool, "function"), found, library, pointer("tools", index, "function")
 
 
-@check(MUST, spec="harmony#tools", when=(on.is_chat, on.prompt_is_known, on.offered_tools))
+@check(MUST, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))
 def parameters_are_typed(x: Exchange) -> Iterator[Finding]:
     """Parameters are declared with their types, with the values they may have, and with what is required of them.
 
@@ -53,7 +53,7 @@ def parameters_are_typed(x: Exchange) -> Iterator[Finding]:
         yield from untyped(function, shown, library, where)
 
 
-@check(SHOULD, spec="harmony#tools", when=(on.is_chat, on.prompt_is_known, on.offered_tools))
+@check(SHOULD, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))
 def defaults_are_told(x: Exchange) -> Iterator[Finding]:
     """Defaults of parameters stand in their declarations."""
     for function, shown, library, where in _declared(x):
@@ -92,7 +92,7 @@ def has_orphan_result(x: Exchange) -> bool:
     return x.response is not None and any(True for _ in _orphans(x))
 
 
-@check(MUST, spec="harmony#tool-messages", when=(on.is_chat, has_orphan_result, on.is_refused_or_shows_prompt))
+@check(MUST, spec="harmony#tool-messages", when=(on.is_conversation, has_orphan_result, on.is_refused_or_shows_prompt))
 def orphan_result_is_not_misnamed(x: Exchange) -> Iterator[Finding]:
     """A result that names no call is refused, or stands in the prompt under a function that it can be of: one that was called and not answered.
 
@@ -130,7 +130,7 @@ def takes_template_variables(x: Exchange) -> bool:
 @check(
     MUST,
     spec="harmony#built-in-tools",
-    when=(on.is_chat, asks_for_built_in_tools, takes_template_variables, on.prompt_is_known),
+    when=(on.is_conversation, asks_for_built_in_tools, takes_template_variables, on.prompt_is_known),
 )
 def built_in_tools_are_as_trained(x: Exchange) -> Iterator[Finding]:
     """Built-in tools stand in the system message, in the words that the model was trained with: browser with its three functions, python with its rules.

@@ -9,7 +9,7 @@ from harmony_conformance.check import MUST, Finding, check, comparison, conditio
 from harmony_conformance.exchange import Exchange, Series
 
 
-@check(MUST, spec="chat#usage", when=(on.is_chat, on.should_have_usage))
+@check(MUST, spec="chat#usage", when=(on.is_conversation, on.should_have_usage))
 def is_reported(x: Exchange) -> Iterator[Finding]:
     """Usage is reported, with whole numbers that are not all zero.
 
@@ -45,7 +45,7 @@ def _is_empty(x: Exchange) -> bool:
     return x.turn is not None and not x.turn.says_something and not x.turn.reasoning
 
 
-@check(MUST, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage))
+@check(MUST, spec="chat#usage", when=(on.is_conversation, on.ended_well, on.has_usage))
 def adds_up(x: Exchange) -> Iterator[Finding]:
     """total_tokens is prompt_tokens plus completion_tokens, no part is larger than its whole, and reasoning that is returned is counted."""
     usage = x.turn.usage if x.turn is not None else None
@@ -88,7 +88,9 @@ def is_first_choice(x: Exchange) -> bool:
     return x.choice == 0
 
 
-@check(MUST, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage, on.output_is_known, is_first_choice))
+@check(
+    MUST, spec="chat#usage", when=(on.is_conversation, on.ended_well, on.has_usage, on.output_is_known, is_first_choice)
+)
 def counts_the_output(x: Exchange) -> Iterator[Finding]:
     """completion_tokens is the number of tokens the model emitted, of all choices; whether stop tokens count is the server's choice."""
     usage = x.turn.usage if x.turn is not None else None
@@ -107,7 +109,7 @@ def counts_the_output(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="chat#usage", when=(on.is_chat, on.ended_well, on.has_usage, on.prompt_was_rendered))
+@check(MUST, spec="chat#usage", when=(on.is_conversation, on.ended_well, on.has_usage, on.prompt_was_rendered))
 def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
     """prompt_tokens is the number of tokens the model was fed, and a side endpoint that renders or counts prompts tells as many.
 

@@ -26,7 +26,7 @@ def order_is_known(x: Exchange) -> bool:
     return _REASONING in written and (_CONTENT in written or _PREAMBLE in written)
 
 
-@check(MUST, spec="chat#stream", when=(on.is_chat, on.was_streamed, on.ended_well, order_is_known))
+@check(MUST, spec="chat#stream", when=(on.is_conversation, on.was_streamed, on.ended_well, order_is_known))
 def order_is_kept(x: Exchange) -> Iterator[Finding]:
     """Reasoning and content arrive in the order in which the model wrote them: the thoughts before the answer that they lead to.
 

@@ -1,0 +1,23 @@
+"""The APIs that gpt-oss is served through, each with what it takes to read it as Chat Completions. A table; adding an API is adding a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from harmony_conformance.apis.api import Api, NotSpelled
+from harmony_conformance.apis.chat import CHAT_COMPLETIONS
+
+APIS: Mapping[str, Api] = MappingProxyType({api.name: api for api in (CHAT_COMPLETIONS,)})
+"""The APIs by their name."""
+
+CONVERSATIONS = frozenset(api.name for api in APIS.values() if not api.is_raw)
+"""The names of those that take messages, and answer with one."""
+
+
+def api_named(name: str) -> Api:
+    """The API of an exchange; what is no API of this table is read as it came."""
+    return APIS.get(name, CHAT_COMPLETIONS)
+
+
+__all__ = ["APIS", "CHAT_COMPLETIONS", "CONVERSATIONS", "Api", "NotSpelled", "api_named"]
