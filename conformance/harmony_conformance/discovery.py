@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from harmony_conformance.apis import CHAT_COMPLETIONS, Api
 from harmony_conformance.calibration import SendRequest, find_trailers
 from harmony_conformance.client import Sent
 from harmony_conformance.engines import CHAT, DERENDER, RENDERS, Engine, Reveals, ScriptBy, Side
 from harmony_conformance.exchange import Exchange, PromptLevel, Validity
 from harmony_conformance.halves import answer_in_halves, answered
 from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, members, text
+from harmony_conformance.offers import SCRIPT, WORD, Offer, look_for, says
 from harmony_conformance.scripting import Scripting, with_script
 from harmony_conformance.side import asks_for_prompt, counted_prompt, revealed_prompt, shown_prompt
 from harmony_conformance.wire import FailureKind, Request, Response
-from harmony_ref import encode_with_special_tokens
 
 _LIMITS = (16, 64, 1024)
 _REFUSED_KEY = (401, 403)
@@ -53,7 +54,7 @@ class Capabilities:
 
     `steady_count`: the same request twice gave the same prompt_tokens. `script_by`: how scripts travel, if they do, and `trailers`, see `Scripting`.
     `reasoning_field`: the member in which an answer showed reasoning, None where none did. `generates`: whether chat requests
-    are answered; a server that only renders prompts and derenders outputs answers none.
+    are answered; a server that only renders prompts and derenders outputs answers none. `offers`: what was found of the other APIs that were asked for.
     """
 
     model: str
@@ -69,6 +70,14 @@ class Capabilities:
     counts: str | None = None
     trailers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     reasoning_field: str | None = None
+    offers: tuple[Offer, ...] = ()
+
+    @property
+    def ways(self) -> Mapping[str, ScriptBy]:
+        """How scripts travel in each API that is offered, by its name."""
+        return {CHAT_COMPLETIONS.name: self.script_by} | {
+            offer.api.name: offer.script_by for offer in self.offers if not offer.reason
+        }
 
     def told(self) -> JsonObject:
         """The capabilities as they stand in a report's header."""
@@ -82,6 +91,7 @@ class Capabilities:
             "script": self.script_by.value,
             "steady_prompt_count": self.steady_count,
             "generates": self.generates,
+            **({"apis": {offer.api.name: offer.told() for offer in self.offers}} if self.offers else {}),
         }
 
     @property
@@ -97,21 +107,34 @@ class Capabilities:
         return self.script_by is not ScriptBy.NONE
 
 
-async def discover(
-    send: SendRequest, engine: Engine, model: str | None, script: str, extra: JsonObject
-) -> Capabilities:
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is asked of an endpoint: by which engine's ways, for which model (None: the first listed), with which way of scripts and members of a request.
+
+    `apis`: those that are looked for besides Chat Completions.
+    """
+
+    engine: Engine
+    model: str | None = None
+    script: str = "auto"
+    extra: JsonObject = field(default_factory=dict[str, Json])
+    apis: tuple[Api, ...] = ()
+
+
+async def discover(send: SendRequest, question: Question) -> Capabilities:
     """Ask an endpoint what it is.
 
     Raises:
         NothingThere: it can not be used; the message says why.
     """
-    models, version, identified = await _identify(send, model)
-    chosen = model or models[0]
+    engine, script = question.engine, question.script
+    models, version, identified = await _identify(send, question.model)
+    chosen = question.model or models[0]
     plain: JsonObject = {
         "model": chosen,
         "messages": [{"role": "user", "content": _PLAIN}],
         "max_tokens": _LIMITS[0],
-        **extra,
+        **question.extra,
     }
     first, limited = await _first_answer(send, plain, models)
     if first.turn is None:
@@ -134,6 +157,8 @@ async def discover(
         seen += played
     elif script_by is not ScriptBy.NONE:
         seen.append(await _probe_script(send, limited, script_by))
+    way = Scripting(by=script_by, trailers=trailers)
+    offers = tuple([await look_for(send, api, engine, limited, way) for api in question.apis])
     return Capabilities(
         model=chosen,
         engine_version=version,
@@ -144,7 +169,8 @@ async def discover(
         reveals=reveals,
         counts=counts,
         steady_count=is_steady,
-        exchanges=tuple(seen),
+        exchanges=(*seen, *(x for offer in offers for x in offer.exchanges)),
+        offers=offers,
         trailers=trailers,
         reasoning_field=next((x.turn.reasoning_field for x in seen if x.turn and x.turn.reasoning), None),
     )
@@ -187,21 +213,17 @@ async def _in_halves(
     )
 
 
-_WORD = "quokka"
-
-
 async def _probe_script(send: SendRequest, plain: JsonObject, way: ScriptBy) -> Exchange:
     """One scripted answer, so that nothing is expected of a server that ignores scripts.
 
     Raises:
         NothingThere: the word of the script is nowhere in the answer.
     """
-    script = encode_with_special_tokens(f"<|channel|>final<|message|>{_WORD}<|return|>")
-    body = with_script({**plain, "max_tokens": _LIMITS[1]}, script, Scripting(by=way))
-    asked = replace(_exchange("script", body, Sent()), script=tuple(script))
+    body = with_script({**plain, "max_tokens": _LIMITS[1]}, SCRIPT, Scripting(by=way))
+    asked = replace(_exchange("script", body, Sent()), script=SCRIPT)
     is_derendered = way is ScriptBy.DERENDER
     x = await answer_in_halves(send, asked, 1) if is_derendered else answered(asked, await send(asked.request))
-    if x is None or x.response is None or _WORD.encode() not in x.response.body:
+    if x is None or not says(x, WORD):
         raise _no_script(way)
     return x
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -118,7 +118,8 @@ class Engine:
     `ids_field` asks a chat request for the ids of prompt and output, that of a stream only where `ids_in_streams`; `side` shows a prompt without
     generating, `reveals` with it, `counts` is a path that says how many tokens it has; `running` counts the requests it is working on, where metrics are
     switched on. All are probed before they are believed. `script_by` is only used on a server that identified itself, or on request.
-    `reasoning_field` is the member in which messages of a history carry reasoning, where its answers do not show another.
+    `reasoning_field` is the member in which messages of a history carry reasoning, where its answers do not show another. `paths` are those of APIs that it
+    serves elsewhere than others do, by the API's name.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Engine:
     script_by: ScriptBy = ScriptBy.NONE
     running: Gauge | None = None
     reasoning_field: str = "reasoning"
+    paths: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
@@ -156,6 +158,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             Engine(
                 name="tgi",
                 side=Side(path="/chat_tokenize", ids=("tokenize_response",)),
+                paths={"tgi": CHAT},
                 running=Gauge(path=METRICS, name="tgi_batch_current_size"),
             ),
             Engine(

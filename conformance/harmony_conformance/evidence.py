@@ -13,7 +13,7 @@ from harmony_conformance.check import Outcome
 from harmony_conformance.checks.accounting import PLAINEST
 from harmony_conformance.evidence_table import Shown
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.suite import Plan, judge_all
+from harmony_conformance.judging import Plan, judge_all
 from harmony_conformance.wire import Chunk
 
 _FAILS = (Outcome.FAIL, Outcome.ERROR)

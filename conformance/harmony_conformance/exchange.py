@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
-from harmony_conformance.apis import CHAT_COMPLETIONS, Api, api_named
+from harmony_conformance.apis import APIS, CHAT_COMPLETIONS, Api, api_named
 from harmony_conformance.apis.api import Framing
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, number, text
 from harmony_conformance.meaning import ENDINGS, Expectation, Meaning, cut_at_stop, read_ids, unpadded
@@ -20,6 +20,9 @@ from harmony_conformance.texts import Answer, read_answers, read_streamed_answer
 from harmony_conformance.turn import Turn, read_completion, read_stream
 from harmony_conformance.wire import Chunk, Failure, Request, Response
 from harmony_ref import decode, tokens
+
+ALL_APIS = "all"
+"""Stands for the API of a series that went over several."""
 
 
 class Validity(StrEnum):
@@ -395,5 +398,6 @@ class Series:
 
     @property
     def api(self) -> str:
-        """The API they all speak."""
-        return next((exchange.api for exchange in self.exchanges.values()), "chat")
+        """The API they all speak, `all` where they speak several; what only looks at the server speaks none."""
+        spoken = {exchange.api for exchange in self.exchanges.values()} & APIS.keys()
+        return ALL_APIS if len(spoken) > 1 else next(iter(spoken), CHAT_COMPLETIONS.name)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from http import HTTPStatus
 
+from harmony_conformance.asking import Asking, build
 from harmony_conformance.engines import ENGINES, ScriptBy
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import dumps, members
@@ -15,22 +15,11 @@ from harmony_conformance.reference_server.completion import accept
 from harmony_conformance.reference_server.errors import ApiError, Reply
 from harmony_conformance.reference_server.fields import MODEL
 from harmony_conformance.reference_server.transport import server_sent
-from harmony_conformance.scenario import Asking, Scenario, build, expand
+from harmony_conformance.scenario import Scenario, expand
 from harmony_conformance.wire import Chunk, Request, Response
 
 _REFERENCE = ENGINES["reference"]
 _ASKING = Asking(model=MODEL, script_by=ScriptBy.REFERENCE, ids_field=_REFERENCE.ids_field, extra={})
-
-
-def is_of_rows(scenario: Scenario) -> bool:
-    """Whether the steps of a scenario are hand-written rows."""
-    return all(step.row is not None for step in scenario.steps)
-
-
-def one_of_each_row(scenario: Scenario) -> Scenario:
-    """The scenario with the first variety of each row, whole and streamed as its tokens come."""
-    first = {step.row: step for step in reversed(scenario.steps)}
-    return replace(scenario, steps=tuple(replace(first[row], chunkings=()) for row in reversed(first)))
 
 
 def ask(scenario: Scenario, changes: Changes) -> Series:

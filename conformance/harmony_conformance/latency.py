@@ -19,11 +19,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from harmony_conformance.asking import Asking, build
 from harmony_conformance.calibration import SendRequest
 from harmony_conformance.engines import REASONING_FIELDS, Engine, ScriptBy
 from harmony_conformance.exchange import Exchange, Validity
 from harmony_conformance.json_value import Json, JsonObject, at, items, number, text
-from harmony_conformance.scenario import Asking, Send, Step, build
+from harmony_conformance.scenario import Send, Step
 from harmony_conformance.sse import Event
 from harmony_conformance.statistics import Sample
 from harmony_conformance.turn import content_text

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from harmony_conformance.apis import CHAT_COMPLETIONS
 from harmony_conformance.check import Check, Comparison
+from harmony_conformance.judging import Plan
 from harmony_conformance.pytest_words import Ending
 from harmony_conformance.scenario import Scenario
-from harmony_conformance.suite import Plan
 
 MODULE = "harmony_conformance.conformance_test"
 
@@ -49,6 +50,11 @@ class ConformanceModule(pytest.File):
                 yield ConformanceItem.of(self, rule, scenario, self.judge)
 
 
+def _named(scenario: Scenario) -> str:
+    """The scenario, with its API where that is another than Chat Completions."""
+    return scenario.name if scenario.api == CHAT_COMPLETIONS.name else "/".join(scenario.key)
+
+
 class ConformanceItem(pytest.Item):
     """One check on one scenario. Judged in the setup, so that an error of ours is an error of the item, and never a failure of the endpoint."""
 
@@ -62,7 +68,7 @@ class ConformanceItem(pytest.Item):
         cls, parent: ConformanceModule, rule: Check | Comparison, scenario: Scenario, judge: Judge
     ) -> ConformanceItem:
         """The item of a check and a scenario."""
-        item: ConformanceItem = cls.from_parent(parent, name=f"{rule.id}[{scenario.name}]")  # pyright: ignore[reportUnknownMemberType]
+        item: ConformanceItem = cls.from_parent(parent, name=f"{rule.id}[{_named(scenario)}]")  # pyright: ignore[reportUnknownMemberType]
         item.rule, item.scenario, item.judge = rule, scenario, judge
         return item
 
@@ -86,4 +92,4 @@ class ConformanceItem(pytest.Item):
     @cached_property
     def location(self) -> tuple[str, int | None, str]:
         """The module by its name, since where it is installed says nothing, and the headline of a failure."""
-        return MODULE, None, f"{self.rule.id} in {self.scenario.name}"
+        return MODULE, None, f"{self.rule.id} in {_named(self.scenario)}"

@@ -16,6 +16,7 @@ from harmony_conformance.check import Check, Comparison
 from harmony_conformance.command import UsageError
 from harmony_conformance.discovery import KeyRefused, NothingThere
 from harmony_conformance.exchange import Series
+from harmony_conformance.judging import Plan, judge_pair
 from harmony_conformance.pytest_items import MODULE, ConformanceItem, ConformanceModule, Told
 from harmony_conformance.pytest_words import (
     APPLIED,
@@ -31,7 +32,7 @@ from harmony_conformance.run_options import FAIL_ON, add_options, read_options, 
 from harmony_conformance.scenario import Scenario
 from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.shared_run import SharedRun, open_run, recorded
-from harmony_conformance.suite import Options, Plan, judge_pair
+from harmony_conformance.suite import Options
 from harmony_conformance.target import Target
 
 _MODULE = Path(__file__).with_name("conformance_test.py")
@@ -109,7 +110,7 @@ class HarmonySession:
         self._mask = Mask(secrets(asked.options.key, dict(asked.options.headers)))
         self._open = ExitStack()
         self._shared: SharedRun | None = None
-        self._series: dict[str, list[Series]] = {}
+        self._series: dict[tuple[str, str], list[Series]] = {}
         self._items = 0
         self._applied_must = 0
         config.add_cleanup(self._open.close)
@@ -143,18 +144,18 @@ class HarmonySession:
         option = self.config.option
         is_called_off = option.collectonly or (session.testsfailed and not option.continue_on_collection_errors)
         if items and not is_called_off:
-            needed = {item.scenario.name: item.scenario for item in items}
-            scenarios = [scenario for scenario in self.asked.plan.scenarios if scenario.name in needed]
+            needed = {item.scenario.key for item in items}
+            scenarios = [scenario for scenario in self.asked.plan.scenarios if scenario.key in needed]
             for one in recorded(self._run(), self.asked.options, scenarios):
-                self._series.setdefault(one.name, []).append(one)
+                self._series.setdefault((one.name, one.api), []).append(one)
         return (yield)
 
     def _judge(self, rule: Check | Comparison, scenario: Scenario) -> Told:
         """What an item is told when it runs."""
-        asked, series = self.asked, self._series.get(scenario.name, [])
+        asked, series = self.asked, self._series.get(scenario.key, [])
         found = self._shared.found if self._shared is not None else None
         limit = asked.options.max_requests if found is not None and not series else None
-        result = judge_pair(rule, scenario, series, found.script_by if found is not None else None, limit)
+        result = judge_pair(rule, scenario, series, found.ways if found is not None else None, limit)
         end = ending(result, FAIL_ON[asked.fail_on])
         text = ""
         if end in (Ending.FAILED, Ending.ERROR):

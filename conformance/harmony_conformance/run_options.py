@@ -9,12 +9,15 @@ from collections.abc import Callable, Mapping
 from math import inf
 from types import MappingProxyType
 
+from harmony_conformance.apis import APIS, CHAT_COMPLETIONS
 from harmony_conformance.check import Severity
 from harmony_conformance.command import UsageError
 from harmony_conformance.engines import ScriptBy
+from harmony_conformance.exchange import ALL_APIS
 from harmony_conformance.json_value import NotJson, dumps, loads, members
+from harmony_conformance.judging import Plan
 from harmony_conformance.reference_server.defects import DEFECTS
-from harmony_conformance.suite import NothingSelected, Options, Plan, make_plan
+from harmony_conformance.suite import NothingSelected, Options, make_plan
 from harmony_conformance.target import BadTarget, Target, parse_target
 
 FAIL_ON = {
@@ -52,6 +55,12 @@ def add_options(parser: ArgumentParser) -> None:
         help="reference, reference:defect=ID, vllm:URL, openai:URL, …, or replay:exchanges.jsonl",
     )
     parser.add_argument("--model", help="the model to ask for (default: the first one listed)")
+    parser.add_argument(
+        "--api",
+        choices=[*API_WORDS, ALL_APIS],
+        default=CHAT_COMPLETIONS.name,
+        help="the API to send the scenarios over; all: every one that the endpoint offers",
+    )
     parser.add_argument("--tries", type=whole_number(1), default=1, metavar="N", help="send every scenario N times")
     parser.add_argument(
         "--concurrency",
@@ -123,8 +132,18 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
         extra_body=members(extra),
         max_requests=arguments.max_requests,
         max_rps=arguments.max_rps,
+        apis=_apis(arguments.api),
     )
     return target, options
+
+
+API_WORDS = tuple(dict.fromkeys(api.word for api in APIS.values()))
+"""The words of `--api` that name one API, or several of one server."""
+
+
+def _apis(word: str) -> tuple[str, ...]:
+    """The names of the APIs that a word chooses."""
+    return tuple(api.name for api in APIS.values() if word in (api.word, ALL_APIS))
 
 
 def repeated(options: Options) -> tuple[str, ...]:
@@ -132,6 +151,9 @@ def repeated(options: Options) -> tuple[str, ...]:
     words: list[str] = []
     if options.model is not None:
         words += ("--model", options.model)
+    if options.apis != (CHAT_COMPLETIONS.name,):
+        chosen = {APIS[name].word for name in options.apis}
+        words += ("--api", chosen.pop() if len(chosen) == 1 else ALL_APIS)
     if options.script != "auto":
         words += ("--script", options.script)
     if options.seed is not None:

@@ -21,13 +21,14 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence import disagreements, prompt_counts, shown_by
 from harmony_conformance.evidence_table import Shown, read_evidence
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.in_process import ask, is_of_rows, one_of_each_row
+from harmony_conformance.in_process import ask
 from harmony_conformance.json_value import JsonObject, at, items, loads, members, text
 from harmony_conformance.judge import Result
+from harmony_conformance.judging import Plan, judge_all
 from harmony_conformance.reference_server.changes import READING, Changes
 from harmony_conformance.reference_server.defects import DEFECTS, defects_named
-from harmony_conformance.scenario import expand
-from harmony_conformance.suite import Options, Plan, Run, judge_all, load_scenarios, make_plan, run
+from harmony_conformance.scenario import expand, is_of_rows, one_of_each_row
+from harmony_conformance.suite import Options, Run, load_scenarios, make_plan, run
 from harmony_conformance.target import parse_target
 
 

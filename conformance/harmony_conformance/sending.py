@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from harmony_conformance.apis import CHAT_COMPLETIONS, NotSpelled
+from harmony_conformance.asking import Asking, NotSent, build
 from harmony_conformance.client import Client, Sent
 from harmony_conformance.conditions import ODD
 from harmony_conformance.discovery import Capabilities
@@ -17,7 +19,7 @@ from harmony_conformance.gauge import API as METRICS_API
 from harmony_conformance.gauge import requests_running
 from harmony_conformance.halves import answer_in_halves, answered
 from harmony_conformance.json_value import Json
-from harmony_conformance.scenario import Asking, NotSent, Scenario, Step, build, expand, grouped, why_not_sent
+from harmony_conformance.scenario import Scenario, Step, expand, grouped, why_not_sent
 from harmony_conformance.scripting import NotCarried, as_played
 from harmony_conformance.side import asks_for_prompt, counted_prompt, revealed_prompt, shown_prompt
 from harmony_conformance.wire import Failure, FailureKind, Request
@@ -74,12 +76,17 @@ class Sender:
     client: Client
     gate: Gate
     found: Capabilities
-    asking: Asking
+    askings: Mapping[str, Asking]
     keep: Keep
 
     async def all(self, scenarios: Sequence[Scenario], tries: int) -> tuple[Series, ...]:
         """The series of every scenario and try; those that need a script only where one can be played, those that need quiet last."""
-        sent = [scenario for scenario in scenarios if why_not_sent(scenario, self.found.script_by) is None]
+        ways = self.found.ways
+        sent = [
+            scenario
+            for scenario in scenarios
+            if scenario.api in ways and why_not_sent(scenario, ways[scenario.api]) is None
+        ]
         beside = [self.series(scenario, attempt) for attempt in range(tries) for scenario in sent if not scenario.alone]
         done = list(await asyncio.gather(*beside))
         for scenario in (scenario for scenario in sent if scenario.alone):
@@ -97,25 +104,30 @@ class Sender:
             )
             for x in filter(None, done):
                 exchanges[x.step] = x
-                if x.body is not None:
-                    answers[x.step] = x.body
+                told = x.body if scenario.api == CHAT_COMPLETIONS.name or not group[0].is_native else x.told
+                if told is not None:
+                    answers[x.step] = told
         return Series(name=scenario.name, exchanges=exchanges)
 
     async def _step(
         self, scenario: Scenario, step: Step, attempt: int, answers: dict[str, Json], together: int
     ) -> Exchange | None:
+        asking = self.askings[scenario.api]
         try:
-            request = build(step, self.asking, answers)
+            request = build(step, asking, answers)
         except NotSent:
             return None
         except NotCarried as reason:
-            return self._left_out(scenario, step, attempt, build(step, self.asking.unscripted, answers), str(reason))
-        scripted = self.found.script_by is not ScriptBy.NONE
+            return self._left_out(scenario, step, attempt, build(step, asking.unscripted, answers), str(reason))
+        except NotSpelled as member:
+            unsaid = Request(path=asking.path, body=b"{}")
+            return self._left_out(scenario, step, attempt, unsaid, f"{asking.api.title} has no {member}")
+        scripted = asking.script_by is not ScriptBy.NONE
         asked = Exchange(
-            id=f"{scenario.name}/chat/{step.name}/{attempt}",
+            id=f"{scenario.name}/{scenario.api}/{step.name}/{attempt}",
             scenario=scenario.name,
             step=step.name,
-            api="chat" if step.settles is None else METRICS_API,
+            api=scenario.api if step.settles is None else METRICS_API,
             attempt=attempt,
             engine=self.engine.name,
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -131,22 +143,25 @@ class Sender:
             await asyncio.sleep(_LOOKING_AGAIN)
             x = await self._once(step, asked)
         if x is not None:
-            x = as_played(x, self.asking.scripting)
+            x = as_played(x, asking.scripting)
             self.keep(x)
         return x
 
     async def _once(self, step: Step, asked: Exchange) -> Exchange | None:
-        if self._in_halves(step):
+        if asked.api == CHAT_COMPLETIONS.name and self._in_halves(step):
             return await answer_in_halves(self._send, asked, step.event_tokens or _EVENT)
         sent = await self.gate.send(self.client, asked.request, step.leave_after, asked.together or 1)
-        return None if sent is None else await self._with_counted(await self._with_rendered(answered(asked, sent)))
+        if sent is None or asked.api != CHAT_COMPLETIONS.name:
+            return None if sent is None else answered(asked, sent)
+        return await self._with_counted(await self._with_rendered(answered(asked, sent)))
 
     def _left_out(self, scenario: Scenario, step: Step, attempt: int, request: Request, reason: str) -> Exchange:
         """What stands for a request that is not sent, so that the recording says why."""
         x = Exchange(
-            id=f"{scenario.name}/chat/{step.name}/{attempt}",
+            id=f"{scenario.name}/{scenario.api}/{step.name}/{attempt}",
             scenario=scenario.name,
             step=step.name,
+            api=scenario.api,
             attempt=attempt,
             engine=self.engine.name,
             request=request,

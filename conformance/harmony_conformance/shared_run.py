@@ -20,10 +20,11 @@ from harmony_conformance.audit.readers import read_recorded
 from harmony_conformance.command import UsageError
 from harmony_conformance.discovery import Capabilities
 from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.judging import in_order
 from harmony_conformance.recording import exchange_line
 from harmony_conformance.reference_server.serving import running
 from harmony_conformance.scenario import Scenario
-from harmony_conformance.suite import Options, in_order, look, send_scenarios
+from harmony_conformance.suite import Options, look, send_scenarios
 from harmony_conformance.target import Target
 
 _DISCOVERY, _SENT, _LOCK = "discovery.jsonl", "sent", "lock"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -10,25 +10,23 @@ from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from harmony_conformance import golden
+from harmony_conformance.apis import APIS, CHAT_COMPLETIONS
+from harmony_conformance.asking import Asking
 from harmony_conformance.calibration import SendRequest
-from harmony_conformance.check import Check, Comparison, Outcome
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.client import Client, Sent, Settings, Wait, unheard
-from harmony_conformance.discovery import Capabilities, discover
-from harmony_conformance.engines import ScriptBy
+from harmony_conformance.discovery import Capabilities, Question, discover
 from harmony_conformance.exchange import Series
 from harmony_conformance.expectations import holds_rows, read_expectations
 from harmony_conformance.json_value import Json, JsonObject, loads
-from harmony_conformance.judge import Result, judge_one
+from harmony_conformance.judge import Result
+from harmony_conformance.judging import Plan, is_about, judge_all
 from harmony_conformance.latency import probe, summarise
 from harmony_conformance.reference_server.serving import running
 from harmony_conformance.scenario import (
-    Asking,
     Scenario,
-    expand,
-    needed_model,
+    over,
     read_scenario,
-    why_not_sent,
 )
 from harmony_conformance.sending import Gate, Keep, Sender
 from harmony_conformance.target import Target
@@ -53,6 +51,7 @@ class Options:
     max_requests: int | None = None
     max_rps: float | None = None
     latency_requests: int = 0
+    apis: tuple[str, ...] = (CHAT_COMPLETIONS.name,)
 
     def at_once(self, target: Target) -> int:
         """Requests at a time: as asked, else eight on this machine and two elsewhere."""
@@ -65,14 +64,6 @@ class Options:
 
 class NothingSelected(ValueError):  # noqa: N818 - it says what happened
     """A pattern of --select or --skip that matches no check and no scenario."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What will be sent, and which checks will judge it."""
-
-    scenarios: tuple[Scenario, ...]
-    checks: tuple[Check | Comparison, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,13 +93,17 @@ def make_plan(options: Options) -> Plan:
     Raises:
         NothingSelected: a pattern matches nothing.
     """
-    scenarios, checks = load_scenarios(), CHECKS
+    apis = [APIS[name] for name in options.apis]
+    loaded = load_scenarios()
+    scenarios = tuple(found for one in loaded for api in apis if (found := over(one, api)) is not None)
+    checks = CHECKS
     for pattern in (*options.select, *options.skip):
         if not any(
             fnmatchcase(name, pattern)
-            for name in (*(check.id for check in checks), *(scenario.name for scenario in scenarios))
+            for name in (*(check.id for check in checks), *(scenario.name for scenario in loaded))
         ):
             raise NothingSelected(f"{pattern!r} matches no check and no scenario (see --list)")
+    checks = tuple(check for check in checks if is_about(check, options.apis))
     chosen_checks = _chosen(checks, options.select, lambda check: check.id)
     chosen_scenarios = _chosen(scenarios, options.select, lambda scenario: scenario.name)
     if len(chosen_checks) < len(checks) and len(chosen_scenarios) == len(scenarios):
@@ -153,9 +148,7 @@ async def look(target: Target, options: Options, waiting: Callable[[Wait], None]
         NothingThere: the endpoint can not be used.
     """
     async with connected(target, options) as client:
-        return await discover(
-            _asking_patiently(client, waiting), target.engine, options.model, options.script, options.extra_body
-        )
+        return await discover(_asking_patiently(client, waiting), _question(target, options))
 
 
 async def send_scenarios(
@@ -183,9 +176,7 @@ async def run(
     """
     started = datetime.now(UTC).isoformat(timespec="seconds")
     async with connected(target, options) as client:
-        found = await discover(
-            _asking_patiently(client, told), target.engine, options.model, options.script, options.extra_body
-        )
+        found = await discover(_asking_patiently(client, told), _question(target, options))
         told(found)
         for x in found.exchanges:
             keep(x)
@@ -196,7 +187,7 @@ async def run(
     return Run(
         capabilities=found,
         series=series,
-        results=tuple(judge_all(series, plan, found.script_by, sender.gate.reached)),
+        results=tuple(judge_all(series, plan, found.ways, sender.gate.reached)),
         latency=latency,
         started=started,
     )
@@ -211,11 +202,37 @@ def _asking_patiently(client: Client, waiting: Callable[[Wait], None]) -> SendRe
     return send
 
 
+def _question(target: Target, options: Options) -> Question:
+    others = tuple(APIS[name] for name in options.apis if name != CHAT_COMPLETIONS.name)
+    return Question(
+        engine=target.engine, model=options.model, script=options.script, extra=options.extra_body, apis=others
+    )
+
+
 def _sender(client: Client, target: Target, options: Options, found: Capabilities, keep: Keep) -> Sender:
     gate = Gate(options.at_once(target), options.in_a_crowd(target), options.max_requests, options.max_rps)
     return Sender(
-        engine=target.engine, client=client, gate=gate, found=found, asking=_asking(found, target, options), keep=keep
+        engine=target.engine, client=client, gate=gate, found=found, askings=_askings(found, target, options), keep=keep
     )
+
+
+def _askings(found: Capabilities, target: Target, options: Options) -> dict[str, Asking]:
+    """How each API that is offered is asked, by its name."""
+    chat = _asking(found, target, options)
+    others = {
+        offer.api.name: replace(
+            chat,
+            api=offer.api,
+            path=offer.path,
+            script_by=offer.script_by,
+            ids_field=offer.ids_field,
+            ids_in_streams=True,
+            reveals=None,
+        )
+        for offer in found.offers
+        if not offer.reason
+    }
+    return {CHAT_COMPLETIONS.name: chat, **others}
 
 
 def _asking(found: Capabilities, target: Target, options: Options) -> Asking:
@@ -245,62 +262,3 @@ async def _latency(
     for x in exchanges:
         keep(x)
     return summarise(exchanges)
-
-
-def judge_all(
-    series: Iterable[Series], plan: Plan, script_by: ScriptBy | None = None, limit: int | None = None
-) -> Iterable[Result]:
-    """Results of every check on every scenario, in the plan's order; a scenario that was not sent has results for the checks it is made for.
-
-    `script_by`: how the endpoint's model was scripted, None where that is not known, as of a recording. `limit`: the number of requests allowed,
-    if that kept some from being sent.
-    """
-    by_name: dict[str, list[Series]] = {}
-    for one in series:
-        by_name.setdefault(one.name, []).append(one)
-    for scenario in plan.scenarios:
-        sent = [one for one in by_name.get(scenario.name, []) if one.exchanges]
-        for rule in plan.checks:
-            if sent or rule.id in scenario.exercises:
-                yield judge_pair(rule, scenario, sent, script_by, limit)
-
-
-def judge_pair(
-    rule: Check | Comparison,
-    scenario: Scenario,
-    sent: Sequence[Series],
-    script_by: ScriptBy | None = None,
-    limit: int | None = None,
-) -> Result:
-    """The result of one check on the series of one scenario.
-
-    Where none was sent, it is not applicable if the scenario makes no sense on that endpoint, else inconclusive, with the reason.
-    """
-    result = judge_one(rule, sent, exercised=rule.id in scenario.exercises)
-    reached = f"--max-requests {limit} was reached"
-    if sent:
-        is_cut = limit is not None and any(len(one.exchanges) < len(tuple(expand(scenario))) for one in sent)
-        is_open = result.outcome is Outcome.INCONCLUSIVE
-        return replace(result, reason=f"not all of it was sent: {reached}") if is_cut and is_open else result
-    needed = needed_model(scenario) if script_by is None else why_not_sent(scenario, script_by)
-    if needed is not None:
-        return replace(result, scenario=scenario.name, outcome=Outcome.NOT_APPLICABLE, reason=needed)
-    reason = "no request of the scenario was sent" if limit is None else f"not sent: {reached}"
-    return replace(result, scenario=scenario.name, outcome=Outcome.INCONCLUSIVE, reason=reason)
-
-
-def in_order(series: Iterable[Series], scenarios: Iterable[Scenario]) -> tuple[Series, ...]:
-    """Series that were read back, by try, with their steps in the order in which a scenario sends them."""
-    places = {
-        scenario.name: {step.name: place for place, step in enumerate(expand(scenario))} for scenario in scenarios
-    }
-
-    def ordered(one: Series) -> Series:
-        place = places.get(one.name, {})
-        steps = sorted(one.exchanges.items(), key=lambda named: place.get(named[0], len(place)))
-        return replace(one, exchanges=dict(steps))
-
-    def attempt(one: Series) -> int:
-        return next((x.attempt for x in one.exchanges.values()), 0)
-
-    return tuple(sorted((ordered(one) for one in series), key=attempt))

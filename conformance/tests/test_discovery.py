@@ -3,12 +3,13 @@ import json
 
 import pytest
 
+from harmony_conformance.asking import Asking, build
 from harmony_conformance.client import Sent
-from harmony_conformance.discovery import KeyRefused, NothingThere, discover
+from harmony_conformance.discovery import KeyRefused, NothingThere, Question, discover
 from harmony_conformance.engines import ENGINES, ScriptBy
 from harmony_conformance.exchange import PromptLevel
 from harmony_conformance.reference_server import MODEL, running
-from harmony_conformance.scenario import Asking, Send, build, expand
+from harmony_conformance.scenario import Send, expand
 from harmony_conformance.side import asks_for_prompt, shown_prompt
 from harmony_conformance.suite import Options, load_scenarios, look
 from harmony_conformance.target import parse_target
@@ -58,7 +59,9 @@ class Endpoint:
 
 
 def found(endpoint, engine="openai", model=None, script="auto", extra=None):
-    return asyncio.run(discover(endpoint.send, ENGINES[engine], model, script, extra or {}))
+    return asyncio.run(
+        discover(endpoint.send, Question(engine=ENGINES[engine], model=model, script=script, extra=extra or {}))
+    )
 
 
 def test_a_plain_request_goes_first_and_the_first_model_listed_is_asked_for():

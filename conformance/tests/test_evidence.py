@@ -15,10 +15,11 @@ from harmony_conformance.commands.checks import COMMAND
 from harmony_conformance.evidence import disagreements, prompt_counts, shown_by, without_prompt_ids
 from harmony_conformance.evidence_table import Shown, evidence_markdown, read_evidence
 from harmony_conformance.exchange import PromptLevel
+from harmony_conformance.judging import judge_all
 from harmony_conformance.reference_server.changes import OnConversation, OnFeeding, OnHistory, OnPrompt
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.selftest import failing, read_switches, run_reference
-from harmony_conformance.suite import Options, judge_all, make_plan, run
+from harmony_conformance.suite import Options, make_plan, run
 from harmony_conformance.target import parse_target
 
 

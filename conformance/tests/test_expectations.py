@@ -9,15 +9,16 @@ from openai_harmony import HarmonyError, Role
 from referencing import Registry, Resource
 
 from harmony_conformance import golden
+from harmony_conformance.asking import Asking, NotSent, build
 from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.expectations import read_expectations
-from harmony_conformance.in_process import ask, is_of_rows, one_of_each_row
+from harmony_conformance.in_process import ask
 from harmony_conformance.judge import judge_one
 from harmony_conformance.meaning import cut_at_stop
 from harmony_conformance.reference_server.changes import Changes
-from harmony_conformance.scenario import Asking, BadScenario, NotSent, build, expand, why_not_sent
+from harmony_conformance.scenario import BadScenario, expand, is_of_rows, one_of_each_row, why_not_sent
 from harmony_conformance.suite import load_scenarios
 from harmony_ref import decode, encode_with_special_tokens, tokens
 

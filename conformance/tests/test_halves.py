@@ -7,7 +7,7 @@ import pytest
 from harmony_conformance import derender
 from harmony_conformance.check import Outcome
 from harmony_conformance.client import Client, Sent, Settings
-from harmony_conformance.discovery import NothingThere, discover
+from harmony_conformance.discovery import NothingThere, Question, discover
 from harmony_conformance.engines import CHAT, DERENDER, ENGINES, RENDER, ScriptBy
 from harmony_conformance.exchange import AnsweredBy, Exchange, OutputLevel, PromptLevel
 from harmony_conformance.halves import answer_in_halves
@@ -287,7 +287,7 @@ def test_the_requests_that_were_sent_are_shown_again(halves):
 
 
 def found(halves, script="auto", engine="vllm"):
-    return asyncio.run(discover(sending(halves), ENGINES[engine], None, script, {}))
+    return asyncio.run(discover(sending(halves), Question(engine=ENGINES[engine], script=script)))
 
 
 @pytest.mark.parametrize(

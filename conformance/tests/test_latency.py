@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from harmony_conformance.asking import Asking
 from harmony_conformance.client import Client, Sent, Settings
 from harmony_conformance.engines import ENGINES, ScriptBy
 from harmony_conformance.exchange import Exchange
@@ -11,7 +12,6 @@ from harmony_conformance.json_value import at, dumps, loads
 from harmony_conformance.latency import Timing, Unmeasured, measure, probe, summarise
 from harmony_conformance.recording import read_exchange, write_exchange
 from harmony_conformance.reference_server.serving import running
-from harmony_conformance.scenario import Asking
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
 
 MODEL = "gpt-oss-reference"

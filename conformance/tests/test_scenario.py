@@ -1,20 +1,10 @@
 import pytest
 
+from harmony_conformance.asking import Asking, NotSent, build
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines import Gauge, ScriptBy
 from harmony_conformance.exchange import Validity
-from harmony_conformance.scenario import (
-    CHAT,
-    Asking,
-    BadScenario,
-    NotSent,
-    Send,
-    Step,
-    build,
-    expand,
-    grouped,
-    read_scenario,
-)
+from harmony_conformance.scenario import CHAT, BadScenario, Send, Step, expand, grouped, read_scenario
 from harmony_conformance.suite import load_scenarios
 from harmony_ref import encode, encode_with_special_tokens
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from harmony_conformance.asking import Asking, build
 from harmony_conformance.engines import CHAT, ENGINES
 from harmony_conformance.exchange import Counted, Exchange, OutputLevel, PromptLevel
 from harmony_conformance.recording import read_exchange, write_exchange
-from harmony_conformance.scenario import Asking, build, expand
+from harmony_conformance.scenario import expand
 from harmony_conformance.side import asks_for_prompt, counted_prompt, revealed_prompt
 from harmony_conformance.suite import Options, load_scenarios, make_plan, run
 from harmony_conformance.target import parse_target

@@ -10,17 +10,10 @@ from harmony_conformance.audit.readers import read_recorded
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.engines import ScriptBy
+from harmony_conformance.judging import in_order, judge_all
 from harmony_conformance.recording import exchange_line
 from harmony_conformance.scenario import why_not_sent
-from harmony_conformance.suite import (
-    NothingSelected,
-    Options,
-    in_order,
-    judge_all,
-    load_scenarios,
-    make_plan,
-    run,
-)
+from harmony_conformance.suite import NothingSelected, Options, load_scenarios, make_plan, run
 from harmony_conformance.target import parse_target
 
 ONE = Options(select=("simple_answer",), seed=1)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
+from harmony_conformance.apis import APIS, CHAT_COMPLETIONS
 from harmony_conformance.audit.lines import LINE_LIMIT, Line, Place, Problem, read_lines
 from harmony_conformance.audit.openai_lines import read_openai_line
 from harmony_conformance.command import UsageError
@@ -44,25 +45,26 @@ class BrokenRecording(UsageError, ValueError):  # noqa: N818 - it names what the
 
 
 def read_recorded(path: Path) -> list[Series]:
-    """The series of a recorded run (`exchanges.jsonl`), by scenario and try, in the order in which they began. Discovery is left out.
+    """The series of a recorded run (`exchanges.jsonl`), by scenario, API and try, in the order in which they began. Discovery is left out.
 
     Raises:
         BrokenRecording: a line is no exchange, or the same step stands there twice.
     """
-    grouped: dict[tuple[str, int], dict[str, Exchange]] = {}
+    grouped: dict[tuple[str, str, int], dict[str, Exchange]] = {}
     for line in read_lines(path):
         if isinstance(line, Problem):
             raise BrokenRecording(f"{path}, line {line.number}: {line}" if line.number else f"{path}: {line}")
         x = _recorded(path, line)
         if x is None:
             continue
-        steps = grouped.setdefault((x.scenario, x.attempt), {})
+        api = x.api if x.api in APIS else CHAT_COMPLETIONS.name
+        steps = grouped.setdefault((x.scenario, api, x.attempt), {})
         if x.step in steps:
             raise BrokenRecording(
                 f"{path}, line {line.number}: step {x.step!r} of scenario {x.scenario!r}, try {x.attempt}, stands there twice"
             )
         steps[x.step] = x
-    return [Series(name=scenario, exchanges=steps) for (scenario, _), steps in grouped.items()]
+    return [Series(name=scenario, exchanges=steps) for (scenario, *_), steps in grouped.items()]
 
 
 def _recorded(path: Path, line: Line) -> Exchange | None:

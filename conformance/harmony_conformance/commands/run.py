@@ -20,25 +20,30 @@ from typing import BinaryIO
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from harmony_conformance.apis import APIS, CHAT_COMPLETIONS, NotSpelled
+from harmony_conformance.asking import Asking, NotSent, build
 from harmony_conformance.audit.readers import read_recorded
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.client import CA_DIR, CA_FILE, Wait
 from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.discovery import DISCOVERY, Capabilities, KeyRefused, NothingThere
+from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.fingerprint import fingerprint
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.judge import Result, worst
+from harmony_conformance.judging import Plan, in_order, judge_all
+from harmony_conformance.offers import Offer
 from harmony_conformance.recording import exchange_line
 from harmony_conformance.report.files import write_files
 from harmony_conformance.report.model import Report, make_report, masked, result_line
 from harmony_conformance.report.terminal import print_report, report_console
 from harmony_conformance.reproduce import reproduce_result
 from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan, repeated, whole_number
-from harmony_conformance.scenario import UNSCRIPTED_LIMIT, Asking, NotSent, Step, build, expand
+from harmony_conformance.scenario import UNSCRIPTED_LIMIT, Step, expand
 from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.shared_run import EXCHANGES
-from harmony_conformance.suite import Options, Plan, Run, in_order, judge_all, run
+from harmony_conformance.suite import Options, Run, run
 from harmony_conformance.target import Target
 
 _REASONS_SHOWN = 5
@@ -109,15 +114,18 @@ def _list(plan: Plan) -> int:
     for check in plan.checks:
         print(f"check     {check.severity.value:6} {check.id}: {check.requirement}")
     for scenario in plan.scenarios:
-        print(f"scenario  {len(scenario.steps):2} steps {scenario.name}: {scenario.about}")
+        api = "" if scenario.api == CHAT_COMPLETIONS.name else f" ({scenario.api})"
+        print(f"scenario  {len(scenario.steps):2} steps {scenario.name}{api}: {scenario.about}")
     return Exit.CONFORMS
 
 
 def _dry_run(options: Options, plan: Plan) -> int:
     """Every request as it would be sent to an endpoint of which nothing is known."""
-    asking = Asking(model=options.model or "MODEL", extra=options.extra_body, seed=options.seed)
+    blank = Asking(model=options.model or "MODEL", extra=options.extra_body, seed=options.seed)
     requests = tokens = 0
     for scenario in plan.scenarios:
+        api = APIS[scenario.api]
+        asking = replace(blank, api=api, path=api.path)
         steps = tuple(expand(scenario))
         bound = options.tries * sum(_most_tokens(step) for step in steps)
         requests, tokens = requests + options.tries * len(steps), tokens + bound
@@ -126,7 +134,9 @@ def _dry_run(options: Options, plan: Plan) -> int:
                 body = build(step, asking, {}).body.decode("utf-8", "replace")
             except NotSent:
                 body = dumps(step.request)
-            print(f"{scenario.name}/chat/{step.name}: {body}")
+            except NotSpelled as member:
+                body = f"not sent: {api.title} has no {member}"
+            print(f"{scenario.name}/{scenario.api}/{step.name}: {body}")
         print(f"{scenario.name}: {options.tries * len(steps)} requests, at most {bound} output tokens")
     print(f"{requests} requests, at most {tokens} output tokens")
     return Exit.CONFORMS
@@ -149,6 +159,9 @@ def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str 
             f"{target.engine.name}{version_told} at {base}, model {found.model}; prompt evidence: {found.prompt.value}; output: {found.output}",
             file=sys.stderr,
         )
+        for offer in found.offers:
+            told = f"not offered ({offer.reason})" if offer.reason else f"at {offer.path}, output: {_output(offer)}"
+            print(f"  {offer.api.title}: {told}", file=sys.stderr)
 
     # opened when there is something to keep: an earlier run survives an endpoint that is down
     recording: list[BinaryIO] = []
@@ -180,6 +193,10 @@ def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str 
             raise KeyboardInterrupt(f"stopped before a scenario was answered; discovery is kept in {out}") from None
         again = f"harmony-conformance run {shlex.quote(f'replay:{out / EXCHANGES}')}"
         raise KeyboardInterrupt(f"stopped; what was recorded is kept in {out}, judge it: {again}") from None
+
+
+def _output(offer: Offer) -> str:
+    return "the model's own" if offer.script_by is ScriptBy.NONE else "scripted"
 
 
 @contextmanager

@@ -3,11 +3,11 @@ from collections import Counter
 
 import pytest
 
+from harmony_conformance.asking import Asking
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.engines import ENGINES, ScriptBy
 from harmony_conformance.latency import probe, summarise
 from harmony_conformance.report import ResultLine, make_report, result_line
-from harmony_conformance.scenario import Asking
 from harmony_conformance.suite import Options, connected, make_plan, run
 from harmony_conformance.target import parse_target
 
