@@ -9,43 +9,23 @@ from types import MappingProxyType
 from harmony_conformance.apis import CHAT_COMPLETIONS, Api
 from harmony_conformance.calibration import SendRequest, find_trailers
 from harmony_conformance.client import Sent
-from harmony_conformance.engines import CHAT, DERENDER, RENDERS, Engine, Reveals, ScriptBy, Side
+from harmony_conformance.engines import CHAT, DERENDER, ENGINES, RENDERS, Engine, Reveals, ScriptBy, Side
 from harmony_conformance.exchange import Exchange, PromptLevel, Validity
 from harmony_conformance.halves import answer_in_halves, answered
-from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, members, text
+from harmony_conformance.identity import identify
+from harmony_conformance.json_value import Json, JsonObject, at, dumps, members, text
 from harmony_conformance.offers import SCRIPT, WORD, Offer, look_for, says
+from harmony_conformance.refusal import REFUSED_KEY, KeyRefused, NothingThere, is_rate_limited, json_of, refusal
 from harmony_conformance.scripting import Scripting, with_script
 from harmony_conformance.side import asks_for_prompt, counted_prompt, revealed_prompt, shown_prompt
-from harmony_conformance.wire import FailureKind, Request, Response
+from harmony_conformance.wire import Request
 
 _LIMITS = (16, 64, 1024)
-_REFUSED_KEY = (401, 403)
-_NOT_FOUND = 404
-_NO_PATH = (_NOT_FOUND, 405, 501)
-_REDIRECTS = (300, 400)
-_SHOWN = 200  # characters of what a server said
-_PAGE = "text/html"
-_MODELS = "/v1/models"
+_NO_PATH = (404, 405, 501)
 _PLAIN = "Say hello."
 
 DISCOVERY = "discovery"
 """The scenario that the exchanges of discovery are recorded under."""
-
-
-class NothingThere(Exception):  # noqa: N818 - it says what was found
-    """No usable endpoint: no answer, the key or the model refused. One line that says what, where and what would be right."""
-
-
-class KeyRefused(NothingThere):
-    """The key, or that there was none, was refused with HTTP `status`."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(f"the key was refused (HTTP {status}): name the variable that holds it by --api-key-env")
-        self.status = status
-
-    def told(self, variable: str | None) -> str:
-        """The line, where `variable` is known to hold the key that was sent."""
-        return str(self) if variable is None else f"the key in {variable} was refused (HTTP {self.status})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +35,7 @@ class Capabilities:
     `steady_count`: the same request twice gave the same prompt_tokens. `script_by`: how scripts travel, if they do, and `trailers`, see `Scripting`.
     `reasoning_field`: the member in which an answer showed reasoning, None where none did. `generates`: whether chat requests
     are answered; a server that only renders prompts and derenders outputs answers none. `offers`: what was found of the other APIs that were asked for.
+    `engine` and `signs`: what it was asked as, and by what it was known where nobody had said so.
     """
 
     model: str
@@ -71,6 +52,8 @@ class Capabilities:
     trailers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     reasoning_field: str | None = None
     offers: tuple[Offer, ...] = ()
+    engine: Engine = ENGINES["openai"]
+    signs: tuple[str, ...] = ()
 
     @property
     def ways(self) -> Mapping[str, ScriptBy]:
@@ -111,7 +94,7 @@ class Capabilities:
 class Question:
     """What is asked of an endpoint: by which engine's ways, for which model (None: the first listed), with which way of scripts and members of a request.
 
-    `apis`: those that are looked for besides Chat Completions.
+    `apis`: those that are looked for besides Chat Completions. `is_open`: nobody said which engine it is, so that it is to be found out.
     """
 
     engine: Engine
@@ -119,6 +102,7 @@ class Question:
     script: str = "auto"
     extra: JsonObject = field(default_factory=dict[str, Json])
     apis: tuple[Api, ...] = ()
+    is_open: bool = False
 
 
 async def discover(send: SendRequest, question: Question) -> Capabilities:
@@ -128,7 +112,8 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
         NothingThere: it can not be used; the message says why.
     """
     engine, script = question.engine, question.script
-    models, version, identified = await _identify(send, question.model)
+    told = await identify(send, question.model, engine, is_open=question.is_open)
+    engine, models, version = told.engine or engine, told.models, told.version
     chosen = question.model or models[0]
     plain: JsonObject = {
         "model": chosen,
@@ -138,7 +123,8 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
     }
     first, limited = await _first_answer(send, plain, models)
     if first.turn is None:
-        return replace(await _in_halves(send, engine, first, script, models), engine_version=version)
+        halves = await _in_halves(send, engine, first, script, models)
+        return replace(halves, engine_version=version, engine=engine, signs=told.signs)
     seen = [first]
     second = _exchange("plain again", limited, await send(_chat(limited)))
     seen.append(second)
@@ -148,7 +134,7 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
     is_shown = (ids_field is not None and engine.ids_in_streams) or reveals is not None
     side = None if is_shown else await _probe_side(send, engine, limited)
     counts = await _probe_counts(send, engine, limited)
-    script_by = _script_way(script, engine, identified=identified)
+    script_by = _script_way(script, engine, identified=told.is_reference)
     trailers: Mapping[str, int] = {}
     if script_by is ScriptBy.TELEPROMPTER:
         trailers, played = await find_trailers(send, limited)
@@ -171,6 +157,8 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
         steady_count=is_steady,
         exchanges=(*seen, *(x for offer in offers for x in offer.exchanges)),
         offers=offers,
+        engine=engine,
+        signs=told.signs,
         trailers=trailers,
         reasoning_field=next((x.turn.reasoning_field for x in seen if x.turn and x.turn.reasoning), None),
     )
@@ -187,7 +175,7 @@ async def _in_halves(
     body = members(first.asked)
     shown = await _probe_side(send, engine, body) if engine.side is RENDERS else None
     if shown is None:
-        raise NothingThere(_refusal(first, models))
+        raise NothingThere(refusal(first, models))
     if script not in ("auto", "none", ScriptBy.DERENDER):
         raise NothingThere(
             f"--script {script}: nothing is generated there; --script {ScriptBy.DERENDER} is what it can do"
@@ -234,46 +222,6 @@ def _no_script(way: ScriptBy) -> NothingThere:
     )
 
 
-async def _identify(send: SendRequest, named: str | None) -> tuple[list[str], str | None, bool]:
-    """The models listed, at least one where none is `named`; the version told; whether this is the reference server by its own word."""
-    listed = await send(Request(method="GET", path=_MODELS, body=b""))
-    if listed.response is None:
-        raise NothingThere(f"no HTTP answer: {listed.failure.detail if listed.failure else 'nothing came back'}")
-    if listed.response.status in _REFUSED_KEY:
-        raise KeyRefused(listed.response.status)
-    if _REDIRECTS[0] <= listed.response.status < _REDIRECTS[1]:
-        raise NothingThere(_redirect(listed.response))
-    if listed.failure is not None and _is_rate_limited(listed):
-        raise NothingThere(f"rate limited: {listed.failure.detail}")
-    ids = (text(at(model, "id")) for model in items(at(_json(listed.response), "data")))
-    models = [name for name in ids if name]
-    if not models and not named:
-        raise NothingThere(_no_model(listed.response))
-    told = await send(Request(method="GET", path="/version", body=b""))
-    version = text(at(_json(told.response), "version")) if told.response is not None else ""
-    return models, version or None, listed.response.headers.get("server", "").startswith("harmony-conformance")
-
-
-def _no_model(response: Response) -> str:
-    """Why it is not known which model to ask for: what was seen in place of a list."""
-    seen = f"GET {_MODELS} answered"
-    if not response.is_success:
-        return (
-            f"{seen} HTTP {response.status}: give the URL up to /v1, and name a model by --model if the API lists none"
-        )
-    if isinstance(at(_json(response), "data"), list):
-        return f"the endpoint lists no model at {_MODELS}: name one by --model"
-    if not response.body.strip():
-        return f"{seen} with an empty body: this is no OpenAI API"
-    if _json(response) is None:
-        return f"{seen} {response.content_type or 'without a content type'}, no JSON: this is no OpenAI API"
-    return f"{seen} JSON without a list of models ({_said(response)}): this is no OpenAI API"
-
-
-def _said(response: Response) -> str:
-    return _line(response.body[:_SHOWN].decode("utf-8", "replace"))
-
-
 async def _first_answer(send: SendRequest, plain: JsonObject, models: list[str]) -> tuple[Exchange, JsonObject]:
     """The first answer with a completion, with the smallest limit the endpoint answers properly; or that there is no such path."""
     problem = ""
@@ -283,42 +231,14 @@ async def _first_answer(send: SendRequest, plain: JsonObject, models: list[str])
         x = _exchange("plain", body, sent)
         if x.turn is not None:
             return x, body
-        if x.response is not None and x.response.status in _REFUSED_KEY:
+        if x.response is not None and x.response.status in REFUSED_KEY:
             raise KeyRefused(x.response.status)
         if x.response is not None and x.response.status in _NO_PATH:
             return x, body
-        problem = _refusal(x, models)
-        if _is_rate_limited(sent):
+        problem = refusal(x, models)
+        if is_rate_limited(sent):
             break
     raise NothingThere(problem)
-
-
-def _is_rate_limited(sent: Sent) -> bool:
-    return sent.failure is not None and sent.failure.kind is FailureKind.RATE_LIMITED
-
-
-def _refusal(x: Exchange, models: list[str]) -> str:
-    if x.response is None:
-        return f"no HTTP answer to the first request: {x.failure.detail if x.failure else 'nothing came back'}"
-    status = x.response.status
-    said = _line(text(at(x.error, "message")) or text(x.error)) or _said(x.response)
-    if x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED:
-        return f"rate limited: {x.failure.detail}"
-    if status == _NOT_FOUND:
-        known = f"; it lists {', '.join(models[:5])}" if models else ""
-        return f"the model or the path was refused (HTTP 404: {said or 'an empty body'}){known}"
-    if _REDIRECTS[0] <= status < _REDIRECTS[1]:
-        return _redirect(x.response)
-    if x.failure is not None:
-        return f"the first answer broke off: {x.failure.detail}"
-    if not x.response.is_success:
-        page = f", {_PAGE}" if x.response.content_type == _PAGE else ""
-        return f"the first request, POST {CHAT}, was refused (HTTP {status}{page}: {said or 'an empty body'})"
-    if x.response.content_type == _PAGE:
-        return f"POST {CHAT} answered {_PAGE}, no JSON: this is no OpenAI API ({said})"
-    if not said:
-        return f"POST {CHAT} answered with an empty body: this is no OpenAI API"
-    return f"the first answer is no chat completion (HTTP {status}, {x.response.content_type or 'no content type'}: {said})"
 
 
 async def _probe_ids(send: SendRequest, engine: Engine, plain: JsonObject, seen: list[Exchange]) -> str | None:
@@ -343,7 +263,7 @@ async def _probe_counts(send: SendRequest, engine: Engine, plain: JsonObject) ->
     if engine.counts is None:
         return None
     sent = await send(replace(_chat(plain), path=engine.counts))
-    told = counted_prompt(engine.counts, _json(sent.response)) if sent.response is not None else None
+    told = counted_prompt(engine.counts, json_of(sent.response)) if sent.response is not None else None
     return engine.counts if told is not None else None
 
 
@@ -352,7 +272,7 @@ async def _probe_side(send: SendRequest, engine: Engine, plain: JsonObject) -> S
     if engine.side is None or request is None:
         return None
     sent = await send(request)
-    shown = shown_prompt(engine.side, _json(sent.response)) if sent.response is not None else None
+    shown = shown_prompt(engine.side, json_of(sent.response)) if sent.response is not None else None
     return engine.side if shown is not None else None
 
 
@@ -389,20 +309,3 @@ def _exchange(step: str, body: JsonObject, sent: Sent) -> Exchange:
         waited=sent.waited,
         validity=Validity.VALID,
     )
-
-
-def _json(response: Response) -> Json:
-    try:
-        return response.json
-    except NotJson:
-        return None
-
-
-def _redirect(response: Response) -> str:
-    where = _line(response.headers.get("location", "")) or "nowhere"
-    return f"it redirects to {where} (HTTP {response.status}), which is not followed: name the address itself"
-
-
-def _line(said: str) -> str:
-    """What a server said in one line, without what would steer a terminal."""
-    return " ".join("".join(char if char.isprintable() else " " for char in said[:_SHOWN]).split())

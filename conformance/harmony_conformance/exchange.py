@@ -12,17 +12,20 @@ from functools import cached_property
 
 from harmony_conformance.apis import APIS, CHAT_COMPLETIONS, Api, api_named
 from harmony_conformance.apis.api import Framing
-from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, number, text
+from harmony_conformance.choice import only_choice
+from harmony_conformance.json_value import Json, NotJson, at, items, members, number, text
 from harmony_conformance.meaning import ENDINGS, Expectation, Meaning, cut_at_stop, read_ids, unpadded
 from harmony_conformance.prompt import PromptMessage, PromptReading, Wanted, read_prompt, wanted
 from harmony_conformance.sse import EventStream, read_events, read_lines, retold
 from harmony_conformance.texts import Answer, read_answers, read_streamed_answers
 from harmony_conformance.turn import Turn, read_completion, read_stream
-from harmony_conformance.wire import Chunk, Failure, Request, Response
+from harmony_conformance.wire import Failure, Request, Response
 from harmony_ref import decode, tokens
 
 ALL_APIS = "all"
 """Stands for the API of a series that went over several."""
+ACROSS = "@"
+"""Between a step and its API, where a series went over several."""
 
 
 class Validity(StrEnum):
@@ -139,7 +142,11 @@ class Exchange:
         if self.choice or self.response is None or not self.response.is_success:
             return ()
         return tuple(
-            replace(self, choice=place, response=replace(self.response, chunks=_only_choice(self, place)))
+            replace(
+                self,
+                choice=place,
+                response=replace(self.response, chunks=only_choice(self.body, self.stream, self.response, place)),
+            )
             for place in range(1, self.choices)
         )
 
@@ -147,8 +154,10 @@ class Exchange:
     def choices(self) -> int:
         """How many choices the answer has."""
         if self.stream is not None:
-            return len({number(at(choice, "index")) or 0 for chunk in self.chunks for choice in _choices(chunk)})
-        return len(_choices(self.body))
+            return len(
+                {number(at(choice, "index")) or 0 for chunk in self.chunks for choice in items(at(chunk, "choices"))}
+            )
+        return len(items(at(self.body, "choices")))
 
     @property
     def spoken(self) -> Api:
@@ -359,29 +368,6 @@ class Exchange:
             if at(value, "object") == "error":
                 return value
         return None
-
-
-def _choices(value: Json) -> list[Json]:
-    return items(at(value, "choices"))
-
-
-def _only_choice(x: Exchange, place: int) -> tuple[Chunk, ...]:
-    """The bytes of an answer that holds one of its choices, as its first."""
-    if x.stream is None:
-        body: Json = {**members(x.body), "choices": [{**members(_choices(x.body)[place]), "index": 0}]}
-        last = x.response.chunks[-1].at if x.response is not None else 0.0
-        return (Chunk(at=last, data=dumps(body).encode("utf-8", "backslashreplace")),)
-    return tuple(_chunks_of_choice(x.stream, place))
-
-
-def _chunks_of_choice(stream: EventStream, place: int) -> Iterator[Chunk]:
-    for event in stream.events:
-        held = _choices(event.value)
-        kept: list[Json] = [{**members(one), "index": 0} for one in held if number(at(one, "index")) == place]
-        if held and not kept:
-            continue
-        data = dumps({**members(event.value), "choices": kept}) if held else event.data
-        yield Chunk(at=event.at, data=f"data: {data}\n\n".encode("utf-8", "backslashreplace"))
 
 
 def _of_vocabulary(ids: tuple[int, ...] | None) -> tuple[int, ...] | None:

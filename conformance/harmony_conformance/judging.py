@@ -9,7 +9,7 @@ from types import MappingProxyType
 from harmony_conformance.apis import CONVERSATIONS
 from harmony_conformance.check import Check, Comparison, Outcome
 from harmony_conformance.engines import ScriptBy
-from harmony_conformance.exchange import Series
+from harmony_conformance.exchange import ACROSS, Series
 from harmony_conformance.judge import Result, judge_one
 from harmony_conformance.scenario import Scenario, expand, needed_model, why_not_sent
 
@@ -76,7 +76,7 @@ def joined(by_key: Mapping[tuple[str, str], Sequence[Series]]) -> Iterator[list[
             yield [
                 Series(
                     name=name,
-                    exchanges={f"{step}@{one.api}": x for one in tries for step, x in one.exchanges.items()},
+                    exchanges={f"{step}{ACROSS}{one.api}": x for one in tries for step, x in one.exchanges.items()},
                 )
                 for tries in zip(*told, strict=False)
             ]

@@ -14,7 +14,6 @@ import pytest
 
 from harmony_conformance.check import Check, Comparison
 from harmony_conformance.command import UsageError
-from harmony_conformance.discovery import KeyRefused, NothingThere
 from harmony_conformance.exchange import Series
 from harmony_conformance.judging import Plan, judge_pair
 from harmony_conformance.pytest_items import MODULE, ConformanceItem, ConformanceModule, Told
@@ -27,6 +26,7 @@ from harmony_conformance.pytest_words import (
     properties,
     skip_text,
 )
+from harmony_conformance.refusal import KeyRefused, NothingThere
 from harmony_conformance.reproduce import reproduce_result
 from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan, repeated
 from harmony_conformance.scenario import Scenario

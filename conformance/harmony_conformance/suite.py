@@ -183,7 +183,7 @@ async def run(
         sender = _sender(client, target, options, found, keep)
         series = await sender.all(plan.scenarios, options.tries)
         probing = replace(options, latency_requests=options.latency_requests if found.generates else 0)
-        latency = await _latency(client, _asking(found, target, options), target, probing, keep)
+        latency = await _latency(client, _asking(found, options), target, probing, keep)
     return Run(
         capabilities=found,
         series=series,
@@ -205,20 +205,25 @@ def _asking_patiently(client: Client, waiting: Callable[[Wait], None]) -> SendRe
 def _question(target: Target, options: Options) -> Question:
     others = tuple(APIS[name] for name in options.apis if name != CHAT_COMPLETIONS.name)
     return Question(
-        engine=target.engine, model=options.model, script=options.script, extra=options.extra_body, apis=others
+        engine=target.engine,
+        model=options.model,
+        script=options.script,
+        extra=options.extra_body,
+        apis=others,
+        is_open=target.is_open,
     )
 
 
 def _sender(client: Client, target: Target, options: Options, found: Capabilities, keep: Keep) -> Sender:
     gate = Gate(options.at_once(target), options.in_a_crowd(target), options.max_requests, options.max_rps)
     return Sender(
-        engine=target.engine, client=client, gate=gate, found=found, askings=_askings(found, target, options), keep=keep
+        engine=found.engine, client=client, gate=gate, found=found, askings=_askings(found, options), keep=keep
     )
 
 
-def _askings(found: Capabilities, target: Target, options: Options) -> dict[str, Asking]:
+def _askings(found: Capabilities, options: Options) -> dict[str, Asking]:
     """How each API that is offered is asked, by its name."""
-    chat = _asking(found, target, options)
+    chat = _asking(found, options)
     others = {
         offer.api.name: replace(
             chat,
@@ -235,18 +240,18 @@ def _askings(found: Capabilities, target: Target, options: Options) -> dict[str,
     return {CHAT_COMPLETIONS.name: chat, **others}
 
 
-def _asking(found: Capabilities, target: Target, options: Options) -> Asking:
+def _asking(found: Capabilities, options: Options) -> Asking:
     return Asking(
         model=found.model,
         script_by=found.script_by,
         trailers=found.trailers,
-        reasoning_field=found.reasoning_field or target.engine.reasoning_field,
+        reasoning_field=found.reasoning_field or found.engine.reasoning_field,
         ids_field=found.ids_field,
-        ids_in_streams=target.engine.ids_in_streams,
+        ids_in_streams=found.engine.ids_in_streams,
         reveals=found.reveals,
         extra=options.extra_body,
         seed=options.seed,
-        gauge=target.engine.running,
+        gauge=found.engine.running,
     )
 
 

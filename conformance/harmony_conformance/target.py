@@ -21,12 +21,16 @@ class BadTarget(ValueError):  # noqa: N818 - it names what the text is
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """An engine and where it is: a base URL without `/v1`, or none for the embedded server, or a recording to judge again."""
+    """An engine and where it is: a base URL without `/v1`, or none for the embedded server, or a recording to judge again.
+
+    `is_open`: only the URL was given, and which engine it is, is to be found out.
+    """
 
     engine: Engine
     base: str | None = None
     defects: tuple[str, ...] = ()
     replay: PurePath | None = None
+    is_open: bool = False
 
     @property
     def host(self) -> str:
@@ -46,7 +50,7 @@ class Target:
             return f"replay:{self.replay}"
         if self.base is None:
             return self.engine.name + "".join(f":defect={defect}" for defect in self.defects)
-        return f"{self.engine.name}:{self.base}"
+        return self.base if self.is_open else f"{self.engine.name}:{self.base}"
 
 
 def parse_target(text: str) -> Target:
@@ -57,7 +61,7 @@ def parse_target(text: str) -> Target:
     """
     text = text.strip()
     if text.startswith(("http://", "https://")):
-        return Target(engine=ENGINES["openai"], base=_base(text))
+        return Target(engine=ENGINES["openai"], base=_base(text), is_open=True)
     name, _, rest = text.partition(":")
     if name == "replay":
         if not rest:

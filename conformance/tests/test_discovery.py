@@ -5,10 +5,11 @@ import pytest
 
 from harmony_conformance.asking import Asking, build
 from harmony_conformance.client import Sent
-from harmony_conformance.discovery import KeyRefused, NothingThere, Question, discover
+from harmony_conformance.discovery import Question, discover
 from harmony_conformance.engines import ENGINES, ScriptBy
 from harmony_conformance.exchange import PromptLevel
 from harmony_conformance.reference_server import MODEL, running
+from harmony_conformance.refusal import KeyRefused, NothingThere
 from harmony_conformance.scenario import Send, expand
 from harmony_conformance.side import asks_for_prompt, shown_prompt
 from harmony_conformance.suite import Options, load_scenarios, look

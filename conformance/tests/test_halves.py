@@ -7,12 +7,13 @@ import pytest
 from harmony_conformance import derender
 from harmony_conformance.check import Outcome
 from harmony_conformance.client import Client, Sent, Settings
-from harmony_conformance.discovery import NothingThere, Question, discover
+from harmony_conformance.discovery import Question, discover
 from harmony_conformance.engines import CHAT, DERENDER, ENGINES, RENDER, ScriptBy
 from harmony_conformance.exchange import AnsweredBy, Exchange, OutputLevel, PromptLevel
 from harmony_conformance.halves import answer_in_halves
 from harmony_conformance.recording import read_exchange, write_exchange
 from harmony_conformance.reference_server import MODEL, running
+from harmony_conformance.refusal import NothingThere
 from harmony_conformance.reproduce import reproduce
 from harmony_conformance.suite import Options, make_plan, run
 from harmony_conformance.target import parse_target

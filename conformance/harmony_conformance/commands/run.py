@@ -26,7 +26,7 @@ from harmony_conformance.audit.readers import read_recorded
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.client import CA_DIR, CA_FILE, Wait
 from harmony_conformance.command import Command, Exit, UsageError
-from harmony_conformance.discovery import DISCOVERY, Capabilities, KeyRefused, NothingThere
+from harmony_conformance.discovery import DISCOVERY, Capabilities
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.fingerprint import fingerprint
@@ -35,6 +35,7 @@ from harmony_conformance.judge import Result, worst
 from harmony_conformance.judging import Plan, in_order, judge_all
 from harmony_conformance.offers import Offer
 from harmony_conformance.recording import exchange_line
+from harmony_conformance.refusal import KeyRefused, NothingThere
 from harmony_conformance.report.files import write_files
 from harmony_conformance.report.model import Report, make_report, masked, result_line
 from harmony_conformance.report.terminal import print_report, report_console
@@ -154,9 +155,9 @@ def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str 
             print(found, file=sys.stderr)
             return
         version_told = f" {found.engine_version}" if found.engine_version else ""
-        base = target.base or "embedded"
+        base = (target.base or "embedded") + _signs(target, found)
         print(
-            f"{target.engine.name}{version_told} at {base}, model {found.model}; prompt evidence: {found.prompt.value}; output: {found.output}",
+            f"{found.engine.name}{version_told} at {base}, model {found.model}; prompt evidence: {found.prompt.value}; output: {found.output}",
             file=sys.stderr,
         )
         for offer in found.offers:
@@ -195,6 +196,13 @@ def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str 
         raise KeyboardInterrupt(f"stopped; what was recorded is kept in {out}, judge it: {again}") from None
 
 
+def _signs(target: Target, found: Capabilities) -> str:
+    """By what a server was known that nobody had named."""
+    if not target.is_open:
+        return ""
+    return f" (known by {', '.join(found.signs)})" if found.signs else " (which server it is could not be found out)"
+
+
 def _output(offer: Offer) -> str:
     return "the model's own" if offer.script_by is ScriptBy.NONE else "scripted"
 
@@ -230,7 +238,7 @@ def _report(target: Target, options: Options, finished: Run, key_env: str | None
     header: JsonObject = {
         "version": version("harmony-conformance"),
         "target": {
-            "engine": target.engine.name,
+            "engine": (found.engine if found else target.engine).name,
             "engine_version": found.engine_version if found else None,
             "model": found.model if found else None,
             "url_host": target.host,
