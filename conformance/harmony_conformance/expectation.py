@@ -17,6 +17,7 @@ from harmony_conformance.declaration import official_spelling
 from harmony_conformance.json_value import Json, at, items, loads, members, text
 from harmony_conformance.placement import blocks
 from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, read_prompt, wanted
+from harmony_conformance.tool_choice import allows_some, may_be_called
 from harmony_ref import HarmonyError, Message, Role, encode_with_special_tokens
 from harmony_ref.styles import HARMONY_0_0_8, Style
 from harmony_ref.styles.rendering import rendered_messages
@@ -159,6 +160,11 @@ def _requests(request: Json) -> Iterator[tuple[Json, tuple[str, ...]]]:
         yield plain, ("the built-in tools that were asked for are not declared",)
     if at(request, "tool_choice") == "none" and at(request, "tools"):
         yield {**members(request), "tool_choice": "auto"}, ("functions that may not be called are declared",)
+    if allows_some(request):
+        few = [
+            tool for tool in items(at(request, "tools")) if may_be_called(request, text(at(tool, "function", "name")))
+        ]
+        yield {**members(request), "tools": few}, ("functions that may not be called are not declared",)
     messages = items(at(request, "messages"))
     first = [message for message in messages if at(message, "role") in _INSTRUCTING]
     rest = [message for message in messages if at(message, "role") not in _INSTRUCTING]

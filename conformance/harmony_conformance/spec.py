@@ -189,6 +189,13 @@ _TABLE = (
         '`{"type": "function", "function": {"name": "my_function"}}` forces the model to call that tool.',
     ),
     Clause(
+        id="chat#allowed-tools",
+        source=_CHAT + "tool_choice, allowed_tools",
+        quotation="Constrains the tools available to the model to a pre-defined set. `auto` allows the model to pick from among the allowed tools and "
+        "generate a message. `required` requires the model to call one or more of the allowed tools.",
+        differs="Few servers know it: a refusal that names the parameter declares a limit.",
+    ),
+    Clause(
         id="chat#usage",
         source=_CHAT + "usage",
         quotation="prompt_tokens: Number of tokens in the prompt. […] completion_tokens: Number of tokens in the generated completion. […] total_tokens: "

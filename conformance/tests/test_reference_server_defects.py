@@ -245,6 +245,8 @@ PREAMBLE = f"<|channel|>commentary<|message|>Look.<|end|>{START}"
 PATTERN = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "string", "pattern": r"^a\!$"}}}
 STRICT = {"type": "function", "function": {**F["function"], "strict": True}}
 TWO_AT_ONCE = {"harmony_script": TWO_CALLS, "parallel_tool_calls": False, **T}
+G = {"type": "function", "function": {"name": "g"}}
+G_ALLOWED = {"tools": [F, G], "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [G]}}}
 THOUGHT = "The user wants a short answer."
 
 # id, what is looked at, what the right server shows, what the server with the defect shows
@@ -764,6 +766,7 @@ SHOWN = [
         (THOUGHT, "", ["f"], "{}", "tool_calls"),
         ("", '{"name":"paint","arguments":{}}', [], "", "stop"),
     ),
+    ("allowed-tools-ignored", answered(SHORT, **G_ALLOWED), ("", "{}", [], "", "stop"), OK_SHORT),
     ("parallel-calls-unasked", lambda s: len(calls_of(s.answer(**TWO_AT_ONCE))), 1, 2),
     ("call-ids-from-zero", lambda s: call_ids(s.answer(harmony_script=SHORT, **T)) == ["call_0"], False, True),
     (

@@ -14,6 +14,7 @@ from harmony_conformance.leak.repetition import asks_again, doubled, looping
 from harmony_conformance.meaning import Meaning, told_in_order, written_tokens
 from harmony_conformance.prompt import shorten
 from harmony_conformance.texts import Place
+from harmony_conformance.tool_choice import may_be_called
 from harmony_conformance.turn import Usage
 from harmony_ref import encode
 
@@ -181,7 +182,12 @@ def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
 @condition
 def shows_only_messages(x: Exchange) -> bool:
     """completions whose calls, if any, have a tool to go to"""
-    return x.meant is not None and (not x.meant.calls or on.offered_tools.holds(x))
+    return x.meant is not None and (not x.meant.calls or (on.offered_tools.holds(x) and not _forbidden(x)))
+
+
+def _forbidden(x: Exchange) -> bool:
+    """Whether the model called a function that the request offers and does not allow."""
+    return x.meant is not None and any(not may_be_called(x.asked, call.name) for call in x.meant.calls)
 
 
 @check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.meaning_is_known, shows_only_messages))
@@ -267,7 +273,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     unaccounted = spent - reasoned - _HEADER_TOKENS
     if x.output.ids is not None:
         written = written_tokens(x.output.ids)
-        if written.called and not written.shown and not on.offered_tools.holds(x):
+        if written.called and not written.shown and (_forbidden(x) or not on.offered_tools.holds(x)):
             yield variant(
                 "a call that the request does not allow was dropped, and nothing is shown instead", where="content"
             )

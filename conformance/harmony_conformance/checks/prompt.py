@@ -23,6 +23,7 @@ from harmony_conformance.json_value import at, equal_json, pointer, text
 from harmony_conformance.pairs import counted_pairs
 from harmony_conformance.placement import conversation_alone, no_more, on_lines, place_of_next_call, raw
 from harmony_conformance.prompt import Kind, Place, PromptMessage, Wanted, shorten
+from harmony_conformance.tool_choice import may_be_called
 from harmony_conformance.tool_schema import undescribed
 
 
@@ -187,6 +188,9 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
         if not name:
             continue
         found = declared.get(name) or declared.get(as_identifier(name))
+        if found is None and not may_be_called(x.asked, name):
+            yield variant(f"{name}, which may not be called, is not declared", where=pointer("tools", index))
+            continue
         if found is None:
             yield Finding(
                 message=f"the function {name} is not declared in the prompt",

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check, condition, variant
+from harmony_conformance import tool_choice
+from harmony_conformance.check import MUST, Finding, check, condition, variant, within_limits
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_schema import first_violation
@@ -78,17 +79,18 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
     """Every call the model made arrives, in order, with the name and the arguments the model wrote, valid JSON or not.
 
     Calls are dropped, cut to `{}`, or re-serialised with other values (defects V10, V15, S01, S03, M02). Servers that end the turn at the first
-    `<|call|>` are right to return one, and so is one that was told `parallel_tool_calls: false`.
+    `<|call|>` are right to return one, and so is one that was told `parallel_tool_calls: false`. Calls that the request does not allow are left out.
     """
     turn, meant = x.turn, x.meant
     if turn is None or meant is None:
         return
-    expected_calls = meant.calls[:1] if at(x.asked, "parallel_tool_calls") is False else meant.calls
+    made = [call for call in meant.calls if tool_choice.may_be_called(x.asked, call.name)]
+    expected_calls = made[:1] if at(x.asked, "parallel_tool_calls") is False else made
     for index, call in enumerate(expected_calls):
         where = pointer("tool_calls", index)
         if index >= len(turn.tool_calls):
             yield Finding(
-                message=f"call {index + 1} of {len(meant.calls)} is lost",
+                message=f"call {index + 1} of {len(made)} is lost",
                 at=where,
                 expected=f"{call.name}({shorten(call.arguments)})",
                 actual="no such call",
@@ -149,7 +151,8 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
     if x.turn is None:
         return
     called = [call.name for call in x.turn.tool_calls]
-    named = " or ".join(sorted(_allowed(x)))
+    allowed = tool_choice.named(x.asked)
+    named = " or ".join(sorted(allowed))
     if not called:
         yield Finding(
             message="the request demands a call and none is returned",
@@ -157,7 +160,7 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
             expected=f"a call of {named}" if named else "at least one call",
             actual=f"no tool_calls, finish_reason {x.turn.finish_reason}",
         )
-    elif named and not _allowed(x).issuperset(called):
+    elif named and not allowed.issuperset(called):
         yield Finding(
             message="another function was called than the one the request names",
             at="/tool_calls",
@@ -166,11 +169,33 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
         )
 
 
-def _allowed(x: Exchange) -> frozenset[str]:
-    """The functions that `tool_choice` names: one, or a list of allowed ones; none where any will do."""
-    choice = at(x.asked, "tool_choice")
-    listed = [choice, *items(at(choice, "allowed_tools", "tools"))]
-    return frozenset(name for one in listed if (name := text(at(one, "function", "name"))))
+@within_limits
+def takes_allowed_tools(x: Exchange) -> bool:
+    """servers that do not refuse a list of allowed functions"""
+    return not (tool_choice.allows_some(x.asked) and on.was_refused.holds(x) and not on.is_server_error(x))
+
+
+@condition
+def allows_some(x: Exchange) -> bool:
+    """answers to requests whose `tool_choice` lists the functions that may be called"""
+    return x.turn is not None and tool_choice.allows_some(x.asked)
+
+
+@check(MUST, spec="chat#allowed-tools", when=(on.is_chat, takes_allowed_tools, allows_some))
+def only_allowed_tools(x: Exchange) -> Iterator[Finding]:
+    """Where the request lists the functions that may be called, no other one is, whatever else it offers.
+
+    A client offers all its functions in every request, so that the prompt stays in the cache, and allows those that are safe just now: a server that
+    takes the list for `auto` lets the model delete what it was to read.
+    """
+    for index, call in enumerate(x.turn.tool_calls if x.turn is not None else ()):
+        if not tool_choice.may_be_called(x.asked, call.name):
+            yield Finding(
+                message="a function was called that the request does not allow",
+                at=pointer("tool_calls", index, "function", "name"),
+                expected="one of " + ", ".join(sorted(tool_choice.named(x.asked))),
+                actual=shorten(call.name) or "an empty name",
+            )
 
 
 @condition

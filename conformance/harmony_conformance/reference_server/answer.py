@@ -42,10 +42,15 @@ class Delta:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """What the client can take: the functions it declared, and whether it wants calls at all."""
+    """What the client can take: the functions it declared, whether it wants calls at all, and of which functions, None for any."""
 
     names: frozenset[str]
     takes_calls: bool
+    allowed: frozenset[str] | None = None
+
+    def takes(self, function: str) -> bool:
+        """Whether a call of the function is one for the client."""
+        return self.takes_calls and (self.allowed is None or function in self.allowed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +71,7 @@ def destination(header: Header, offer: Offer) -> Destination:
     if header.role != "assistant":
         return Destination(field=Field.REASONING)
     function = _called(header.recipient or "", offer)
-    if function and offer.takes_calls:
+    if function and offer.takes(function):
         return Destination(field=Field.ARGUMENTS, function=function)
     if header.channel == "analysis" and not function:
         return Destination(field=Field.REASONING)

@@ -26,6 +26,7 @@ class ChatRequest(Asked):
         logprobs: whether the content's tokens come with their log probabilities, and those of the `top_logprobs` most likely.
         event_tokens: how many tokens go in one event of a stream.
         ends_at_stop: whether a token that ends the turn ends the generation.
+        allowed: the functions that may be called, of all that are offered; None where all may.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -38,6 +39,7 @@ class ChatRequest(Asked):
     event_tokens: int
     ends_at_stop: bool
     built_in: tuple[ToolNamespaceConfig, ...] = ()
+    allowed: frozenset[str] | None = None
 
 
 def read_request(body: JsonObject) -> ChatRequest:
@@ -50,7 +52,8 @@ def read_request(body: JsonObject) -> ChatRequest:
     fields.refuse_unsupported(body, _NEUTRAL)
     fields.refuse_bad_sampling(body)
     tools = _tools(body.get("tools"))
-    choice, demanded = _tool_choice(body.get("tool_choice"), tools)
+    allowed = _allowed(body.get("tool_choice"), tools)
+    choice, demanded = _tool_choice(body.get("tool_choice"), tools) if allowed is None else allowed[:2]
     streamed = fields.switch(body, "stream")
     form, schema = _answer_form(body.get("response_format"))
     return ChatRequest(
@@ -78,6 +81,7 @@ def read_request(body: JsonObject) -> ChatRequest:
         event_tokens=fields.event_tokens(body),
         ends_at_stop=not fields.switch(body, "ignore_eos"),
         built_in=_built_in(body.get("chat_template_kwargs")),
+        allowed=None if allowed is None else allowed[2],
     )
 
 
@@ -154,11 +158,32 @@ def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[Choice, Tool | Non
         return Choice.AUTO, None
     if isinstance(value, str):
         return fields.tool_choice_word(value, tools)
-    function = value.get("function") if isinstance(value, dict) and value.get("type") == "function" else None
-    name = function.get("name") if isinstance(function, dict) else None
+    return Choice.REQUIRED, fields.chosen_tool(_named(value, "tool_choice"), tools)
+
+
+def _allowed(value: Json, tools: Sequence[Tool]) -> tuple[Choice, Tool | None, frozenset[str]] | None:
+    """A `tool_choice` that lists the functions that may be called: what is wanted, a tool that has to be called, their names; None for any other."""
+    if members(value).get("type") != "allowed_tools":
+        return None
+    where, listed = "tool_choice.allowed_tools", members(value).get("allowed_tools")
+    mode, entries = members(listed).get("mode"), members(listed).get("tools")
+    if mode not in (Choice.AUTO, Choice.REQUIRED):
+        raise wrong_value(f"{where}.mode", "'auto' or 'required' is needed.")
+    if not isinstance(entries, list) or not entries:
+        raise wrong_value(f"{where}.tools", "a list of functions is needed.")
+    chosen = [
+        fields.chosen_tool(_named(entry, f"{where}.tools[{place}]"), tools) for place, entry in enumerate(entries)
+    ]
+    demanded = chosen[0] if mode == Choice.REQUIRED else None
+    return Choice(str(mode)), demanded, frozenset(tool.name for tool in chosen)
+
+
+def _named(entry: Json, where: str) -> str:
+    function = members(entry).get("function") if members(entry).get("type") == "function" else None
+    name = members(function).get("name")
     if not isinstance(name, str):
-        raise wrong_value("tool_choice", 'an object is needed like {"type": "function", "function": {"name": …}}.')
-    return Choice.REQUIRED, fields.chosen_tool(name, tools)
+        raise wrong_value(where, 'an object is needed like {"type": "function", "function": {"name": …}}.')
+    return name
 
 
 _BUILT_IN = {"browser": ToolNamespaceConfig.browser(), "python": ToolNamespaceConfig.python()}

@@ -177,6 +177,7 @@ def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: C
     offer = Offer(
         names=frozenset(tool.name for tool in request.tools),
         takes_calls=bool(request.tools) and request.choice is not Choice.NONE,
+        allowed=request.allowed,
     )
     run = Run(
         seed=seed_of(body),

@@ -87,7 +87,18 @@ def _ids_from_zero(body: JsonObject) -> JsonObject:
     return _in_choices(change)(body)
 
 
+def _allowed_as_any(body: JsonObject) -> JsonObject:
+    is_list = members(body.get("tool_choice")).get("type") == "allowed_tools"
+    return {**body, "tool_choice": "auto"} if is_list else body
+
+
 DEFECTS = (
+    Defect(
+        id="allowed-tools-ignored",
+        catalogue=(),
+        summary="A `tool_choice` that lists the functions that may be called is taken for `auto`.",
+        change=OnRequest(_allowed_as_any),
+    ),
     Defect(
         id="parallel-calls-unasked",
         catalogue=("O12", "M15"),
