@@ -7,8 +7,9 @@ narrow a value to one type, and answer an empty value where it has another. A ch
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
@@ -33,8 +34,13 @@ def loads(document: str | bytes) -> Json:
     """
     if isinstance(document, bytes):
         document = document.decode("utf-8", "replace")
+    return _parsed(document, float)
+
+
+def _parsed(document: str, fraction: Callable[[str], Any]) -> Json:
+    """The value of a document; `fraction` makes a number of a spelling with a fraction or an exponent."""
     try:
-        value: Json = json.loads(document, parse_constant=_refuse_constant)
+        value: Json = json.loads(document, parse_constant=_refuse_constant, parse_float=fraction)
     except json.JSONDecodeError as problem:
         raise NotJson(problem.msg.removesuffix(" at").rstrip(": "), problem.doc, problem.pos) from None
     except RecursionError:
@@ -59,11 +65,51 @@ def canonical(value: Json) -> str:
 
 
 def equal_json(one: str, other: str) -> bool:
-    """Whether two texts are JSON, and equal as JSON."""
+    """Whether two texts are JSON of the same value.
+
+    JSON has one kind of number: 1 and 1.0 are the same value, and so are 1e2 and 100. They are compared to the last digit: 0.1 and
+    0.10000000000000000001 differ, although one float stands for both.
+    """
     try:
-        return canonical(loads(one)) == canonical(loads(other))
+        return _same(_parsed(one, _exact), _parsed(other, _exact))
     except NotJson:
         return False
+
+
+def spells_fractions(written: str, shown: str) -> bool:
+    """Whether one of two texts that are equal as JSON spells a whole number of the other with a fraction or an exponent: 1.0 where 1 was written.
+
+    The value is the same, and a client that reads whole numbers into whole numbers refuses it.
+    """
+    return _wholes(written) > _wholes(shown)
+
+
+def _wholes(document: str) -> int:
+    """How many numbers are spelled as whole ones."""
+    found: list[str] = []
+    try:
+        json.loads(document, parse_int=found.append)
+    except (ValueError, RecursionError):
+        return 0
+    return len(found)
+
+
+def _exact(spelled: str) -> float | Decimal:
+    try:
+        return Decimal(spelled)
+    except InvalidOperation:  # an exponent beyond all measure
+        return float(spelled)
+
+
+def _same(one: Json, other: Json) -> bool:
+    match one, other:
+        case (dict(), dict()):
+            return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
+        case (list(), list()):
+            return len(one) == len(other) and all(map(_same, one, other))
+        case _:
+            is_truth = isinstance(one, bool), isinstance(other, bool)
+            return one == other and is_truth[0] is is_truth[1]
 
 
 def at(value: Json, *path: str | int) -> Json:

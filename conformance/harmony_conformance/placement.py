@@ -50,6 +50,30 @@ def on_lines(request: Json, parts: Sequence[Wanted], found: Sequence[PromptMessa
     return tuple(map(as_held, parts))
 
 
+def told_on_lines(sent: Sequence[Wanted], held: Sequence[Wanted]) -> Iterator[Finding]:
+    """A variant for each part whose texts the prompt has on lines of their own: nothing is lost, and no source says what stands between them."""
+    for part in held:
+        if part not in sent:
+            yield variant("a line end stands between the parts of a text", where=part.where)
+
+
+def to_the_assistant(part: Wanted, message: PromptMessage) -> Iterator[Finding]:
+    """A function result is addressed to the assistant, on the commentary channel, or names none."""
+    for what, shown, expected in (
+        ("addressed to the assistant", message.recipient, "assistant"),
+        ("on the commentary channel", message.channel or "commentary", "commentary"),
+    ):
+        if shown != expected:
+            yield Finding(
+                message=f"a function result is not {what}",
+                at=part.where,
+                expected=expected,
+                actual=shorten(message.header),
+            )
+    if message.channel is None:
+        yield variant("a function result names no channel, as in Ollama's template", where=part.where)
+
+
 def no_more(parts: tuple[Wanted, ...], found: list[PromptMessage]) -> Iterator[Finding]:
     """No message stands in the prompt that the request does not have."""
     texts = sum(1 for part in parts if part.text)

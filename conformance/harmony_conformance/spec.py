@@ -130,7 +130,7 @@ _TABLE = (
         id="harmony#tool-messages",
         source=_GUIDE + "Handling tool calls",
         quotation="A tool message has the following format: <|start|>{toolname} to=assistant<|channel|>commentary<|message|>{output}<|end|>",
-        differs="The Hugging Face template quotes the output as JSON; both official libraries write it raw.",
+        differs="The Hugging Face template quotes the output as JSON; both official libraries write it raw. Ollama's template names no channel.",
     ),
     Clause(
         id="harmony#preambles",
@@ -148,6 +148,11 @@ _TABLE = (
         id="chat#messages",
         source=_CHAT + "messages",
         quotation="A list of messages comprising the conversation so far.",
+    ),
+    Clause(
+        id="chat#id",
+        source=_CHAT + "the chat completion object, id",
+        quotation="A unique identifier for the chat completion.",
     ),
     Clause(
         id="chat#message",

@@ -14,10 +14,13 @@ def allows_some(request: Json) -> bool:
 
 
 def named(request: Json) -> frozenset[str]:
-    """The functions that `tool_choice` names: the one to call, or those that are allowed; none where any will do."""
+    """The functions that `tool_choice` names: the one to call, or those that are allowed; none where any will do.
+
+    Responses writes both without the object around them.
+    """
     choice = at(request, "tool_choice")
-    listed = [choice, *items(at(choice, ALLOWED, "tools"))]
-    return frozenset(name for one in listed if (name := text(at(one, "function", "name"))))
+    listed = [choice, *items(at(choice, ALLOWED, "tools")), *items(at(choice, "tools"))]
+    return frozenset(name for one in listed if (name := text(at(one, "function", "name")) or text(at(one, "name"))))
 
 
 def may_be_called(request: Json, function: str) -> bool:

@@ -16,6 +16,7 @@ from harmony_conformance.json_value import (
     number,
     pointer,
     resolve,
+    spells_fractions,
     strings,
     text,
 )
@@ -139,6 +140,12 @@ def test_a_pointer_leads_where_its_path_leads(path):
         pytest.param('"\\u00fc"', '"ü"', True, id="escapes"),
         pytest.param("[1,2]", "[2,1]", False, id="a list has an order"),
         pytest.param('{"a":1}', '{"a":"1"}', False, id="another type"),
+        pytest.param("[1, 1e2, -0]", "[1.0, 100, 0]", True, id="numbers are values, however they are spelled"),
+        pytest.param("0.1", "0.10000000000000000001", False, id="to the last digit of a fraction"),
+        pytest.param("9007199254740993", "9007199254740992.0", False, id="to the last digit of a whole number"),
+        pytest.param("1e999999999999999999999", "1e999", False, id="beyond what a Decimal holds"),
+        pytest.param("1", "true", False, id="true is no number"),
+        pytest.param('{"a":1,"b":1}', '{"a":1}', False, id="a member more"),
         pytest.param("{", "{", False, id="no JSON"),
         pytest.param("", "", False, id="nothing"),
     ],
@@ -155,3 +162,18 @@ def test_json_is_compact_and_keeps_its_characters():
     value = {"b": ["ü", 1.5], "a": None}
     assert (dumps(value), canonical(value)) == ('{"b":["ü",1.5],"a":null}', '{"a":null,"b":["ü",1.5]}')
     assert json.loads(dumps(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("written", "shown", "expected"),
+    [
+        pytest.param('{"a":1}', '{"a": 1.0}', True, id="a whole number became a fraction"),
+        pytest.param("[100]", "[1e2]", True, id="an exponent"),
+        pytest.param("[1.0]", "[1]", False, id="a fraction became whole, which every client reads"),
+        pytest.param('{"a":1,"b":2}', '{"b":2,"a":1}', False, id="another order"),
+        pytest.param('{"a":"1"}', '{"a":"1"}', False, id="a text is no number"),
+        pytest.param("{", "1.0", False, id="no JSON"),
+    ],
+)
+def test_a_whole_number_that_is_spelled_as_a_fraction(written, shown, expected):
+    assert spells_fractions(written, shown) is expected

@@ -134,7 +134,15 @@ def stopped_by_itself(x: Exchange) -> bool:
     )
 
 
-@check(SHOULD, spec="harmony#final", when=(on.is_conversation, on.ended_well, stopped_by_itself))
+@condition
+def no_stop_string_ended_it(x: Exchange) -> bool:
+    """requests without stop strings, or answers that are known to have met none: servers look for them in the reasoning too"""
+    return not x.stop_strings or (x.output.ids is not None and not x.meets_stop_string)
+
+
+@check(
+    SHOULD, spec="harmony#final", when=(on.is_conversation, on.ended_well, stopped_by_itself, no_stop_string_ended_it)
+)
 def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     """An answer that stopped by itself holds more than reasoning: content, or a call.
 

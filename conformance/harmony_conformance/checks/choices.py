@@ -1,4 +1,4 @@
-"""Family `choices`: as many answers as were asked for, and beside each its log probabilities; the same seed, the same answer."""
+"""Family `choices`: as many answers as were asked for, and beside each its log probabilities; the same seed, the same answer; each answer an id of its own."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from math import isfinite
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, variant
 from harmony_conformance.difference import text_difference
-from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.json_value import Json, at, dumps, items, number, text
+from harmony_conformance.exchange import AnsweredBy, Exchange, Series
+from harmony_conformance.json_value import Json, at, canonical, dumps, items, members, number, text
 from harmony_conformance.prompt import shorten
 
 
@@ -174,6 +174,50 @@ def _is_logarithm(entry: Json) -> bool:
     value = at(entry, "logprob")
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
     return isinstance(at(entry, "token"), str) and is_number and float(str(value)) <= _ROUNDING
+
+
+@evidence
+def has_answers_with_ids(series: Series) -> bool:
+    """answers with an id to requests that are not the same"""
+    return len({asked for _, asked in _with_ids(series)}) > 1
+
+
+@comparison(SHOULD, spec="chat#id", when=has_answers_with_ids)
+def answers_have_ids_of_their_own(series: Series) -> Iterator[Finding]:
+    """Answers to different requests have different ids.
+
+    Whoever keeps answers by their id (a log, a trace, a store of messages) overwrites one with the other. SHOULD: a client that takes one answer at a time
+    sees nothing of it. The same request may get the same answer again, out of a cache.
+    """
+    seen: dict[str, tuple[str, str]] = {}
+    for x, asked in _with_ids(series):
+        name = (x.turn.id if x.turn is not None else None) or ""
+        first, before = seen.setdefault(name, (x.id, asked))
+        if before != asked:
+            yield Finding(
+                message="answers to two different requests have the same id",
+                at="/id",
+                expected="an id of its own",
+                actual=f"{shorten(name)}, as in {first}",
+                exchange=x.id,
+            )
+
+
+_DELIVERY = frozenset({"stream", "stream_options"})
+
+
+def _with_ids(series: Series) -> Iterator[tuple[Exchange, str]]:
+    """Answers that have an id, as the API gave them, each with what was asked for, however it was to be sent."""
+    for x in series.exchanges.values():
+        if (
+            on.is_chat.holds(x)
+            and x.turn is not None
+            and x.turn.id
+            and not x.rebuilt
+            and x.answered_by is AnsweredBy.API
+        ):
+            asked = {name: value for name, value in members(x.asked).items() if name not in _DELIVERY}
+            yield x, canonical(asked)
 
 
 SEEDED = ("first", "second", "third")

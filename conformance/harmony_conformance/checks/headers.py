@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import equal_json, pointer
+from harmony_conformance.json_value import equal_json, pointer, spells_fractions
 from harmony_conformance.meaning import Called
 from harmony_conformance.prompt import PromptMessage, shorten
 from harmony_conformance.texts import fields
@@ -126,7 +126,8 @@ def _lost_calls(expected: Sequence[Called], turn: Turn) -> Iterator[Finding]:
 
 
 def _is_call(got: ToolCall, call: Called) -> bool:
-    return got.name == call.name and (got.arguments == call.arguments or equal_json(got.arguments, call.arguments))
+    same = equal_json(got.arguments, call.arguments) and not spells_fractions(call.arguments, got.arguments)
+    return got.name == call.name and (got.arguments == call.arguments or same)
 
 
 @check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.ended_well, on.has_row_for_broken_output))

@@ -19,9 +19,17 @@ from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.expectation import is_readable
 from harmony_conformance.injection import injected
-from harmony_conformance.json_value import at, equal_json, pointer, text
+from harmony_conformance.json_value import at, equal_json, pointer, spells_fractions, text
 from harmony_conformance.pairs import counted_pairs
-from harmony_conformance.placement import conversation_alone, no_more, on_lines, place_of_next_call, raw
+from harmony_conformance.placement import (
+    conversation_alone,
+    no_more,
+    on_lines,
+    place_of_next_call,
+    raw,
+    to_the_assistant,
+    told_on_lines,
+)
 from harmony_conformance.prompt import Kind, Place, PromptMessage, Wanted, shorten
 from harmony_conformance.tool_choice import may_be_called
 from harmony_conformance.tool_schema import undescribed
@@ -43,18 +51,17 @@ def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
     """
     shown, sent = _messages(x, "user"), _parts(x, Kind.USER)
     parts = on_lines(x.asked, sent, shown)
-    for part in parts:
-        if part not in sent:
-            yield variant("a line end stands between the parts of a text", where=part.where)
+    yield from told_on_lines(sent, parts)
     yield from raw(parts, shown)
 
 
 @check(MUST, spec="harmony#final", when=(on.is_conversation, on.prompt_is_known, on.has_earlier_answer))
 def earlier_answers_are_final(x: Exchange) -> Iterator[Finding]:
     """Earlier answers stand in the prompt as assistant messages on the final channel, unchanged (defect V17)."""
-    yield from raw(
-        _parts(x, Kind.FINAL), [m for m in _messages(x, "assistant", "final") if m.recipient is None and m.content]
-    )
+    shown = [m for m in _messages(x, "assistant", "final") if m.recipient is None and m.content]
+    parts = on_lines(x.asked, _parts(x, Kind.FINAL), shown)
+    yield from told_on_lines(_parts(x, Kind.FINAL), parts)
+    yield from raw(parts, shown)
 
 
 @check(MUST, spec="harmony#preambles", when=(on.is_conversation, on.prompt_is_known, on.has_preamble_history))
@@ -123,7 +130,7 @@ def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
 def _arguments(part: Wanted, shown: str) -> Iterator[Finding]:
     if shown == part.text:
         return
-    if equal_json(shown, part.text):
+    if equal_json(shown, part.text) and not spells_fractions(part.text, shown):
         yield variant("the arguments of a call were written anew: equal as JSON", where=part.where)
     else:
         expected, actual = text_difference(part.text, shown)
@@ -134,9 +141,10 @@ def _arguments(part: Wanted, shown: str) -> Iterator[Finding]:
 
 @check(MUST, spec="harmony#tool-messages", when=(on.is_conversation, on.prompt_is_known, on.has_results))
 def results_are_rendered(x: Exchange) -> Iterator[Finding]:
-    """Each function result stands in the prompt once, raw, from its function, to the assistant, on the commentary channel (defects J02, V17, T02)."""
+    """Each function result stands in the prompt once, raw, from its function, to the assistant, on the commentary channel or none (defects J02, V17, T02)."""
     results = _messages(x, "tool")
-    parts = _parts(x, Kind.RESULT)
+    parts = on_lines(x.asked, _parts(x, Kind.RESULT), results)
+    yield from told_on_lines(_parts(x, Kind.RESULT), parts)
     for part, message in zip_longest(parts, results[: len(parts)]):
         if message is None:
             yield Finding(
@@ -155,17 +163,7 @@ def results_are_rendered(x: Exchange) -> Iterator[Finding]:
             )
         elif part.function not in (None, message.function):
             yield variant(f"{part.function} is called {message.function} in the prompt", where=part.where)
-        for what, shown, wanted_there in (
-            ("addressed to the assistant", message.recipient, "assistant"),
-            ("on the commentary channel", message.channel, "commentary"),
-        ):
-            if shown != wanted_there:
-                yield Finding(
-                    message=f"a function result is not {what}",
-                    at=part.where,
-                    expected=wanted_there,
-                    actual=shorten(message.header),
-                )
+        yield from to_the_assistant(part, message)
         if message.content != part.text:
             expected, actual = text_difference(part.text, message.content)
             yield Finding(

@@ -11,7 +11,7 @@ from harmony_conformance.check import MUST, Finding, check, condition, variant, 
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_schema import first_violation
-from harmony_conformance.json_value import Json, NotJson, at, equal_json, items, loads, pointer, text
+from harmony_conformance.json_value import Json, NotJson, at, equal_json, items, loads, pointer, spells_fractions, text
 from harmony_conformance.prompt import shorten
 
 
@@ -78,6 +78,7 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
 def calls_arrive(x: Exchange) -> Iterator[Finding]:
     """Every call the model made arrives, in order, with the name and the arguments the model wrote, valid JSON or not.
 
+    Arguments that are written anew are a variant as long as they are equal as JSON, and no whole number becomes a fraction (1.0), which typed clients refuse.
     Calls are dropped, cut to `{}`, or re-serialised with other values (defects V10, V15, S01, S03, M02). Servers that end the turn at the first
     `<|call|>` are right to return one, and so is one that was told `parallel_tool_calls: false`. Calls that the request does not allow are left out.
     """
@@ -106,14 +107,17 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
             )
         if got.arguments == call.arguments:
             continue
-        if equal_json(got.arguments, call.arguments):
+        if equal_json(got.arguments, call.arguments) and not spells_fractions(call.arguments, got.arguments):
             yield variant(
                 "the arguments were written anew: equal as JSON, another text", where=where + "/function/arguments"
             )
         else:
             expected, actual = text_difference(call.arguments, got.arguments)
+            anew = equal_json(got.arguments, call.arguments)
             yield Finding(
-                message="the arguments differ from what the model wrote",
+                message="a whole number of the arguments was written anew, with a fraction"
+                if anew
+                else "the arguments differ from what the model wrote",
                 at=where + "/function/arguments",
                 expected=expected,
                 actual=actual,
@@ -181,7 +185,7 @@ def allows_some(x: Exchange) -> bool:
     return x.turn is not None and tool_choice.allows_some(x.asked)
 
 
-@check(MUST, spec="chat#allowed-tools", when=(on.is_chat, takes_allowed_tools, allows_some))
+@check(MUST, spec="chat#allowed-tools", when=(on.is_conversation, takes_allowed_tools, allows_some))
 def only_allowed_tools(x: Exchange) -> Iterator[Finding]:
     """Where the request lists the functions that may be called, no other one is, whatever else it offers.
 

@@ -92,7 +92,17 @@ def _allowed_as_any(body: JsonObject) -> JsonObject:
     return {**body, "tool_choice": "auto"} if is_list else body
 
 
+def _one_id(body: JsonObject) -> JsonObject:
+    return {**body, "id": "chatcmpl-123"} if "id" in body else body
+
+
 DEFECTS = (
+    Defect(
+        id="same-id-for-all",
+        catalogue=(),
+        summary="Every answer has the same id.",
+        change=OnJson(_one_id),
+    ),
     Defect(
         id="allowed-tools-ignored",
         catalogue=(),
