@@ -36,6 +36,8 @@ CHECKS = (
     channels.characters_are_whole,
     channels.no_suspected_leak,
     channels.answer_is_told_once,
+    channels.answer_ends_with_its_turn,
+    channels.no_suspected_broken_character,
 )
 LEVELS = ("ids", "text")
 MUST_FAIL, SUSPECTED, VARIANT, CLEAN = "must fail", "suspected", "variant", "clean"

@@ -767,6 +767,8 @@ SHOWN = [
         ("", '{"name":"paint","arguments":{}}', [], "", "stop"),
     ),
     ("allowed-tools-ignored", answered(SHORT, **G_ALLOWED), ("", "{}", [], "", "stop"), OK_SHORT),
+    ("own-words-run-on", lambda s: "\nUser: " in content()(s), False, True),
+    ("own-words-broken", lambda s: "\ufffd" in content()(s), False, True),
     ("same-id-for-all", lambda s: len({r.json()["id"] for r in s.send({}, {"seed": 1})}), 2, 1),
     ("parallel-calls-unasked", lambda s: len(calls_of(s.answer(**TWO_AT_ONCE))), 1, 2),
     ("call-ids-from-zero", lambda s: call_ids(s.answer(harmony_script=SHORT, **T)) == ["call_0"], False, True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from harmony_conformance import conditions as on
@@ -11,6 +12,8 @@ from harmony_conformance.exchange import Exchange
 from harmony_conformance.leak.emitted import emitted
 from harmony_conformance.leak.evidence import Leak, Strength, marker_leaks, near, reasoning_leaks, word_leaks
 from harmony_conformance.leak.repetition import asks_again, doubled, looping
+from harmony_conformance.leak.request import said
+from harmony_conformance.leak.run_on import asks_for_talk, goes_on_as_the_user
 from harmony_conformance.meaning import Meaning, told_in_order, written_tokens
 from harmony_conformance.prompt import shorten
 from harmony_conformance.texts import Place
@@ -109,6 +112,25 @@ def characters_are_whole(x: Exchange) -> Iterator[Finding]:
             )
 
 
+@condition
+def speaks_of_nobody(x: Exchange) -> bool:
+    """requests that are not about people who talk"""
+    return not asks_for_talk(x)
+
+
+_REPLACEMENT = "\ufffd"
+_ON_CHARACTERS = re.compile(
+    r"\b(?:unicode|utf-?\d*|encod\w+|decod\w+|mojibake|replacement character|u\+fffd|bytes?|binary|garbled|corrupt\w*|latin-?1|ascii)\b",
+    re.IGNORECASE,
+)
+
+
+@condition
+def speaks_of_whole_characters(x: Exchange) -> bool:
+    """requests without U+FFFD that are not about the encoding of texts"""
+    return not any(_REPLACEMENT in text or _ON_CHARACTERS.search(text) for text in said(x))
+
+
 @check(MUST, spec="harmony#roles", when=(on.model_spoke, on.output_is_known))
 def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
     """What the model wrote in the name of the user, or of anybody but the assistant, is not shown as its answer.
@@ -122,6 +144,38 @@ def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
                 at=leaked.field.where,
                 excerpt=near(leaked.field.text, leaked.text.strip()[:40]),
             )
+
+
+@check(SHOULD, spec="harmony#roles", when=(on.model_spoke, speaks_of_nobody))
+def answer_ends_with_its_turn(x: Exchange) -> Iterator[Finding]:
+    """The answer does not go on as the user, in plain words: `User: And Italy?`, and often the answer to that.
+
+    A model does that which was not stopped, or was given a prompt that is no Harmony (defect M04). It may have been asked for a talk in words that
+    nobody foresaw, so this is a suspicion.
+    """
+    for answer in x.answers:
+        found = goes_on_as_the_user(answer.text_of(Place.CONTENT))
+        if found is not None:
+            yield Finding(message="the content goes on as the user", at="content", excerpt=shorten(found))
+
+
+@check(SHOULD, spec="harmony#final", when=(on.model_spoke, on.output_is_unknown, speaks_of_whole_characters))
+def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
+    """No U+FFFD stands in an answer to a request that has none.
+
+    It is what is left of a character whose tokens were decoded one by one. The model may have written it all the same, so this is a suspicion. A limit may
+    cut a character at the end of a text.
+    """
+    was_cut = x.turn is not None and x.turn.finish_reason == "length"
+    for answer in x.answers:
+        for field in answer.fields:
+            told = field.text.rstrip(_REPLACEMENT) if was_cut else field.text
+            if field.place is not Place.OTHER and _REPLACEMENT in told:
+                yield Finding(
+                    message=f"{field.where} holds U+FFFD, and the request does not",
+                    at=field.where,
+                    excerpt=near(told, _REPLACEMENT),
+                )
 
 
 @condition

@@ -47,7 +47,7 @@ def _is_empty(x: Exchange) -> bool:
 
 @check(MUST, spec="chat#usage", when=(on.is_conversation, on.ended_well, on.has_usage))
 def adds_up(x: Exchange) -> Iterator[Finding]:
-    """total_tokens is prompt_tokens plus completion_tokens, no part is larger than its whole, and reasoning that is returned is counted."""
+    """total_tokens is prompt_tokens plus completion_tokens, no part is larger than its whole or below zero, and reasoning that is returned is counted."""
     usage = x.turn.usage if x.turn is not None else None
     if usage is None or usage.prompt_tokens is None or usage.completion_tokens is None:
         return
@@ -66,6 +66,9 @@ def adds_up(x: Exchange) -> Iterator[Finding]:
             expected=f"at most {usage.completion_tokens}",
             actual=str(usage.reasoning_tokens),
         )
+    for name, count in (("reasoning_tokens", usage.reasoning_tokens), ("cached_tokens", usage.cached_tokens)):
+        if count is not None and count < 0:
+            yield Finding(message=f"{name} is below zero", at="/usage", expected="0 or more", actual=str(count))
     if usage.reasoning_tokens == 0 and x.turn is not None and (x.turn.reasoning or "").strip():
         yield Finding(
             message="reasoning is returned and no reasoning tokens are counted",

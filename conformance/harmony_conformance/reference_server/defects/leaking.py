@@ -6,8 +6,11 @@ from dataclasses import replace
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, text
 from harmony_conformance.reference_server.answer import DONE, Field
-from harmony_conformance.reference_server.changes import Defect, OnEvents, OnJson, OnStream
+from harmony_conformance.reference_server.changes import Defect, OnEvents, OnJson, OnStream, OnWords
+from harmony_conformance.reference_server.chat_request import ChatRequest
 from harmony_conformance.reference_server.defects.event_changes import FINAL, goes_to, is_call, on, showing_raw
+from harmony_conformance.reference_server.fields import AnswerForm
+from harmony_conformance.reference_server.generation import Words
 from harmony_conformance.reference_server.header import Header
 from harmony_conformance.reference_server.reading import Closed, Event, Opened, Text
 from harmony_ref import tokens
@@ -79,7 +82,33 @@ def _told_again(data: Iterator[Json]) -> Iterator[Json]:
         yield event
 
 
+def _greets(request: ChatRequest) -> bool:
+    """Whether the model has the word, and says what it likes."""
+    return request.form is AnswerForm.TEXT and request.demanded is None
+
+
+def _run_on(request: ChatRequest, words: Words) -> Words:
+    further = "\n\nUser: What is the capital of Italy?\n\nAssistant: Rome."
+    return replace(words, content=words.content + further) if _greets(request) else words
+
+
+def _emoji_broken(request: ChatRequest, words: Words) -> Words:
+    return replace(words, content=f"\ufffd\ufffd {words.content}") if _greets(request) else words
+
+
 DEFECTS = (
+    Defect(
+        id="own-words-run-on",
+        catalogue=(),
+        summary="The model is not stopped where its answer ends: it goes on as the user, in plain words, and answers that.",
+        change=OnWords(_run_on),
+    ),
+    Defect(
+        id="own-words-broken",
+        catalogue=(),
+        summary="An emoji in the model's own words comes out as U+FFFD, once for each of its tokens.",
+        change=OnWords(_emoji_broken),
+    ),
     Defect(
         id="raw-call-escaped",
         catalogue=(),
