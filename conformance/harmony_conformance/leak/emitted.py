@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import groupby, pairwise
 
+from harmony_conformance.json_value import NotJson, canonical, loads
 from harmony_conformance.leak.markers import MARKER, readable
 from harmony_conformance.leak.reasoning import WRAPPED
 from harmony_conformance.prompt import pieces
@@ -120,15 +121,19 @@ class Emitted:
         return nearby[0] not in self.ordinary and any(near in self.raw and near not in self.ordinary for near in nearby)
 
     def _surplus(self, texts: Sequence[tuple[Field, str]]) -> Iterator[Leaked]:
-        """Markers that stand in one field, or in all that a client reads, more often than ordinary tokens spell them."""
+        """Markers that stand in one field, or in all that a client reads, more often than ordinary tokens spell them.
+
+        What a client reads twice is counted once: the keys of arguments, which stand in their text too, and a call that is returned again.
+        """
         allowed = Counter(MARKER.findall(self.ordinary))
         told: Counter[str] = Counter()
         once: set[str] = set()
         for one, text in texts:
             own = Counter(MARKER.findall(text))
-            if one.place is not Place.OTHER and text not in once:
+            same = _value(text) if one.place is Place.ARGUMENTS else text
+            if one.place is not Place.OTHER and same not in once and not _is_key(one):
                 told += own
-            once.add(text)
+            once.add(same)
             if own - allowed:
                 yield Leaked(field=one, text=next(iter(own - allowed)))
                 return
@@ -227,6 +232,18 @@ def _is_call(message: Message) -> bool:
 
 def _holds(text: str, seam: str) -> bool:
     return seam in text if len(seam) >= _TELLING else text.startswith(seam)
+
+
+def _is_key(one: Field) -> bool:
+    return one.place is Place.NAME and one.where.endswith("/arguments")
+
+
+def _value(arguments: str) -> str:
+    """Arguments in one spelling, so that those that were written anew are the same; the text itself, where it is no JSON."""
+    try:
+        return canonical(loads(arguments))
+    except NotJson:
+        return arguments
 
 
 def _squeezed(text: str) -> str:
