@@ -187,7 +187,8 @@ def _renamed(message: Json, name: str) -> JsonObject:
 def _repeated(value: Json, times: int) -> Json:
     """A text or a list that many times, the number of each repetition written for `{n}`."""
     if isinstance(value, str):
-        return "".join(value.replace("{n}", str(count)) for count in range(1, times + 1))
+        numbered = (value.replace("{n}", str(count)) for count in range(1, times + 1))
+        return "".join(numbered) if "{n}" in value else value * times
     return [_counted(item, count) for count in range(1, times + 1) for item in items(value)]
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from harmony_conformance import golden
 from harmony_conformance.check import Check, Comparison, Outcome
+from harmony_conformance.checks import CHECKS
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import JsonObject, at, items, loads, text
 from harmony_conformance.judge import is_comparison, judge_one
@@ -37,6 +39,16 @@ class BlindScore:
     excused: Counter[str]
     unexplained: tuple[JsonObject, ...]
 
+    def __add__(self, other: BlindScore) -> BlindScore:
+        """Both together."""
+        return BlindScore(
+            made=self.made + other.made,
+            killed=self.killed + other.killed,
+            varied=self.varied + other.varied,
+            excused=self.excused + other.excused,
+            unexplained=self.unexplained + other.unexplained,
+        )
+
     def line(self) -> JsonObject:
         """The JSON form."""
         return {
@@ -62,17 +74,40 @@ def read_reasons() -> tuple[Reason, ...]:
     )
 
 
+def judge_mutants_of(series: Sequence[Series], workers: int) -> BlindScore:
+    """Judge every mutant of every exchange of a correct run by all checks, in `workers` processes."""
+    size = {place: sum(len(x.request.body) for x in one.exchanges.values()) for place, one in enumerate(series)}
+    longest_first = sorted(size, key=lambda place: -size[place])
+    with ProcessPoolExecutor(workers, initializer=_inherit, initargs=(tuple(series),)) as pool:
+        scores = dict(zip(longest_first, pool.map(_judged, longest_first), strict=True))
+    nothing = BlindScore(made=0, killed=0, varied=0, excused=Counter(), unexplained=())
+    return sum((scores[place] for place in sorted(scores)), nothing)
+
+
+_SERIES: list[Series] = []
+"""What mutants are made of, in each process."""
+
+
+def _inherit(series: Sequence[Series]) -> None:
+    _SERIES[:] = series
+
+
+def _judged(place: int) -> BlindScore:
+    return judge_mutants([_SERIES[place]], CHECKS, read_reasons())
+
+
 def judge_mutants(
     series: Sequence[Series], checks: Sequence[Check | Comparison], reasons: Iterable[Reason]
 ) -> BlindScore:
     """Judge every mutant of every exchange of a correct run."""
     known = tuple(reasons)
+    hunt = _Hunt(checks)
     made = killed = varied = 0
     excused: Counter[str] = Counter()
     unexplained: list[JsonObject] = []
     for mutant, home in _all(series):
         made += 1
-        outcomes = frozenset(_outcomes(mutant, home, checks))
+        outcomes = frozenset(hunt.outcomes(mutant, home))
         if outcomes & frozenset(_NOTICED):
             killed += 1
         elif Outcome.VARIANT in outcomes:
@@ -90,15 +125,24 @@ def _all(series: Sequence[Series]) -> Iterator[tuple[Mutant, Series]]:
             yield from ((mutant, one) for mutant in mutants(x))
 
 
-def _outcomes(mutant: Mutant, home: Series, checks: Sequence[Check | Comparison]) -> Iterator[Outcome]:
-    """The outcomes of all checks, the first failure ends the search."""
-    alone = Series(name=home.name, exchanges={mutant.exchange.step: mutant.exchange})
-    for rule in checks:
-        subject = _replaced(home, mutant.exchange) if is_comparison(rule) else alone
-        outcome = judge_one(rule, [subject], exercised=False).outcome
-        yield outcome
-        if outcome in _NOTICED:
-            return
+class _Hunt:
+    """State: the checks, for each kind of mutant those first that noticed one of its kind last."""
+
+    def __init__(self, checks: Sequence[Check | Comparison]) -> None:
+        self._checks = tuple(checks)
+        self._by_kind: dict[str, list[Check | Comparison]] = {}
+
+    def outcomes(self, mutant: Mutant, home: Series) -> Iterator[Outcome]:
+        """The outcomes of all checks; the first failure ends the search."""
+        ordered = self._by_kind.setdefault(mutant.kind, [*self._checks])
+        alone = Series(name=home.name, exchanges={mutant.exchange.step: mutant.exchange})
+        whole = _replaced(home, mutant.exchange)
+        for place, rule in enumerate(ordered):
+            outcome = judge_one(rule, [whole if is_comparison(rule) else alone], exercised=False).outcome
+            yield outcome
+            if outcome in _NOTICED:
+                ordered.insert(0, ordered.pop(place))
+                return
 
 
 def _replaced(home: Series, x: Exchange) -> Series:

@@ -84,7 +84,8 @@ def unheard(wait: Wait) -> None:
 class Client:
     """A connection pool to one endpoint; an asynchronous context manager."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        """`transport`: what carries requests, where that is no network."""
         self._settings = settings
         self._mask = Mask(secrets(settings.key, settings.headers))
         authorization = {"authorization": f"Bearer {settings.key}"} if settings.key else {}
@@ -95,6 +96,7 @@ class Client:
             follow_redirects=False,
             trust_env=False,  # no variable names a proxy
             verify=_trusted(settings.base) or True,
+            transport=transport,
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE),
         )
 
@@ -164,7 +166,7 @@ class Client:
         }
         size = events = 0
         decoder = EventDecoder()
-        start = time.monotonic()
+        start = now()
         async with self._http.stream(
             request.method, request.path, content=request.body or None, headers=headers
         ) as response:
@@ -180,11 +182,16 @@ class Client:
                     return Failure(
                         kind=FailureKind.TOO_LARGE, detail=f"the body is larger than {self._settings.body_limit} bytes"
                     )
-                chunks.append(Chunk(at=time.monotonic() - start, data=data))
+                chunks.append(Chunk(at=now() - start, data=data))
                 events += len(decoder.feed(data)) if leave_after is not None else 0
                 if leave_after is not None and events >= leave_after:
                     return Failure(kind=FailureKind.CLIENT_LEFT, detail=f"the client left after {leave_after} events")
         return None
+
+
+def now() -> float:
+    """The time of the loop, in seconds: what waits are measured in."""
+    return asyncio.get_running_loop().time()
 
 
 async def _pause(seconds: float) -> None:

@@ -52,11 +52,12 @@ def shown_by(
         right: the counts of the same requests on the correct server.
     """
     listed = list(series)
-    blind = judge_all([without_prompt_ids(one) for one in listed], plan)
+    asked = replace(plan, checks=tuple(rule for rule in plan.checks if rule.id in failed & named))
+    blind = judge_all([without_prompt_ids(one) for one in listed], asked)
     by_counts = {result.check for result in blind if result.outcome in _FAILS}
     return Shown(
         ids=tuple(sorted(failed & named)),
-        counts=tuple(sorted(by_counts & failed & named)),
+        counts=tuple(sorted(by_counts)),
         changes_counts=_changes_counts(prompt_counts(listed), right),
     )
 

@@ -128,16 +128,31 @@ def renderings(body: bytes, date: str | None) -> tuple[Rendering, ...]:
 
 def _renderings(request: Json, date: str | None) -> Iterator[Rendering]:
     seen: list[tuple[PromptMessage, ...]] = []
-    for (read, notes), style in product(tuple(_requests(request)), ACCEPTED_STYLES):
-        for reading, more in _READINGS:
+    conversations = [
+        (read, [(_conversation(read, reading, date), (*notes, *more)) for reading, more in _READINGS])
+        for read, notes in _requests(request)
+    ]
+    for (read, readings), style in product(conversations, ACCEPTED_STYLES):
+        written: list[tuple[Message, ...]] = []
+        for messages, notes in readings:
+            if messages is None or messages in written:  # most readings of most requests are the same
+                continue
+            written.append(messages)
             try:
-                messages = conversation_of(read, reading, date=date)
                 shown = _shown(messages, style)
             except HarmonyError:
                 continue
             if shown not in seen:
                 seen.append(shown)
-                yield _rendering(style.name, (*notes, *more), shown, read)
+                yield _rendering(style.name, notes, shown, read)
+
+
+def _conversation(request: Json, reading: Reading, date: str | None) -> tuple[Message, ...] | None:
+    """What a reading makes of a request; None where Harmony can not carry it."""
+    try:
+        return tuple(conversation_of(request, reading, date=date))
+    except HarmonyError:
+        return None
 
 
 _READINGS = tuple(

@@ -7,29 +7,29 @@ consequence, is *unrelated*: a false alarm. No check is an undifferentiated comp
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, fields, replace
-from functools import partial
-from hashlib import sha256
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import islice
 
 from harmony_conformance import golden
 from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.direct import at_once, client_of
 from harmony_conformance.evidence import disagreements, prompt_counts, shown_by
 from harmony_conformance.evidence_table import Shown, read_evidence
-from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.exchange import Series
 from harmony_conformance.in_process import ask
 from harmony_conformance.json_value import JsonObject, at, items, loads, members, text
-from harmony_conformance.judge import Result
+from harmony_conformance.judge import Result, is_comparison
 from harmony_conformance.judging import Plan, judge_all
 from harmony_conformance.reference_server.changes import READING, Changes
 from harmony_conformance.reference_server.defects import DEFECTS, defects_named
 from harmony_conformance.scenario import expand, is_of_rows, one_of_each_row
-from harmony_conformance.suite import Options, Run, load_scenarios, make_plan, run
+from harmony_conformance.suite import Options, Run, make_plan, run, run_by
 from harmony_conformance.target import parse_target
+from harmony_conformance.unchanged import changed, digests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +100,14 @@ def sample(series: Iterable[Series], plan: Plan) -> tuple[Series, ...]:
 
 
 def run_reference(defect: str | None, plan: Plan) -> Run:
-    """One run of the suite on the embedded server, with or without a defect."""
+    """One run of the suite on the reference server, with or without a defect, and without a wire between."""
     target = parse_target("reference" if defect is None else f"reference:defect={defect}")
-    return asyncio.run(run(target, Options(), plan, lambda _: None, lambda _: None))
+
+    async def sent() -> Run:
+        async with client_of(target.defects) as client:
+            return await run_by(client, target, Options(), plan, lambda _: None, lambda _: None)
+
+    return at_once(sent())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,13 +129,15 @@ class SelfTest:
 
 
 def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None], workers: int) -> SelfTest:
-    """Run the suite on the correct server and on each defect, in `workers` processes. `told` gets each result as it comes, in order."""
-    plan, switches = make_plan(Options()), read_switches()
-    correct = run_reference(None, plan)
+    """Run the suite on the correct server, and without a wire on each defect, in `workers` processes. `told` gets each result as it comes, in order."""
+    plan, switches = _plan(), read_switches()
+    correct = asyncio.run(run(parse_target("reference"), Options(), plan, lambda _: None, lambda _: None))
+    served = run_reference(None, _served(plan)).series
+    right = digests((*served, *_rows(plan, Changes())), arrivals=True)
     named = tuple(defects)
     results: list[DefectResult] = []
     shown: dict[str, Shown] = {}
-    with ProcessPoolExecutor(workers, initializer=_CORRECT.update, initargs=(fingerprints(correct.series),)) as pool:
+    with ProcessPoolExecutor(workers, initializer=_CORRECT.update, initargs=(right,)) as pool:
         observe = partial(_observed, right=prompt_counts(correct.series))
         for defect, (failed, evidence) in zip(named, pool.map(observe, named), strict=True):
             results.append(judge_defect(defect, failed, switches.get(defect, _NOTHING)))
@@ -139,7 +146,7 @@ def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None], w
     caught = {check for result in results for check in result.caught_by}
     return SelfTest(
         correct=correct,
-        faults=(*_faults(correct, plan), *_doubted(shown)),
+        faults=(*_faults(correct, plan), *_otherwise(correct.series, served), *_doubted(shown)),
         evidence=shown,
         defects=tuple(results),
         idle=tuple(check.id for check in CHECKS if check.id not in caught),
@@ -149,31 +156,64 @@ def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None], w
 _NOTHING = Catch(caught_by=frozenset(), also=frozenset())
 
 
+@cache
+def _plan() -> Plan:
+    return make_plan(Options())
+
+
 def failed_checks(defect: str) -> frozenset[str]:
-    """The checks that fail on the embedded server with a defect."""
+    """The checks that fail on the reference server with a defect."""
     return _judged(defect)[2]
 
 
 def _judged(defect: str) -> tuple[tuple[Series, ...], Plan, frozenset[str]]:
     """The series that a defect changes, what they were sent by, and the checks that fail.
 
-    The hand-written rows are asked without a wire between, and only where the defect reads the output: elsewhere every row would show the same. Their
+    A check of an exchange judges those that the defect changed, a comparison whole series with such an exchange among them: of all others the correct
+    server has shown what they say. The hand-written rows are asked only where the defect reads the output: elsewhere every row would show the same. Their
     prompts are those of the correct server, and are not judged again.
     """
-    plan = make_plan(Options())
-    rows = [one_of_each_row(scenario) for scenario in plan.scenarios if is_of_rows(scenario)]
-    served = replace(plan, scenarios=tuple(scenario for scenario in plan.scenarios if not is_of_rows(scenario)))
-    told = tuple(_told_otherwise(run_reference(defect, replace(served, checks=())).series))
-    names = {one.name for one in told}
-    sent = replace(served, scenarios=tuple(one for one in served.scenarios if one.name in names))
-    results = tuple(judge_all(told, sent))
-    if not isinstance(DEFECTS[defect].change, READING):
-        return told, sent, failing(results)
-    changes = Changes(defects_named([defect]))
-    series = [ask(scenario, changes) for scenario in rows]
-    of_output = tuple(check for check in plan.checks if check.id.partition(".")[0] not in _OF_PROMPTS)
-    read = judge_all(series, replace(plan, scenarios=tuple(rows), checks=of_output))
-    return told, sent, failing((*results, *read))
+    plan = _plan()
+    served = _served(plan)
+    series = run_reference(defect, served).series
+    told = changed(series, _CORRECT)
+    names = {(one.name, one.api) for one in told}
+    whole = tuple(one for one in series if (one.name, one.api) in names)
+    sent = replace(plan, scenarios=tuple(one for one in served.scenarios if (one.name, one.api) in names))
+    results = [*judge_all(told, _only(sent, comparisons=False)), *judge_all(whole, _only(sent, comparisons=True))]
+    if isinstance(DEFECTS[defect].change, READING):
+        results += _read(plan, Changes(defects_named([defect])))
+    return whole, sent, failing(results)
+
+
+def _served(plan: Plan) -> Plan:
+    """What is sent to a server with a defect, and judged later."""
+    return Plan(scenarios=tuple(scenario for scenario in plan.scenarios if not is_of_rows(scenario)), checks=())
+
+
+def _only(plan: Plan, *, comparisons: bool) -> Plan:
+    return replace(plan, checks=tuple(rule for rule in plan.checks if is_comparison(rule) is comparisons))
+
+
+def _rows(plan: Plan, changes: Changes) -> tuple[Series, ...]:
+    return tuple(ask(one_of_each_row(scenario), changes) for scenario in plan.scenarios if is_of_rows(scenario))
+
+
+def _read(plan: Plan, changes: Changes) -> Iterable[Result]:
+    """Results on the hand-written rows that are answered otherwise than by the correct server."""
+    told = changed(_rows(plan, changes), _CORRECT)
+    names = {(one.name, one.api) for one in told}
+    of_output = tuple(check for check in plan.checks if check.family not in _OF_PROMPTS)
+    scenarios = tuple(scenario for scenario in plan.scenarios if (scenario.name, scenario.api) in names)
+    return judge_all(told, Plan(scenarios=scenarios, checks=of_output))
+
+
+def _otherwise(wired: Iterable[Series], served: Iterable[Series]) -> Iterable[str]:
+    """Where the correct server says without a wire between what it does not say on one: then the runs on defects prove nothing of the wire."""
+    by_wire = digests(wired, arrivals=False)
+    for (name, api), found in digests(served, arrivals=False).items():
+        if found != by_wire.get((name, api)):
+            yield f"the correct server: {name} over {api} is answered otherwise without a wire"
 
 
 def _observed(defect: str, right: Mapping[str, int]) -> tuple[frozenset[str], Shown | None]:
@@ -201,54 +241,8 @@ _OF_PROMPTS = frozenset({"accounting", "client", "hierarchy", "multi_turn", "pro
 """Families that judge a request and its prompt, and nothing of the answer."""
 
 
-_CORRECT: dict[str, bytes] = {}
-"""Fingerprints of what the correct server answers, by scenario, in each process. What a defect leaves as it is need not be judged again."""
-
-_SEEN = sorted(
-    {member.name for member in fields(Exchange)}
-    - {"id", "request", "response", "started", "waited", "script", "expected"}
-)
-_OF_THE_MOMENT = frozenset({"date", "content-length"})
-_SERIALS = re.compile(rb"(?:chatcmpl-|call_)[\w-]+")
-_TIMES = re.compile(rb'"created": ?\d+')
-
-
-def fingerprints(series: Iterable[Series]) -> dict[str, bytes]:
-    """A digest of each series: what was sent and what came back, byte for byte.
-
-    Ids are numbered in the order in which they first come, and so are the times within one answer: those of two runs agree where their pattern does.
-    Series that are about time itself have none.
-    """
-    timed = {scenario.name for scenario in load_scenarios() if scenario.alone}
-    return {one.name: _fingerprint(one) for one in series if one.name not in timed}
-
-
-def _fingerprint(series: Series) -> bytes:
-    serials: dict[bytes, bytes] = {}
-    digest = sha256()
-    for step, x in series.exchanges.items():
-        response = x.response
-        told = b"" if response is None else b"%d %s" % (response.status, response.body)
-        headers = sorted(response.headers.items()) if response is not None else []
-        about = (
-            step,
-            [getattr(x, member) for member in _SEEN],
-            [named for named in headers if named[0] not in _OF_THE_MOMENT],
-        )
-        for part in (repr(about).encode(), x.request.body, told):
-            known = _numbered(_SERIALS, _numbered(_TIMES, part, {}), serials)
-            digest.update(b"%d:%s" % (len(known), known))
-    return digest.digest()
-
-
-def _numbered(what: re.Pattern[bytes], text: bytes, numbers: dict[bytes, bytes]) -> bytes:
-    return what.sub(lambda found: numbers.setdefault(found.group(), b"#%d" % len(numbers)), text)
-
-
-def _told_otherwise(series: Sequence[Series]) -> Iterator[Series]:
-    """The series whose answers are not the correct server's; all of them, where those are not known."""
-    found = fingerprints(series)
-    return (one for one in series if one.name not in found or found[one.name] != _CORRECT.get(one.name))
+_CORRECT: dict[tuple[str, str], Mapping[str, bytes]] = {}
+"""Digests of what the correct server answers, in each process. What a defect leaves as it is need not be judged again."""
 
 
 def _faults(correct: Run, plan: Plan) -> Iterable[str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from harmony_conformance.apis import CHAT_COMPLETIONS, NotSpelled
 from harmony_conformance.asking import Asking, NotSent, build
-from harmony_conformance.client import Client, Sent
+from harmony_conformance.client import Client, Sent, now
 from harmony_conformance.conditions import ODD
 from harmony_conformance.discovery import Capabilities
 from harmony_conformance.engines import CHAT, Engine, ScriptBy
@@ -61,10 +60,10 @@ class Gate:
                         self.reached = self._most
                         return None
                     self._left -= 1
-                wait = self._next - time.monotonic()
+                wait = self._next - now()
                 if wait > 0:
                     await asyncio.sleep(wait)
-                self._next = time.monotonic() + self._pause
+                self._next = now() + self._pause
             return await client.send(request, leave_after=leave_after)
 
 
@@ -137,9 +136,9 @@ class Sender:
             expected=step.expected if scripted else None,
             together=together if step.together is not None else None,
         )
-        give_up = time.monotonic() + (step.settles or 0.0)
+        give_up = now() + (step.settles or 0.0)
         x = await self._once(step, asked)
-        while x is not None and requests_running(x) and time.monotonic() < give_up:
+        while x is not None and requests_running(x) and now() < give_up:
             await asyncio.sleep(_LOOKING_AGAIN)
             x = await self._once(step, asked)
         if x is not None:

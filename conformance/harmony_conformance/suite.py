@@ -174,16 +174,28 @@ async def run(
     Raises:
         NothingThere: the endpoint can not be used.
     """
-    started = datetime.now(UTC).isoformat(timespec="seconds")
     async with connected(target, options) as client:
-        found = await discover(_asking_patiently(client, told), _question(target, options))
-        told(found)
-        for x in found.exchanges:
-            keep(x)
-        sender = _sender(client, target, options, found, keep)
-        series = await sender.all(plan.scenarios, options.tries)
-        probing = replace(options, latency_requests=options.latency_requests if found.generates else 0)
-        latency = await _latency(client, _asking(found, options), target, probing, keep)
+        return await run_by(client, target, options, plan, keep, told)
+
+
+async def run_by(  # noqa: PLR0913, PLR0917 - what `run` takes, and the client
+    client: Client,
+    target: Target,
+    options: Options,
+    plan: Plan,
+    keep: Keep,
+    told: Callable[[Capabilities | Wait], None],
+) -> Run:
+    """The same, by a client that is connected."""
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    found = await discover(_asking_patiently(client, told), _question(target, options))
+    told(found)
+    for x in found.exchanges:
+        keep(x)
+    sender = _sender(client, target, options, found, keep)
+    series = await sender.all(plan.scenarios, options.tries)
+    probing = replace(options, latency_requests=options.latency_requests if found.generates else 0)
+    latency = await _latency(client, _asking(found, options), target, probing, keep)
     return Run(
         capabilities=found,
         series=series,

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harmony_conformance.blind import BlindScore, judge_mutants, read_reasons
-from harmony_conformance.checks import CHECKS
+from harmony_conformance.blind import BlindScore, judge_mutants_of
 from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.json_value import Json, dumps
 from harmony_conformance.reference_server.defects import DEFECTS
@@ -51,8 +50,8 @@ def execute(arguments: Namespace) -> int:
     console = Console(highlight=False)
     if arguments.every > 1:
         return _sampled(console, tuple(DEFECTS)[:: arguments.every], arguments.json)
-    outcome = run_selftest(DEFECTS, lambda result: _tell(console, result), 2 * (os.cpu_count() or 1))
-    blind = judge_mutants(sample(outcome.correct.series, make_plan(Options())), CHECKS, read_reasons())
+    outcome = run_selftest(DEFECTS, lambda result: _tell(console, result), _workers())
+    blind = judge_mutants_of(sample(outcome.correct.series, make_plan(Options())), _workers())
     _summary(console, outcome, blind)
     rows: list[Json] = [dict(result.line()) for result in outcome.defects]
     _write("--json", arguments.json, rows)
@@ -62,7 +61,7 @@ def execute(arguments: Namespace) -> int:
 
 def _sampled(console: Console, defects: Sequence[str], file: Path | None) -> int:
     """Some of the defects only; what needs all of them (idle checks, mutants, the table of evidence) is left out, and said to be."""
-    outcome = run_selftest(defects, lambda result: _tell(console, result), 2 * (os.cpu_count() or 1))
+    outcome = run_selftest(defects, lambda result: _tell(console, result), _workers())
     rows: list[Json] = [dict(result.line()) for result in outcome.defects]
     _write("--json", file, rows)
     clean = sum(result.caught and not result.unrelated for result in outcome.defects)
@@ -70,6 +69,10 @@ def _sampled(console: Console, defects: Sequence[str], file: Path | None) -> int
         f"a sample: {clean} of {len(rows)} defects caught without a false alarm, {len(DEFECTS) - len(rows)} not run; no blind mutants"
     )
     return Exit.CONFORMS if clean == len(rows) else Exit.DIVERGES
+
+
+def _workers() -> int:
+    return os.cpu_count() or 1
 
 
 def _write(option: str, file: Path | None, value: Json) -> None:

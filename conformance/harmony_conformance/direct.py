@@ -1,0 +1,167 @@
+"""The reference server without a wire, and without waiting: an HTTP transport that calls the application, and a loop whose clock jumps.
+
+What is sent and what comes back is what the wire would have carried, event by event; it costs a third. A stream that takes its time takes none of ours:
+where all that is left is to wait, the clock goes on to the end of the wait. So two runs are equal, whatever the machine's pace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from typing import Any, TypeVar
+
+import httpx
+from starlette.types import ASGIApp, Message, Scope
+
+from harmony_conformance.client import Client, Settings
+from harmony_conformance.reference_server.app import create_app
+
+_BASE = "http://reference"
+_CUT = "peer closed connection without sending complete message body (incomplete chunked read)"
+_Value = TypeVar("_Value")
+
+
+def at_once(coroutine: Coroutine[Any, Any, _Value]) -> _Value:
+    """Run a coroutine that waits for nothing but itself, in no time."""
+    loop = _Jumping()
+    try:
+        return loop.run_until_complete(coroutine)
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+def client_of(defects: Iterable[str]) -> Client:
+    """A client of a reference server of its own, with these defects.
+
+    Raises:
+        LookupError: there is no such defect.
+    """
+    return client_to(create_app(defects=defects))
+
+
+def client_to(app: ASGIApp) -> Client:
+    """A client of an application."""
+    return Client(Settings(base=_BASE, headers={}), transport=_Transport(app))
+
+
+class _Waits(selectors.DefaultSelector):
+    """State: what time it is. Waiting moves the clock, and nothing else does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise RuntimeError("all are waiting for each other")
+        self.now += max(0.0, timeout)
+        return []
+
+
+class _Jumping(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._waits = _Waits()
+        super().__init__(self._waits)
+
+    def time(self) -> float:
+        return self._waits.now
+
+
+class _Transport(httpx.AsyncBaseTransport):
+    """Calls the application for each request, as a server would: its answer is read as it comes, and it is told when the client leaves."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        call = _Call(await request.aread())
+        task = asyncio.create_task(call.answer(self._app, _scope(request)))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        start = await call.next()
+        return httpx.Response(start["status"], headers=start["headers"], stream=_Body(call))
+
+    async def aclose(self) -> None:
+        for task in self._under_way:
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+
+def _scope(request: httpx.Request) -> Scope:
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},  # as uvicorn says
+        "http_version": "1.1",
+        "method": request.method,
+        "headers": [(name.lower(), value) for name, value in request.headers.raw],
+        "scheme": request.url.scheme,
+        "path": request.url.path,
+        "raw_path": request.url.raw_path.partition(b"?")[0],
+        "query_string": request.url.query,
+        "server": (request.url.host, request.url.port),
+        "client": ("127.0.0.1", 1),
+        "root_path": "",
+    }
+
+
+class _Call:
+    """State: one request, what was answered and not yet read, and whether the client is still there."""
+
+    def __init__(self, body: bytes) -> None:
+        self._asked: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        self._told: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._over = asyncio.Event()
+
+    async def answer(self, app: ASGIApp, scope: Scope) -> None:
+        """Let the application answer; what it raises, it has told the client before, as far as it could."""
+        try:
+            await app(scope, self._receive, self._send)
+        except Exception:  # noqa: BLE001 - a server logs it and closes the connection
+            self._over.set()
+        self._told.put_nowait(None)
+
+    async def next(self) -> Message:
+        """The next part of the answer.
+
+        Raises:
+            httpx.RemoteProtocolError: it broke off.
+        """
+        message = await self._told.get()
+        if message is None:
+            raise httpx.RemoteProtocolError(_CUT)
+        return message
+
+    def leave(self) -> None:
+        """The client is gone."""
+        self._over.set()
+
+    async def _receive(self) -> Message:
+        if self._asked:
+            return self._asked.pop()
+        await self._over.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        if not self._over.is_set():
+            self._told.put_nowait(message)
+            if message["type"] == "http.response.body" and not message.get("more_body", False):
+                self._over.set()
+
+
+class _Body(httpx.AsyncByteStream):
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        goes_on = True
+        while goes_on:
+            message = await self._call.next()
+            goes_on = message.get("more_body", False)
+            if message.get("body"):
+                yield message["body"]
+
+    async def aclose(self) -> None:
+        self._call.leave()
