@@ -283,7 +283,10 @@ class Exchange:
         if returned is None or (told == len(cut) and returned != cut):
             return cut
         shorter = min(len(returned), len(script))
-        return returned if returned[:shorter] == script[:shorter] else cut
+        if returned[:shorter] == script[:shorter]:
+            return returned
+        # the server may have stopped before the script did: then the count says where
+        return cut[: max(told or 0, 0) or None]
 
     @cached_property
     def meant(self) -> Meaning | None:

@@ -284,7 +284,7 @@ def one_at_a_time(x: Exchange) -> Iterator[Finding]:
 
     A client that runs one call and answers one leaves the others open, and the next request is refused (defects O12, M15).
     """
-    calls = x.turn.tool_calls if x.turn is not None else ()
+    calls = [call for call in x.turn.tool_calls if call.name] if x.turn is not None else []
     if len(calls) > 1:
         yield Finding(
             message="several calls are returned although the request wants one at a time",

@@ -13,7 +13,7 @@ from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import members
 from harmony_conformance.meaning import read_ids, unpadded
-from harmony_ref import Role, parse, text_of
+from harmony_ref import Message, Role, parse, text_of
 
 _REASONING, _CONTENT, _PREAMBLE, _BOTH = "reasoning", "content", "preamble", "both"
 _PATTERNS = {_REASONING: "r+", _CONTENT: "c+", _BOTH: "[rc]*"}  # a delta that has both tells no order
@@ -30,7 +30,8 @@ def order_is_known(x: Exchange) -> bool:
 def order_is_kept(x: Exchange) -> Iterator[Finding]:
     """Reasoning and content arrive in the order in which the model wrote them: the thoughts before the answer that they lead to.
 
-    A client closes the thoughts when the answer begins, and has no place for those that come later.
+    A client closes the thoughts when the answer begins, and has no place for those that come later. What is left of an answer that lost some of its
+    messages is in order where those that arrived are.
     """
     written, told = _written(x.output.ids or ()), _told(x)
     if _BOTH not in told and set(told) != {_REASONING, _CONTENT}:
@@ -38,6 +39,8 @@ def order_is_kept(x: Exchange) -> Iterator[Finding]:
     readings = [
         _collapsed(shown if kind == _PREAMBLE else kind for kind in written) for shown in (_CONTENT, _REASONING)
     ]
+    if _has_lost_text(x) and any(_is_part(told, reading) for reading in readings):
+        return
     pattern = "".join(_PATTERNS[kind] for kind in told)
     if not any(re.fullmatch(pattern, "".join(kind[0] for kind in reading)) for reading in readings):
         yield Finding(
@@ -50,12 +53,28 @@ def order_is_kept(x: Exchange) -> Iterator[Finding]:
 
 def _written(ids: Sequence[int]) -> tuple[str, ...]:
     """What the model wrote, message by message, calls left out; nothing where it is malformed."""
+    kinds = {"analysis": _REASONING, "final": _CONTENT, "commentary": _PREAMBLE}
+    return _collapsed(kinds[one.channel or ""] for one in _said(ids) if text_of(one).strip())
+
+
+def _said(ids: Sequence[int]) -> tuple[Message, ...]:
     ids = unpadded(ids)
     if read_ids(ids) is None:
         return ()
-    kinds = {"analysis": _REASONING, "final": _CONTENT, "commentary": _PREAMBLE}
-    said = (one for one in parse(ids, role=Role.ASSISTANT) if text_of(one).strip())
-    return _collapsed(kinds[one.channel or ""] for one in said if one.recipient is None or one.channel == "final")
+    return tuple(one for one in parse(ids, role=Role.ASSISTANT) if one.recipient is None or one.channel == "final")
+
+
+def _has_lost_text(x: Exchange) -> bool:
+    """Whether less reached the client than the model wrote, blanks left out."""
+    said = "".join(text_of(one) for one in _said(x.output.ids or ()))
+    told = (x.turn.reasoning or "") + (x.turn.content or "") if x.turn is not None else ""
+    return len("".join(told.split())) < len("".join(said.split()))
+
+
+def _is_part(told: Sequence[str], written: Sequence[str]) -> bool:
+    """Whether something can be left out of what was written so that the rest is what was told."""
+    left = iter(written)
+    return all(kind in left for kind in told)
 
 
 def _told(x: Exchange) -> tuple[str, ...]:
