@@ -179,7 +179,7 @@ def _judged(defect: str) -> tuple[tuple[Series, ...], Plan, frozenset[str]]:
     told = changed(series, _CORRECT)
     names = {(one.name, one.api) for one in told}
     whole = tuple(one for one in series if (one.name, one.api) in names)
-    sent = replace(plan, scenarios=tuple(one for one in served.scenarios if (one.name, one.api) in names))
+    sent = replace(plan, scenarios=tuple(one for one in served.scenarios if one.key in names))
     results = [*judge_all(told, _only(sent, comparisons=False)), *judge_all(whole, _only(sent, comparisons=True))]
     if isinstance(DEFECTS[defect].change, READING):
         results += _read(plan, Changes(defects_named([defect])))
@@ -204,7 +204,7 @@ def _read(plan: Plan, changes: Changes) -> Iterable[Result]:
     told = changed(_rows(plan, changes), _CORRECT)
     names = {(one.name, one.api) for one in told}
     of_output = tuple(check for check in plan.checks if check.family not in _OF_PROMPTS)
-    scenarios = tuple(scenario for scenario in plan.scenarios if (scenario.name, scenario.api) in names)
+    scenarios = tuple(scenario for scenario in plan.scenarios if scenario.key in names)
     return judge_all(told, Plan(scenarios=scenarios, checks=of_output))
 
 
