@@ -214,7 +214,8 @@ def _wanted_of(message: Json, index: int, names: dict[str, str], keep: Keep) -> 
                     keep=keep,
                 )
             if content:
-                yield Wanted(kind=Kind.PREAMBLE if calls else Kind.FINAL, text=content, where=where)
+                is_preamble = bool(calls) or _is_commentary(message)
+                yield Wanted(kind=Kind.PREAMBLE if is_preamble else Kind.FINAL, text=content, where=where)
             for number, call in enumerate(calls):
                 name = text(at(call, "function", "name"))
                 names[text(at(call, "id"))] = name
@@ -260,8 +261,14 @@ def _is_final(message: Json) -> bool:
     return (
         at(message, "role") == "assistant"
         and not items(at(message, "tool_calls"))
+        and not _is_commentary(message)
         and bool(_said(at(message, "content")))
     )
+
+
+def _is_commentary(message: Json) -> bool:
+    """Whether the client says itself that a text is no final answer; the Responses API has a word for it."""
+    return at(message, "phase") == "commentary"
 
 
 def _open_call(messages: Sequence[Json]) -> bool:

@@ -7,8 +7,9 @@ from types import MappingProxyType
 
 from harmony_conformance.apis.api import Api, NotSpelled
 from harmony_conformance.apis.chat import CHAT_COMPLETIONS
+from harmony_conformance.apis.responses import RESPONSES
 
-APIS: Mapping[str, Api] = MappingProxyType({api.name: api for api in (CHAT_COMPLETIONS,)})
+APIS: Mapping[str, Api] = MappingProxyType({api.name: api for api in (CHAT_COMPLETIONS, RESPONSES)})
 """The APIs by their name."""
 
 CONVERSATIONS = frozenset(api.name for api in APIS.values() if not api.is_raw)
@@ -20,4 +21,4 @@ def api_named(name: str) -> Api:
     return APIS.get(name, CHAT_COMPLETIONS)
 
 
-__all__ = ["APIS", "CHAT_COMPLETIONS", "CONVERSATIONS", "Api", "NotSpelled", "api_named"]
+__all__ = ["APIS", "CHAT_COMPLETIONS", "CONVERSATIONS", "RESPONSES", "Api", "NotSpelled", "api_named"]

@@ -1,0 +1,243 @@
+"""The events of a Responses stream as chunks of a chat completion: one for each.
+
+The API tells every text several times: in deltas, whole when its part is done, whole again in the item, and again in the last response. A client needs it
+once. What came in deltas is told by them; what came without is told by the first event that has it whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from harmony_conformance.apis.responses.answer import (
+    BETWEEN_ITEMS,
+    call,
+    failure,
+    finish_reason,
+    identity,
+    rest_of,
+    shared,
+)
+from harmony_conformance.apis.responses.reading import thought_of
+from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
+
+_DELTAS = {
+    "response.output_text.delta": "content",
+    "response.refusal.delta": "refusal",
+    "response.reasoning_text.delta": "reasoning",
+    "response.reasoning.delta": "reasoning",
+    "response.reasoning_summary_text.delta": "summary",
+    "response.reasoning_summary.delta": "summary",
+    "response.function_call_arguments.delta": "arguments",
+}
+"""What each kind of delta adds to."""
+
+_WHOLES = {
+    "response.output_text.done": ("content", "text"),
+    "response.refusal.done": ("refusal", "refusal"),
+    "response.reasoning_text.done": ("reasoning", "text"),
+    "response.reasoning.done": ("reasoning", "text"),
+    "response.reasoning_summary_text.done": ("summary", "text"),
+    "response.reasoning_summary.done": ("summary", "text"),
+    "response.function_call_arguments.done": ("arguments", "arguments"),
+}
+"""What each event that ends a text has whole, and in which member."""
+
+_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
+_FUNCTION_CALL = "function_call"
+_PART = frozenset({"content_index", "summary_index"})
+
+
+def chunks(events: Iterable[Json]) -> Iterator[Json]:
+    """A chunk for each event."""
+    stream = _Stream()
+    for event in events:
+        yield stream.chunk(event)
+
+
+@dataclass(kw_only=True)
+class _Item:
+    """What was told of an item."""
+
+    place: int
+    value: JsonObject = field(default_factory=dict[str, Json])
+    call: int | None = None
+    is_described: bool = False
+    is_named: bool = False
+    told: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+
+    def has_told(self, kind: str, part: int | None = None) -> bool:
+        """Whether some text of that kind was told, or that part of it."""
+        return any(one == kind and part in (None, place) for one, place in self.told)
+
+
+class _Stream:
+    """State: what the client has been told."""
+
+    def __init__(self) -> None:
+        self._identity = identity({}, "chat.completion.chunk")
+        self._items: list[_Item] = []
+        self._by_id: dict[str, _Item] = {}
+        self._begun: dict[str, _Item] = {}
+        self._calls = 0
+        self._has_role = False
+        self._has_ids = False
+
+    def chunk(self, event: Json) -> Json:
+        """The chunk that an event is."""
+        kind = text(at(event, "type"))
+        if kind == "error" or (not kind and at(event, "error") is not None):
+            problem = at(event, "error")
+            told = members(event) if problem is None else problem
+            return {**self._identity, "choices": [], "error": told}
+        response = members(at(event, "response"))
+        if response:
+            self._identity = identity(response, "chat.completion.chunk")
+        delta = self._delta(kind, members(event))
+        finish: Json = None
+        more: JsonObject = {}
+        if kind in _ENDS:
+            delta, finish, more = self._end(response)
+        elif response:
+            more = {name: value for name, value in shared(response).items() if name == "prompt_token_ids"}
+        ids = self._ids(members(event), response if kind in _ENDS else {})
+        return {**self._identity, "choices": self._choices(delta, finish, ids), **more}
+
+    def _choices(self, delta: JsonObject, finish: Json, ids: Json) -> list[Json]:
+        if not delta and finish is None and ids is None:
+            return []
+        role: JsonObject = {} if self._has_role else {"role": "assistant"}
+        self._has_role = True
+        choice: JsonObject = {"index": 0, "delta": {**role, **delta}, "finish_reason": finish}
+        return [choice if ids is None else {**choice, "token_ids": ids}]
+
+    def _ids(self, event: JsonObject, response: JsonObject) -> Json:
+        """The ids that an event shows of its own; else, at the end, those of the whole."""
+        if "token_ids" in event:
+            self._has_ids = True
+            return event["token_ids"]
+        return None if self._has_ids else response.get("token_ids")
+
+    def _delta(self, kind: str, event: JsonObject) -> JsonObject:
+        if kind in ("response.output_item.added", "response.output_item.done"):
+            value = members(event.get("item"))
+            item = self._item(text(value.get("id")), number(event.get("output_index")), is_new=kind.endswith("added"))
+            return self._whole_item(item, value) if kind.endswith("done") else self._described(item, value)
+        if kind in _DELTAS:
+            return self._text(self._named(event), _DELTAS[kind], text(event.get("delta")), _part(event))
+        if kind in _WHOLES:
+            what, member = _WHOLES[kind]
+            item = self._named(event)
+            return (
+                {}
+                if item.has_told(what, _part(event))
+                else self._text(item, what, text(event.get(member)), _part(event))
+            )
+        return {}
+
+    def _named(self, event: JsonObject) -> _Item:
+        return self._item(text(event.get("item_id")), number(event.get("output_index")), is_new=False)
+
+    def _item(self, name: str, index: int | None, *, is_new: bool) -> _Item:
+        """The item of that id; else the one at that place, else the last one. Servers leave out one or the other, or both."""
+        if name and name in self._by_id:
+            return self._by_id[name]
+        at_place = next((one for one in reversed(self._items) if one.place == index), None)
+        known = at_place if index is not None else (self._items[-1] if self._items and not name else None)
+        if known is None or is_new:
+            known = _Item(place=len(self._items) if index is None else index)
+            self._items.append(known)
+        if name:
+            self._by_id[name] = known
+        return known
+
+    def _described(self, item: _Item, value: JsonObject) -> JsonObject:
+        """What an item is, told when it is first seen; of a call its id and name."""
+        item.value = {**item.value, **value}
+        delta: JsonObject = {}
+        if value.get("type") == _FUNCTION_CALL and not (item.is_described and item.is_named):
+            delta = self._call_of(item, value)
+        if not item.is_described:
+            rest = {name: held for name, held in rest_of(value, item.place).items() if name not in ("status", "parts")}
+            delta = {**delta, "output": [rest]}
+        item.is_described = True
+        return delta
+
+    def _call_of(self, item: _Item, value: JsonObject) -> JsonObject:
+        begun = call(value, "")
+        index = self._index_of(item)
+        if item.is_described:
+            begun = {"function": {"name": value.get("name")}}
+        item.is_named = bool(text(value.get("name")))
+        return {"tool_calls": [{"index": index, **begun}]}
+
+    def _index_of(self, item: _Item) -> int:
+        if item.call is None:
+            item.call = self._calls
+            self._calls += 1
+        return item.call
+
+    def _whole_item(self, item: _Item, value: JsonObject) -> JsonObject:
+        """What of a finished item was not told by its deltas."""
+        delta = self._described(item, value)
+        for what, whole in _texts(value):
+            told = item.has_told("summary") if what == "reasoning" else False
+            if whole and not item.has_told(what) and not told:
+                delta = _merged(delta, self._text(item, what, whole, 0))
+        return delta
+
+    def _text(self, item: _Item, what: str, piece: str, part: int) -> JsonObject:
+        if not piece:
+            return {}
+        item.told.add((what, part))
+        if what == "arguments":
+            return {"tool_calls": [{"index": self._index_of(item), "function": {"arguments": piece}}]}
+        if what == "summary":
+            if item.has_told("reasoning"):
+                return {}  # a summary beside the thought itself
+            what = "reasoning"
+        before = self._begun.get(what)
+        self._begun[what] = item
+        return {what: piece if before in (None, item) else BETWEEN_ITEMS + piece}
+
+    def _end(self, response: JsonObject) -> tuple[JsonObject, Json, JsonObject]:
+        """What only the last response tells: whatever of its items no event told, why it ended, and usage."""
+        delta: JsonObject = {}
+        for place, value in enumerate(items(response.get("output"))):
+            item = self._item(text(at(value, "id")), place, is_new=False)
+            delta = _merged(delta, self._whole_item(item, members(value)))
+        problem = failure(response)
+        more = shared(response)
+        return delta, finish_reason(response), more if problem is None else {**more, "error": problem}
+
+
+def _part(event: JsonObject) -> int:
+    return next((place for name in sorted(_PART) if (place := number(event.get(name))) is not None), 0)
+
+
+def _texts(item: JsonObject) -> Iterator[tuple[str, str]]:
+    """The texts of a whole item, and what each adds to."""
+    match item.get("type"):
+        case "reasoning":
+            yield "reasoning", thought_of(item)
+        case "message":
+            yield "content", "".join(text(at(part, "text")) for part in items(item.get("content")))
+            yield "refusal", "".join(text(at(part, "refusal")) for part in items(item.get("content")))
+        case "function_call":
+            yield "arguments", text(item.get("arguments"))
+        case _:
+            return
+
+
+def _merged(one: JsonObject, other: JsonObject) -> JsonObject:
+    """Two deltas as one: texts joined, lists one after the other."""
+    merged = {**one}
+    for name, value in other.items():
+        before = merged.get(name)
+        if isinstance(before, str) and isinstance(value, str):
+            merged[name] = before + value
+        elif isinstance(before, list) and isinstance(value, list):
+            merged[name] = [*before, *value]
+        else:
+            merged[name] = value
+    return merged
