@@ -7,9 +7,16 @@ from types import MappingProxyType
 
 from harmony_conformance.apis.api import Api, NotSpelled
 from harmony_conformance.apis.chat import CHAT_COMPLETIONS
+from harmony_conformance.apis.completions import COMPLETIONS
+from harmony_conformance.apis.ollama import OLLAMA
+from harmony_conformance.apis.ollama_generate import OLLAMA_GENERATE, OLLAMA_RAW
 from harmony_conformance.apis.responses import RESPONSES
+from harmony_conformance.apis.tgi import TGI
+from harmony_conformance.apis.tgi_generate import TGI_GENERATE
 
-APIS: Mapping[str, Api] = MappingProxyType({api.name: api for api in (CHAT_COMPLETIONS, RESPONSES)})
+_ALL = (CHAT_COMPLETIONS, RESPONSES, COMPLETIONS, OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW, TGI, TGI_GENERATE)
+
+APIS: Mapping[str, Api] = MappingProxyType({api.name: api for api in _ALL})
 """The APIs by their name."""
 
 CONVERSATIONS = frozenset(api.name for api in APIS.values() if not api.is_raw)
@@ -21,4 +28,18 @@ def api_named(name: str) -> Api:
     return APIS.get(name, CHAT_COMPLETIONS)
 
 
-__all__ = ["APIS", "CHAT_COMPLETIONS", "CONVERSATIONS", "RESPONSES", "Api", "NotSpelled", "api_named"]
+__all__ = [
+    "APIS",
+    "CHAT_COMPLETIONS",
+    "COMPLETIONS",
+    "CONVERSATIONS",
+    "OLLAMA",
+    "OLLAMA_GENERATE",
+    "OLLAMA_RAW",
+    "RESPONSES",
+    "TGI",
+    "TGI_GENERATE",
+    "Api",
+    "NotSpelled",
+    "api_named",
+]

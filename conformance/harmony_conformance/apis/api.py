@@ -46,6 +46,8 @@ class Api:
         framing: how a stream is cut.
         is_raw: whether it takes a prompt and continues it; its answers are what the model wrote, markers and all, and no message.
         option: the word of `--api` that chooses it, where that is not its name.
+        arguments_are_texts: whether the arguments of a call arrive as the text that the model wrote. Otherwise they are an object, which is written anew;
+            what is no object has no place in a call.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Api:
     framing: Framing = Framing.SERVER_SENT
     is_raw: bool = False
     option: str | None = None
+    arguments_are_texts: bool = True
 
     @property
     def word(self) -> str:

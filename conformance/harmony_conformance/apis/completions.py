@@ -1,0 +1,63 @@
+"""The Completions API: raw continuation of a prompt that the client rendered (OpenAI API reference, Completions)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from harmony_conformance.apis.api import Api, NotSpelled
+from harmony_conformance.apis.members import without
+from harmony_conformance.json_value import Json, JsonObject, at, items, members
+
+
+def _not_spelled(_request: JsonObject) -> JsonObject:
+    raise NotSpelled("messages: it takes a prompt that is rendered already")
+
+
+def _asked(request: Json) -> Json:
+    """The settings alone: the prompt is not made of messages, and its `logprobs` is a number."""
+    return without(request, {"prompt", "logprobs"}) if isinstance(request, dict) else request
+
+
+def _whole(body: Json) -> Json:
+    if not items(at(body, "choices")):
+        return body
+    return _retold(members(body), "chat.completion", _message)
+
+
+def _chunks(values: Iterable[Json]) -> Iterator[Json]:
+    for value in values:
+        if isinstance(at(value, "choices"), list):
+            yield _retold(members(value), "chat.completion.chunk", _delta)
+        else:
+            yield value
+
+
+def _retold(body: JsonObject, kind: str, said: Callable[[Json], JsonObject]) -> JsonObject:
+    choices = items(body["choices"])
+    fed = at(choices[0], "prompt_token_ids") if choices else None
+    told: list[Json] = [
+        {**without(members(choice), {"text", "logprobs", "prompt_token_ids"}), **said(at(choice, "text"))}
+        for choice in choices
+    ]
+    return {**body, "object": kind, "choices": told, **({"prompt_token_ids": fed} if fed is not None else {})}
+
+
+def _message(written: Json) -> JsonObject:
+    return {"message": {"role": "assistant", "content": written}}
+
+
+def _delta(written: Json) -> JsonObject:
+    return {"delta": {"content": written}}
+
+
+COMPLETIONS = Api(
+    name="completions",
+    title="Completions",
+    path="/v1/completions",
+    spell=_not_spelled,
+    asked=_asked,
+    whole=_whole,
+    chunks=_chunks,
+    answer="choices: […] with a text",
+    is_raw=True,
+)

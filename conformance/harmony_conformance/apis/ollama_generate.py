@@ -1,0 +1,103 @@
+"""Ollama's /api/generate: a prompt that becomes a conversation of one turn, or, `raw`, one that the client rendered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from harmony_conformance.apis import ollama
+from harmony_conformance.apis.api import Api, Framing, NotSpelled
+from harmony_conformance.apis.members import without
+from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+
+_PATH: Final = "/api/generate"
+
+
+def _spell(request: JsonObject) -> JsonObject:
+    """A chat request of one user message, with one for the system before it at most."""
+    spelled = ollama.spell(request)
+    if items(spelled.get("tools")):
+        raise NotSpelled("tools")
+    if not isinstance(spelled.get("messages"), list):
+        return spelled
+    match [text(at(message, "role")) for message in items(spelled["messages"])]:
+        case ["user"] | ["system" | "developer", "user"]:
+            *before, asked = (text(at(message, "content")) for message in items(spelled["messages"]))
+        case _:
+            raise NotSpelled("conversations of several messages")
+    if not asked:
+        raise NotSpelled("empty prompts: one only loads the model")
+    system: JsonObject = {"system": before[0]} if before else {}
+    return {**without(spelled, {"messages", "tools"}), **system, "prompt": asked}
+
+
+def _asked(request: Json) -> Json:
+    """The chat request of one turn that it means; what goes on from a `context` is not known."""
+    if not isinstance(request, dict):
+        return request
+    said = (("system", text(request.get("system"))), ("user", text(request.get("prompt"))))
+    messages: list[Json] = [{"role": role, "content": content} for role, content in said if content or role == "user"]
+    return {**ollama.asked_settings(request), "messages": messages}
+
+
+def _whole(body: Json) -> Json:
+    if not isinstance(at(body, "response"), str):
+        return body
+    held = members(body)
+    return ollama.completion(held, {**_told(held), "role": "assistant"}, ollama.calls_of(held))
+
+
+def _chunks(values: Iterable[Json]) -> Iterator[Json]:
+    reader = ollama.Lines()
+    for value in values:
+        if isinstance(at(value, "response"), str):
+            line = members(value)
+            yield reader.chunk(line, _told(line), ollama.calls_of(line), "assistant")
+        else:
+            yield ollama.unread(value)
+
+
+def _told(body: JsonObject) -> JsonObject:
+    """What an answer says in texts."""
+    thinking: JsonObject = {"thinking": body["thinking"]} if "thinking" in body else {}
+    return {"content": body["response"], **thinking}
+
+
+def _not_spelled(_request: JsonObject) -> JsonObject:
+    raise NotSpelled("messages: it takes a prompt that is rendered already")
+
+
+def _asked_raw(request: Json) -> Json:
+    """The settings alone: the prompt is not made of messages."""
+    if not isinstance(request, dict):
+        return request
+    return {**ollama.asked_settings(request), "skip_special_tokens": False}
+
+
+OLLAMA_GENERATE = Api(
+    name="ollama-generate",
+    title="Ollama's generate",
+    path=_PATH,
+    spell=_spell,
+    asked=_asked,
+    whole=_whole,
+    chunks=_chunks,
+    answer="response: …, done: true",
+    framing=Framing.LINES,
+    option="ollama",
+    arguments_are_texts=False,
+)
+
+OLLAMA_RAW = Api(
+    name="ollama-raw",
+    title="Ollama's generate, raw",
+    path=_PATH,
+    spell=_not_spelled,
+    asked=_asked_raw,
+    whole=_whole,
+    chunks=_chunks,
+    answer="response: …, done: true",
+    framing=Framing.LINES,
+    is_raw=True,
+    option="ollama",
+)

@@ -1,0 +1,102 @@
+"""TGI's /generate and /generate_stream: a prompt continued, with every token in the details."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from harmony_conformance.apis.api import Api, NotSpelled
+from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
+
+_ENDINGS: dict[str, str] = {"length": "length", "eos_token": "stop", "stop_sequence": "stop"}
+
+
+def _not_spelled(_request: JsonObject) -> JsonObject:
+    raise NotSpelled("messages: it takes a prompt that is rendered already")
+
+
+def _asked(request: Json) -> Json:
+    """The settings alone: the prompt is not made of messages."""
+    if not isinstance(request, dict):
+        return request
+    parameters = members(request.get("parameters"))
+    limit = parameters.get("max_new_tokens")
+    return {
+        **{name: value for name, value in request.items() if name not in ("inputs", "parameters")},
+        **{name: parameters[name] for name in ("temperature", "top_p", "seed", "stop") if name in parameters},
+        **({"max_tokens": limit} if limit is not None else {}),
+    }
+
+
+def _whole(body: Json) -> Json:
+    """The completion: an answer of `/generate`, or the list that `/` makes of it."""
+    told = at(body, 0) if isinstance(body, list) else body
+    if not isinstance(at(told, "generated_text"), str):
+        return body
+    details = at(told, "details")
+    ids = _ids(at(details, "tokens"))
+    fed = _ids(at(details, "prefill"))
+    choice: JsonObject = {
+        "index": 0,
+        "message": {"role": "assistant", "content": at(told, "generated_text")},
+        "finish_reason": _ending(details),
+        **({"token_ids": ids} if ids else {}),
+    }
+    written = number(at(details, "generated_tokens"))
+    return {
+        "object": "chat.completion",
+        "choices": [choice],
+        **({"prompt_token_ids": fed} if fed else {}),
+        **({"usage": _usage(len(fed) or None, written)} if written is not None else {}),
+    }
+
+
+def _chunks(values: Iterable[Json]) -> Iterator[Json]:
+    for value in values:
+        token = at(value, "token")
+        if members(value).get("error") is not None or not isinstance(value, dict):
+            yield value
+        elif not isinstance(token, dict):
+            yield {"object": "chat.completion.chunk", "choices": []}
+        else:
+            yield _chunk(value, token)
+
+
+def _chunk(event: JsonObject, token: JsonObject) -> JsonObject:
+    details = event.get("details")
+    written = number(at(details, "generated_tokens"))
+    choice: JsonObject = {
+        "index": 0,
+        "delta": {"content": "" if token.get("special") is True else text(token.get("text"))},
+        "finish_reason": _ending(details),
+        "token_ids": _ids([token]),
+    }
+    counted: JsonObject = {"usage": _usage(number(at(details, "input_length")), written)} if written is not None else {}
+    return {"object": "chat.completion.chunk", "choices": [choice], **counted}
+
+
+def _ids(tokens: Json) -> list[Json]:
+    return [number(at(token, "id")) for token in items(tokens)]
+
+
+def _ending(details: Json) -> Json:
+    reason = at(details, "finish_reason")
+    return _ENDINGS.get(reason, reason) if isinstance(reason, str) else None
+
+
+def _usage(fed: int | None, written: int | None) -> JsonObject:
+    total: JsonObject = {"total_tokens": fed + written} if fed is not None and written is not None else {}
+    return {"prompt_tokens": fed, "completion_tokens": written, **total}
+
+
+TGI_GENERATE = Api(
+    name="tgi-generate",
+    title="TGI's generate",
+    path="/generate",
+    spell=_not_spelled,
+    asked=_asked,
+    whole=_whole,
+    chunks=_chunks,
+    answer="generated_text: …",
+    is_raw=True,
+    option="tgi",
+)
