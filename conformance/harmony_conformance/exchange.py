@@ -13,8 +13,8 @@ from functools import cached_property
 from harmony_conformance.apis import APIS, CHAT_COMPLETIONS, Api, api_named
 from harmony_conformance.apis.api import Framing
 from harmony_conformance.choice import only_choice
-from harmony_conformance.json_value import Json, NotJson, at, items, members, number, text
-from harmony_conformance.meaning import ENDINGS, Expectation, Meaning, cut_at_stop, read_ids, unpadded
+from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, number, object_in, text
+from harmony_conformance.meaning import ENDINGS, Called, Expectation, Meaning, cut_at_stop, read_ids, unpadded
 from harmony_conformance.prompt import PromptMessage, PromptReading, Wanted, read_prompt, wanted
 from harmony_conformance.sse import EventStream, read_events, read_lines, retold
 from harmony_conformance.texts import Answer, read_answers, read_streamed_answers
@@ -170,6 +170,13 @@ class Exchange:
         return self.spoken.asked(self.request.json)
 
     @cached_property
+    def asked_body(self) -> bytes:
+        """The chat request that it means, written as JSON; that of Chat Completions as it was sent."""
+        if self.api == CHAT_COMPLETIONS.name:
+            return self.request.body
+        return dumps(self.asked).encode("utf-8", "backslashreplace")
+
+    @cached_property
     def wanted(self) -> tuple[Wanted, ...]:
         """What the messages of the request have to become in the prompt."""
         return wanted(self.asked)
@@ -307,6 +314,10 @@ class Exchange:
         """The hand-written row, where the script that it goes with was emitted whole."""
         ids = self.output.ids
         return self.expected if ids is not None and self.script in (ids, unpadded(ids)) else None
+
+    def has_place_for(self, call: Called) -> bool:
+        """Whether the API can return a call: one with an object for arguments can not return what is no object."""
+        return self.spoken.arguments_are_texts or object_in(call.arguments) is not None
 
     @property
     def has_ended(self) -> bool | None:

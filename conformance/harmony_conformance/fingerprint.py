@@ -102,7 +102,7 @@ def _by_counts(series: Series) -> Fingerprint:
 def _telling(exchanges: Sequence[Exchange]) -> list[Exchange]:
     """Some with each set of roles and declarations, since forms differ there, those with most kinds first; each request once."""
     alike: dict[frozenset[str], list[Exchange]] = {}
-    for x in {x.request.body: x for x in exchanges}.values():
+    for x in {x.asked_body: x for x in exchanges}.values():
         alike.setdefault(_kinds(x), []).append(x)
     richest = sorted(alike.values(), key=lambda group: len(_kinds(group[0])), reverse=True)
     return [x for group in richest for x in group[:_OF_EACH]][:_LOOKED_AT]

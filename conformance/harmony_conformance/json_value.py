@@ -112,6 +112,15 @@ def _same(one: Json, other: Json) -> bool:
             return one == other and is_truth[0] is is_truth[1]
 
 
+def object_in(document: str) -> JsonObject | None:
+    """The object that a text is as JSON, None where it is none; a blank text stands for one without members."""
+    try:
+        value = loads(document if document.strip() else "{}")
+    except NotJson:
+        return None
+    return value if isinstance(value, dict) else None
+
+
 def at(value: Json, *path: str | int) -> Json:
     """The value at `path` (member names and indexes), None where there is none."""
     for step in path:

@@ -179,9 +179,10 @@ def test_spelling_raises_nothing_else(api, value):
         (OLLAMA_GENERATE, {"tools": [WEATHER]}),
         (TGI, {"logit_bias": {"1": 1}}),
         (TGI, {"tools": [WEATHER], "response_format": {"type": "json_object"}}),
-        (TGI_GENERATE, {}),
-        (COMPLETIONS, {}),
-        (OLLAMA_RAW, {}),
+        (TGI_GENERATE, {"stream": True}),
+        (TGI_GENERATE, {"messages": [{"role": "user", "content": "<|end|>"}]}),
+        (OLLAMA_RAW, {"messages": [{"role": "user", "content": "<|end|>"}]}),
+        (COMPLETIONS, {"response_format": {"type": "json_object"}}),
     ],
 )
 def test_what_an_api_has_not_is_not_spelled(api, members):
@@ -190,17 +191,9 @@ def test_what_an_api_has_not_is_not_spelled(api, members):
 
 
 @pytest.mark.parametrize("api", TALKING, ids=lambda api: api.name)
-@pytest.mark.parametrize(
-    "form",
-    [
-        {"type": "json_object"},
-        {"type": "json_schema", "json_schema": {"name": "answer", "schema": {"type": "object"}, "strict": True}},
-    ],
-)
-def test_a_form_of_the_answer_comes_back(api, form):
+def test_a_form_of_the_answer_comes_back(api):
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
-    if form["type"] == "json_schema":
-        form = {**form, "json_schema": {**form["json_schema"], "schema": schema}}
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
     assert api.asked(api.spell({"messages": [USER], "response_format": form}))["response_format"] == form
 
 
@@ -275,7 +268,18 @@ def test_older_lines_with_calls_are_read_too():
 
 
 def test_a_failure_within_a_stream_stays_a_failure():
-    assert list(OLLAMA.chunks([{"error": "no"}])) == [{"error": "no"}]
+    (told,) = OLLAMA.chunks([{"error": "no"}])
+    assert told["error"]["message"] == "no"
+
+
+@pytest.mark.parametrize(("api", "ids"), [(COMPLETIONS, True), (TGI_GENERATE, False), (OLLAMA_RAW, False)])
+def test_a_conversation_is_sent_as_the_prompt_that_it_is(api, ids, http):
+    request = {"model": MODEL, "messages": LOOP, "tools": [WEATHER], "max_tokens": 9, "temperature": 0}
+    spelled = api.spell({**request, "return_token_ids": True})
+    chat = http.post("/v1/chat/completions", json={**request, "return_token_ids": True}).json()
+    turn = read_completion(api.whole(http.post(api.path, json=spelled).json()))
+    assert turn.prompt_ids == tuple(chat["prompt_token_ids"])
+    assert isinstance(spelled.get("prompt", spelled.get("inputs")), list) is ids
 
 
 RAW = "<|start|>user<|message|>Hi<|end|><|start|>assistant"

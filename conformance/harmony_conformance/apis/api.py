@@ -48,6 +48,7 @@ class Api:
         option: the word of `--api` that chooses it, where that is not its name.
         arguments_are_texts: whether the arguments of a call arrive as the text that the model wrote. Otherwise they are an object, which is written anew;
             what is no object has no place in a call.
+        counts_reasoning: whether its usage has a place for the number of reasoning tokens.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Api:
     is_raw: bool = False
     option: str | None = None
     arguments_are_texts: bool = True
+    counts_reasoning: bool = True
 
     @property
     def word(self) -> str:

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
-from harmony_conformance.apis.api import Api, NotSpelled
-from harmony_conformance.apis.members import without
+from harmony_conformance.apis.api import Api
+from harmony_conformance.apis.members import refuse_others, without
+from harmony_conformance.apis.raw import prompt_ids, settings
 from harmony_conformance.json_value import Json, JsonObject, at, items, members
 
+_CHAT_ONLY: Mapping[str, tuple[Json, ...]] = MappingProxyType(
+    {
+        "logprobs": (None, False),
+        "top_logprobs": (None,),
+        "chat_template_kwargs": (None, {}),
+        "reasoning_format": (None,),
+    }
+)
+"""Members that are others here, or none."""
 
-def _not_spelled(_request: JsonObject) -> JsonObject:
-    raise NotSpelled("messages: it takes a prompt that is rendered already")
+
+def _spell(request: JsonObject) -> JsonObject:
+    """The conversation as the ids of its prompt."""
+    refuse_others(request, _CHAT_ONLY)
+    named = settings(without(request, {*_CHAT_ONLY, "max_completion_tokens", "response_format"}))
+    limit = request.get("max_completion_tokens")
+    return {**named, **({} if limit is None else {"max_tokens": limit}), "prompt": [*prompt_ids(request)]}
 
 
 def _asked(request: Json) -> Json:
@@ -54,7 +70,7 @@ COMPLETIONS = Api(
     name="completions",
     title="Completions",
     path="/v1/completions",
-    spell=_not_spelled,
+    spell=_spell,
     asked=_asked,
     whole=_whole,
     chunks=_chunks,

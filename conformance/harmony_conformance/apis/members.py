@@ -25,6 +25,14 @@ def without(value: JsonObject, names: Collection[str]) -> JsonObject:
     return {name: member for name, member in value.items() if name not in names}
 
 
+def failure(body: Json) -> Json:
+    """What tells a failure in a text, in the words of Chat Completions; anything else as it is."""
+    said = at(body, "error")
+    if not isinstance(said, str):
+        return body
+    return {"error": {"message": said, "type": at(body, "error_type"), "param": None, "code": None}}
+
+
 def said_as_text(content: Json) -> Json:
     """A content of parts as the text that it is; nothing as an empty text, and what is malformed as it is.
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from harmony_conformance.apis.api import Api, Framing, NotSpelled
-from harmony_conformance.apis.members import refuse_others, said_as_text, without
+from harmony_conformance.apis.members import failure, refuse_others, said_as_text, without
 from harmony_conformance.engines import REASONING_FIELDS
-from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, loads, members, number, text
+from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, object_in, text
 
 SCHEMA_NAME = "answer"
 """What an answer's schema is called: `format` has no name."""
@@ -125,7 +125,7 @@ def _spelled_message(message: JsonObject, calls: dict[str, str]) -> JsonObject:
 
 def _spelled_call(call: Json) -> Json:
     arguments = at(call, "function", "arguments")
-    read = _object(arguments) if isinstance(arguments, str) else arguments
+    read = object_in(arguments) if isinstance(arguments, str) else arguments
     if not isinstance(read, dict):
         raise NotSpelled("arguments that are no object")
     named: JsonObject = {"name": at(call, "function", "name"), "arguments": read}
@@ -135,16 +135,9 @@ def _spelled_call(call: Json) -> Json:
 def _result(message: JsonObject, calls: dict[str, str]) -> JsonObject:
     identity = text(message.get("tool_call_id"))
     name = calls.get(identity) or text(message.get("name"))
-    return {**({"tool_name": name} if name else {}), **({"tool_call_id": identity} if identity else {})}
-
-
-def _object(written: str) -> Json:
-    """The object that a text is, None where it is none; nothing at all stands for one without members."""
-    try:
-        value = loads(written or "{}")
-    except NotJson:
-        return None
-    return value if isinstance(value, dict) else None
+    if not name:
+        raise NotSpelled("results that name no function")
+    return {"tool_name": name, **({"tool_call_id": identity} if identity else {})}
 
 
 # a request, read
@@ -252,7 +245,7 @@ def whole(body: Json) -> Json:
     """The completion that an answer in one piece is."""
     said = at(body, "message")
     if not isinstance(said, dict):
-        return body
+        return failure(body)
     return completion(members(body), {**told(said), "role": said.get("role")}, calls_of(said))
 
 
@@ -277,7 +270,9 @@ def chunks(values: Iterable[Json]) -> Iterator[Json]:
 def unread(value: Json) -> Json:
     """What becomes of a line that says nothing."""
     is_error = members(value).get("error") is not None
-    return value if is_error or not isinstance(value, dict) else {"object": CHUNK, "choices": [], **_usage(value)}
+    return (
+        failure(value) if is_error or not isinstance(value, dict) else {"object": CHUNK, "choices": [], **_usage(value)}
+    )
 
 
 CHUNK = "chat.completion.chunk"
@@ -305,8 +300,9 @@ class Lines:
 
 
 def told(said: JsonObject) -> JsonObject:
-    """What a message says in texts; `thinking` keeps its name."""
-    return without(said, {"role", "tool_calls"})
+    """What a message says in texts."""
+    thinking: JsonObject = {"reasoning": said["thinking"]} if "thinking" in said else {}
+    return {**without(said, {"role", "tool_calls", "thinking"}), **thinking}
 
 
 def calls_of(said: JsonObject) -> list[Json]:
@@ -356,4 +352,5 @@ OLLAMA = Api(
     answer="message: {…}, done: true",
     framing=Framing.LINES,
     arguments_are_texts=False,
+    counts_reasoning=False,
 )

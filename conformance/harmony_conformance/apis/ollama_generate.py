@@ -7,7 +7,8 @@ from typing import Final
 
 from harmony_conformance.apis import ollama
 from harmony_conformance.apis.api import Api, Framing, NotSpelled
-from harmony_conformance.apis.members import without
+from harmony_conformance.apis.members import failure, without
+from harmony_conformance.apis.raw import prompt_text
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 
 _PATH: Final = "/api/generate"
@@ -42,7 +43,7 @@ def _asked(request: Json) -> Json:
 
 def _whole(body: Json) -> Json:
     if not isinstance(at(body, "response"), str):
-        return body
+        return failure(body)
     held = members(body)
     return ollama.completion(held, {**_told(held), "role": "assistant"}, ollama.calls_of(held))
 
@@ -59,12 +60,14 @@ def _chunks(values: Iterable[Json]) -> Iterator[Json]:
 
 def _told(body: JsonObject) -> JsonObject:
     """What an answer says in texts."""
-    thinking: JsonObject = {"thinking": body["thinking"]} if "thinking" in body else {}
+    thinking: JsonObject = {"reasoning": body["thinking"]} if "thinking" in body else {}
     return {"content": body["response"], **thinking}
 
 
-def _not_spelled(_request: JsonObject) -> JsonObject:
-    raise NotSpelled("messages: it takes a prompt that is rendered already")
+def _spell_raw(request: JsonObject) -> JsonObject:
+    """The conversation as the text of its prompt, which is neither rendered nor parsed."""
+    spelled = ollama.spell(without(request, {"messages", "tools", "reasoning_effort"}))
+    return {**spelled, "prompt": prompt_text(request), "raw": True}
 
 
 def _asked_raw(request: Json) -> Json:
@@ -86,13 +89,14 @@ OLLAMA_GENERATE = Api(
     framing=Framing.LINES,
     option="ollama",
     arguments_are_texts=False,
+    counts_reasoning=False,
 )
 
 OLLAMA_RAW = Api(
     name="ollama-raw",
     title="Ollama's generate, raw",
     path=_PATH,
-    spell=_not_spelled,
+    spell=_spell_raw,
     asked=_asked_raw,
     whole=_whole,
     chunks=_chunks,

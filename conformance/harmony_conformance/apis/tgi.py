@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from harmony_conformance.apis.api import Api, NotSpelled
-from harmony_conformance.apis.members import refuse_others, without
+from harmony_conformance.apis.members import failure, refuse_others, without
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 
 _NEUTRAL: Mapping[str, tuple[Json, ...]] = MappingProxyType(
@@ -71,15 +71,13 @@ def _form(grammar: Json) -> JsonObject:
     value = at(grammar, "value")
     if not isinstance(value, dict) or at(grammar, "type") not in ("json", "json_object", "json_schema"):
         return {}
-    if value == _ANY_OBJECT:
-        return {"response_format": {"type": "json_object"}}
     described: JsonObject = value if "schema" in value else {"schema": value}
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", **described, "strict": True}}}
 
 
 def _whole(body: Json) -> Json:
     if not items(at(body, "choices")):
-        return body
+        return failure(body)
     choices: list[Json] = [
         _ended(choice, called=bool(items(at(choice, "message", "tool_calls")))) for choice in items(at(body, "choices"))
     ]
@@ -100,7 +98,7 @@ def _chunks(values: Iterable[Json]) -> Iterator[Json]:
     called = False
     for value in values:
         if not items(at(value, "choices")):
-            yield value
+            yield failure(value)
             continue
         choices: list[Json] = []
         for choice in items(at(value, "choices")):
@@ -127,4 +125,5 @@ TGI = Api(
     whole=_whole,
     chunks=_chunks,
     answer="choices: […]",
+    counts_reasoning=False,
 )

@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from harmony_conformance.apis.api import Api, NotSpelled
+from harmony_conformance.apis.members import failure, without
+from harmony_conformance.apis.raw import prompt_text, settings
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 
 _ENDINGS: dict[str, str] = {"length": "length", "eos_token": "stop", "stop_sequence": "stop"}
 
 
-def _not_spelled(_request: JsonObject) -> JsonObject:
-    raise NotSpelled("messages: it takes a prompt that is rendered already")
+_PARAMETERS: Mapping[str, str] = MappingProxyType(
+    {
+        "max_tokens": "max_new_tokens",
+        "max_completion_tokens": "max_new_tokens",
+        **{name: name for name in ("top_p", "seed", "stop", "frequency_penalty")},
+    }
+)
+"""Members of a chat request that are parameters here."""
+
+
+def _spell(request: JsonObject) -> JsonObject:
+    """The conversation as the text of its prompt. A temperature of 0, which is refused here, is what the API does without one."""
+    if request.get("stream") is True:
+        raise NotSpelled("`stream` on this path")
+    parameters: JsonObject = {
+        named: request[name] for name, named in _PARAMETERS.items() if request.get(name) is not None
+    }
+    if request.get("temperature"):
+        parameters["temperature"] = request["temperature"]
+    if isinstance(parameters.get("stop"), str):
+        parameters["stop"] = [parameters["stop"]]
+    parameters["details"] = True
+    if request.get("return_token_ids") is True:
+        parameters["decoder_input_details"] = True
+    moved = {*_PARAMETERS, "temperature", "stream", "stream_options", "return_token_ids"}
+    return {**settings(without(request, moved)), "inputs": prompt_text(request), "parameters": parameters}
 
 
 def _asked(request: Json) -> Json:
@@ -31,7 +58,7 @@ def _whole(body: Json) -> Json:
     """The completion: an answer of `/generate`, or the list that `/` makes of it."""
     told = at(body, 0) if isinstance(body, list) else body
     if not isinstance(at(told, "generated_text"), str):
-        return body
+        return failure(body)
     details = at(told, "details")
     ids = _ids(at(details, "tokens"))
     fed = _ids(at(details, "prefill"))
@@ -54,7 +81,7 @@ def _chunks(values: Iterable[Json]) -> Iterator[Json]:
     for value in values:
         token = at(value, "token")
         if members(value).get("error") is not None or not isinstance(value, dict):
-            yield value
+            yield failure(value)
         elif not isinstance(token, dict):
             yield {"object": "chat.completion.chunk", "choices": []}
         else:
@@ -92,7 +119,7 @@ TGI_GENERATE = Api(
     name="tgi-generate",
     title="TGI's generate",
     path="/generate",
-    spell=_not_spelled,
+    spell=_spell,
     asked=_asked,
     whole=_whole,
     chunks=_chunks,

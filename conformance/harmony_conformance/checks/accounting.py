@@ -114,7 +114,7 @@ def _accounts(series: Series) -> tuple[Account, ...]:
 def counted_requests(series: Series) -> tuple[Requests, Sequence[int]]:
     """The requests of a series that were counted, and their counts."""
     counted = _counted(series)
-    bodies = tuple((name, series.exchanges[name].request.body) for name in counted)
+    bodies = tuple((name, series.exchanges[name].asked_body) for name in counted)
     return Requests(bodies=bodies, base=PLAINEST), tuple(counted.values())
 
 

@@ -252,6 +252,12 @@ def _forbidden(x: Exchange) -> bool:
     return x.meant is not None and any(not may_be_called(x.asked, call.name) for call in x.meant.calls)
 
 
+def _without_a_place(x: Exchange) -> tuple[str, ...]:
+    """Arguments that the API has no place for, which may be shown as content."""
+    calls = x.meant.calls if x.meant is not None else ()
+    return () if x.spoken.arguments_are_texts else tuple(call.arguments for call in calls if not x.has_place_for(call))
+
+
 @check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.meaning_is_known, shows_only_messages))
 def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     """The content is what the model wrote for the user: its final messages, and preambles before a call; nothing is added or missing.
@@ -262,7 +268,7 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     if turn is None or meant is None:
         return
     content = turn.content or ""
-    if _is_shown(meant, content):
+    if _is_shown(meant, content) or told_in_order((*meant.shown, *_without_a_place(x)), content):
         return
     if (
         meant.preambles

@@ -177,7 +177,8 @@ def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
         return
     told, spent = turn.usage.reasoning_tokens, turn.usage.completion_tokens
     if told is None:
-        yield variant("reasoning tokens are not reported", where="usage/completion_tokens_details")
+        if x.spoken.counts_reasoning:
+            yield variant("reasoning tokens are not reported", where="usage/completion_tokens_details")
     elif spent is not None and told > spent:
         yield Finding(
             message="more reasoning tokens than completion tokens are reported",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from harmony_conformance.json_value import Json, JsonObject, NotJson, items, loads, text
+from harmony_conformance.json_value import Json, JsonObject, items, object_in, text
 from harmony_conformance.reference_server.answer import Assembler, Field, call_id
 from harmony_conformance.reference_server.changes import Api
 from harmony_conformance.reference_server.errors import ApiError
@@ -155,7 +155,9 @@ class Answer:
         yield self._calls(names, arguments)
 
     def _calls(self, names: Sequence[str], arguments: Sequence[str]) -> JsonObject:
-        parsed = [(name, _object(written)) for name, written in zip(names, arguments, strict=True)]
+        parsed = [(name, object_in(written)) for name, written in zip(names, arguments, strict=True)]
+        if self.run.generation.cut and arguments and not arguments[-1]:
+            parsed.pop()
         fit = [(name, read) for name, read in parsed if read is not None]
         calls: list[Json] = [
             {
@@ -198,15 +200,7 @@ def _added(values: Iterator[Json]) -> Json:
 
 def _unfit(arguments: Sequence[str]) -> Iterator[JsonObject]:
     """Arguments of a finished call that are no object."""
-    return ({"content": written} for written in arguments if written and _object(written) is None)
-
-
-def _object(written: str) -> "JsonObject | None":
-    try:
-        value = loads(written)
-    except NotJson:
-        return None
-    return value if isinstance(value, dict) else None
+    return ({"content": written} for written in arguments if written and object_in(written) is None)
 
 
 def _logprob(token: int, alternatives: int) -> JsonObject:

@@ -64,11 +64,25 @@ class Chat:
         yield DONE
 
     def _chunks(self) -> Iterator[JsonObject]:
+        shown = 0
         for delta in Assembler(self.run.offer).deltas(self._events()):
-            yield self._chunk(self._delta(delta))
-        yield self._chunk({"content": ""}, finish=self._finish())
+            yield self._with_ids(self._chunk(self._delta(delta)), shown)
+            shown = len(self.run.generation.emitted)
+        yield self._with_ids(self._chunk({"content": ""}, finish=self._finish()), shown)
         if self.request.usage_in_stream:
             yield {**self._envelope("chat.completion.chunk"), "choices": [], "usage": self._usage()}
+
+    def _with_ids(self, chunk: JsonObject, shown: int) -> JsonObject:
+        """A chunk with the ids that came with it, after so many that were told, where the client asks for them; the first has the prompt's."""
+        if not self.request.shows_token_ids:
+            return chunk
+        prompt: JsonObject = {} if shown else {"prompt_token_ids": [*self.run.prompt]}
+        ids: list[Json] = [*self.run.generation.emitted[shown:]]
+        return {
+            **chunk,
+            **prompt,
+            "choices": [{**members(choice), "token_ids": ids} for choice in items(chunk["choices"])],
+        }
 
     def _chunk(self, said: JsonObject, *, finish: str | None = None) -> JsonObject:
         delta: JsonObject = {"role": "assistant", **said}
