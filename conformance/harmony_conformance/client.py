@@ -81,6 +81,20 @@ def unheard(wait: Wait) -> None:
     """For those who do not want to be told of waits."""
 
 
+class _Connection:
+    """What a request went out on, by what httpx tells while it sends."""
+
+    _is_new = False
+    was_kept = False
+    """Whether it was open before the request."""
+
+    async def hear(self, event: str, info: object) -> None:
+        """Take an event."""
+        del info
+        self._is_new = self._is_new or event == "connection.connect_tcp.started"
+        self.was_kept = self.was_kept or (not self._is_new and event.endswith(".send_request_headers.started"))
+
+
 class Client:
     """A connection pool to one endpoint; an asynchronous context manager."""
 
@@ -133,12 +147,24 @@ class Client:
             await _pause(wait.seconds)
 
     async def _once(self, request: Request, leave_after: int | None) -> Sent:
+        """What came of the request on one connection; on another where one that had been kept open turns out to be closed.
+
+        A server may close a connection after any answer, llama.cpp does so without a word, and only the next request finds out. Where that request
+        is itself the cause, it meets the same on a new connection.
+        """
+        while True:
+            connection = _Connection()
+            sent = await self._on(connection, request, leave_after)
+            if not connection.was_kept or sent.response is not None or not _met_a_close(sent.failure):
+                return sent
+
+    async def _on(self, connection: _Connection, request: Request, leave_after: int | None) -> Sent:
         chunks: list[Chunk] = []
         head: list[tuple[int, dict[str, str]]] = []
         failure: Failure | None = None
         try:
             async with asyncio.timeout(self._settings.timeout * _WHOLE_EXCHANGE):
-                failure = await self._receive(request, chunks, head, leave_after)
+                failure = await self._receive(request, chunks, head, leave_after, connection)
         except TimeoutError:
             most = self._settings.timeout * _WHOLE_EXCHANGE
             failure = Failure(kind=FailureKind.TIMEOUT, detail=f"the answer was not complete after {most:g} s")
@@ -158,6 +184,7 @@ class Client:
         chunks: list[Chunk],
         head: list[tuple[int, dict[str, str]]],
         leave_after: int | None,
+        connection: _Connection,
     ) -> Failure | None:
         headers = {
             "content-type": "application/json",
@@ -168,7 +195,11 @@ class Client:
         decoder = EventDecoder()
         start = now()
         async with self._http.stream(
-            request.method, request.path, content=request.body or None, headers=headers
+            request.method,
+            request.path,
+            content=request.body or None,
+            headers=headers,
+            extensions={"trace": connection.hear},
         ) as response:
             head.append(
                 (
@@ -192,6 +223,10 @@ class Client:
 def now() -> float:
     """The time of the loop, in seconds: what waits are measured in."""
     return asyncio.get_running_loop().time()
+
+
+def _met_a_close(failure: Failure | None) -> bool:
+    return failure is not None and failure.kind is FailureKind.RESET
 
 
 async def _pause(seconds: float) -> None:

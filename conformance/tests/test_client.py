@@ -134,6 +134,39 @@ def test_what_breaks_on_the_wire_is_a_failure_of_its_kind(raw_server, how):
     assert (sent.response is not None) is begun
 
 
+def closing_when_asked_again(connection, request):
+    connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+    connection.recv(65536)
+
+
+def test_a_kept_connection_that_turns_out_to_be_closed_is_no_failure_of_the_next_request(raw_server):
+    server = raw_server(closing_when_asked_again)
+
+    async def twice():
+        async with Client(Settings(base=server.url, headers={}, timeout=5.0)) as client:
+            return [await client.send(ASK) for _ in range(2)]
+
+    assert [(sent.failure, sent.response.body) for sent in asyncio.run(twice())] == [(None, b"{}")] * 2
+    assert len(server.requests) == 2
+
+
+def test_a_request_that_makes_the_server_close_is_not_sent_for_ever(raw_server):
+    def answering_only_the_first(connection, request):
+        if not heard:
+            heard.append(request)
+            closing_when_asked_again(connection, request)
+
+    heard = []
+    server = raw_server(answering_only_the_first)
+
+    async def twice():
+        async with Client(Settings(base=server.url, headers={}, timeout=5.0)) as client:
+            return [await client.send(ASK) for _ in range(2)]
+
+    assert [sent.failure and sent.failure.kind for sent in asyncio.run(twice())] == [None, FailureKind.RESET]
+    assert len(server.requests) == 2
+
+
 def test_what_came_before_a_cut_is_kept(raw_server):
     sent = send(raw_server(FAILING["cut within a stream"][0]).url)
     assert sent.response.body.startswith(b"data: 1\n\n")
