@@ -299,11 +299,11 @@ class Exchange:
     def meant(self) -> Meaning | None:
         """What the emitted completion means: the hand-written row where the script was emitted whole, else well-formed ids read by the reference.
 
-        Nothing, where a stop string of the request was met: what is shown of it, and of the rest, is the server's choice. Nothing either where the row
-        is one for broken output: see `row`.
+        Nothing, where a stop string of the request was met: what is shown of it, and of the rest, is the server's choice. Nothing where the model did not
+        say its script, and a grammar made it say anything. Nothing either where the row is one for broken output: see `row`.
         """
         ids = self.output.ids
-        if ids is None or self.meets_stop_string:
+        if ids is None or self.meets_stop_string or self.unplayed:
             return None
         if self.row is not None:
             return self.row.must if self.row.is_whole else None

@@ -13,9 +13,9 @@ from types import MappingProxyType
 
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, text
 from harmony_conformance.meaning import cut_at_stop
-from harmony_conformance.teleprompter.script import ScriptError, write_script
+from harmony_conformance.teleprompter.script import TRAILER, ScriptError, write_script
 from harmony_ref import encode_with_special_tokens
 
 _SOME_WORDS = tuple(encode_with_special_tokens("<|channel|>final<|message|>Fine.<|return|>"))
@@ -89,6 +89,8 @@ def _prompted(messages: Sequence[Json], script: Sequence[int], trailers: Mapping
         end = write_script(script, trailers[role])
     except ScriptError as problem:
         raise NotCarried(str(problem)) from None
+    if trailers[role] > TRAILER and dumps(end.strip()) != f'"{end.strip()}"':
+        raise NotCarried(f"its last message, of the role {role}, is quoted, and that changes the script")
     return [*messages[:-1], {**members(last), "content": _extended(at(last, "content"), end)}]
 
 
@@ -101,10 +103,12 @@ def _extended(content: Json, end: str) -> Json:
     return [*parts[:-1], {**members(parts[-1]), "text": said + end}]
 
 
-def as_played(x: Exchange, way: Scripting) -> Exchange:
+def as_played(x: Exchange, way: Scripting, whole: Exchange | None = None) -> Exchange:
     """The exchange, without its script where the model did not say it.
 
-    A teleprompter is believed by the ids that were returned, else by their number: never by the text, which is what is judged.
+    A teleprompter is believed by the ids that were returned, else by their number: never by the text, which is what is judged. The number alone may be right
+    by chance, since what is said again after a grammar let go is said in its place: of a stream without ids that of `whole`, the same request
+    unstreamed, tells more.
     """
     if way.by is not ScriptBy.TELEPROMPTER or x.turn is None:
         return x
@@ -116,7 +120,8 @@ def as_played(x: Exchange, way: Scripting) -> Exchange:
         len(cut_at_stop(returned)) if returned is not None else usage.completion_tokens if usage is not None else None
     )
     differs = returned is not None and cut_at_stop(returned) != meant[: len(returned)]
-    was_played = not differs and (told in (None, len(meant)) or x.meets_stop_string)
+    noise_before = returned is None and whole is not None and whole.unplayed == _UNPLAYED
+    was_played = not differs and not noise_before and (told in (None, len(meant)) or x.meets_stop_string)
     return x if was_played else replace(x, script=None, expected=None, unplayed=_UNPLAYED)
 
 

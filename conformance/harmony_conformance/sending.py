@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from harmony_conformance.apis import CHAT_COMPLETIONS, NotSpelled
 from harmony_conformance.asking import Asking, NotSent, build
 from harmony_conformance.client import Client, Sent, now
-from harmony_conformance.conditions import ODD
+from harmony_conformance.conditions import ODD, STREAMED
 from harmony_conformance.discovery import Capabilities
 from harmony_conformance.engines import CHAT, Engine, ScriptBy
 from harmony_conformance.exchange import Exchange, Series
@@ -68,6 +68,14 @@ class Gate:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Earlier:
+    """What came of the groups of a scenario that are over: the exchanges by step, and what later steps may take from them."""
+
+    exchanges: dict[str, Exchange] = field(default_factory=dict[str, Exchange])
+    answers: dict[str, Json] = field(default_factory=dict[str, Json])
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sender:
     """Sends the scenarios of a run to one endpoint, and keeps every exchange as soon as it is over."""
 
@@ -94,30 +102,29 @@ class Sender:
 
     async def series(self, scenario: Scenario, attempt: int) -> Series:
         """Send the steps of a scenario in order, groups side by side."""
-        exchanges: dict[str, Exchange] = {}
-        answers: dict[str, Json] = {}
+        earlier = _Earlier()
         for group in grouped(tuple(expand(scenario))):
             together = self.gate.at_once(scenario, group)
             done = await asyncio.gather(
-                *(self._step(scenario, step, attempt, dict(answers), together) for step in group)
+                *(self._step(scenario, step, attempt, earlier, together) for step in group)
             )
             for x in filter(None, done):
-                exchanges[x.step] = x
+                earlier.exchanges[x.step] = x
                 told = x.body if scenario.api == CHAT_COMPLETIONS.name or not group[0].is_native else x.told
                 if told is not None:
-                    answers[x.step] = told
-        return Series(name=scenario.name, exchanges=exchanges)
+                    earlier.answers[x.step] = told
+        return Series(name=scenario.name, exchanges=earlier.exchanges)
 
     async def _step(
-        self, scenario: Scenario, step: Step, attempt: int, answers: dict[str, Json], together: int
+        self, scenario: Scenario, step: Step, attempt: int, earlier: _Earlier, together: int
     ) -> Exchange | None:
         asking = self.askings[scenario.api]
         try:
-            request = build(step, asking, answers)
+            request = build(step, asking, earlier.answers)
         except NotSent:
             return None
         except NotCarried as reason:
-            return self._left_out(scenario, step, attempt, build(step, asking.unscripted, answers), str(reason))
+            return self._left_out(scenario, step, attempt, build(step, asking.unscripted, earlier.answers), str(reason))
         except NotSpelled as member:
             unsaid = Request(path=asking.path, body=b"{}")
             return self._left_out(scenario, step, attempt, unsaid, f"{asking.api.title} has no {member}")
@@ -142,7 +149,7 @@ class Sender:
             await asyncio.sleep(_LOOKING_AGAIN)
             x = await self._once(step, asked)
         if x is not None:
-            x = as_played(x, asking.scripting)
+            x = as_played(x, asking.scripting, earlier.exchanges.get(step.name.partition(STREAMED)[0]))
             self.keep(x)
         return x
 

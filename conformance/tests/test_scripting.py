@@ -60,6 +60,17 @@ def test_a_script_that_is_too_long_is_not_carried():
         with_script({"messages": [{"role": "user", "content": "Hi"}]}, [200002] * 300, WAY)
 
 
+def test_a_script_is_not_carried_by_a_text_whose_quoting_would_change_it():
+    call = encode_with_special_tokens(
+        '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
+    )
+    result = {"role": "tool", "tool_call_id": "a", "content": "5"}
+    with pytest.raises(NotCarried, match="of the role tool, is quoted, and that changes the script"):
+        with_script({"messages": [result]}, call, WAY)
+    plain = with_script({"messages": [result]}, call, Scripting(by=ScriptBy.TELEPROMPTER, trailers={"tool": 3}))
+    assert plain["messages"][-1]["content"].startswith("5\n704707commentary to=functions.f")
+
+
 def test_a_teleprompter_has_no_words_of_its_own():
     with pytest.raises(NotCarried, match="no words of its own"):
         with_beginning({"messages": []}, SCRIPT, WAY)
@@ -106,6 +117,19 @@ def test_a_script_does_not_count_as_played_where(what):
     assert x.script is None
     assert x.expected is None
     assert "something else than its script" in x.unplayed
+
+
+def test_a_stream_of_as_many_tokens_was_not_played_where_the_whole_answer_showed_other_ids():
+    whole = as_played(asked(said(BESIDE, len(SCRIPT))), WAY)
+    assert as_played(asked(said(None, len(SCRIPT)), stream=True), WAY, whole).unplayed == whole.unplayed
+    played = asked(said(SCRIPT, len(SCRIPT)))
+    assert as_played(asked(said(None, len(SCRIPT)), stream=True), WAY, played).script == SCRIPT
+
+
+def test_what_is_said_instead_of_a_script_means_nothing():
+    x = as_played(asked(said(BESIDE, len(SCRIPT))), WAY)
+    assert x.output.ids == BESIDE
+    assert x.meant is None
 
 
 def test_a_script_that_the_limit_cuts_was_played():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check, comparison, condition, variant
+from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, variant
 from harmony_conformance.exchange import Exchange, Series
 
 
@@ -91,8 +91,16 @@ def is_first_choice(x: Exchange) -> bool:
     return x.choice == 0
 
 
+@evidence
+def end_is_known(x: Exchange) -> bool:
+    """answers of which it is known where the generation ended: those that met a stop string only with the ids of their tokens"""
+    return not x.meets_stop_string or (x.turn is not None and x.turn.output_ids is not None)
+
+
 @check(
-    MUST, spec="chat#usage", when=(on.is_conversation, on.ended_well, on.has_usage, on.output_is_known, is_first_choice)
+    MUST,
+    spec="chat#usage",
+    when=(on.is_conversation, on.ended_well, on.has_usage, on.output_is_known, end_is_known, is_first_choice),
 )
 def counts_the_output(x: Exchange) -> Iterator[Finding]:
     """completion_tokens is the number of tokens the model emitted, of all choices; whether stop tokens count is the server's choice."""
