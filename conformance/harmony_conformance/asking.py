@@ -152,7 +152,8 @@ def _limit(step: Step, *, scripted: bool) -> int:
 
 def _filled(value: Json, answers: Mapping[str, Json]) -> Json:
     if isinstance(value, list):
-        return [_filled(item, answers) for item in value]
+        filled = ((item, _filled(item, answers)) for item in value)
+        return [one for item, whole in filled for one in (items(whole) if _is_long_list(item) else [whole])]
     if not isinstance(value, dict):
         return value
     source, times = value.get("$from"), number(value.get("times"))
@@ -167,6 +168,10 @@ def _filled(value: Json, answers: Mapping[str, Json]) -> Json:
         return resolve(answers[step], where)
     except LookupError as missing:
         raise NotSent(f"the answer to {step} has {missing}") from None
+
+
+def _is_long_list(value: Json) -> bool:
+    return isinstance(at(value, "$repeat"), list)
 
 
 def _respelled(request: JsonObject, name: str) -> JsonObject:

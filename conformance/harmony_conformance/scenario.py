@@ -1,7 +1,8 @@
 """A scenario: requests that belong together, what the model is made to say, and which checks they are made for. Data in `golden/scenarios`.
 
 Expansion is pure: a step that is sent both ways becomes two, `name` and `name+stream`; a value `{"$from": "answer#/choices/0/message"}` is taken from the
-answer to an earlier step; a value `{"$repeat": "Line {n}. ", "times": 9}` is a long text, and with a list a long list, `{n}` counting from 1.
+answer to an earlier step; a value `{"$repeat": "Line {n}. ", "times": 9}` is a long text, and with a list a long list, or more items of the list it stands
+in, `{n}` counting from 1.
 """
 
 from __future__ import annotations

@@ -226,6 +226,8 @@ def test_a_step_takes_from_an_earlier_answer(what):
 REPEATED = {
     "a text": ({"$repeat": "{n}, ", "times": 3}, "1, 2, 3, "),
     "a list": ({"$repeat": [{"a": "{n}"}, 7], "times": 2}, [{"a": "1"}, 7, {"a": "2"}, 7]),
+    "more items of a list": ([{"$repeat": ["{n}"], "times": 2}, "end"], ["1", "2", "end"]),
+    "a text in a list": ([{"$repeat": "x", "times": 2}, "end"], ["xx", "end"]),
     "nothing": ({"$repeat": "x", "times": 0}, ""),
 }
 

@@ -234,7 +234,8 @@ def refusal_explains(x: Exchange) -> Iterator[Finding]:
     """A refusal says why, in JSON, where clients look for it (`error.message`, or the server's own known form)."""
     if x.response is None or text(at(x.body, "error", "message")):
         return
-    if text(at(x.body, "error")) or (at(x.body, "object") == "error" and text(at(x.body, "message"))):
+    flat = at(x.body, "object") == "error" and text(at(x.body, "message"))
+    if flat or text(at(x.body, "error")) or text(at(x.body, "detail")):
         yield variant("the reason stands in the server's own form, not in error.message", where="body")
         return
     yield Finding(
