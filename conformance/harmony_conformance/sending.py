@@ -105,9 +105,7 @@ class Sender:
         earlier = _Earlier()
         for group in grouped(tuple(expand(scenario))):
             together = self.gate.at_once(scenario, group)
-            done = await asyncio.gather(
-                *(self._step(scenario, step, attempt, earlier, together) for step in group)
-            )
+            done = await asyncio.gather(*(self._step(scenario, step, attempt, earlier, together) for step in group))
             for x in filter(None, done):
                 earlier.exchanges[x.step] = x
                 told = x.body if scenario.api == CHAT_COMPLETIONS.name or not group[0].is_native else x.told

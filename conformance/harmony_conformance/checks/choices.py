@@ -61,6 +61,12 @@ def asks_for_logprobs(x: Exchange) -> bool:
     return at(x.asked, "logprobs") is True
 
 
+@evidence
+def was_generated(x: Exchange) -> bool:
+    """answers that were generated: a server that only derenders has no probabilities, and is told none"""
+    return x.answered_by is AnsweredBy.API
+
+
 @condition
 def has_content(x: Exchange) -> bool:
     """answers with text"""
@@ -73,7 +79,7 @@ def has_logprobs(x: Exchange) -> bool:
     return bool(_entries(x))
 
 
-@check(SHOULD, spec="chat#logprobs", when=(on.is_chat, on.ended_well, asks_for_logprobs, has_content))
+@check(SHOULD, spec="chat#logprobs", when=(on.is_chat, on.ended_well, was_generated, asks_for_logprobs, has_content))
 def logprobs_are_returned(x: Exchange) -> Iterator[Finding]:
     """Log probabilities that were asked for are returned, in streams too, or the request is refused.
 
@@ -88,7 +94,7 @@ def logprobs_are_returned(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="chat#logprobs", when=(on.is_chat, on.ended_well, has_logprobs, has_content))
+@check(MUST, spec="chat#logprobs", when=(on.is_chat, on.ended_well, was_generated, has_logprobs, has_content))
 def logprobs_spell_the_text(x: Exchange) -> Iterator[Finding]:
     """The tokens of the log probabilities, one after the other, are the text of the content.
 
@@ -136,7 +142,7 @@ def _covers_more(spelled: str, content: str) -> bool:
     return "<|message|>" in spelled and all(character in rest for character in content)
 
 
-@check(MUST, spec="chat#top-logprobs", when=(on.is_chat, on.ended_well, has_logprobs))
+@check(MUST, spec="chat#top-logprobs", when=(on.is_chat, on.ended_well, was_generated, has_logprobs))
 def logprobs_are_logarithms(x: Exchange) -> Iterator[Finding]:
     """Each entry has its token and a logarithm, no number above 0; at most so many likely tokens as were asked for.
 
