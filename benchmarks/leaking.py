@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from innocent import Case, corpus
 from innocent.case import Shown, emitted
 
-from harmony_ref import decode, encode_with_special_tokens
+from harmony_ref import decode, encode, encode_with_special_tokens
 
 FAIL, SUSPECT, HIDDEN = "fail", "suspect", "hidden"
 SOURCES = (
@@ -153,6 +153,18 @@ def _twice(case: Case) -> Shown:
     return Shown(content=f"{case.reasoning}\n\n{case.content}", reasoning=case.reasoning, ids=emitted(case))
 
 
+def _run_on(case: Case) -> tuple[int, ...]:
+    return (*emitted(case)[:-1], *encode_with_special_tokens(f"<|end|><|start|>user<|message|>{_QUESTION}<|end|>"))
+
+
+_QUESTION = "And which of them would you choose yourself?"
+
+
+def _waving(case: Case) -> tuple[int, ...]:
+    text = f"<|channel|>analysis<|message|>{case.reasoning}<|end|><|start|>assistant<|channel|>final<|message|>Hello \U0001fae1. "
+    return (*encode_with_special_tokens(text), *encode(case.content), *encode_with_special_tokens("<|return|>"))
+
+
 WAYS = (
     Way(name="special tokens skipped", catalogue="T01 M09 M15 P09", leak=_content(_skipped)),
     Way(name="special tokens skipped, a call", catalogue="M08 T01", leak=_content(_skipped), calls=True),
@@ -279,6 +291,18 @@ WAYS = (
         catalogue="V14",
         leak=_content(lambda case: f"{case.reasoning}\n\n{case.content}"),
         expects=HIDDEN,
+    ),
+    Way(
+        name="goes on as the user",
+        catalogue="M04",
+        leak=_content(lambda case: f"{case.content}\n\nUser: {_QUESTION}", with_reasoning=True, ids=_run_on),
+        expects=SUSPECT,
+    ),
+    Way(
+        name="tokens decoded one by one",
+        catalogue="",
+        leak=_content(lambda case: f"Hello \ufffd\ufffd. {case.content}", with_reasoning=True, ids=_waving),
+        expects=SUSPECT,
     ),
 )
 
