@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from harmony_conformance.accounting import FORMS, Form, explain_counts
+from harmony_conformance.apis import CONVERSATIONS
 from harmony_conformance.checks.accounting import counted_requests, has_accounts
 from harmony_conformance.conversation import conversation_of
 from harmony_conformance.exchange import Exchange, PromptLevel, Series
@@ -67,7 +68,7 @@ class Fingerprint:
 def fingerprint(series: Iterable[Series]) -> Fingerprint | None:
     """The renderer behind a run, by ids where they are shown, else by counts. None where neither says anything."""
     listed = list(series)
-    exchanges = [x for one in listed for x in one.exchanges.values() if x.api == "chat" and x.turn is not None]
+    exchanges = [x for one in listed for x in one.exchanges.values() if x.api in CONVERSATIONS and x.turn is not None]
     shown = _telling([x for x in exchanges if x.prompt.ids is not None and items(at(x.asked, "messages"))])
     if shown:
         return _by_ids(shown)

@@ -8,6 +8,7 @@ from types import ModuleType
 from harmony_conformance.check import Check, Comparison, Rule
 from harmony_conformance.checks import (
     accounting,
+    apis,
     channels,
     choices,
     client,
@@ -46,6 +47,7 @@ FAMILIES: tuple[ModuleType, ...] = (
     robustness,
     concurrency,
     client,
+    apis,
 )
 
 

@@ -1,0 +1,191 @@
+"""Family `apis`: what one endpoint makes of the same conversation, and of the same tokens, is the same over every API that it offers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from harmony_conformance import conditions as on
+from harmony_conformance.check import MUST, SHOULD, Finding, comparison, condition, evidence, variant
+from harmony_conformance.difference import json_differences
+from harmony_conformance.exchange import ACROSS, Exchange, Series
+from harmony_conformance.json_value import Json
+from harmony_conformance.turn import Turn, same_calls
+
+
+@condition
+def went_over_several_apis(series: Series) -> bool:
+    """scenarios that went over several APIs of one endpoint"""
+    return any(True for _ in _same_steps(series))
+
+
+@evidence
+def has_same_output(series: Series) -> bool:
+    """answers over several APIs of which the same emitted tokens are known"""
+    return any(True for _ in _same_output(series))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Answer:
+    """An answered exchange, and what it told."""
+
+    x: Exchange
+    turn: Turn
+
+
+def _same_steps(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
+    """The answers to the same step over two APIs: of the first API that it went over, and of each other one."""
+    first: dict[str, Exchange] = {}
+    for name, x in series.exchanges.items():
+        step, _, api = name.rpartition(ACROSS)
+        is_answer = on.is_conversation.holds(x) and x.turn is not None and x.error is None
+        if step and api == x.api and is_answer and first.setdefault(step, x) is not x:
+            yield first[step], x
+
+
+def _same_output(series: Series) -> Iterator[tuple[_Answer, _Answer]]:
+    for one, other in _same_steps(series):
+        known = one.output.ids, other.output.ids
+        is_same = known[0] == known[1] if None not in known else one.script is not None and one.script == other.script
+        if is_same and one.turn is not None and other.turn is not None:
+            yield _Answer(x=one, turn=one.turn), _Answer(x=other, turn=other.turn)
+
+
+def _told(finding: Finding, other: _Answer) -> Finding:
+    return replace(finding, exchange=other.x.id)
+
+
+def _calls(turn: Turn) -> Json:
+    return {"tool_calls": [{"name": call.name, "arguments": call.arguments} for call in turn.tool_calls]}
+
+
+def _differences(first: Json, second: Json, one: _Answer, other: _Answer) -> Iterator[Finding]:
+    for found in json_differences(first, second) if first != second else ():
+        yield Finding(
+            message=f"over {other.x.spoken.title}, {found.path} is another than over {one.x.spoken.title}",
+            at=found.path,
+            expected=found.expected,
+            actual=found.actual,
+            exchange=other.x.id,
+        )
+
+
+SAME_OUTPUT = (went_over_several_apis, has_same_output)
+
+
+@comparison(MUST, spec="harmony#final", when=SAME_OUTPUT)
+def same_content(series: Series) -> Iterator[Finding]:
+    """The same tokens are the same content over every API; what differs by white space between messages is a variant.
+
+    Each API of a server has a parser of its own: what one of them loses or leaks, whoever uses the other never sees.
+    """
+    for one, other in _same_output(series):
+        texts = (one.turn.content or "", other.turn.content or "")
+        if texts[0] != texts[1] and "".join(texts[0].split()) == "".join(texts[1].split()):
+            yield _told(variant("messages are joined otherwise than over the other API", where="content"), other)
+        else:
+            yield from _differences({"content": texts[0]}, {"content": texts[1]}, one, other)
+
+
+@comparison(MUST, spec="raw-cot#output", when=SAME_OUTPUT)
+def same_reasoning(series: Series) -> Iterator[Finding]:
+    """The same tokens are the same reasoning over every API, whatever it is called there (defect V39)."""
+    for one, other in _same_output(series):
+        thoughts = ("".join((one.turn.reasoning or "").split()), "".join((other.turn.reasoning or "").split()))
+        yield from _differences({"reasoning": thoughts[0]}, {"reasoning": thoughts[1]}, one, other)
+
+
+@comparison(MUST, spec="harmony#receiving-calls", when=SAME_OUTPUT)
+def same_calls_are_returned(series: Series) -> Iterator[Finding]:
+    """The same tokens are the same calls over every API: names and arguments, in order, arguments compared as JSON (defects V11, V35)."""
+    for one, other in _same_output(series):
+        if not same_calls(one.turn, other.turn):
+            yield from _differences(_calls(one.turn), _calls(other.turn), one, other)
+
+
+@comparison(MUST, spec="chat#finish-reason", when=SAME_OUTPUT)
+def same_end(series: Series) -> Iterator[Finding]:
+    """An answer that the limit cut is told as cut over every API, and one that the model ended as ended."""
+    for one, other in _same_output(series):
+        cut = (one.turn.finish_reason == "length", other.turn.finish_reason == "length")
+        if cut[0] != cut[1]:
+            expected, actual = ("cut" if is_cut else "ended" for is_cut in cut)
+            yield _told(
+                Finding(
+                    message=f"the same tokens are told as {actual}, over {one.x.spoken.title} as {expected}",
+                    at="/finish_reason",
+                    expected=str(one.turn.finish_reason),
+                    actual=str(other.turn.finish_reason),
+                ),
+                other,
+            )
+
+
+@evidence
+def counts_the_same_output(series: Series) -> bool:
+    """answers over several APIs that report usage, of which the same emitted tokens are known"""
+    return any(None not in (_written(one), _written(other)) for one, other in _same_output(series))
+
+
+@comparison(SHOULD, spec="chat#usage", when=(*SAME_OUTPUT, counts_the_same_output))
+def same_usage(series: Series) -> Iterator[Finding]:
+    """The same emitted tokens are as many in the usage of every API (defect V26)."""
+    for one, other in _same_output(series):
+        counts = (_written(one), _written(other))
+        if None not in counts and counts[0] != counts[1]:
+            yield _told(
+                Finding(
+                    message=f"the same tokens are counted otherwise than over {one.x.spoken.title}",
+                    at="/usage/completion_tokens",
+                    expected=str(counts[0]),
+                    actual=str(counts[1]),
+                ),
+                other,
+            )
+
+
+@evidence
+def shows_prompts(series: Series) -> bool:
+    """requests over several APIs whose prompt tokens are shown or counted by the server"""
+    return any(None not in (a.prompt.count, b.prompt.count) for a, b in _same_steps(series))
+
+
+@comparison(SHOULD, spec="harmony#roles", when=(went_over_several_apis, shows_prompts))
+def same_prompt(series: Series) -> Iterator[Finding]:
+    """The same conversation is the same prompt over every API.
+
+    A server has a renderer for each, and a model that is asked the same in two ways should not be asked two things (defect V18). Where the prompts
+    are shown, their messages are compared, and a difference in form alone is a variant; else their number of tokens.
+    """
+    for one, other in _same_steps(series):
+        shown = (one.prompt.ids, other.prompt.ids)
+        if None not in shown:
+            said = [[(m.role, m.function, m.channel, m.content) for m in x.prompt_messages] for x in (one, other)]
+            if said[0] != said[1]:
+                place = next(i for i in range(max(map(len, said))) if said[0][i : i + 1] != said[1][i : i + 1])
+                yield Finding(
+                    message=f"the prompt is another than over {one.spoken.title}",
+                    at=f"prompt message {place}",
+                    expected=_message(one, place),
+                    actual=_message(other, place),
+                    exchange=other.id,
+                )
+            elif shown[0] != shown[1]:
+                found = variant(f"the prompt has another form than over {one.spoken.title}", where="prompt")
+                yield replace(found, exchange=other.id)
+        elif None not in (one.prompt.count, other.prompt.count) and one.prompt.count != other.prompt.count:
+            yield Finding(
+                message=f"the prompt has another number of tokens than over {one.spoken.title}",
+                at="/usage/prompt_tokens",
+                expected=str(one.prompt.count),
+                actual=str(other.prompt.count),
+                exchange=other.id,
+            )
+
+
+def _message(x: Exchange, place: int) -> str:
+    return str(x.prompt_messages[place]) if place < len(x.prompt_messages) else "no message"
+
+
+def _written(one: _Answer) -> int | None:
+    return one.turn.usage.completion_tokens if one.turn.usage is not None else None
