@@ -14,6 +14,7 @@ from functools import cache, partial
 from itertools import islice
 
 from harmony_conformance import golden
+from harmony_conformance.apis import APIS, CHAT_COMPLETIONS
 from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.direct import at_once, client_of
@@ -24,7 +25,7 @@ from harmony_conformance.in_process import ask
 from harmony_conformance.json_value import JsonObject, at, items, loads, members, text
 from harmony_conformance.judge import Result, is_comparison
 from harmony_conformance.judging import Plan, judge_all
-from harmony_conformance.reference_server.changes import READING, Changes
+from harmony_conformance.reference_server.changes import READING, WORDED, Changes
 from harmony_conformance.reference_server.defects import DEFECTS, defects_named
 from harmony_conformance.scenario import expand, is_of_rows, one_of_each_row
 from harmony_conformance.suite import Options, Run, make_plan, run, run_by
@@ -99,13 +100,26 @@ def sample(series: Iterable[Series], plan: Plan) -> tuple[Series, ...]:
     )
 
 
-def run_reference(defect: str | None, plan: Plan) -> Run:
+EVERY_API = Options(apis=tuple(APIS))
+"""How the correct server is asked: over each API."""
+
+
+def apis_of(defect: str) -> tuple[str, ...]:
+    """The APIs whose words a defect changes, and Chat Completions, which they are compared with; that alone where it changes what all have in common."""
+    changes = DEFECTS[defect].change
+    words = {
+        change.api for change in (changes if isinstance(changes, tuple) else (changes,)) if isinstance(change, WORDED)
+    }
+    return tuple(name for name, api in APIS.items() if api is CHAT_COMPLETIONS or api.word in words)
+
+
+def run_reference(defect: str | None, plan: Plan, apis: tuple[str, ...] = (CHAT_COMPLETIONS.name,)) -> Run:
     """One run of the suite on the reference server, with or without a defect, and without a wire between."""
     target = parse_target("reference" if defect is None else f"reference:defect={defect}")
 
     async def sent() -> Run:
         async with client_of(target.defects) as client:
-            return await run_by(client, target, Options(), plan, lambda _: None, lambda _: None)
+            return await run_by(client, target, Options(apis=apis), plan, lambda _: None, lambda _: None)
 
     return at_once(sent())
 
@@ -130,9 +144,9 @@ class SelfTest:
 
 def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None], workers: int) -> SelfTest:
     """Run the suite on the correct server, and without a wire on each defect, in `workers` processes. `told` gets each result as it comes, in order."""
-    plan, switches = _plan(), read_switches()
-    correct = asyncio.run(run(parse_target("reference"), Options(), plan, lambda _: None, lambda _: None))
-    served = run_reference(None, _served(plan)).series
+    plan, switches = _plan(EVERY_API.apis), read_switches()
+    correct = asyncio.run(run(parse_target("reference"), EVERY_API, plan, lambda _: None, lambda _: None))
+    served = run_reference(None, _served(plan), EVERY_API.apis).series
     right = digests((*served, *_rows(plan, Changes())), arrivals=True)
     named = tuple(defects)
     results: list[DefectResult] = []
@@ -157,8 +171,8 @@ _NOTHING = Catch(caught_by=frozenset(), also=frozenset())
 
 
 @cache
-def _plan() -> Plan:
-    return make_plan(Options())
+def _plan(apis: tuple[str, ...]) -> Plan:
+    return make_plan(Options(apis=apis))
 
 
 def failed_checks(defect: str) -> frozenset[str]:
@@ -173,13 +187,14 @@ def _judged(defect: str) -> tuple[tuple[Series, ...], Plan, frozenset[str]]:
     server has shown what they say. The hand-written rows are asked only where the defect reads the output: elsewhere every row would show the same. Their
     prompts are those of the correct server, and are not judged again.
     """
-    plan = _plan()
+    apis = apis_of(defect)
+    plan = _plan(apis)
     served = _served(plan)
-    series = run_reference(defect, served).series
+    series = run_reference(defect, served, apis).series
     told = changed(series, _CORRECT)
-    names = {(one.name, one.api) for one in told}
-    whole = tuple(one for one in series if (one.name, one.api) in names)
-    sent = replace(plan, scenarios=tuple(one for one in served.scenarios if one.key in names))
+    names = {one.name for one in told}
+    whole = tuple(one for one in series if one.name in names)
+    sent = replace(plan, scenarios=tuple(one for one in served.scenarios if one.name in names))
     results = [*judge_all(told, _only(sent, comparisons=False)), *judge_all(whole, _only(sent, comparisons=True))]
     if isinstance(DEFECTS[defect].change, READING):
         results += _read(plan, Changes(defects_named([defect])))
@@ -196,7 +211,8 @@ def _only(plan: Plan, *, comparisons: bool) -> Plan:
 
 
 def _rows(plan: Plan, changes: Changes) -> tuple[Series, ...]:
-    return tuple(ask(one_of_each_row(scenario), changes) for scenario in plan.scenarios if is_of_rows(scenario))
+    rows = (scenario for scenario in plan.scenarios if is_of_rows(scenario) and scenario.api == CHAT_COMPLETIONS.name)
+    return tuple(ask(one_of_each_row(scenario), changes) for scenario in rows)
 
 
 def _read(plan: Plan, changes: Changes) -> Iterable[Result]:

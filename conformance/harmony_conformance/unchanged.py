@@ -23,8 +23,8 @@ _SEEN = sorted(
 )
 _OF_THE_MOMENT = frozenset({"date", "content-length"})
 _OF_THE_WIRE = frozenset({"transfer-encoding"})
-_SERIALS = re.compile(rb"(?:chatcmpl-|call_)[\w-]+")
-_TIMES = re.compile(rb'"created": ?\d+')
+_SERIALS = re.compile(rb"(?:chatcmpl-|cmpl-|call_|resp_|rs_|msg_|fc_|ci_|ws_)[\w-]+")
+_TIMES = re.compile(rb'"(?:created|created_at)": ?(?:\d+|"[^"]*")')
 
 
 def digests(series: Iterable[Series], *, arrivals: bool) -> Digests:

@@ -13,8 +13,8 @@ from harmony_conformance.blind import BlindScore, judge_mutants_of
 from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.json_value import Json, dumps
 from harmony_conformance.reference_server.defects import DEFECTS
-from harmony_conformance.selftest import DefectResult, SelfTest, run_selftest, sample
-from harmony_conformance.suite import Options, make_plan
+from harmony_conformance.selftest import EVERY_API, DefectResult, SelfTest, run_selftest, sample
+from harmony_conformance.suite import make_plan
 
 _SHOWN = 20
 
@@ -51,7 +51,7 @@ def execute(arguments: Namespace) -> int:
     if arguments.every > 1:
         return _sampled(console, tuple(DEFECTS)[:: arguments.every], arguments.json)
     outcome = run_selftest(DEFECTS, lambda result: _tell(console, result), _workers())
-    blind = judge_mutants_of(sample(outcome.correct.series, make_plan(Options())), _workers())
+    blind = judge_mutants_of(sample(outcome.correct.series, make_plan(EVERY_API)), _workers())
     _summary(console, outcome, blind)
     rows: list[Json] = [dict(result.line()) for result in outcome.defects]
     _write("--json", arguments.json, rows)

@@ -178,6 +178,9 @@ Change: TypeAlias = (
 )
 
 
+WORDED = (OnRequest, OnJson, OnStream, OnReply)
+"""The changes that are written for the words of one API."""
+
 READING = (OnSampling, OnOffer, OnEvents)
 """The changes that make something else of the model's output: of some scripts, and not of others."""
 
