@@ -12,7 +12,7 @@ from harmony_conformance.gauge import API as METRICS
 from harmony_conformance.injection import SPECIAL
 from harmony_conformance.json_value import at, members, number, strings, text
 from harmony_conformance.leak import request
-from harmony_conformance.prompt import Keep, Kind, Wanted
+from harmony_conformance.prompt import Keep, Kind, Wanted, has_whole_conversation
 from harmony_conformance.wire import FailureKind
 
 SERVER_ERROR = 500
@@ -326,6 +326,12 @@ def has_call_history(x: Exchange) -> bool:
 def has_results(x: Exchange) -> bool:
     """requests whose history holds a function result"""
     return _wants(x, Kind.RESULT)
+
+
+@condition
+def says_all(x: Exchange) -> bool:
+    """requests that have the whole conversation in them"""
+    return has_whole_conversation(x.asked)
 
 
 @condition

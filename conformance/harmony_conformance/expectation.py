@@ -16,7 +16,7 @@ from harmony_conformance.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading,
 from harmony_conformance.declaration import official_spelling
 from harmony_conformance.json_value import Json, at, items, loads, members, text
 from harmony_conformance.placement import blocks
-from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, read_prompt, wanted
+from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, has_whole_conversation, read_prompt, wanted
 from harmony_conformance.tool_choice import allows_some, may_be_called
 from harmony_ref import HarmonyError, Message, Role, encode_with_special_tokens
 from harmony_ref.styles import HARMONY_0_0_8, Style
@@ -73,6 +73,7 @@ def is_readable(request: Json) -> bool:
     names = [text(at(tool, "function", "name")) for tool in tools]
     return (
         bool(messages)
+        and has_whole_conversation(request)
         and all(map(_is_readable, messages))
         and all(names)
         and bool(official_spelling(tools)) == bool(tools)

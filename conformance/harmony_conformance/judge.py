@@ -9,8 +9,9 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from harmony_conformance.apis import CHAT_COMPLETIONS
 from harmony_conformance.check import Check, Comparison, Condition, Finding, Ground, Outcome, Severity, Verdict
-from harmony_conformance.conditions import ODD
+from harmony_conformance.conditions import ODD, is_chat
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series
 from harmony_conformance.gauge import API as METRICS
 from harmony_conformance.spec import Clause
@@ -170,6 +171,10 @@ def _outcome(
     reason = "applies to " + "; ".join(dict.fromkeys(trial.unmet for trial in trials)) if trials else "nothing was sent"
     if not exercised:
         return Outcome.NOT_APPLICABLE, reason
+    if all(trial.unmet == is_chat.about for trial in trials) and all(
+        x.api != CHAT_COMPLETIONS.name for trial in trials for x in trial.exchanges
+    ):
+        return Outcome.NOT_APPLICABLE, reason  # made for another API than this one
     if any(trial.ground is Ground.LIMIT for trial in trials):
         return Outcome.NOT_APPLICABLE, "the endpoint declares a limit: " + reason
     sent = [x for trial in trials for x in trial.exchanges]

@@ -154,6 +154,11 @@ def _message(header: str, content: Sequence[int], end: int | None) -> PromptMess
     )
 
 
+def has_whole_conversation(request: Json) -> bool:
+    """Whether a request has the whole conversation in it, and goes on from none that the server keeps (which the Responses API can)."""
+    return not any(at(request, name) for name in ("previous_response_id", "conversation"))
+
+
 class Kind(StrEnum):
     """What a part of a request has to become in the prompt."""
 

@@ -180,11 +180,13 @@ def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
 
 @condition
 def stopped_by_itself(x: Exchange) -> bool:
-    """answers with finish reason stop that refuse nothing"""
+    """answers with finish reason stop that refuse nothing, and call no tool that the API itself has"""
+    told = [one for answer in x.answers for one in answer.fields]
     return (
         x.turn is not None
         and x.turn.finish_reason == "stop"
-        and not any(one.where == "refusal" for answer in x.answers for one in answer.fields)
+        and not any(one.where == "refusal" for one in told)
+        and not any(one.where.startswith("output/") and one.text.endswith("_call") for one in told)
     )
 
 

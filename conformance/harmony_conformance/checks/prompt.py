@@ -219,7 +219,7 @@ def calls_are_sent_to_commentary(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known))
+@check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, on.says_all))
 def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
     """The prompt is the conversation in its order as Harmony messages and nothing else: the system message first, all closed (defects J11, M04, V31)."""
     if x.read is None:

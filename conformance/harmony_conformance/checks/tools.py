@@ -92,7 +92,11 @@ def has_orphan_result(x: Exchange) -> bool:
     return x.response is not None and any(True for _ in _orphans(x))
 
 
-@check(MUST, spec="harmony#tool-messages", when=(on.is_conversation, has_orphan_result, on.is_refused_or_shows_prompt))
+@check(
+    MUST,
+    spec="harmony#tool-messages",
+    when=(on.is_conversation, has_orphan_result, on.says_all, on.is_refused_or_shows_prompt),
+)
 def orphan_result_is_not_misnamed(x: Exchange) -> Iterator[Finding]:
     """A result that names no call is refused, or stands in the prompt under a function that it can be of: one that was called and not answered.
 

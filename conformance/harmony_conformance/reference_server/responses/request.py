@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from harmony_conformance.json_value import Json, JsonObject, items, members
+from harmony_conformance.json_value import Json, JsonObject, items, members, text
 from harmony_conformance.reference_server import fields
 from harmony_conformance.reference_server.errors import unsupported, wrong_value
 from harmony_conformance.reference_server.fields import AnswerForm, Asked, Choice, Effort, Tool
@@ -40,6 +40,8 @@ class ResponsesRequest(Asked):
         built_in: the types of the built-in tools that are offered.
         thoughts: where reasoning is told; in `summary` where the client asks for one.
         seals_thoughts: whether `encrypted_content` is asked for.
+        allowed: the functions that may be called, None where that is all of them.
+        ends_at_stop: whether a token that ends the turn ends the generation.
         echoed: members of the request that every response repeats.
     """
 
@@ -50,6 +52,8 @@ class ResponsesRequest(Asked):
     thoughts: Thoughts
     seals_thoughts: bool
     stored: bool
+    allowed: frozenset[str] | None
+    ends_at_stop: bool
     echoed: JsonObject
 
 
@@ -84,6 +88,8 @@ def read_request(body: JsonObject, entries: Sequence[Json]) -> ResponsesRequest:
         limit=fields.limit(body, "max_output_tokens"),
         streamed=fields.switch(body, "stream"),
         stored=fields.switch(body, "store", otherwise=True),
+        allowed=_names(body.get("tool_choice")),
+        ends_at_stop=not fields.switch(body, "ignore_eos"),
         shows_token_ids=fields.switch(body, "return_token_ids"),
         script=fields.script(body),
         goes_on=fields.goes_on(body),
@@ -127,8 +133,11 @@ def _tools(value: Json) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
 
 
 def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[Choice, Tool | None]:
+    """What is wanted, and a tool that has to be called. The functions that `allowed_tools` lists are a part of those that are offered."""
     if value is None:
         return Choice.AUTO, None
+    if members(value).get("type") == "allowed_tools":
+        return _allowed(members(value), tools)
     if isinstance(value, str):
         return fields.tool_choice_word(value, tools)
     chosen = members(value)
@@ -136,6 +145,22 @@ def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[Choice, Tool | Non
     if chosen.get("type") != "function" or not isinstance(name, str):
         raise wrong_value("tool_choice", 'a word or an object is needed like {"type": "function", "name": …}.')
     return Choice.REQUIRED, fields.chosen_tool(name, tools)
+
+
+def _allowed(choice: JsonObject, tools: Sequence[Tool]) -> tuple[Choice, Tool | None]:
+    mode, entries = choice.get("mode"), choice.get("tools")
+    if mode not in (Choice.AUTO, Choice.REQUIRED):
+        raise wrong_value("tool_choice.mode", "'auto' or 'required' is needed.")
+    if not isinstance(entries, list) or not entries:
+        raise wrong_value("tool_choice.tools", "a list of functions is needed.")
+    chosen = [_tool_choice(entry, tools)[1] for entry in entries]
+    return Choice(str(mode)), chosen[0] if mode == Choice.REQUIRED else None
+
+
+def _names(choice: Json) -> frozenset[str] | None:
+    if members(choice).get("type") != "allowed_tools":
+        return None
+    return frozenset(text(members(entry).get("name")) for entry in items(members(choice).get("tools")))
 
 
 def _answer_form(value: Json) -> tuple[AnswerForm, Json, str]:

@@ -11,7 +11,7 @@ from harmony_conformance.json_value import Json, JsonObject, dumps, members, tex
 from harmony_conformance.reference_server.answer import Offer
 from harmony_conformance.reference_server.changes import Api
 from harmony_conformance.reference_server.errors import Reply
-from harmony_conformance.reference_server.generation import Generation, Sampling, script_of, unchanged
+from harmony_conformance.reference_server.generation import STOPPING, Generation, Sampling, script_of, unchanged
 from harmony_conformance.reference_server.responses.answer import FAILED, Answer
 from harmony_conformance.reference_server.responses.conversation import conversation
 from harmony_conformance.reference_server.responses.items import listed
@@ -78,11 +78,15 @@ class Responses:
         offer = Offer(
             names=frozenset(tool.name for tool in request.tools),
             takes_calls=bool(request.tools) and request.calls_allowed,
+            allowed=request.allowed,
         )
+        stopping = STOPPING if request.ends_at_stop else frozenset[int]()
         run = Run(
             seed=seed_of(body),
             prompt=prompt_of(conversation(request, date=self._host.date), changes),
-            generation=Generation(script_of(request, unchanged), changes.sampling(Sampling(limit=request.limit))),
+            generation=Generation(
+                script_of(request, unchanged), changes.sampling(Sampling(stopping=stopping, limit=request.limit))
+            ),
             offer=changes.offer(offer),
             calls_in_parallel=request.calls_in_parallel,
             changes=changes,

@@ -1,0 +1,39 @@
+"""Family `responses`: what only the Responses API has: items, their ids and status, and the events that tell of them.
+
+What an answer says is judged by the other families, which see it as the chat completion that it means; so a fault of form never hides one of meaning.
+"""
+
+from __future__ import annotations
+
+from harmony_conformance.checks.responses.history import built_in_calls_are_items, stored_is_as_passed_back
+from harmony_conformance.checks.responses.objects import (
+    ids_are_unique,
+    items_have_their_members,
+    response_has_its_members,
+    status_says_how_it_ended,
+)
+from harmony_conformance.checks.responses.order import (
+    events_are_numbered,
+    events_follow_the_grammar,
+    texts_begin_and_end,
+)
+from harmony_conformance.checks.responses.telling import (
+    events_name_their_item,
+    last_event_has_the_items,
+    texts_are_told_alike,
+)
+
+__all__ = [
+    "built_in_calls_are_items",
+    "events_are_numbered",
+    "events_follow_the_grammar",
+    "events_name_their_item",
+    "ids_are_unique",
+    "items_have_their_members",
+    "last_event_has_the_items",
+    "response_has_its_members",
+    "status_says_how_it_ended",
+    "stored_is_as_passed_back",
+    "texts_are_told_alike",
+    "texts_begin_and_end",
+]

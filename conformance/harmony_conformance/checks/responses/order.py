@@ -1,0 +1,168 @@
+"""The order of a stream's events, as a state machine: what was announced, what is being told, what is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from harmony_conformance import conditions as on
+from harmony_conformance.check import MUST, SHOULD, Finding, check
+from harmony_conformance.checks.responses.reading import (
+    ENDS,
+    is_responses,
+    part_of,
+    place_of,
+    text_kind,
+    told_events,
+)
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import JsonObject, dumps, text
+from harmony_conformance.prompt import shorten
+
+_STREAMED = (is_responses, on.was_streamed, on.ended_well)
+_BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
+_ADDED = "response.output_item.added"
+_DONE = "response.output_item.done"
+_PARTS = {
+    "response.content_part": "content",
+    "response.reasoning_summary_part": "summary",
+}
+_SHOWN = frozenset({"output_text", "refusal"})
+
+
+@check(SHOULD, spec="responses#sequence-number", when=_STREAMED)
+def events_are_numbered(x: Exchange) -> Iterator[Finding]:
+    """The events of a stream are numbered from 0 without a gap (`sequence_number`).
+
+    A client that lost its connection asks for what came after the last number it saw.
+    """
+    for place, event in enumerate(told_events(x)):
+        if event.get("sequence_number") != place:
+            yield Finding(
+                message="an event has another number than its place",
+                at=f"event {place}",
+                expected=str(place),
+                actual=dumps(event.get("sequence_number")),
+            )
+            return
+
+
+@check(MUST, spec="responses#events", when=_STREAMED)
+def events_follow_the_grammar(x: Exchange) -> Iterator[Finding]:
+    """A stream begins with `response.created`, announces each item and each part of a message before it tells of it, finishes each item, and ends once.
+
+    The official client builds the response from these events: it raises where an event is about something that was not announced, and waits for an end
+    that does not come (defects V11, V35).
+    """
+    machine = _Machine()
+    for place, event in enumerate(told_events(x)):
+        for problem, expected in machine.take(event):
+            told = shorten(text(event.get("type")) or dumps(event))
+            yield Finding(message=problem, at=f"event {place}", expected=expected, actual=told)
+    for problem, expected in machine.end():
+        yield Finding(message=problem, at="stream", expected=expected)
+
+
+_Faults = Iterator[tuple[str, str]]
+_Place = int | str
+
+
+@dataclass(kw_only=True)
+class _Told:
+    """State: what was told of one item."""
+
+    is_done: bool = False
+    open_parts: set[int] = field(default_factory=set[int])
+
+
+class _Machine:
+    """State: what a client knows of the response so far. Each fault is told once."""
+
+    def __init__(self) -> None:
+        self._begun: list[str] = []
+        self._items: dict[_Place, _Told] = {}
+        self._end = ""
+
+    def take(self, event: JsonObject) -> _Faults:
+        """What is wrong with the next event: the problem, and what would have been right."""
+        kind = text(event.get("type"))
+        if self._end:
+            yield "an event comes after the one that ends the stream", f"nothing after {self._end}"
+            return
+        if kind in _BEGINNINGS:
+            if self._items or kind in self._begun:
+                yield "the response is announced again", "one beginning"
+        elif _BEGINNINGS[0] not in self._begun:
+            yield "the stream does not begin with `response.created`", "response.created"
+            self._begun.append(_BEGINNINGS[0])
+        self._begun.append(kind)
+        if kind in ENDS:
+            self._end = kind
+            if any(not item.is_done for item in self._items.values()) and kind != "response.failed":
+                yield "the response ends with an item that is not done", f"{_DONE} for each item"
+        else:
+            yield from self._about_item(event, kind)
+
+    def _about_item(self, event: JsonObject, kind: str) -> _Faults:
+        place = place_of(event)
+        if place is None:
+            return
+        item = self._items.get(place)
+        if kind == _ADDED:
+            if item is not None:
+                yield "an item is announced twice", f"one {_ADDED} for each item"
+            self._items[place] = _Told()
+        elif item is None:
+            yield "an event is about an item that was not announced", _ADDED
+            self._items[place] = _Told(open_parts={part_of(event)})
+        elif item.is_done:
+            yield "an event is about an item that is done", f"nothing more after {_DONE}"
+        elif kind == _DONE:
+            item.is_done = True
+        else:
+            yield from self._about_part(item, event, kind)
+
+    def _about_part(self, item: _Told, event: JsonObject, kind: str) -> _Faults:
+        part = part_of(event)
+        if kind == "response.content_part.added":
+            item.open_parts.add(part)
+        elif text_kind(event, ".delta") in _SHOWN and part not in item.open_parts:
+            yield "text is told of a part that was not announced", "response.content_part.added"
+            item.open_parts.add(part)
+
+    def end(self) -> _Faults:
+        """What is missing when the stream has ended."""
+        if not self._end:
+            yield "no event ends the stream", "response.completed, response.incomplete or response.failed"
+
+
+@check(SHOULD, spec="responses#text-done", when=_STREAMED)
+def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
+    """Each text, thoughts and arguments too, is told between the event that adds its part and those that end text and part.
+
+    Clients close a text when they are told that it is done; without these events they can only guess.
+    """
+    added: set[tuple[_Place, str, int]] = set()
+    done: set[tuple[_Place, str, int]] = set()
+    ended: set[tuple[_Place, str, int]] = set()
+    told: dict[tuple[_Place, str, int], int] = {}
+    for number, event in enumerate(told_events(x)):
+        kind = text(event.get("type"))
+        stem, _, ending = kind.rpartition(".")
+        place = place_of(event)
+        if place is None:
+            continue
+        if stem in _PARTS:
+            (added if ending == "added" else done).add((place, _PARTS[stem], part_of(event)))
+        elif (said := text_kind(event, ".delta")) is not None:
+            told.setdefault((place, said, part_of(event)), number)
+        elif (said := text_kind(event, ".done")) is not None:
+            ended.add((place, said, part_of(event)))
+    for (place, said, part), number in told.items():
+        holder = (place, "summary" if said == "summary_text" else "content", part)
+        missing = [] if (place, said, part) in ended else [f"the event that ends its {said}"]
+        if said not in ("arguments", "code"):
+            missing += [] if holder in added else ["the event that adds its part"]
+            missing += [] if holder in done else ["the event that ends its part"]
+        if missing:
+            yield Finding(message=f"a {said} comes without {', '.join(missing)}", at=f"event {number}")
