@@ -14,10 +14,11 @@ from typing import Any, TypeVar
 import httpx
 from starlette.types import ASGIApp, Message, Scope
 
-from harmony_conformance.client import Client, Settings
+from harmony_conformance.client import Client, Settings, now
 from harmony_conformance.reference_server.app import create_app
 
 _BASE = "http://reference"
+_APART = 0.001  # seconds from one request to the next: nothing carries two at the same moment
 _CUT = "peer closed connection without sending complete message body (incomplete chunked read)"
 _Value = TypeVar("_Value")
 
@@ -75,14 +76,21 @@ class _Transport(httpx.AsyncBaseTransport):
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._under_way: set[asyncio.Task[None]] = set()
+        self._free = 0.0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        await self._turn()
         call = _Call(await request.aread())
         task = asyncio.create_task(call.answer(self._app, _scope(request)))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         start = await call.next()
         return httpx.Response(start["status"], headers=start["headers"], stream=_Body(call))
+
+    async def _turn(self) -> None:
+        """Wait until a request sent now would arrive: those that are sent at the same moment arrive one after another."""
+        self._free = max(self._free, now()) + _APART
+        await asyncio.sleep(self._free - now())
 
     async def aclose(self) -> None:
         for task in self._under_way:
