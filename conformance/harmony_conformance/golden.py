@@ -109,6 +109,7 @@ def examples(folder: Path | Traversable | None = None) -> Iterator[Example]:
             yield read_example(file.read_bytes(), check=check.name, name=file.name.removesuffix(".json"))
 
 
+@cache
 def read_example(data: bytes, *, check: str, name: str) -> Example:
     """The example that a file `<check>/<name>.json` holds.
 
