@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from harmony_conformance.apis import CONVERSATIONS
+from harmony_conformance.apis import CHAT_COMPLETIONS, CONVERSATIONS
 from harmony_conformance.check import Check, Comparison, Outcome
+from harmony_conformance.conditions import is_chat
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import ACROSS, Series
 from harmony_conformance.judge import Result, judge_one
@@ -42,6 +43,12 @@ def is_about(check: Check | Comparison, apis: Sequence[str]) -> bool:
     return about is None or not about.isdisjoint(apis)
 
 
+def is_of(rule: Check | Comparison, api: str) -> bool:
+    """Whether a check may apply to what went over an API alone: not one about the words of another API, nor one that compares them."""
+    speaks_chat_alone = is_chat in rule.when and api != CHAT_COMPLETIONS.name
+    return rule.family != COMPARES_APIS and not speaks_chat_alone and is_about(rule, (api,))
+
+
 def judge_all(
     series: Iterable[Series], plan: Plan, ways: Mapping[str, ScriptBy] | None = None, limit: int | None = None
 ) -> Iterator[Result]:
@@ -62,7 +69,7 @@ def judge_all(
         if ways is not None and scenario.api not in ways:
             continue
         for rule in plan.checks:
-            if rule.family != COMPARES_APIS and (sent or rule.id in scenario.exercises):
+            if is_of(rule, scenario.api) and (sent or rule.id in scenario.exercises):
                 yield judge_pair(rule, scenario, sent, ways, limit)
     for many in joined(by_key) if comparing else ():
         yield from (judge_one(rule, many, exercised=False) for rule in comparing)

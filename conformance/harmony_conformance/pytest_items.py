@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -11,7 +11,8 @@ import pytest
 
 from harmony_conformance.apis import CHAT_COMPLETIONS
 from harmony_conformance.check import Check, Comparison
-from harmony_conformance.judging import Plan
+from harmony_conformance.exchange import ALL_APIS
+from harmony_conformance.judging import COMPARES_APIS, Plan, is_of
 from harmony_conformance.pytest_words import Ending
 from harmony_conformance.scenario import Scenario
 
@@ -47,7 +48,21 @@ class ConformanceModule(pytest.File):
         """Each check on each scenario."""
         for rule in self.plan.checks:
             for scenario in self.plan.scenarios:
-                yield ConformanceItem.of(self, rule, scenario, self.judge)
+                if is_of(rule, scenario.api):
+                    yield ConformanceItem.of(self, rule, scenario, self.judge)
+            if rule.family == COMPARES_APIS:
+                for scenario in _over_several(self.plan):
+                    yield ConformanceItem.of(self, rule, scenario, self.judge)
+
+
+def _over_several(plan: Plan) -> Iterator[Scenario]:
+    """The scenarios that go over several APIs, as what stands for all of them."""
+    first: dict[str, Scenario] = {}
+    told: set[str] = set()
+    for scenario in plan.scenarios:
+        if first.setdefault(scenario.name, scenario) is not scenario and scenario.name not in told:
+            told.add(scenario.name)
+            yield replace(scenario, api=ALL_APIS)
 
 
 def _named(scenario: Scenario) -> str:

@@ -14,8 +14,8 @@ import pytest
 
 from harmony_conformance.check import Check, Comparison
 from harmony_conformance.command import UsageError
-from harmony_conformance.exchange import Series
-from harmony_conformance.judging import Plan, judge_pair
+from harmony_conformance.exchange import ALL_APIS, Series
+from harmony_conformance.judging import Plan, joined, judge_pair
 from harmony_conformance.pytest_items import MODULE, ConformanceItem, ConformanceModule, Told
 from harmony_conformance.pytest_words import (
     APPLIED,
@@ -145,14 +145,23 @@ class HarmonySession:
         is_called_off = option.collectonly or (session.testsfailed and not option.continue_on_collection_errors)
         if items and not is_called_off:
             needed = {item.scenario.key for item in items}
-            scenarios = [scenario for scenario in self.asked.plan.scenarios if scenario.key in needed]
+            compared = {name for name, api in needed if api == ALL_APIS}
+            planned = self.asked.plan.scenarios
+            scenarios = [scenario for scenario in planned if scenario.key in needed or scenario.name in compared]
             for one in recorded(self._run(), self.asked.options, scenarios):
                 self._series.setdefault((one.name, one.api), []).append(one)
         return (yield)
 
+    def _of(self, scenario: Scenario) -> list[Series]:
+        """The series of a scenario; of one that stands for all APIs, what went over them, side by side."""
+        if scenario.api != ALL_APIS:
+            return self._series.get(scenario.key, [])
+        sent = {key: many for key, many in self._series.items() if key[0] == scenario.name}
+        return next(joined(sent), [])
+
     def _judge(self, rule: Check | Comparison, scenario: Scenario) -> Told:
         """What an item is told when it runs."""
-        asked, series = self.asked, self._series.get(scenario.key, [])
+        asked, series = self.asked, self._of(scenario)
         found = self._shared.found if self._shared is not None else None
         limit = asked.options.max_requests if found is not None and not series else None
         result = judge_pair(rule, scenario, series, found.ways if found is not None else None, limit)

@@ -101,12 +101,13 @@ class Scenario:
 def over(scenario: Scenario, api: Api) -> Scenario | None:
     """The scenario as it goes over an API, None where it does not.
 
-    Chat requests that mean a conversation go over every API that takes one; what is about the words of one API (malformed bodies, other paths), or
-    about time and load, goes over that one alone. Of the varieties of a hand-written row the first stands for all.
+    Chat requests that mean a conversation go over every API that takes one, but those that a server has beside another (`option`). What is about the
+    words of one API (malformed bodies, other paths), or about time and load, goes over that one alone. Of the varieties of a hand-written row the first
+    stands for all.
     """
     if scenario.api != CHAT_COMPLETIONS.name or api is CHAT_COMPLETIONS:
         return scenario if scenario.api == api.name else None
-    if api.is_raw or scenario.alone or any(map(_is_of_chat_alone, scenario.steps)):
+    if api.is_raw or api.option is not None or scenario.alone or any(map(_is_of_chat_alone, scenario.steps)):
         return None
     steps = tuple(replace(step, chunkings=()) for step in _one_of_each_row(scenario.steps))
     return replace(scenario, api=api.name, steps=steps)

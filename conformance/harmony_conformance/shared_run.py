@@ -62,7 +62,9 @@ def open_run(target: Target, options: Options, out: Path | None, stack: ExitStac
     kept.mkdir(parents=True, exist_ok=True)
     found = asyncio.run(look(target, options))
     (folder / _DISCOVERY).write_bytes(b"".join(exchange_line(x) for x in found.exchanges))
-    return SharedRun(folder=folder, recording=kept / EXCHANGES, target=target, found=replace(found, exchanges=()))
+    offers = tuple(replace(offer, exchanges=()) for offer in found.offers)
+    lean = replace(found, exchanges=(), offers=offers)
+    return SharedRun(folder=folder, recording=kept / EXCHANGES, target=target, found=lean)
 
 
 def recorded(run: SharedRun, options: Options, scenarios: Sequence[Scenario]) -> tuple[Series, ...]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, comparison, condition, evidence, variant
+from harmony_conformance.conversation import Reading, conversation_of
 from harmony_conformance.difference import json_differences
 from harmony_conformance.exchange import ACROSS, Exchange, Series
-from harmony_conformance.json_value import Json
+from harmony_conformance.json_value import Json, object_in
 from harmony_conformance.turn import Turn, same_calls
+from harmony_ref import Message
 
 
 @condition
@@ -47,8 +49,15 @@ def _same_output(series: Series) -> Iterator[tuple[_Answer, _Answer]]:
     for one, other in _same_steps(series):
         known = one.output.ids, other.output.ids
         is_same = known[0] == known[1] if None not in known else one.script is not None and one.script == other.script
-        if is_same and one.turn is not None and other.turn is not None:
+        has_place = all(map(_has_place, (one, other), (other, one)))
+        if is_same and has_place and one.turn is not None and other.turn is not None:
             yield _Answer(x=one, turn=one.turn), _Answer(x=other, turn=other.turn)
+
+
+def _has_place(x: Exchange, other: Exchange) -> bool:
+    """Whether the API has a place for the calls that were told over the other one."""
+    calls = other.turn.tool_calls if other.turn is not None else ()
+    return x.spoken.arguments_are_texts or all(object_in(call.arguments) is not None for call in calls)
 
 
 def _told(finding: Finding, other: _Answer) -> Finding:
@@ -158,9 +167,11 @@ def same_prompt(series: Series) -> Iterator[Finding]:
     are shown, their messages are compared, and a difference in form alone is a variant; else their number of tokens.
     """
     for one, other in _same_steps(series):
+        if _meaning(one) != _meaning(other):
+            continue  # an API that has no words for a part of it was asked something else
         shown = (one.prompt.ids, other.prompt.ids)
         if None not in shown:
-            said = [[(m.role, m.function, m.channel, m.content) for m in x.prompt_messages] for x in (one, other)]
+            said = [list(_said(x)) for x in (one, other)]
             if said[0] != said[1]:
                 place = next(i for i in range(max(map(len, said))) if said[0][i : i + 1] != said[1][i : i + 1])
                 yield Finding(
@@ -181,6 +192,17 @@ def same_prompt(series: Series) -> Iterator[Finding]:
                 actual=str(other.prompt.count),
                 exchange=other.id,
             )
+
+
+def _meaning(x: Exchange) -> tuple[Message, ...]:
+    return conversation_of(x.asked, Reading(), date=None)
+
+
+def _said(x: Exchange) -> Iterator[tuple[str | None, ...]]:
+    """What the messages of a prompt say, whatever their form; an answer that says nothing may be left out."""
+    for message in x.prompt_messages:
+        if message.content or message.role != "assistant" or message.recipient is not None:
+            yield message.role, message.function, message.channel, message.content
 
 
 def _message(x: Exchange, place: int) -> str:
