@@ -13,6 +13,7 @@ from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import ACROSS, Series
 from harmony_conformance.judge import Result, judge_one
 from harmony_conformance.scenario import Scenario, expand, needed_model, why_not_sent
+from harmony_conformance.scripting import settled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +129,7 @@ def in_order(series: Iterable[Series], scenarios: Iterable[Scenario]) -> tuple[S
     def ordered(one: Series) -> Series:
         place = places.get((one.name, one.api), {})
         steps = sorted(one.exchanges.items(), key=lambda named: place.get(named[0], len(place)))
-        return replace(one, exchanges=dict(steps))
+        return settled(replace(one, exchanges=dict(steps)))
 
     def attempt(one: Series) -> int:
         return next((x.attempt for x in one.exchanges.values()), 0)

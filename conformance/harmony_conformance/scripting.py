@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from harmony_conformance.engines import ScriptBy
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, text
 from harmony_conformance.meaning import cut_at_stop
+from harmony_conformance.repeated import whole_and_streamed
 from harmony_conformance.teleprompter.script import TRAILER, ScriptError, write_script
 from harmony_ref import encode_with_special_tokens
 
@@ -103,12 +104,10 @@ def _extended(content: Json, end: str) -> Json:
     return [*parts[:-1], {**members(parts[-1]), "text": said + end}]
 
 
-def as_played(x: Exchange, way: Scripting, whole: Exchange | None = None) -> Exchange:
+def as_played(x: Exchange, way: Scripting) -> Exchange:
     """The exchange, without its script where the model did not say it.
 
-    A teleprompter is believed by the ids that were returned, else by their number: never by the text, which is what is judged. The number alone may be right
-    by chance, since what is said again after a grammar let go is said in its place: of a stream without ids that of `whole`, the same request
-    unstreamed, tells more.
+    A teleprompter is believed by the ids that were returned, else by their number: never by the text, which is what is judged.
     """
     if way.by is not ScriptBy.TELEPROMPTER or x.turn is None:
         return x
@@ -120,9 +119,26 @@ def as_played(x: Exchange, way: Scripting, whole: Exchange | None = None) -> Exc
         len(cut_at_stop(returned)) if returned is not None else usage.completion_tokens if usage is not None else None
     )
     differs = returned is not None and cut_at_stop(returned) != meant[: len(returned)]
-    noise_before = returned is None and whole is not None and whole.unplayed == _UNPLAYED
-    was_played = not differs and not noise_before and (told in (None, len(meant)) or x.meets_stop_string)
-    return x if was_played else replace(x, script=None, expected=None, unplayed=_UNPLAYED)
+    was_played = not differs and (told in (None, len(meant)) or x.meets_stop_string)
+    return x if was_played else _without_script(x)
+
+
+def settled(series: Series) -> Series:
+    """The series, its streams without ids only played where the same request, unstreamed, was.
+
+    What a teleprompter says once a grammar lets go of it is said in its place, so that the number of tokens is often right although they are not.
+    """
+    exchanges = dict(series.exchanges)
+    for whole, streamed in whole_and_streamed(series):
+        x = exchanges[streamed]
+        shows_ids = x.turn is not None and x.turn.output_ids is not None
+        if exchanges[whole].unplayed == _UNPLAYED and x.script is not None and not shows_ids:
+            exchanges[streamed] = _without_script(x)
+    return replace(series, exchanges=exchanges)
+
+
+def _without_script(x: Exchange) -> Exchange:
+    return replace(x, script=None, expected=None, unplayed=_UNPLAYED)
 
 
 _NO_SCRIPT = "the request carried no script, and a teleprompter has no words of its own"

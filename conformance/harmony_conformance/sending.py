@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from harmony_conformance.apis import CHAT_COMPLETIONS, NotSpelled
 from harmony_conformance.asking import Asking, NotSent, build
 from harmony_conformance.client import Client, Sent, now
-from harmony_conformance.conditions import ODD, STREAMED
+from harmony_conformance.conditions import ODD
 from harmony_conformance.discovery import Capabilities
 from harmony_conformance.engines import CHAT, Engine, ScriptBy
 from harmony_conformance.exchange import Exchange, Series
@@ -19,7 +19,7 @@ from harmony_conformance.gauge import requests_running
 from harmony_conformance.halves import answer_in_halves, answered
 from harmony_conformance.json_value import Json
 from harmony_conformance.scenario import Scenario, Step, expand, grouped, why_not_sent
-from harmony_conformance.scripting import NotCarried, as_played
+from harmony_conformance.scripting import NotCarried, as_played, settled
 from harmony_conformance.side import asks_for_prompt, counted_prompt, revealed_prompt, shown_prompt
 from harmony_conformance.wire import Failure, FailureKind, Request
 
@@ -68,14 +68,6 @@ class Gate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Earlier:
-    """What came of the groups of a scenario that are over: the exchanges by step, and what later steps may take from them."""
-
-    exchanges: dict[str, Exchange] = field(default_factory=dict[str, Exchange])
-    answers: dict[str, Json] = field(default_factory=dict[str, Json])
-
-
-@dataclass(frozen=True, kw_only=True)
 class Sender:
     """Sends the scenarios of a run to one endpoint, and keeps every exchange as soon as it is over."""
 
@@ -102,27 +94,30 @@ class Sender:
 
     async def series(self, scenario: Scenario, attempt: int) -> Series:
         """Send the steps of a scenario in order, groups side by side."""
-        earlier = _Earlier()
+        exchanges: dict[str, Exchange] = {}
+        answers: dict[str, Json] = {}
         for group in grouped(tuple(expand(scenario))):
             together = self.gate.at_once(scenario, group)
-            done = await asyncio.gather(*(self._step(scenario, step, attempt, earlier, together) for step in group))
+            done = await asyncio.gather(
+                *(self._step(scenario, step, attempt, dict(answers), together) for step in group)
+            )
             for x in filter(None, done):
-                earlier.exchanges[x.step] = x
+                exchanges[x.step] = x
                 told = x.body if scenario.api == CHAT_COMPLETIONS.name or not group[0].is_native else x.told
                 if told is not None:
-                    earlier.answers[x.step] = told
-        return Series(name=scenario.name, exchanges=earlier.exchanges)
+                    answers[x.step] = told
+        return settled(Series(name=scenario.name, exchanges=exchanges))
 
     async def _step(
-        self, scenario: Scenario, step: Step, attempt: int, earlier: _Earlier, together: int
+        self, scenario: Scenario, step: Step, attempt: int, answers: dict[str, Json], together: int
     ) -> Exchange | None:
         asking = self.askings[scenario.api]
         try:
-            request = build(step, asking, earlier.answers)
+            request = build(step, asking, answers)
         except NotSent:
             return None
         except NotCarried as reason:
-            return self._left_out(scenario, step, attempt, build(step, asking.unscripted, earlier.answers), str(reason))
+            return self._left_out(scenario, step, attempt, build(step, asking.unscripted, answers), str(reason))
         except NotSpelled as member:
             unsaid = Request(path=asking.path, body=b"{}")
             return self._left_out(scenario, step, attempt, unsaid, f"{asking.api.title} has no {member}")
@@ -147,7 +142,7 @@ class Sender:
             await asyncio.sleep(_LOOKING_AGAIN)
             x = await self._once(step, asked)
         if x is not None:
-            x = as_played(x, asking.scripting, earlier.exchanges.get(step.name.partition(STREAMED)[0]))
+            x = as_played(x, asking.scripting)
             self.keep(x)
         return x
 

@@ -6,8 +6,8 @@ import pytest
 from harmony_conformance.calibration import find_trailers
 from harmony_conformance.client import Sent
 from harmony_conformance.engines import ScriptBy
-from harmony_conformance.exchange import Exchange
-from harmony_conformance.scripting import NotCarried, Scripting, as_played, with_beginning, with_script
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.scripting import NotCarried, Scripting, as_played, settled, with_beginning, with_script
 from harmony_conformance.teleprompter.script import answer, write_script
 from harmony_conformance.wire import Chunk, Request, Response
 from harmony_ref import encode, encode_with_special_tokens
@@ -119,11 +119,23 @@ def test_a_script_does_not_count_as_played_where(what):
     assert "something else than its script" in x.unplayed
 
 
-def test_a_stream_of_as_many_tokens_was_not_played_where_the_whole_answer_showed_other_ids():
-    whole = as_played(asked(said(BESIDE, len(SCRIPT))), WAY)
-    assert as_played(asked(said(None, len(SCRIPT)), stream=True), WAY, whole).unplayed == whole.unplayed
-    played = asked(said(SCRIPT, len(SCRIPT)))
-    assert as_played(asked(said(None, len(SCRIPT)), stream=True), WAY, played).script == SCRIPT
+STREAMED = {
+    "the whole answer was another": (BESIDE, None, True),
+    "the whole answer was played": (SCRIPT, None, False),
+    "its own ids were returned": (BESIDE, SCRIPT, False),
+}
+
+
+@pytest.mark.parametrize("what", STREAMED)
+def test_a_stream_of_as_many_tokens_is_believed_by_the_whole_answer(what):
+    whole, streamed, is_noise = STREAMED[what]
+    sent = {
+        "a": as_played(asked(said(whole, len(SCRIPT))), WAY),
+        "a+stream": as_played(asked(said(streamed, len(SCRIPT)), stream=True), WAY),
+    }
+    x = settled(Series(name="s", exchanges=sent)).exchanges["a+stream"]
+    assert bool(x.unplayed) is is_noise
+    assert (x.script is None) is is_noise
 
 
 def test_what_is_said_instead_of_a_script_means_nothing():
