@@ -68,13 +68,14 @@ class NothingSelected(ValueError):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A finished run: what the endpoint is, all series by scenario, and all results."""
+    """A finished run: what the endpoint is, all series by scenario, and all results. `recorded`: the header of a run that is judged again."""
 
     capabilities: Capabilities | None
     series: tuple[Series, ...]
     results: tuple[Result, ...]
     latency: tuple[JsonObject, ...] = ()
     started: str = ""
+    recorded: JsonObject = field(default_factory=dict[str, Json])
 
 
 def load_scenarios() -> tuple[Scenario, ...]:

@@ -170,6 +170,22 @@ def test_a_recorded_run_is_judged_again_to_the_same_result_lines(reference, caps
     assert results(tmp_path / "again") == results(reference / "one")
 
 
+def test_a_recorded_run_is_judged_again_with_what_its_report_knows_of_the_endpoint(reference, capsys, tmp_path):
+    recorded = tmp_path / "kept"
+    recorded.mkdir()
+    for name in ("exchanges.jsonl", "report.jsonl"):
+        (recorded / name).write_bytes((reference / "one" / name).read_bytes())
+    assert run(capsys, f"replay:{recorded / 'exchanges.jsonl'}", *QUICK, "--out", str(tmp_path / "again"))[0] == 0
+    known = ("target", "capabilities", "tries", "seed", "started")
+    headers = [
+        json.loads((folder / "report.jsonl").read_text().splitlines()[0]) for folder in (recorded, tmp_path / "again")
+    ]
+    assert [headers[1][name] for name in known] == [headers[0][name] for name in known]
+    (recorded / "report.jsonl").unlink()
+    assert run(capsys, f"replay:{recorded / 'exchanges.jsonl'}", *QUICK, "--out", str(tmp_path / "bare"))[0] == 0
+    assert json.loads((tmp_path / "bare" / "report.jsonl").read_text().splitlines()[0])["capabilities"] == {}
+
+
 def test_a_folder_is_made_below_runs_where_none_is_named(capsys, tmp_path):
     code, _, err = run(capsys, "reference", *QUICK)
     (folder,) = tmp_path.glob("runs/*-reference")

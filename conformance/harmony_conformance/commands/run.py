@@ -30,14 +30,14 @@ from harmony_conformance.discovery import DISCOVERY, Capabilities
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.fingerprint import fingerprint
-from harmony_conformance.json_value import JsonObject, dumps
+from harmony_conformance.json_value import JsonObject, at, dumps, members, text
 from harmony_conformance.judge import Result, worst
 from harmony_conformance.judging import Plan, in_order, judge_all
 from harmony_conformance.offers import Offer
 from harmony_conformance.recording import exchange_line
 from harmony_conformance.refusal import KeyRefused, NothingThere
-from harmony_conformance.report.files import write_files
-from harmony_conformance.report.model import Report, make_report, masked, result_line
+from harmony_conformance.report.files import REPORT, write_files
+from harmony_conformance.report.model import BadReport, Report, make_report, masked, read_report, result_line
 from harmony_conformance.report.terminal import print_report, report_console
 from harmony_conformance.reproduce import reproduce_result
 from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan, repeated, whole_number
@@ -48,10 +48,17 @@ from harmony_conformance.suite import Options, Run, run
 from harmony_conformance.target import Target
 
 _REASONS_SHOWN = 5
+_OF_THE_ENDPOINT = (
+    "target",
+    "capabilities",
+    "tries",
+    "seed",
+    "started",
+)  # what a recording that is judged again says of itself
 _BEGIN = 65536
 _MARKS: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
     {
-        "report.jsonl": (b'{"kind":"header",',),
+        REPORT: (b'{"kind":"header",',),
         EXCHANGES: (b'{"kind":"exchange",',),
         "junit.xml": (b"harmony-conformance", b"harmony_conformance"),
         "report.md": (b"harmony\\-conformance",),
@@ -229,7 +236,33 @@ def _replay(target: Target, plan: Plan) -> Run:
     series = in_order(read_recorded(path), plan.scenarios)
     if not series:
         raise UsageError(f"{path}: it holds no exchange")
-    return Run(capabilities=None, series=tuple(series), results=tuple(judge_all(series, plan)))
+    first = _first_report(path)
+    header = first.header if first is not None else {}
+    return Run(
+        capabilities=None,
+        series=tuple(series),
+        results=tuple(judge_all(series, plan, _ways(header))),
+        latency=first.latency if first is not None else (),
+        recorded=header,
+    )
+
+
+def _first_report(recording: Path) -> Report | None:
+    """The report of the run that a recording is of, None where it does not stand beside it: it knows what the exchanges do not tell."""
+    try:
+        return read_report((recording.parent / REPORT).read_text("utf-8")) if recording.name == EXCHANGES else None
+    except (OSError, UnicodeDecodeError, BadReport):
+        return None
+
+
+def _ways(header: JsonObject) -> dict[str, ScriptBy] | None:
+    """How scripts travelled in each API of a recorded run, None where it is not told."""
+    capabilities = at(header, "capabilities")
+    told = {CHAT_COMPLETIONS.name: text(at(capabilities, "script"))} | {
+        name: text(at(offer, "script")) for name, offer in members(at(capabilities, "apis")).items()
+    }
+    known = {name: ScriptBy(way) for name, way in told.items() if way in set(ScriptBy)}
+    return known if CHAT_COMPLETIONS.name in known else None
 
 
 def _report(target: Target, options: Options, finished: Run, key_env: str | None) -> Report:
@@ -248,6 +281,7 @@ def _report(target: Target, options: Options, finished: Run, key_env: str | None
         "tries": options.tries,
         "seed": options.seed,
         "started": finished.started or datetime.now(UTC).isoformat(timespec="seconds"),
+        **{name: finished.recorded[name] for name in _OF_THE_ENDPOINT if name in finished.recorded},
     }
     again = repeated(options)
     lines = (

@@ -23,9 +23,13 @@ RENDERERS: Mapping[str, Renderer] = MappingProxyType(
 _NAMES = {"html": "report.html", "md": "report.md", "junit": "junit.xml"}
 
 
+REPORT = "report.jsonl"
+"""The file that says everything; the others are drawn from it."""
+
+
 def write_files(report: Report, out: Path, fails_on: frozenset[Severity]) -> None:
     """Write all files; the JSON lines first, from which all others can be drawn again."""
     lines = "".join(line + "\n" for line in report.lines())
-    (out / "report.jsonl").write_bytes(lines.encode("utf-8", "backslashreplace"))
+    (out / REPORT).write_bytes(lines.encode("utf-8", "backslashreplace"))
     for form, render in RENDERERS.items():
         (out / _NAMES[form]).write_bytes(render(report, fails_on).encode("utf-8", "backslashreplace"))
