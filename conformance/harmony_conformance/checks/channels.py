@@ -159,7 +159,11 @@ def answer_ends_with_its_turn(x: Exchange) -> Iterator[Finding]:
             yield Finding(message="the content goes on as the user", at="content", excerpt=shorten(found))
 
 
-@check(SHOULD, spec="harmony#final", when=(on.model_spoke, on.output_is_unknown, speaks_of_whole_characters))
+@check(
+    SHOULD,
+    spec="harmony#final",
+    when=(on.is_conversation, on.model_spoke, on.output_is_unknown, speaks_of_whole_characters),
+)
 def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
     """No U+FFFD stands in an answer to a request that has none.
 
