@@ -7,12 +7,17 @@ import httpx
 import pytest
 
 from harmony_conformance.reference_server import DEFECTS, MODEL, SURFACE_DEFECTS, create_app
+from harmony_conformance.reference_server.defects import responses
 from harmony_ref import decode
+
+OF_RESPONSES = {defect.id for defect in responses.DEFECTS}
 
 START = "<|start|>assistant"
 THINK = f"<|channel|>analysis<|message|>Hm.<|end|>{START}"
 FINAL = "<|channel|>final<|message|>Good day.<|return|>"
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
+PYTHON = {"type": "code_interpreter", "container": {"type": "auto"}}
+CODE = "<|channel|>analysis to=python code<|message|>print(1)<|call|>"
 FLAT = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 NESTED = {"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {}}}}
 DASH = {"type": "function", "function": {"name": "web-search"}}
@@ -67,6 +72,10 @@ def items(response):
     return response.json()["output"]
 
 
+def told(server):
+    return [event["type"] for event in server.events(harmony_script=FINAL)]
+
+
 SHOWN = {
     "responses-stream-breaks-at-calls": (
         lambda s: [event["type"] for event in s.events(tools=[FLAT], harmony_script=CALL)][-1],
@@ -97,6 +106,31 @@ SHOWN = {
         ],
         0,
     ),
+    "responses-object-bare": (lambda s: "object" in s.responses().json(), False),
+    "responses-completed-when-cut": (
+        lambda s: s.events(harmony_script=THINK, max_output_tokens=4)[-1]["type"],
+        "response.completed",
+    ),
+    "responses-ids-repeated": (
+        lambda s: len({item["id"] for item in items(s.responses(harmony_script=THINK + FINAL))}),
+        1,
+    ),
+    "responses-numbered-from-one": (lambda s: [event["sequence_number"] for event in s.events()][:2], [1, 2]),
+    "responses-parts-not-announced": (lambda s: "response.content_part.added" in told(s), False),
+    "responses-texts-not-ended": (lambda s: "response.output_text.done" in told(s), False),
+    "responses-output-index-missing": (lambda s: any("output_index" in event for event in s.events()), False),
+    "responses-last-piece-as-text": (
+        lambda s: [event["text"] for event in s.events(harmony_script=FINAL) if "text" in event],
+        ["."],
+    ),
+    "responses-last-output-empty": (lambda s: s.events(harmony_script=FINAL)[-1]["response"]["output"], []),
+    "responses-previous-unread": (
+        lambda s: (
+            "Good day." in prompt(s.responses(previous_response_id=s.responses(harmony_script=FINAL).json()["id"]))
+        ),
+        False,
+    ),
+    "responses-built-in-left-out": (lambda s: items(s.responses(tools=[PYTHON], harmony_script=CODE)), []),
     "ollama-header-as-name": (
         lambda s: s.ollama(tools=[NESTED], harmony_script=CALL).json()["message"]["tool_calls"][0]["function"]["name"],
         "assistant<|channel|>analysis",
@@ -126,7 +160,7 @@ SHOWN = {
 
 
 def test_every_defect_is_shown():
-    assert list(SHOWN) == list(SURFACE_DEFECTS)
+    assert set(SHOWN) == {*OF_RESPONSES, *SURFACE_DEFECTS}
     assert not set(SURFACE_DEFECTS) & set(DEFECTS)
 
 

@@ -43,7 +43,7 @@ def _messages(x: Exchange, role: str, channel: str | None = None) -> list[Prompt
     return [m for m in x.prompt_messages if m.role == role and (channel is None or m.channel == channel)]
 
 
-@check(MUST, spec="harmony#roles", when=(on.is_conversation, on.prompt_is_known, on.has_user_message))
+@check(MUST, spec="harmony#roles", when=(on.is_conversation, on.prompt_is_known, on.has_user_message, on.says_all))
 def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
     """Each user message stands in the prompt once, in order, under the role user, character for character; parts of a content are joined.
 

@@ -139,12 +139,11 @@ class _Stream:
         return self._item(text(event.get("item_id")), number(event.get("output_index")), is_new=False)
 
     def _item(self, name: str, index: int | None, *, is_new: bool) -> _Item:
-        """The item of that id; else the one at that place, else the last one. Servers leave out one or the other, or both."""
-        if name and name in self._by_id:
-            return self._by_id[name]
+        """The item at that place; else the one of that id, else the last one. Servers leave out one or the other, or both."""
         at_place = next((one for one in reversed(self._items) if one.place == index), None)
-        known = at_place if index is not None else (self._items[-1] if self._items and not name else None)
-        if known is None or is_new:
+        last = self._items[-1] if self._items and not name and index is None else None
+        known = at_place or self._by_id.get(name) or last
+        if known is None or (is_new and known is not self._by_id.get(name)):
             known = _Item(place=len(self._items) if index is None else index)
             self._items.append(known)
         if name:
@@ -208,7 +207,9 @@ class _Stream:
             delta = _merged(delta, self._whole_item(item, members(value)))
         problem = failure(response)
         more = shared(response)
-        return delta, finish_reason(response), more if problem is None else {**more, "error": problem}
+        reason = finish_reason(response)
+        reason = "tool_calls" if reason == "stop" and self._calls else reason
+        return delta, reason, more if problem is None else {**more, "error": problem}
 
 
 def _part(event: JsonObject) -> int:

@@ -17,6 +17,7 @@ from harmony_conformance.reference_server.defects import (
     reading,
     replay,
     requests,
+    responses,
     result,
     routing,
     stream,
@@ -46,6 +47,7 @@ DEFECTS: Mapping[str, Defect] = MappingProxyType(
             requests,
             structured,
             choices,
+            responses,
         )
         for defect in family.DEFECTS
     }
