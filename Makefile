@@ -55,7 +55,7 @@ fuzz: SEED ?= $(shell date +%Y%m%d)
 fuzz: $(READY)  ## random inputs against openai-harmony; EXAMPLES=200000 SEED=<today>
 	HARMONY_FUZZ_EXAMPLES=$(EXAMPLES) HARMONY_FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -v -n 2 --timeout 3600 harmony_ref/tests/fuzz
 
-selftest: $(READY)  ## every defect against every check, and blind mutants; about a quarter of an hour
+selftest: $(READY)  ## every defect against every check, and blind mutants; minutes on two quiet cores
 	$(BIN)/harmony-conformance selftest
 
 selftest-sample: $(READY)  ## each eighth defect, which is what CI has time for
