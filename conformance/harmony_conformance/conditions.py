@@ -102,6 +102,12 @@ def model_spoke(x: Exchange) -> bool:
 
 
 @condition
+def is_read(x: Exchange) -> bool:
+    """answers that are read for the client: what only continues a prompt returns what the model wrote, header words and all"""
+    return not x.spoken.is_raw
+
+
+@condition
 def ended_well(x: Exchange) -> bool:
     """answers that arrived whole and without an error"""
     return x.turn is not None and x.failure is None and x.error is None

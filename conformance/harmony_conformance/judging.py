@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from harmony_conformance.apis import CHAT_COMPLETIONS, CONVERSATIONS
+from harmony_conformance.apis import APIS, CHAT_COMPLETIONS, CONVERSATIONS
 from harmony_conformance.check import Check, Comparison, Outcome
 from harmony_conformance.conditions import is_chat
 from harmony_conformance.engines import ScriptBy
@@ -27,8 +27,8 @@ class Plan:
 _ABOUT: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "responses": frozenset({"responses"}),
-        "completions": frozenset({"completions"}),
-        "native": frozenset({"ollama", "ollama-generate", "tgi", "tgi-generate"}),
+        "completions": frozenset(api.name for api in APIS.values() if api.is_raw),
+        "native": frozenset(api.name for api in APIS.values() if api.word in ("ollama", "tgi")),
     }
 )
 """The APIs that a family is about, where it is not about all of them."""

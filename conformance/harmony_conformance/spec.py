@@ -24,6 +24,9 @@ _GUIDE = "OpenAI cookbook, OpenAI harmony response format: "
 _RAW_COT = "OpenAI cookbook, How to handle the raw chain of thought in gpt-oss: "
 _CHAT = "OpenAI API reference, Chat Completions: "
 _RESPONSES = "OpenAI API reference, Responses: "
+_COMPLETIONS = "OpenAI API reference, Completions: "
+_OLLAMA = "Ollama, docs/api.md, "
+_TGI = "Text Generation Inference, API reference, GenerateParameters: "
 
 _TABLE = (
     Clause(
@@ -348,6 +351,68 @@ _TABLE = (
         source=_RESPONSES + "tools",
         quotation="Built-in tools: Tools that are provided by OpenAI that extend the model's capabilities, like web search or file search. […] Function calls "
         "(custom tools): Functions that are defined by you, enabling the model to call your own code",
+    ),
+    Clause(
+        id="ollama#stream",
+        source=_OLLAMA + "Generate a chat completion, Response",
+        quotation="A stream of JSON objects is returned",
+    ),
+    Clause(
+        id="ollama#last-line",
+        source=_OLLAMA + "Generate a completion, Response",
+        quotation="The final response in the stream also includes additional data about the generation",
+    ),
+    Clause(
+        id="ollama#tool-calls",
+        source=_OLLAMA + "Generate a chat completion, Parameters",
+        quotation="`tool_calls` (optional): a list of tools in JSON that the model wants to use",
+    ),
+    Clause(
+        id="ollama#context",
+        source=_OLLAMA + "Generate a completion, Response",
+        quotation="`context`: an encoding of the conversation used in this response, this can be sent in the next request to keep a conversational memory",
+    ),
+    Clause(
+        id="native#refusal",
+        source="Ollama's api/types.go, StatusError; TGI's router/src/lib.rs, ErrorResponse",
+        quotation='ErrorMessage string `json:"error"`; pub error: String, pub error_type: String',
+    ),
+    Clause(
+        id="tgi#details",
+        source=_TGI + "details",
+        quotation="Whether to return generation details.",
+    ),
+    Clause(
+        id="tgi#finish-reason",
+        source="Text Generation Inference, Python client, FinishReason",
+        quotation="number of generated tokens == `max_new_tokens` […] the model generated its end of sequence token […] the model generated a text included in "
+        "`stop_sequences`",
+    ),
+    Clause(
+        id="tgi#chat-tokenize",
+        source="Text Generation Inference, API reference, POST /chat_tokenize",
+        quotation="Template and tokenize ChatRequest",
+    ),
+    Clause(
+        id="completions#prompt",
+        source=_COMPLETIONS + "prompt",
+        quotation="The prompt(s) to generate completions for, encoded as a string, array of strings, array of tokens, or array of token arrays.",
+        differs="Ollama: if `true` no formatting will be applied to the prompt (`raw`).",
+    ),
+    Clause(
+        id="completions#text",
+        source=_COMPLETIONS + "create",
+        quotation="Creates a completion for the provided prompt and parameters.",
+    ),
+    Clause(
+        id="completions#echo",
+        source=_COMPLETIONS + "echo",
+        quotation="Echo back the prompt in addition to the completion",
+    ),
+    Clause(
+        id="completions#logprobs",
+        source=_COMPLETIONS + "logprobs",
+        quotation="Include the log probabilities on the `logprobs` most likely output tokens, as well the chosen tokens.",
     ),
     Clause(
         id="http#close",

@@ -12,11 +12,13 @@ from harmony_conformance.checks import (
     channels,
     choices,
     client,
+    completions,
     concurrency,
     errors,
     headers,
     hierarchy,
     multi_turn,
+    native,
     prompt,
     reasoning,
     responses,
@@ -50,6 +52,8 @@ FAMILIES: tuple[ModuleType, ...] = (
     concurrency,
     client,
     apis,
+    native,
+    completions,
 )
 
 

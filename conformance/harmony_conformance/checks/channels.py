@@ -24,7 +24,7 @@ from harmony_ref import encode
 _HEADER_TOKENS = 10  # what the headers and ends of an analysis and a final message cost beside their text
 
 
-@check(MUST, spec="harmony#special-tokens", when=on.model_spoke)
+@check(MUST, spec="harmony#special-tokens", when=(on.is_read, on.model_spoke))
 def no_marker_leak(x: Exchange) -> Iterator[Finding]:
     """No Harmony marker reaches a client: not in content, reasoning, tool names, ids, arguments or any other text, spelled, escaped or cut over chunks.
 
@@ -36,7 +36,7 @@ def no_marker_leak(x: Exchange) -> Iterator[Finding]:
     yield from _told(x, marker_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
-@check(MUST, spec="harmony#analysis", when=on.model_spoke)
+@check(MUST, spec="harmony#analysis", when=(on.is_read, on.model_spoke))
 def no_channel_words(x: Exchange) -> Iterator[Finding]:
     """No word of a header reaches a client without its marker: `analysisWe need…assistantfinalHello`.
 
@@ -46,7 +46,7 @@ def no_channel_words(x: Exchange) -> Iterator[Finding]:
     yield from _told(x, word_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
-@check(MUST, spec="harmony#analysis", when=on.model_spoke)
+@check(MUST, spec="harmony#analysis", when=(on.is_read, on.model_spoke))
 def no_reasoning_in_content(x: Exchange) -> Iterator[Finding]:
     """Reasoning is not shown as part of the answer: not in tags of another model's, not repeated, not in place of it.
 
@@ -56,7 +56,11 @@ def no_reasoning_in_content(x: Exchange) -> Iterator[Finding]:
     yield from _told(x, reasoning_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
-@check(SHOULD, spec="harmony#analysis", when=(on.model_spoke, on.output_is_unknown, on.speaks_of_something_else))
+@check(
+    SHOULD,
+    spec="harmony#analysis",
+    when=(on.is_read, on.model_spoke, on.output_is_unknown, on.speaks_of_something_else),
+)
 def no_suspected_leak(x: Exchange) -> Iterator[Finding]:
     """No lone marker, channel word or tag of a thought stands in what a client shows.
 
@@ -131,7 +135,7 @@ def speaks_of_whole_characters(x: Exchange) -> bool:
     return not any(_REPLACEMENT in text or _ON_CHARACTERS.search(text) for text in said(x))
 
 
-@check(MUST, spec="harmony#roles", when=(on.model_spoke, on.output_is_known))
+@check(MUST, spec="harmony#roles", when=(on.is_read, on.model_spoke, on.output_is_known))
 def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
     """What the model wrote in the name of the user, or of anybody but the assistant, is not shown as its answer.
 
@@ -146,7 +150,7 @@ def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
             )
 
 
-@check(SHOULD, spec="harmony#roles", when=(on.model_spoke, speaks_of_nobody))
+@check(SHOULD, spec="harmony#roles", when=(on.is_read, on.model_spoke, speaks_of_nobody))
 def answer_ends_with_its_turn(x: Exchange) -> Iterator[Finding]:
     """The answer does not go on as the user, in plain words: `User: And Italy?`, and often the answer to that.
 
@@ -226,7 +230,7 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     )
 
 
-@check(SHOULD, spec="harmony#final", when=(on.model_spoke, on.output_is_unknown))
+@check(SHOULD, spec="harmony#final", when=(on.is_read, on.model_spoke, on.output_is_unknown))
 def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
     """The answer is told once: its text is not the same text twice, nor one piece over and over until the limit.
 

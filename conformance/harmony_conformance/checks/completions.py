@@ -1,0 +1,234 @@
+"""Family `completions`: a prompt that the client wrote in Harmony itself is continued as it stands, and told as it was written.
+
+Of every API that takes one: Completions, TGI's generate, Ollama's with `raw`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harmony_conformance import conditions as on
+from harmony_conformance.apis import COMPLETIONS
+from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, variant
+from harmony_conformance.difference import text_difference
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.json_value import Json, JsonObject, at, items, members, number
+from harmony_conformance.prompt import shorten, show
+from harmony_ref import decode, encode, encode_with_special_tokens, tokens
+
+
+@condition
+def continues_a_prompt(x: Exchange) -> bool:
+    """answers of an API that continues the prompt that it is given"""
+    return x.spoken.is_raw and x.validity not in on.ODD and on.was_answered.holds(x)
+
+
+@condition
+def has_one_prompt(x: Exchange) -> bool:
+    """requests with one prompt, which is not to be cut"""
+    return _prompt(x) is not None and at(x.request.json, "parameters", "truncate") is None
+
+
+def _prompt(x: Exchange) -> str | tuple[int, ...] | None:
+    """The prompt of the request, a text or ids; None where it is neither, or there are several."""
+    sent = at(x.request.json, "prompt")
+    sent = at(x.request.json, "inputs") if sent is None else sent
+    if isinstance(sent, str):
+        return sent or None
+    ids = tuple(one for token in items(sent) if (one := number(token)) is not None and tokens.is_known(one))
+    return ids if ids and len(ids) == len(items(sent)) else None
+
+
+@evidence
+def prompt_is_counted(x: Exchange) -> bool:
+    """answers that count the tokens of the prompt, or show them"""
+    return x.prompt.ids is not None or x.prompt.count is not None
+
+
+@check(MUST, spec="completions#prompt", when=(continues_a_prompt, has_one_prompt, prompt_is_counted))
+def prompt_is_continued_as_it_stands(x: Exchange) -> Iterator[Finding]:
+    """The model is fed the prompt and nothing else: the ids that were sent, or the text's with its markers as special tokens.
+
+    A template around it makes a user's message of what was a whole conversation. Markers that are read as ordinary letters are a variant: then no text is
+    a Harmony prompt, and it has to be sent as ids.
+    """
+    sent, fed = _prompt(x), x.prompt.ids
+    if sent is None:
+        return
+    wanted = encode_with_special_tokens(sent) if isinstance(sent, str) else list(sent)
+    letters = encode(sent) if isinstance(sent, str) else wanted
+    if _is_fed(x, wanted):
+        return
+    if _is_fed(x, letters):
+        yield variant("the markers of a prompt that is a text are read as ordinary letters", where="/prompt")
+        return
+    yield Finding(
+        message="the prompt that was fed is not the one that was sent",
+        at="/prompt",
+        expected=shorten(show(wanted)) if fed is not None else f"{len(wanted)} tokens",
+        actual=shorten(show(fed)) if fed is not None else f"{x.prompt.count} tokens",
+    )
+
+
+def _is_fed(x: Exchange, ids: Sequence[int]) -> bool:
+    if x.prompt.ids is not None and list(x.prompt.ids) != list(ids):
+        return False
+    return x.prompt.count in (None, len(ids))
+
+
+@evidence
+def text_is_known(x: Exchange) -> bool:
+    """answers whose emitted tokens are known, and which no stop string cut"""
+    return x.output.ids is not None and not x.meets_stop_string
+
+
+@check(MUST, spec="completions#text", when=(continues_a_prompt, on.ended_well, text_is_known))
+def text_is_what_was_written(x: Exchange) -> Iterator[Finding]:
+    """The text is what the model wrote, blanks at its ends too; special tokens are left out of it, or spelled, all of them alike.
+
+    Whoever parses it himself needs every character: what is trimmed, or taken for reasoning, is gone. The token that ended it may be left out.
+    """
+    ids, said = x.output.ids or (), x.turn.content or "" if x.turn is not None else ""
+    ended = ids[:-1] if ids and ids[-1] in tokens.STOP_TOKENS | {tokens.ENDOFTEXT} else ids
+    without = decode([one for one in ids if not tokens.is_special(one)])
+    wants_markers = at(x.asked, "skip_special_tokens") is False
+    shown = (decode(ids), decode(ended)) if wants_markers else (without, decode(ids), decode(ended))
+    echoed = _prompt(x) if _echoes(x) else ""
+    before = echoed if isinstance(echoed, str) else decode(list(echoed or ()))
+    bare = decode([one for one in echoed or () if isinstance(one, int) and not tokens.is_special(one)])
+    if any(said.rstrip("\ufffd") == (start + form).rstrip("\ufffd") for start in {before, bare} for form in shown):
+        return
+    expected, actual = text_difference(before + shown[0], said)
+    yield Finding(message="the text is not what the model wrote", at="/text", expected=expected, actual=actual)
+
+
+def _echoes(x: Exchange) -> bool:
+    return at(x.request.json, "echo") is True or at(x.request.json, "parameters", "return_full_text") is True
+
+
+@condition
+def wants_an_echo(x: Exchange) -> bool:
+    """requests for the prompt as part of the answer, where that is a text"""
+    return _echoes(x) and isinstance(_prompt(x), str)
+
+
+@check(MUST, spec="completions#echo", when=(continues_a_prompt, on.ended_well, wants_an_echo))
+def echo_repeats_the_prompt(x: Exchange) -> Iterator[Finding]:
+    """With `echo` the text begins with the prompt.
+
+    It is how log probabilities of a given text are measured: an echo that is missing measures another text.
+    """
+    sent, said = _prompt(x), (x.turn.content or "") if x.turn is not None else ""
+    if not isinstance(sent, str):
+        return
+    bare = decode([one for one in encode_with_special_tokens(sent) if not tokens.is_special(one)])
+    if not said.startswith((sent, bare)):
+        yield Finding(
+            message="the text does not begin with the prompt",
+            at="/text",
+            expected=shorten(sent),
+            actual=shorten(said),
+        )
+
+
+def _places(x: Exchange) -> dict[str, list[Json]]:
+    """The lists of the log probabilities of the first choice, joined over a stream."""
+    told = [event.value for event in x.events.events] if x.events is not None else [x.told]
+    choices = [one for value in told for one in items(at(value, "choices")) if number(at(one, "index")) in (0, None)]
+    return {
+        name: [entry for choice in choices for entry in items(at(choice, "logprobs", name))]
+        for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset")
+    }
+
+
+@condition
+def tells_logprobs(x: Exchange) -> bool:
+    """answers of Completions to requests for log probabilities"""
+    return x.api == COMPLETIONS.name and number(at(x.request.json, "logprobs")) is not None
+
+
+@check(MUST, spec="completions#logprobs", when=(continues_a_prompt, on.ended_well, tells_logprobs))
+def logprobs_align(x: Exchange) -> Iterator[Finding]:
+    """There is a token, a log probability and a place in the text for each token that was written, and of an echoed prompt for its tokens too.
+
+    The lists are read side by side: one entry less, and every value after it is another token's.
+    """
+    lists = _places(x)
+    count = len(lists["tokens"])
+    ids = x.output.ids
+    prompt = x.prompt.count or 0 if _echoes(x) else 0
+    emitted = len(ids) + prompt if ids is not None else None
+    wrong = next((name for name in ("token_logprobs", "text_offset") if len(lists[name]) != count), None)
+    if wrong is not None or not count:
+        yield Finding(
+            message="the lists of the log probabilities are not of one length",
+            at=f"/logprobs/{wrong or 'tokens'}",
+            expected=f"{count} entries" if wrong else "an entry for each token",
+            actual=f"{len(lists[wrong or 'tokens'])} entries",
+        )
+    elif emitted is not None and count not in (emitted, emitted - 1):
+        yield Finding(
+            message="the log probabilities are not of every token",
+            at="/logprobs/tokens",
+            expected=f"{emitted} tokens",
+            actual=f"{count} tokens",
+        )
+    offsets = [number(place) or 0 for place in lists["text_offset"]]
+    if offsets != sorted(offsets):
+        yield Finding(
+            message="the places of the tokens in the text do not grow",
+            at="/logprobs/text_offset",
+            expected="each at or behind the one before",
+            actual=shorten(str(offsets)),
+        )
+
+
+def _same_prompt(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
+    """Answers to a prompt that is a text, and to the ids of the same, with the same script."""
+    told = [x for x in series.exchanges.values() if continues_a_prompt.holds(x) and x.events is None]
+    for one in told:
+        written = _prompt(one)
+        if not isinstance(written, str):
+            continue
+        for other in told:
+            sent = _prompt(other)
+            is_same = isinstance(sent, tuple) and list(sent) == encode_with_special_tokens(written)
+            if is_same and one.script == other.script and one.script is not None and _settings(one) == _settings(other):
+                yield one, other
+
+
+def _settings(x: Exchange) -> JsonObject:
+    return {name: value for name, value in members(x.request.json).items() if name not in ("prompt", "inputs")}
+
+
+@evidence
+def has_ids_and_text(series: Series) -> bool:
+    """the same prompt sent as a text and as ids, answered by the same script"""
+    return any(True for _ in _same_prompt(series))
+
+
+@comparison(MUST, spec="completions#prompt", when=has_ids_and_text)
+def ids_and_text_are_one_prompt(series: Series) -> Iterator[Finding]:
+    """A prompt of ids has the answer that its text has, and costs as many tokens.
+
+    Ids that are made a text on the way lose their markers, or gain a beginning.
+    """
+    for written, sent in _same_prompt(series):
+        texts = [x.turn.content if x.turn is not None else None for x in (written, sent)]
+        counts = [on.prompt_count(written), on.prompt_count(sent)]
+        if texts[0] != texts[1]:
+            yield Finding(
+                message="the prompt of ids has another answer than its text",
+                at="/text",
+                expected=shorten(texts[0] or ""),
+                actual=shorten(texts[1] or ""),
+                exchange=sent.id,
+            )
+        if None not in counts and counts[0] != counts[1]:
+            yield Finding(
+                message="the prompt of ids costs another number of tokens than its text",
+                at="/usage/prompt_tokens",
+                expected=str(counts[0]),
+                actual=str(counts[1]),
+                exchange=sent.id,
+            )

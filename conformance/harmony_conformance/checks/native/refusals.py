@@ -1,0 +1,41 @@
+"""How servers refuse in their own APIs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harmony_conformance import conditions as on
+from harmony_conformance.apis import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW, TGI, TGI_GENERATE
+from harmony_conformance.check import SHOULD, Finding, check, condition
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import members, text
+from harmony_conformance.prompt import shorten
+
+_MEMBERS = {
+    **dict.fromkeys((OLLAMA.name, OLLAMA_GENERATE.name, OLLAMA_RAW.name), ("error",)),
+    **dict.fromkeys((TGI.name, TGI_GENERATE.name), ("error", "error_type")),
+}
+"""The members of a refusal, each a text, by API."""
+
+
+@condition
+def was_refused_natively(x: Exchange) -> bool:
+    """requests that Ollama's or TGI's own API refused"""
+    return x.api in _MEMBERS and on.was_refused.holds(x) and on.was_sent.holds(x)
+
+
+@check(SHOULD, spec="native#refusal", when=was_refused_natively)
+def refusal_is_in_its_own_form(x: Exchange) -> Iterator[Finding]:
+    """A refusal is what the API's clients look for: `error`, a text, and of TGI `error_type` beside it.
+
+    The official clients show that text, and fail on an object in its place. TGI's framework refuses what is no JSON in plain text of its own.
+    """
+    told = members(x.told)
+    missing = [name for name in _MEMBERS[x.api] if not text(told.get(name))]
+    if missing and not (x.told is None and x.api in (TGI.name, TGI_GENERATE.name)):
+        yield Finding(
+            message=f"a refusal has no text in {' and '.join(missing)}",
+            at="body",
+            expected=", ".join(_MEMBERS[x.api]),
+            actual=shorten(x.response.body.decode("utf-8", "replace")) if x.response is not None else "nothing",
+        )

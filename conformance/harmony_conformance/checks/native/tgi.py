@@ -1,0 +1,160 @@
+"""TGI: every token in the details, why it ended, and what /chat_tokenize shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harmony_conformance import conditions as on
+from harmony_conformance.apis import TGI, TGI_GENERATE
+from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.json_value import Json, at, dumps, items, number, text
+from harmony_conformance.meaning import ENDINGS
+from harmony_conformance.prompt import shorten, show
+from harmony_ref import decode, tokens
+
+TOKENIZED = "/chat_tokenize"
+
+
+@evidence
+def shows_details(x: Exchange) -> bool:
+    """answers of TGI's generate with the details of their tokens"""
+    return x.api == TGI_GENERATE.name and on.ended_well.holds(x) and bool(_tokens(x)) and _details(x) is not None
+
+
+def _tokens(x: Exchange) -> list[Json]:
+    """The entries of the tokens, of a stream one from each event."""
+    if x.events is not None:
+        return [entry for event in x.events.events if (entry := at(event.value, "token")) is not None]
+    return items(at(_details(x), "tokens"))
+
+
+def _details(x: Exchange) -> Json:
+    if x.events is not None:
+        return at(x.events.events[-1].value, "details") if x.events.events else None
+    return at(x.told, "details")
+
+
+def _generated(x: Exchange) -> str:
+    told = x.events.events[-1].value if x.events is not None and x.events.events else x.told
+    return text(at(told, "generated_text"))
+
+
+@check(MUST, spec="tgi#details", when=shows_details)
+def tokens_are_all_told(x: Exchange) -> Iterator[Finding]:
+    """Every token that was generated is told, special ones too: as many as are counted, and the ordinary ones spell the generated text.
+
+    Who reads Harmony himself reads it from these ids: without the markers thought and answer run into each other (defect T01).
+    """
+    entries = _tokens(x)
+    counted = number(at(_details(x), "generated_tokens"))
+    ids = [found for entry in entries if (found := number(at(entry, "id"))) is not None and tokens.is_known(found)]
+    if counted != len(entries) or len(ids) != len(entries):
+        yield Finding(
+            message="the tokens that are told are not those that are counted",
+            at="/details/tokens",
+            expected=f"{counted} tokens, each with its id",
+            actual=f"{len(ids)} tokens",
+        )
+        return
+    marked = next((entry for entry, one in zip(entries, ids, strict=True) if _is_mismarked(entry, one)), None)
+    if marked is not None:
+        yield Finding(
+            message="a token is told as what it is not",
+            at="/details/tokens/special",
+            expected="special for the markers, and for nothing else",
+            actual=shorten(dumps(marked)),
+        )
+    spelled = decode([one for one in ids if not tokens.is_special(one)])
+    asked = text(at(x.request.json, "inputs")) if at(x.request.json, "parameters", "return_full_text") is True else ""
+    if _generated(x) not in (asked + spelled, asked + decode(ids)):
+        yield Finding(
+            message="the tokens do not spell the generated text",
+            at="/generated_text",
+            expected=shorten(asked + spelled),
+            actual=shorten(_generated(x)),
+        )
+
+
+def _is_mismarked(entry: Json, token: int) -> bool:
+    return at(entry, "special") is not tokens.is_special(token)
+
+
+@check(MUST, spec="tgi#finish-reason", when=shows_details)
+def finish_reason_tells_why(x: Exchange) -> Iterator[Finding]:
+    """finish_reason is `eos_token` behind a token that ends the turn, `length` at the limit, and `stop_sequence` where a stop string was met.
+
+    Who takes a cut answer for a whole one runs half a call.
+    """
+    said = at(_details(x), "finish_reason")
+    ids = [number(at(entry, "id")) for entry in _tokens(x)]
+    limit = number(at(x.request.json, "parameters", "max_new_tokens"))
+    stops = [text(stop) for stop in items(at(x.request.json, "parameters", "stop"))]
+    right = set[str]()
+    if any(stop and stop in _generated(x) for stop in stops):
+        right.add("stop_sequence")
+    if ids[-1] in ENDINGS:
+        right.add("eos_token")
+    elif limit is not None and len(ids) >= limit:
+        right.add("length")
+    elif not right:
+        right |= {"length", "eos_token"}  # a limit of the server's own, or a token that ends other models' turns
+    if said not in right:
+        yield Finding(
+            message="finish_reason is not why the generation ended",
+            at="/details/finish_reason",
+            expected=" or ".join(sorted(right)),
+            actual=f"{shorten(dumps(said))} behind {show([one for one in ids[-1:] if one is not None])}",
+        )
+
+
+def _pairs(series: Series) -> Iterator[tuple[Exchange, list[int]]]:
+    """Answers of TGI's chat, and the ids that /chat_tokenize shows of the same messages."""
+    shown = [
+        (x, ids) for x in series.exchanges.values() if x.request.path.endswith(TOKENIZED) and (ids := _shown(x.told))
+    ]
+    for x in series.exchanges.values():
+        for other, ids in shown:
+            if x.api == TGI.name and x is not other and x.turn is not None and _is_same(x, other):
+                yield x, ids
+
+
+def _shown(told: Json) -> list[int]:
+    ids = [number(at(entry, "id")) for entry in items(at(told, "tokenize_response"))]
+    return [one for one in ids if one is not None]
+
+
+def _is_same(one: Exchange, other: Exchange) -> bool:
+    return all(dumps(at(one.asked, name)) == dumps(at(other.asked, name)) for name in ("messages", "tools"))
+
+
+@condition
+def has_chat_and_tokens(series: Series) -> bool:
+    """a chat with TGI and the tokens that /chat_tokenize shows of the same request"""
+    return any(True for _ in _pairs(series))
+
+
+@comparison(MUST, spec="tgi#chat-tokenize", when=has_chat_and_tokens)
+def chat_tokenize_shows_the_prompt(series: Series) -> Iterator[Finding]:
+    """/chat_tokenize shows the prompt that the same chat is fed: as many tokens as it counts, and those that it shows.
+
+    It is the only window on TGI's prompts; one that looks at another prompt proves nothing.
+    """
+    for x, ids in _pairs(series):
+        fed, count = x.prompt.ids, on.prompt_count(x)
+        if count not in (None, len(ids)):
+            yield Finding(
+                message="/chat_tokenize shows another number of tokens than the chat counts",
+                at="/tokenize_response",
+                expected=f"{count} tokens",
+                actual=f"{len(ids)} tokens",
+                exchange=x.id,
+            )
+        elif fed is not None and list(fed) != ids:
+            yield Finding(
+                message="/chat_tokenize shows other tokens than are fed",
+                at="/tokenize_response",
+                expected=shorten(show(fed)),
+                actual=shorten(show(ids)),
+                exchange=x.id,
+            )
