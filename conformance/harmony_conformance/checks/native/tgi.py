@@ -44,7 +44,7 @@ def _generated(x: Exchange) -> str:
 def tokens_are_all_told(x: Exchange) -> Iterator[Finding]:
     """Every token that was generated is told, special ones too: as many as are counted, and the ordinary ones spell the generated text.
 
-    Who reads Harmony himself reads it from these ids: without the markers thought and answer run into each other (defect T01).
+    Who reads Harmony himself reads it from these ids: without the markers thought and answer run into each other.
     """
     entries = _tokens(x)
     counted = number(at(_details(x), "generated_tokens"))

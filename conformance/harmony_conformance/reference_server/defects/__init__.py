@@ -7,6 +7,7 @@ from harmony_conformance.reference_server.changes import Defect
 from harmony_conformance.reference_server.defects import (
     answer,
     choices,
+    continuing,
     declaration,
     delivery,
     feeding,
@@ -54,8 +55,10 @@ DEFECTS: Mapping[str, Defect] = MappingProxyType(
 )
 """Every defect by its id."""
 
-SURFACE_DEFECTS: Mapping[str, Defect] = MappingProxyType({defect.id: defect for defect in surfaces.SURFACE_DEFECTS})
-"""Those of the APIs beside Chat Completions, for which there are no checks yet: the selftest leaves them out."""
+SURFACE_DEFECTS: Mapping[str, Defect] = MappingProxyType(
+    {defect.id: defect for defect in (*surfaces.SURFACE_DEFECTS, *continuing.DEFECTS)}
+)
+"""Those of the APIs beside Chat Completions."""
 
 
 def defects_named(names: Iterable[str]) -> tuple[Defect, ...]:

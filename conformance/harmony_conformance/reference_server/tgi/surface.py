@@ -119,7 +119,7 @@ class Tgi:
         asked = read_chat(await self._body(request))
         prompt = prompt_of(conversation(asked, date=self._host.date), self._host.changes)
         told: JsonObject = {"tokenize_response": placed(prompt), "templated_text": decode(prompt)}
-        return json_response(HTTPStatus.OK, told)
+        return json_response(HTTPStatus.OK, self._host.changes.json(told, Api.TGI))
 
     async def info(self, _request: Request) -> Response:
         """GET /info."""
