@@ -16,7 +16,7 @@ import pytest
 
 from harmony_conformance.cli import main
 from harmony_conformance.reference_server import DEFECTS, MODEL, SURFACE_DEFECTS, create_app, running
-from harmony_conformance.reference_server.defects import responses
+from harmony_conformance.reference_server.defects import continuing, responses, surfaces
 from harmony_ref import decode, encode, encode_with_special_tokens
 
 OF_RESPONSES = {defect.id for defect in responses.DEFECTS}
@@ -39,6 +39,10 @@ RUN_ON = "<|channel|>final<|message|>Good day.<|end|><|start|>user<|message|>And
 CALL = f'{HEAD}{{"a": 12345678901234567890}}<|call|>'
 BAD = f'{HEAD}{{"a":<|call|>'
 TWO_CALLS = f"{HEAD}1<|end|>{START}{HEAD}2<|call|>"
+
+
+OF_OTHER_APIS = {defect.id for defect in (*surfaces.DEFECTS, *continuing.DEFECTS)}
+"""Shown in `test_reference_server_surface_defects.py`."""
 
 
 class Server:
@@ -888,6 +892,7 @@ UNSEEN_IN_ONE_ANSWER = {
 
 def test_every_defect_is_shown():
     assert {row[0] for row in SHOWN} | UNSEEN_IN_ONE_ANSWER == set(DEFECTS) - OF_RESPONSES
+    assert {row[0] for row in SHOWN} | UNSEEN_IN_ONE_ANSWER | OF_OTHER_APIS == set(DEFECTS)
 
 
 def test_defects_combine():

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from harmony_conformance.reference_server import DEFECTS, MODEL, SURFACE_DEFECTS, create_app
-from harmony_conformance.reference_server.defects import responses
+from harmony_conformance.reference_server.defects import continuing, responses, surfaces
 from harmony_ref import decode
 
 OF_RESPONSES = {defect.id for defect in responses.DEFECTS}
@@ -15,6 +15,7 @@ OF_RESPONSES = {defect.id for defect in responses.DEFECTS}
 START = "<|start|>assistant"
 THINK = f"<|channel|>analysis<|message|>Hm.<|end|>{START}"
 FINAL = "<|channel|>final<|message|>Good day.<|return|>"
+BLANK = "<|channel|>final<|message|>Good day. <|return|>"
 CALL = '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
 PYTHON = {"type": "code_interpreter", "container": {"type": "auto"}}
 CODE = "<|channel|>analysis to=python code<|message|>print(1)<|call|>"
@@ -59,6 +60,19 @@ class Server:
     def tgi(self, **body):
         return self.send("/tgi/v1/chat/completions", {"messages": [USER], **body})
 
+    def lines(self, **body):
+        return self.send("/api/chat", {"messages": [USER], **body}).text.splitlines()
+
+    def generate(self, **body):
+        return self.send("/api/generate", {"prompt": "x", "stream": False, "harmony_script": FINAL, **body}).json()
+
+    def details(self, **parameters):
+        asked = {"inputs": "x", "parameters": {"details": True, **parameters}, "harmony_script": THINK + FINAL}
+        return self.send("/generate", asked).json()["details"]
+
+    def completions(self, **body):
+        return self.send("/v1/completions", {"prompt": "A: ", "max_tokens": 64, "harmony_script": BLANK, **body}).json()
+
     def events(self, **body):
         text = self.responses(stream=True, **body).text
         return [json.loads(block.partition("data: ")[2]) for block in text.removesuffix("\n\n").split("\n\n")]
@@ -66,6 +80,14 @@ class Server:
 
 def prompt(response):
     return decode(response.json()["prompt_token_ids"])
+
+
+def ends_with_the_prompt(told):
+    return told["context"] == told["prompt_token_ids"]
+
+
+def missing(logprobs):
+    return len(logprobs["tokens"]) - len(logprobs["token_logprobs"])
 
 
 def items(response):
@@ -156,11 +178,45 @@ SHOWN = {
     ),
     "tgi-tool-prompt": (lambda s: "Given the functions available" in prompt(s.tgi(tools=[NESTED])), True),
     "tgi-effort-ignored": (lambda s: "Reasoning: high" in prompt(s.tgi(reasoning_effort="high")), False),
+    "ollama-lines-as-events": (lambda s: {line[:6] for line in s.lines()}, {"data: "}),
+    "ollama-done-on-every-line": (lambda s: {json.loads(line)["done"] for line in s.lines()}, {True}),
+    "ollama-arguments-as-text": (
+        lambda s: s.ollama(tools=[NESTED], harmony_script=CALL).json()["message"]["tool_calls"][0]["function"][
+            "arguments"
+        ],
+        '{"a":1}',
+    ),
+    "ollama-context-without-the-answer": (
+        lambda s: ends_with_the_prompt(s.generate()),
+        True,
+    ),
+    "ollama-refusals-in-objects": (lambda s: "message" in s.ollama(think="very").json()["error"], True),
+    "tgi-markers-left-out": (lambda s: [token for token in s.details()["tokens"] if token["special"]], []),
+    "tgi-always-eos": (lambda s: s.details(max_new_tokens=2)["finish_reason"], "eos_token"),
+    "tgi-chat-tokenize-without-the-end": (
+        lambda s: s.send("/chat_tokenize", {"messages": [USER]}).json()["tokenize_response"][-1]["text"],
+        "<|end|>",
+    ),
+    "completions-templated": (lambda s: decode(s.completions()["choices"][0]["prompt_token_ids"])[:8], "<|start|"),
+    "completions-ids-without-markers": (
+        lambda s: s.completions(prompt=[200006, 1428])["choices"][0]["prompt_token_ids"],
+        [1428],
+    ),
+    "completions-text-trimmed": (lambda s: s.completions()["choices"][0]["text"], "finalGood day."),
+    "completions-echo-ignored": (lambda s: s.completions(echo=True)["choices"][0]["text"], "finalGood day. "),
+    "completions-logprobs-one-short": (
+        lambda s: missing(s.completions(logprobs=1)["choices"][0]["logprobs"]),
+        1,
+    ),
 }
 
 
 def test_every_defect_is_shown():
-    assert set(SHOWN) == {*OF_RESPONSES, *SURFACE_DEFECTS}
+    assert set(SHOWN) == {
+        *OF_RESPONSES,
+        *SURFACE_DEFECTS,
+        *(defect.id for defect in (*surfaces.DEFECTS, *continuing.DEFECTS)),
+    }
     assert not set(SURFACE_DEFECTS) & set(DEFECTS)
 
 

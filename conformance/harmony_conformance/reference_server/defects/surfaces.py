@@ -1,16 +1,17 @@
 """Defects of the APIs beside Chat Completions: of the JSON that only they have.
 
 What is wrong between request and answer (prompt, sampling, reading) is wrong in every API and stands in the other
-modules; those of the Responses API have one of their own. No check speaks these APIs yet, so the selftest does not run
-this table: it is to be merged into `DEFECTS` when one does.
+modules; those of the Responses API have one of their own, and so have those of what continues a prompt.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
 from http import HTTPStatus
 
-from harmony_conformance.json_value import JsonObject, items, members, text
-from harmony_conformance.reference_server.changes import Api
+from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, text
+from harmony_conformance.reference_server.changes import Api, Defect, OnReply, OnStream
 from harmony_conformance.reference_server.defects.bodies import Body, in_list, in_member, on_json, on_request, without
-from harmony_conformance.reference_server.errors import ApiError
+from harmony_conformance.reference_server.errors import ApiError, Reply
 
 # Ollama
 
@@ -29,6 +30,26 @@ def _all_thought(said: JsonObject) -> JsonObject:
 
 def _underscored(function: JsonObject) -> JsonObject:
     return {**function, "name": text(function.get("name")).replace("-", "_").replace(".", "_")}
+
+
+def _as_events(stream: Iterator[Json]) -> Iterator[Json]:
+    return (f"data: {dumps(value)}" for value in stream)
+
+
+def _as_text(function: JsonObject) -> JsonObject:
+    return {**function, "arguments": dumps(function.get("arguments"))}
+
+
+def _context_of_the_prompt(body: JsonObject) -> JsonObject:
+    if "context" not in body:
+        return body
+    return {**body, "context": items(body["context"])[: number(body.get("prompt_eval_count"))]}
+
+
+def _in_an_object(reply: Reply) -> Reply:
+    if reply.status < HTTPStatus.BAD_REQUEST:
+        return reply
+    return replace(reply, body={"error": {"message": at(reply.body, "error"), "type": "invalid_request_error"}})
 
 
 # TGI
@@ -60,7 +81,7 @@ def _tool_prompt(body: JsonObject) -> JsonObject:
     return {**body, "messages": [*messages[:-1], {**last, "content": text(last.get("content")) + asked}]}
 
 
-SURFACE_DEFECTS = (
+DEFECTS = (
     on_json(
         Api.OLLAMA,
         "ollama-header-as-name",
@@ -69,13 +90,6 @@ SURFACE_DEFECTS = (
         _in_calls(lambda function: {**function, "name": "assistant<|channel|>analysis"}),
     ),
     on_request(Api.OLLAMA, "ollama-think-ignored", ["O10"], "`think` does not change the prompt.", without("think")),
-    on_request(
-        Api.OLLAMA,
-        "ollama-names-underscored",
-        ["O18"],
-        "Characters of a tool's name are replaced by `_`, in the prompt and in the answer.",
-        in_list("tools", in_member("function", _underscored)),
-    ),
     on_request(
         Api.OLLAMA,
         "ollama-thinking-unread",
@@ -119,4 +133,43 @@ SURFACE_DEFECTS = (
         _tool_prompt,
     ),
     on_request(Api.TGI, "tgi-effort-ignored", ["T04"], "`reasoning_effort` is ignored.", without("reasoning_effort")),
+    Defect(
+        id="ollama-lines-as-events",
+        catalogue=(),
+        summary="The lines of a stream are framed as server-sent events.",
+        change=OnStream(_as_events, Api.OLLAMA),
+    ),
+    on_json(
+        Api.OLLAMA,
+        "ollama-done-on-every-line",
+        [],
+        "`done` is true on every line.",
+        lambda body: {**body, "done": True},
+    ),
+    on_json(Api.OLLAMA, "ollama-arguments-as-text", [], "The arguments of a call are a text.", _in_calls(_as_text)),
+    on_json(
+        Api.OLLAMA,
+        "ollama-context-without-the-answer",
+        [],
+        "The context ends where the prompt does.",
+        _context_of_the_prompt,
+    ),
+    Defect(
+        id="ollama-refusals-in-objects",
+        catalogue=(),
+        summary="A refusal has an object where Ollama's have a text.",
+        change=OnReply(_in_an_object, Api.OLLAMA),
+    ),
 )
+"""Those of Ollama and TGI."""
+
+SURFACE_DEFECTS = (
+    on_request(
+        Api.OLLAMA,
+        "ollama-names-underscored",
+        ["O18"],
+        "Characters of a tool's name are replaced by `_`, in the prompt and in the answer.",
+        in_list("tools", in_member("function", _underscored)),
+    ),
+)
+"""One that no check sees: in Ollama a name may be another in the prompt, as long as it comes back."""
