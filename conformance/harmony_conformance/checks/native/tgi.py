@@ -136,7 +136,7 @@ def has_chat_and_tokens(series: Series) -> bool:
 
 @comparison(MUST, spec="tgi#chat-tokenize", when=has_chat_and_tokens)
 def chat_tokenize_shows_the_prompt(series: Series) -> Iterator[Finding]:
-    """/chat_tokenize shows the prompt that the same chat is fed: as many tokens as it counts, and those that it shows.
+    """`/chat_tokenize` shows the prompt that the same chat is fed: as many tokens as it counts, and those that it shows.
 
     It is the only window on TGI's prompts; one that looks at another prompt proves nothing.
     """
