@@ -85,13 +85,22 @@ def spells_fractions(written: str, shown: str) -> bool:
 
 
 def _wholes(document: str) -> int:
-    """How many numbers are spelled as whole ones."""
-    found: list[str] = []
+    """How many numbers are spelled as whole ones; of a key that stands there twice, as parsers read it, the last."""
     try:
-        json.loads(document, parse_int=found.append)
+        value: Json = json.loads(document)
+        return _whole_numbers(value)
     except (ValueError, RecursionError):
         return 0
-    return len(found)
+
+
+def _whole_numbers(value: Json) -> int:
+    match value:
+        case dict():
+            return sum(map(_whole_numbers, value.values()))
+        case list():
+            return sum(map(_whole_numbers, value))
+        case _:
+            return int(isinstance(value, int) and not isinstance(value, bool))
 
 
 def _exact(spelled: str) -> float | Decimal:
