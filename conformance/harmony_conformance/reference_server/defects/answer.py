@@ -82,7 +82,8 @@ def _refusals_as_500(reply: Reply) -> Reply:
 
 def _error_as_text(reply: Reply) -> Reply:
     error = reply.body.get("error")
-    return replace(reply, body={"detail": members(error).get("message")}) if error is not None else reply
+    reason: JsonObject = {"msg": members(error).get("message"), "type": "value_error"}
+    return replace(reply, body={"detail": [reason]}) if error is not None else reply
 
 
 DEFECTS = (
@@ -155,7 +156,7 @@ DEFECTS = (
     Defect(
         id="error-body-without-error",
         catalogue=(),
-        summary="An error's body has a `detail` and no `error`.",
+        summary="An error's body has a list of `detail` and no `error`.",
         change=OnReply(_error_as_text),
     ),
 )
