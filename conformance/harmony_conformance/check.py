@@ -17,7 +17,8 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.spec import CLAUSES, Clause
+from harmony_conformance.spec import CLAUSES
+from harmony_conformance.spec_clause import Clause
 
 Subject = TypeVar("Subject", Exchange, Series)
 

@@ -14,7 +14,7 @@ from harmony_conformance.check import Check, Comparison, Condition, Finding, Gro
 from harmony_conformance.conditions import ODD, is_chat
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series
 from harmony_conformance.gauge import API as METRICS
-from harmony_conformance.spec import Clause
+from harmony_conformance.spec_clause import Clause
 from harmony_conformance.wire import FailureKind
 
 

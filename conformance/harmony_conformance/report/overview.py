@@ -12,7 +12,8 @@ from harmony_conformance.check import Check, Comparison, Outcome, Severity
 from harmony_conformance.checks import CHECKS, FAMILIES
 from harmony_conformance.json_value import Json, JsonObject, at, canonical, items, number, text
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
-from harmony_conformance.spec import CLAUSES, Clause
+from harmony_conformance.spec import CLAUSES
+from harmony_conformance.spec_clause import Clause
 
 WORST_FIRST = (
     Outcome.ERROR,
