@@ -29,7 +29,7 @@ from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, items, members, pointer, text
 from harmony_conformance.prompt import shorten
 from harmony_conformance.tool_schema import untyped, without_default
-from harmony_ref import encode, tools_text
+from harmony_ref import ToolNamespaceConfig, encode, tools_text
 
 
 def _declared(x: Exchange) -> Iterator[tuple[Json, Declaration, Declaration, str]]:
@@ -142,9 +142,13 @@ def built_in_tools_are_as_trained(x: Exchange) -> Iterator[Finding]:
     A server that does not read `chat_template_kwargs` is not blamed. The words are those of the official library, and of the published template.
     """
     system = x.system_message.content if x.system_message is not None else ""
-    for tool in built_in_tools(x.asked):
+    told = built_in_tools(x.asked)
+    together = tools_text({tool.name: tool for tool in told})
+    if all(_section(tool) in system for tool in told) and f"{together}\n\n# " not in system:
+        yield variant("the sections of built-in tools are parted otherwise than by the library", where="system message")
+    for tool in told:
         heading = f"## {tool.name}\n"
-        section = tools_text({tool.name: tool}).removeprefix("# Tools\n\n")
+        section = _section(tool)
         elsewhere = next((m for m in x.prompt_messages if m.role == "developer" and heading in m.content), None)
         if heading in system:
             lost = next((line for line in section.splitlines() if _bare(line) not in _bare(system)), None)
@@ -168,6 +172,10 @@ def built_in_tools_are_as_trained(x: Exchange) -> Iterator[Finding]:
             )
         else:
             yield variant(f"the built-in tool {tool.name} is not told to the model", where="/chat_template_kwargs")
+
+
+def _section(tool: ToolNamespaceConfig) -> str:
+    return tools_text({tool.name: tool}).removeprefix("# Tools\n\n")
 
 
 def _bare(line: str) -> str:
