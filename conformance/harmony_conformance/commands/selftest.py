@@ -64,11 +64,13 @@ def _sampled(console: Console, defects: Sequence[str], file: Path | None) -> int
     outcome = run_selftest(defects, lambda result: _tell(console, result), _workers())
     rows: list[Json] = [dict(result.line()) for result in outcome.defects]
     _write("--json", file, rows)
+    for fault in outcome.faults:
+        console.print(f"[bold red]{fault}[/]", soft_wrap=True)
     clean = sum(result.caught and not result.unrelated for result in outcome.defects)
     console.print(
         f"a sample: {clean} of {len(rows)} defects caught without a false alarm, {len(DEFECTS) - len(rows)} not run; no blind mutants"
     )
-    return Exit.CONFORMS if clean == len(rows) else Exit.DIVERGES
+    return Exit.CONFORMS if clean == len(rows) and not outcome.faults else Exit.DIVERGES
 
 
 def _workers() -> int:
