@@ -8,7 +8,7 @@ TRANSFORMERS := .oracles/transformers-5.14
 # the older official client of TGI: it wants a huggingface_hub that transformers no longer takes
 TEXT_GENERATION := .oracles/text-generation
 
-.PHONY: help setup demo test check lint types unit golden bench bench-leaks fuzz selftest selftest-sample lock engine-vllm engine-vllm-render clean
+.PHONY: help setup demo test check lint types unit golden bench bench-leaks fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-render clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -81,6 +81,9 @@ bench-leaks: $(READY)  ## leaks against innocent answers, and docs/leak-detectio
 
 engine-vllm: $(READY)  ## opt-in: a real vLLM on this machine, and the suite against it
 	engines/vllm/run.sh
+
+engine-vllm-responses: $(READY)  ## opt-in: the same vLLM, asked over the Responses API
+	OUT=reports/vllm-0.32.0-responses engines/vllm/run.sh --api responses --timeout 180 --latency 0
 
 engine-vllm-render: $(READY)  ## opt-in: what a real vLLM makes of prompts and of scripted tokens, without a model
 	engines/vllm-render/run.sh

@@ -287,6 +287,14 @@ class Exchange:
         """The ids returned, unless the script and the count of tokens say that some of them were lost or doubled on the way."""
         cut = (script if self.goes_past_stop else cut_at_stop(script))[: self.limit]
         told = self.turn.usage.completion_tokens if self.turn is not None and self.turn.usage is not None else None
+        if (
+            returned is None
+            and told == len(cut) + 1
+            and cut[-1:]
+            and cut[-1] not in ENDINGS
+            and not self.goes_past_stop
+        ):
+            return (*cut, tokens.ENDOFTEXT)  # what an engine ends a script with that does not end itself
         if returned is None or (told == len(cut) and returned != cut):
             return cut
         shorter = min(len(returned), len(script))

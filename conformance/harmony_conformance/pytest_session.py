@@ -157,7 +157,7 @@ class HarmonySession:
         if scenario.api != ALL_APIS:
             return self._series.get(scenario.key, [])
         sent = {key: many for key, many in self._series.items() if key[0] == scenario.name}
-        return next(joined(sent), [])
+        return next(joined(sent), list[Series]())
 
     def _judge(self, rule: Check | Comparison, scenario: Scenario) -> Told:
         """What an item is told when it runs."""

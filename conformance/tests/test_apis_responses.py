@@ -274,3 +274,27 @@ def test_a_failure_is_an_error():
 def test_a_refusal_of_the_request_stays_as_it_is():
     refused = {"error": {"message": "no", "type": "invalid_request_error", "param": None, "code": None}}
     assert RESPONSES.whole(refused) == refused
+
+
+def test_an_item_that_moved_up_in_the_last_response_is_told_once():
+    message = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "ok"}],
+    }
+    events = [
+        {"type": "response.output_item.added", "output_index": 0, "item": {"type": "mcp_call", "id": "mcp_1"}},
+        {"type": "response.output_item.done", "output_index": 0, "item": {"type": "mcp_call", "id": "mcp_1"}},
+        {"type": "response.output_item.added", "output_index": 1, "item": {**message, "content": []}},
+        {
+            "type": "response.output_text.delta",
+            "output_index": 1,
+            "item_id": "msg_1",
+            "content_index": 0,
+            "delta": "ok",
+        },
+        {"type": "response.output_item.done", "output_index": 1, "item": message},
+        {"type": "response.completed", "response": {"status": "completed", "output": [message]}},
+    ]
+    assert read_stream(RESPONSES.chunks(events)).content == "ok"

@@ -203,7 +203,10 @@ class _Stream:
         """What only the last response tells: whatever of its items no event told, why it ended, and usage."""
         delta: JsonObject = {}
         for place, value in enumerate(items(response.get("output"))):
-            item = self._item(text(at(value, "id")), place, is_new=False)
+            # of the last response an item may be missing, and those behind it have moved up
+            known = self._by_id.get(text(at(value, "id")))
+            is_it = known is not None and known.value.get("type") == at(value, "type")
+            item = known if known is not None and is_it else self._item(text(at(value, "id")), place, is_new=False)
             delta = _merged(delta, self._whole_item(item, members(value)))
         problem = failure(response)
         more = shared(response)
