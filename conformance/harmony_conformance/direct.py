@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable
 from typing import Any, TypeVar
 
 import httpx
@@ -29,8 +29,16 @@ def at_once(coroutine: Coroutine[Any, Any, _Value]) -> _Value:
     try:
         return loop.run_until_complete(coroutine)
     finally:
+        loop.run_until_complete(_end(asyncio.all_tasks(loop)))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Take back what is under way: a server with a defect may go on for a client that has left."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def client_of(defects: Iterable[str]) -> Client:
