@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from mitmproxy.http import Headers, HTTPFlow
+from mitmproxy.http import HTTPFlow
 
-from harmony_proxy.guard import End, Recorder
 from harmony_proxy.judging import Handed, Judging
+from harmony_proxy.recorder import End, Recorder
 
 _CLIENT_LEFT = "Client disconnected"
 
@@ -55,7 +55,7 @@ class ConformanceAddon:
             self._number += 1
             watched = _Watched(self._number)
             self._flows[flow.id] = watched
-            watched.recorder.request_head(flow.request.method, path, _pairs(flow.request.headers))
+            watched.recorder.request_head(flow.request.method, path, flow.request.headers.fields)
             watched.recorder.request_body(flow.request.raw_content or b"")
         except Exception:  # noqa: BLE001 - the traffic goes on whatever happens to us
             self._judging.problem()
@@ -68,7 +68,7 @@ class ConformanceAddon:
         flow.response.stream = self._tee(watched) if watched is not None else True
         try:
             if watched is not None:
-                watched.recorder.response_head(flow.response.status_code, _pairs(flow.response.headers))
+                watched.recorder.response_head(flow.response.status_code, flow.response.headers.fields)
         except Exception:  # noqa: BLE001 - as above
             self._judging.problem()
 
@@ -110,10 +110,6 @@ class ConformanceAddon:
 
     def _hand_over(self, watched: _Watched) -> None:
         self._judging.hand_over(Handed(recorder=watched.recorder, number=watched.number, started=watched.started))
-
-
-def _pairs(headers: Headers) -> list[tuple[str, str]]:
-    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers.fields]
 
 
 def _how_it_ended(flow: HTTPFlow) -> tuple[End, str]:

@@ -1,6 +1,6 @@
-"""Content encodings undone, for judging only: what a client gets stays as the server sent it.
+"""Content encodings undone: for judging, and for answers that are acted on. What is only observed reaches the client as the server packed it.
 
-gzip and deflate by the standard library, br and zstd by the libraries that mitmproxy brings along. A body in another encoding, in several at once, or
+gzip and deflate by the standard library, br and zstd by the libraries that the extras bring along. A body in another encoding, in several at once, or
 one that unpacks to more than the limit, is not judged and said to be so.
 """
 
@@ -21,39 +21,74 @@ class NotDecoded(ValueError):  # noqa: N818 - it says what happened
     """A body that could not be unpacked; says why."""
 
 
+class Unpacking:
+    """One body being unpacked, piece by piece."""
+
+    def __init__(self, encoding: str) -> None:
+        """Of this content encoding.
+
+        Raises:
+            NotDecoded: it is not known here, or its library is not installed.
+        """
+        self._encoding = encoding.strip().lower()
+        self._decode: Decoder | None = None
+        self._step = 0
+        if self._encoding in ("", "identity"):
+            return
+        make, self._step = _DECODERS.get(self._encoding, (None, 0))
+        if make is None:
+            raise NotDecoded(f"the body is encoded as {self._encoding[:40]!r}, which is not unpacked here")
+        try:
+            self._decode = make()
+        except ImportError as missing:
+            raise NotDecoded(f"unpacking {self._encoding} needs {missing.name}") from None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing to unpack."""
+        return self._decode is None
+
+    def feed(self, data: bytes, *, most: int) -> bytes:
+        """More of the body, unpacked.
+
+        Raises:
+            NotDecoded: the bytes are not in the encoding, or unpack to more than `most`.
+        """
+        if self._decode is None:
+            return data
+        unpacked: list[bytes] = []
+        size = 0
+        for start in range(0, len(data), self._step):
+            try:
+                unpacked.append(self._decode(data[start : start + self._step]))
+            except Exception as error:  # noqa: BLE001 - each library has errors of its own
+                raise NotDecoded(f"the body is not {self._encoding}: {type(error).__name__}") from None
+            size += len(unpacked[-1])
+            if size > most:
+                raise NotDecoded(f"the body unpacks to more than {most} bytes")
+        return b"".join(unpacked)
+
+
 def decode_chunks(chunks: Iterable[Chunk], encoding: str, *, limit: int) -> tuple[Chunk, ...]:
     """The chunks unpacked, each at the time of the packed one that gave it.
 
     Raises:
         NotDecoded: the encoding is not known here, the bytes are not in it, or there are too many of them.
     """
-    encoding = encoding.strip().lower()
-    if encoding in ("", "identity"):
-        return tuple(chunks)
-    make, step = _DECODERS.get(encoding, (None, 0))
-    if make is None:
-        raise NotDecoded(f"the body is encoded as {encoding[:40]!r}, which is not unpacked here")
-    try:
-        return tuple(_decode(chunks, make(), step, limit))
-    except NotDecoded:
-        raise
-    except ImportError as missing:
-        raise NotDecoded(f"unpacking {encoding} needs {missing.name}") from None
-    except Exception as error:  # noqa: BLE001 - each library has errors of its own
-        raise NotDecoded(f"the body is not {encoding}: {type(error).__name__}") from None
+    unpacking = Unpacking(encoding)
+    return tuple(chunks) if unpacking.is_plain else tuple(_decode(chunks, unpacking, limit))
 
 
-def _decode(chunks: Iterable[Chunk], decode: Decoder, step: int, limit: int) -> Iterator[Chunk]:
-    size = 0
+def _decode(chunks: Iterable[Chunk], unpacking: Unpacking, limit: int) -> Iterator[Chunk]:
+    left = limit
     for chunk in chunks:
-        unpacked: list[bytes] = []
-        for start in range(0, len(chunk.data), step):
-            unpacked.append(decode(chunk.data[start : start + step]))
-            size += len(unpacked[-1])
-            if size > limit:
-                raise NotDecoded(f"the body unpacks to more than {limit} bytes")
-        if any(unpacked):
-            yield Chunk(at=chunk.at, data=b"".join(unpacked))
+        try:
+            unpacked = unpacking.feed(chunk.data, most=left)
+        except NotDecoded as problem:
+            raise NotDecoded(str(problem).replace(f"than {left} ", f"than {limit} ")) from None
+        left -= len(unpacked)
+        if unpacked:
+            yield Chunk(at=chunk.at, data=unpacked)
 
 
 def _gzip() -> Decoder:

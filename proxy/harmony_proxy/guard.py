@@ -1,214 +1,384 @@
-"""One exchange as its bytes go by, put together for judging. Sans-IO: feed me, I never wait, I never raise, I change nothing.
+"""One exchange going by, and what the client gets of it under a policy. Sans-IO, knows no framework, never raises.
 
-Memory is bounded: past the limit the bytes are counted and no longer kept, and the exchange is said to be too large to judge. Credentials are never
-kept: of the headers only a few are, by name, and a key that a server echoes is masked.
+Observing, it is a recorder: the same bytes come out at once. Acting, a stream goes through a `Streaming` of those who act, an answer in one piece is held
+until it is complete. Where we fail ourselves, the policy says whether the answer passes (open) or is blocked (closed). A shell calls the methods in order,
+sends `head` before the first bytes it is given, and stops both sides once `must_stop` is true.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, auto
 
-from harmony_conformance.exchange import Exchange
-from harmony_conformance.secret import Mask, secrets
-from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
-from harmony_proxy.decoding import NotDecoded, decode_chunks
+from harmony_conformance.check import Outcome, Severity
+from harmony_conformance.judge import Result
+from harmony_conformance.wire import NO_HEADERS, Request, Response
+from harmony_proxy.acted import Acted, Actors, Streaming
+from harmony_proxy.decoding import Unpacking
+from harmony_proxy.passage import passage
+from harmony_proxy.policy import OBSERVING, FailMode, Policy, Route
+from harmony_proxy.recorder import LIMIT, End, Headers, Recorder
+from harmony_proxy.refusal import BLOCKED, BROKEN_OFF, NOT_EXAMINED, blocked_message, error_body, error_event
+from harmony_proxy.routes import api_as_asked, api_of
 
-LIMIT = 16 * 1024 * 1024
-"""The most that is kept of one exchange, in bytes; request and response together, with what each chunk costs."""
-
-CHAT = "/chat/completions"
-_CHUNK_COST = 256
-_KEPT_HEADERS = frozenset(
-    {"content-type", "content-encoding", "transfer-encoding", "retry-after", "server", "x-request-id"}
-)
-_ID_LENGTH = 128
-
-Headers = Iterable[tuple[str, str]]
-
-
-class End(StrEnum):
-    """How an exchange ended, as it is logged."""
-
-    COMPLETE = "complete"
-    CLIENT_LEFT = "client_left"
-    NO_CONNECTION = "no_connection"
-    RESET = "reset"
-    CUT = "cut"
-    SHUT_DOWN = "shut_down"
-
-
-_FAILURES = {
-    End.NO_CONNECTION: FailureKind.NO_CONNECTION,
-    End.RESET: FailureKind.RESET,
-    End.CUT: FailureKind.CUT,
-    End.CLIENT_LEFT: FailureKind.CLIENT_LEFT,
-}
+REQUEST_ID = b"x-harmony-request-id"
+VERDICT = b"x-harmony-verdict"
+_OF_THE_BODY = (b"content-length", b"content-encoding", b"transfer-encoding", b"etag", b"content-md5", b"digest")
+_BAD_GATEWAY = 502
+_NO_BODY = (204, 304)
+_STREAMS = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Passage:
-    """What is known of an exchange that went by. Times are seconds after the request was sent; `unjudged` says why `exchange` is None."""
+class Head:
+    """The status and headers that the client gets."""
 
-    method: str
-    path: str
-    request_id: str
-    request_bytes: int
-    status: int | None
-    response_bytes: int
-    chunks: int
-    first_byte: float | None
-    seconds: float
-    end: End
-    exchange: Exchange | None
-    unjudged: str
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
 
 
-class Recorder:
-    """State: what has been kept, how much has gone by, and how it ended."""
+@dataclass(frozen=True, kw_only=True)
+class Closing:
+    """The last of an answer. `head` is None where it went before, or where there is no answer."""
 
-    def __init__(self, *, limit: int = LIMIT) -> None:
+    head: Head | None
+    body: list[bytes]
+
+
+class _Mode(Enum):
+    PASSING = auto()
+    STREAMING = auto()
+    UNPACKED = auto()
+    HELD = auto()
+    REFUSING = auto()
+    STOPPED = auto()
+
+
+class Guard:
+    """State: the recorder, and how the answer is treated.
+
+    Attributes:
+        recorder: what the server sent, for judging, and what was done to it.
+        observes: whether nothing is held or changed: then a shell may hand bytes to the recorder alone.
+        head: what the client gets before any byte of the body; None while it is held.
+        must_stop: the answer was blocked: end the client's side, abort the server's.
+        problems: how often an error of ours was caught.
+    """
+
+    __slots__ = (
+        "_actors",
+        "_answered",
+        "_api",
+        "_identical",
+        "_limit",
+        "_mode",
+        "_policy",
+        "_request_id",
+        "_route",
+        "_streaming",
+        "_unpacking",
+        "_withheld",
+        "head",
+        "must_stop",
+        "observes",
+        "problems",
+        "recorder",
+    )
+
+    def __init__(self, policy: Policy, *, request_id: str, limit: int = LIMIT, actors: Actors | None = None) -> None:
+        self.recorder = Recorder(limit=limit)
+        self.observes = True
+        self.head: Head | None = None
+        self.must_stop = False
+        self.problems = 0
+        self._policy = policy
+        self._request_id = request_id
         self._limit = limit
-        self._method, self._path = "", ""
-        self._request_headers: dict[str, str] = {}
-        self._mask = Mask(())
-        self._body: list[bytes] = []
-        self._request_bytes = 0
-        self._status: int | None = None
-        self._headers: dict[str, str] = {}
-        self._chunks: list[Chunk] = []
-        self._response_bytes = 0
-        self._chunk_count = 0
-        self._first_byte: float | None = None
-        self._cost = 0
-        self._end: End | None = None
-        self._detail = ""
-        self._seconds = 0.0
+        self._actors = actors
+        self._route: Route = OBSERVING
+        self._api = ""
+        self._mode = _Mode.PASSING
+        self._answered: Head | None = None
+        self._streaming: Streaming | None = None
+        self._unpacking: Unpacking | None = None
+        self._withheld = bytearray()
+        self._identical = True
 
-    @property
-    def cost(self) -> int:
-        """About how many bytes of memory are held."""
-        return self._cost
-
-    def request_head(self, method: str, path: str, headers: Headers) -> None:
-        """The request line and headers. A query is not kept: keys travel in it."""
-        named = [(name.lower(), value) for name, value in headers]
-        self._method, self._path = method, path.partition("?")[0]
-        self._request_headers = _kept(named)
-        self._mask = Mask(secrets(None, _joined(named)))
+    def request_head(self, method: str, path: str, headers: Headers) -> Headers:
+        """The request begins; the headers to send on. Observing, they are the same; acting, the server is asked for bodies that are not packed."""
+        try:
+            self.recorder.request_head(method, path, headers)
+            self._choose(method, path.partition("?")[0])
+            if self.observes:
+                return headers
+            kept = [(name, value) for name, value in headers if name.lower() != b"accept-encoding"]
+        except BaseException as error:  # noqa: BLE001 - what goes wrong with us must not touch the traffic
+            self._trouble(error)
+            return headers
+        return [*kept, (b"accept-encoding", b"identity")]
 
     def request_body(self, data: bytes) -> None:
         """More of the request's body."""
-        self._request_bytes += len(data)
-        if self._has_room(len(data)):
-            self._body.append(data)
+        try:
+            self.recorder.request_body(data)
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._trouble(error)
 
-    def response_head(self, status: int, headers: Headers) -> None:
-        """The status and headers of the response."""
-        self._status = status
-        self._headers = _kept((name.lower(), value) for name, value in headers)
+    def response_head(self, status: int, headers: Headers) -> Head | None:
+        """The response begins. What the client gets, None where that is held back until the answer is complete."""
+        try:
+            self.recorder.response_head(status, headers)
+            self._answered = Head(status=status, headers=tuple(headers))
+            if not self.observes:
+                self._begin(self._answered)
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._trouble(error)
+            self._give_up("the answer could not be read")
+        if self._mode is _Mode.PASSING and self._answered is not None:
+            self.head = self._answered if self.observes else self._named(self._answered)
+        return self.head
 
-    def feed(self, data: bytes, at: float) -> None:
-        """More of the response's body, `at` seconds after the request was sent."""
-        if not data:
+    def feed(self, data: bytes, at: float) -> list[bytes]:
+        """More of the response's body, `at` seconds after the request was sent; what goes to the client now, after `head`."""
+        try:
+            if self._mode is _Mode.HELD:
+                return self._hold(data, at)
+            self.recorder.feed(data, at)
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._trouble(error)
+            if self._mode is _Mode.HELD:
+                held = self.recorder.response_body
+                self._give_up("an error of ours")
+                return self._released(held + data)
+        match self._mode:
+            case _Mode.STREAMING | _Mode.UNPACKED:
+                return self._streamed(data)
+            case _Mode.REFUSING:
+                return self._refuse_now()
+            case _Mode.STOPPED:
+                return []
+            case _:
+                return [data]
+
+    def close(self, at: float) -> Closing:
+        """The answer is complete; the rest of what goes to the client."""
+        try:
+            self.recorder.end(at)
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._trouble(error)
+        if self._mode is _Mode.STREAMING:
+            return Closing(head=None, body=self._guarded(self._close_stream))
+        if self._mode is _Mode.REFUSING:
+            return self._unexamined()
+        return self._close_held() if self._mode is _Mode.HELD else Closing(head=None, body=[])
+
+    def abort(self, end: End, detail: str, at: float) -> Closing:
+        """The exchange broke off; what the client, where it is still there, is told of it. The shell then breaks off as well: this is no good end."""
+        try:
+            self.recorder.abort(end, detail, at)
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._trouble(error)
+        if end in (End.CLIENT_LEFT, End.SHUT_DOWN):
+            return Closing(head=None, body=[])
+        if self._mode is _Mode.STREAMING:
+            return Closing(head=None, body=self._guarded(self._abort_stream))
+        if self._mode in (_Mode.HELD, _Mode.REFUSING):
+            self._mode = _Mode.STOPPED
+            return self._refused(
+                BROKEN_OFF, f"The server broke off its answer (request {self._request_id})", "broken_off"
+            )
+        return Closing(head=None, body=[])
+
+    def _choose(self, method: str, path: str) -> None:
+        route = self._policy.route(path)
+        if route.observes or self._actors is None or method != "POST":
             return
-        self._response_bytes += len(data)
-        self._chunk_count += 1
-        if self._first_byte is None:
-            self._first_byte = at
-        if self._has_room(len(data) + _CHUNK_COST):
-            self._chunks.append(Chunk(at=at, data=data))
+        self._api = api_of(path)
+        if self._api:
+            self._route, self.observes = route, False
 
-    def end(self, at: float) -> None:
-        """The response is complete."""
-        self._finish(End.COMPLETE, "", at)
+    def _begin(self, answered: Head) -> None:
+        named = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in answered.headers}
+        if answered.status in _NO_BODY:
+            return
+        try:
+            self._unpacking = Unpacking(named.get("content-encoding", ""))
+        except ValueError as problem:
+            self._give_up(str(problem))
+            return
+        if named.get("content-type", "").partition(";")[0].strip().lower() not in _STREAMS:
+            self._mode = _Mode.HELD
+            return
+        if self._actors is not None:
+            kept = self.recorder.kept(self._request_id, 0.0)
+            request = Request(path=kept.path, body=kept.request_body, method=kept.method)
+            self._api = api_as_asked(self._api, request.json)
+            self._streaming = self._actors.stream(
+                request,
+                Response(status=answered.status, chunks=(), headers=named or NO_HEADERS),
+                self._api,
+                self._route.actions,
+                fallback=self._route.fallback,
+                request_id=self._request_id,
+                limit=self._limit,
+            )
+            self._mode = _Mode.STREAMING
+            self.head = self._named(_changed(answered))
 
-    def abort(self, end: End, detail: str, at: float) -> None:
-        """The exchange broke off. Only the first end counts."""
-        self._finish(end, detail, at)
+    def _hold(self, data: bytes, at: float) -> list[bytes]:
+        if self.recorder.has_room(len(data)):
+            self.recorder.feed(data, at)
+            return []
+        held = self.recorder.response_body
+        self.recorder.feed(data, at)
+        self._give_up(f"larger than the {self._limit} bytes that are held of an answer")
+        return self._released(held + data)
 
-    def passage(self, name: str) -> Passage:
-        """The exchange put together. This is work: it belongs outside of the data path."""
-        exchange: Exchange | None = None
-        unjudged = self._why_not()
-        if not unjudged:
-            try:
-                exchange = self._exchange(name)
-            except NotDecoded as problem:
-                unjudged = str(problem)
-        return Passage(
-            method=self._method,
-            path=self._path,
-            request_id=self._request_id(),
-            request_bytes=self._request_bytes,
-            status=self._status,
-            response_bytes=self._response_bytes,
-            chunks=self._chunk_count,
-            first_byte=self._first_byte,
-            seconds=self._seconds,
-            end=self._end or End.SHUT_DOWN,
-            exchange=exchange,
-            unjudged=unjudged,
+    def _released(self, data: bytes) -> list[bytes]:
+        """What was held, passed or refused."""
+        if self._mode is _Mode.REFUSING:
+            return self._refuse_now()
+        self.head = self._named(self._answered) if self._answered is not None else None
+        return [data]
+
+    def _refuse_now(self) -> list[bytes]:
+        closing = self._unexamined()
+        self._mode, self.must_stop = _Mode.STOPPED, True
+        return closing.body
+
+    def _streamed(self, data: bytes) -> list[bytes]:
+        if self._mode is _Mode.UNPACKED and self._unpacking is not None:
+            unpacking = self._unpacking
+            return self._guarded(lambda: [unpacking.feed(data, most=self._limit)])
+        return self._guarded(lambda: self._feed_stream(data))
+
+    def _feed_stream(self, data: bytes) -> list[bytes]:
+        if self._streaming is None or self._unpacking is None:
+            return [data]
+        unpacked = self._unpacking.feed(data, most=self._limit)
+        self._withheld += unpacked
+        return self._given(self._streaming.feed(unpacked))
+
+    def _given(self, out: list[bytes]) -> list[bytes]:
+        """Keep in mind what was not given out yet, as long as nothing was changed: that is what passes where we fail."""
+        given = b"".join(out)
+        if self._identical and self._withheld.startswith(given):
+            del self._withheld[: len(given)]
+        else:
+            self._identical = False
+            self._withheld.clear()
+        if self._streaming is not None and self._streaming.is_over:
+            self._note(self._streaming.acted)
+            self._mode, self.must_stop = _Mode.STOPPED, True
+        return out
+
+    def _close_stream(self) -> list[bytes]:
+        if self._streaming is None:
+            return []
+        out = self._given(self._streaming.close())
+        self._note(self._streaming.acted)
+        return out
+
+    def _abort_stream(self) -> list[bytes]:
+        if self._streaming is None:
+            return []
+        out = self._streaming.abort()
+        self._note(self._streaming.acted)
+        return out
+
+    def _guarded(self, act: Callable[[], list[bytes]]) -> list[bytes]:
+        """What it gives; where it fails, what was held, if the policy is open and the client has had nothing but the server's own bytes so far."""
+        try:
+            return act()
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._trouble(error)
+            unreadable = isinstance(error, ValueError) and self._mode is _Mode.UNPACKED
+        if self._route.fail is FailMode.OPEN and self._identical and not unreadable:
+            self._mode = _Mode.UNPACKED
+            held = bytes(self._withheld)
+            self._withheld.clear()
+            return [held] if held else []
+        self._mode, self.must_stop = _Mode.STOPPED, True
+        message = f"The answer could not be examined (request {self._request_id})"
+        return [bytes(self._withheld), error_event(self._api, NOT_EXAMINED, message)]
+
+    def _close_held(self) -> Closing:
+        try:
+            return self._whole()
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._trouble(error)
+            self._give_up("an error of ours")
+        return self._unexamined()
+
+    def _whole(self) -> Closing:
+        told = passage(self.recorder.kept(self._request_id, 0.0))
+        if told.exchange is None or self._actors is None or self._answered is None:
+            self._give_up(told.unjudged)
+            return self._unexamined()
+        whole = self._actors.whole(told.exchange, self._route.actions, fallback=self._route.fallback)
+        self._note(whole.acted)
+        self._mode = _Mode.PASSING
+        if whole.acted.blocked:
+            return self._refused(BLOCKED, blocked_message(whole.acted.blocked, self._request_id), "blocked")
+        verdict = _verdict(whole.acted, whole.results)
+        if whole.body is None:
+            return self._finished(self._named(self._answered, verdict), [self.recorder.response_body])
+        length = (b"content-length", b"%d" % len(whole.body))
+        changed = _changed(self._answered)
+        head = Head(status=changed.status, headers=(*changed.headers, length))
+        return self._finished(self._named(head, verdict), [whole.body])
+
+    def _unexamined(self) -> Closing:
+        if self._mode is _Mode.REFUSING or self._answered is None:
+            return self._refused(NOT_EXAMINED, blocked_message((), self._request_id), "blocked")
+        return self._finished(self._named(self._answered, "unexamined"), [self.recorder.response_body])
+
+    def _finished(self, head: Head, body: list[bytes]) -> Closing:
+        self.head = head
+        return Closing(head=head, body=body)
+
+    def _refused(self, code: str, message: str, verdict: str) -> Closing:
+        body = error_body(self._api, code, message)
+        headers = ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)))
+        return self._finished(self._named(Head(status=_BAD_GATEWAY, headers=headers), verdict), [body])
+
+    def _named(self, head: Head, verdict: str = "") -> Head:
+        added = [(REQUEST_ID, self._request_id.encode("ascii", "replace"))]
+        if verdict:
+            added.append((VERDICT, verdict.encode("ascii", "replace")))
+        ours = (REQUEST_ID, VERDICT)
+        return Head(
+            status=head.status, headers=(*(pair for pair in head.headers if pair[0].lower() not in ours), *added)
         )
 
-    def _finish(self, end: End, detail: str, at: float) -> None:
-        if self._end is None:
-            self._end, self._detail, self._seconds = end, detail, at
-        if self._cost > self._limit:
-            self._body.clear()
-            self._chunks.clear()
+    def _note(self, acted: Acted) -> None:
+        self.recorder.repaired = dict(acted.repaired)
+        self.recorder.blocked = tuple(acted.blocked)
+        self.recorder.left = dict(acted.left)
 
-    def _has_room(self, cost: int) -> bool:
-        self._cost += cost
-        if self._cost > self._limit:
-            self._body.clear()
-            self._chunks.clear()
-        return self._cost <= self._limit
+    def _give_up(self, why: str) -> None:
+        """Pass what could not be examined, or stop, as the policy says."""
+        if self.observes:
+            return
+        self.recorder.left = {**self.recorder.left, "*": why}
+        self._mode = _Mode.PASSING if self._route.fail is FailMode.OPEN else _Mode.REFUSING
 
-    def _why_not(self) -> str:
-        if self._method != "POST" or not self._path.endswith(CHAT):
-            return "not a request of Chat Completions"
-        if self._cost > self._limit:
-            return f"larger than the {self._limit} bytes that are kept of an exchange"
-        if self._end in (None, End.SHUT_DOWN):
-            return "the proxy was stopped before the answer was complete"
-        if self._end is End.CLIENT_LEFT:
-            return "the client left before the answer was complete"
-        return ""
-
-    def _exchange(self, name: str) -> Exchange:
-        end = self._end or End.SHUT_DOWN
-        body = _decoded_request(b"".join(self._body), self._request_headers, self._limit)
-        failure = Failure(kind=_FAILURES[end], detail=self._detail) if end in _FAILURES else None
-        response: Response | None = None
-        if self._status is not None:
-            chunks = decode_chunks(self._chunks, self._headers.get("content-encoding", ""), limit=self._limit)
-            response = Response(status=self._status, headers=self._headers, chunks=self._mask.chunks(chunks))
-        return Exchange(
-            id=name,
-            request=Request(method=self._method, path=self._path, headers=self._request_headers, body=body),
-            response=response,
-            failure=failure,
-        )
-
-    def _request_id(self) -> str:
-        told = self._headers.get("x-request-id") or self._request_headers.get("x-request-id") or ""
-        return "".join(char for char in told if char.isprintable())[:_ID_LENGTH]
+    def _trouble(self, error: BaseException) -> None:
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise error
+        self.problems += 1
 
 
-def _kept(headers: Headers) -> dict[str, str]:
-    return {name: value for name, value in headers if name in _KEPT_HEADERS}
+def _changed(head: Head) -> Head:
+    """The head of a body that is not, or may not be, as the server sent it."""
+    return Head(status=head.status, headers=tuple(pair for pair in head.headers if pair[0].lower() not in _OF_THE_BODY))
 
 
-def _joined(headers: Headers) -> dict[str, str]:
-    """Headers by name; the values of one that is sent more than once stand side by side."""
-    joined: dict[str, str] = {}
-    for name, value in headers:
-        joined[name] = f"{joined[name]} {value}" if name in joined else value
-    return joined
-
-
-def _decoded_request(body: bytes, headers: dict[str, str], limit: int) -> bytes:
-    packed = (Chunk(at=0.0, data=body),)
-    return b"".join(chunk.data for chunk in decode_chunks(packed, headers.get("content-encoding", ""), limit=limit))
+def _verdict(acted: Acted, results: Iterable[Result]) -> str:
+    if acted.repaired:
+        return "repaired; " + ", ".join(sorted(acted.repaired))
+    failed = sorted(
+        {result.check for result in results if result.outcome is Outcome.FAIL and result.severity is Severity.MUST}
+    )
+    return "fail; " + ", ".join(failed) if failed else "pass"

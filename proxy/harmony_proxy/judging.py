@@ -12,8 +12,9 @@ from harmony_conformance.audit.scan import judge_alone
 from harmony_conformance.check import Check, Comparison
 from harmony_conformance.json_value import JsonObject
 from harmony_conformance.judge import Result
-from harmony_proxy.guard import Recorder
 from harmony_proxy.outcome_log import Summary, log_line
+from harmony_proxy.passage import passage
+from harmony_proxy.recorder import Recorder
 
 QUEUED_EXCHANGES = 1000
 QUEUED_BYTES = 256 * 1024 * 1024
@@ -87,9 +88,9 @@ class Judging:
                     self._held = (self._held[0] - 1, self._held[1] - handed.recorder.cost)
 
     def _judge(self, handed: Handed) -> None:
-        passage = handed.recorder.passage(f"exchange {handed.number}")
+        told = passage(handed.recorder.kept(f"exchange {handed.number}", 0.0))
         results: tuple[Result, ...] = ()
-        if passage.exchange is not None:
-            results = judge_alone(passage.exchange, self._checks)
-        self.summary.add(passage, results)
-        self._write(log_line(passage, handed.number, handed.started, results, self._excerpts))
+        if told.exchange is not None:
+            results = judge_alone(told.exchange, self._checks)
+        self.summary.add(told, results)
+        self._write(log_line(told, handed.number, handed.started, results, self._excerpts))

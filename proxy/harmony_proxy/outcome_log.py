@@ -21,7 +21,7 @@ from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.judge import Result
 from harmony_conformance.report.model import ORDER, finding_json
-from harmony_proxy.guard import Passage
+from harmony_proxy.passage import Passage
 
 _TOLD = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
 
@@ -32,16 +32,16 @@ def log_line(passage: Passage, number: int, started: str, results: Sequence[Resu
         "kind": "exchange",
         "id": number,
         "started": started,
-        "method": passage.method,
-        "path": passage.path,
+        "method": passage.kept.method,
+        "path": passage.kept.path,
         "request_id": passage.request_id,
-        "status": passage.status,
+        "status": passage.kept.status,
         "end": passage.end.value,
-        "request_bytes": passage.request_bytes,
-        "response_bytes": passage.response_bytes,
-        "chunks": passage.chunks,
-        "first_byte": round(passage.first_byte, 6) if passage.first_byte is not None else None,
-        "seconds": round(passage.seconds, 6),
+        "request_bytes": passage.kept.request_bytes,
+        "response_bytes": passage.kept.response_bytes,
+        "chunks": passage.kept.chunks,
+        "first_byte": round(passage.kept.first_byte, 6) if passage.kept.first_byte is not None else None,
+        "seconds": round(passage.kept.seconds, 6),
         "judged": passage.exchange is not None,
     }
     if passage.exchange is None:

@@ -8,8 +8,9 @@ from mitmproxy.flow import Error
 from mitmproxy.test import tflow, tutils
 
 from harmony_proxy.addon import ConformanceAddon
-from harmony_proxy.guard import End, Recorder
 from harmony_proxy.judging import Handed
+from harmony_proxy.passage import passage
+from harmony_proxy.recorder import End, Recorder
 
 
 class Hands:
@@ -27,7 +28,7 @@ class Hands:
 
     @property
     def passages(self):
-        return [handed.recorder.passage("x") for handed in self.handed]
+        return [passage(handed.recorder.kept("x", 0.0)) for handed in self.handed]
 
 
 @pytest.fixture
@@ -72,7 +73,7 @@ def test_every_chunk_is_passed_on_at_once_and_unchanged(addon, hands):
     addon.response(watched)
     (passage,) = hands.passages
     assert passage.exchange.response.body == b"".join(chunks)
-    assert (passage.path, passage.end) == ("/v1/chat/completions", End.COMPLETE)
+    assert (passage.kept.path, passage.end) == ("/v1/chat/completions", End.COMPLETE)
 
 
 def test_an_empty_chunk_is_not_passed_on_since_it_would_end_the_stream(addon):
@@ -139,7 +140,7 @@ def test_a_server_that_was_never_reached_is_no_connection(addon, hands):
     watched.error = Error("[Errno 111] Connect call failed")
     addon.error(watched)
     (passage,) = hands.passages
-    assert (passage.end, passage.status) == (End.NO_CONNECTION, None)
+    assert (passage.end, passage.kept.status) == (End.NO_CONNECTION, None)
 
 
 def test_a_flow_that_was_refused_before_it_was_sent_is_none_of_ours(addon, hands):

@@ -6,8 +6,8 @@ from harmony_conformance.check import MUST, Finding, Outcome, check
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.conditions import has_response
 from harmony_conformance.spec import CLAUSES
-from harmony_proxy.guard import Recorder
 from harmony_proxy.judging import Handed, Judging
+from harmony_proxy.recorder import Recorder
 
 SECRET = "Sue"
 LEAK = {
@@ -28,9 +28,9 @@ LEAK = {
 
 def handed(number=1):
     recorder = Recorder()
-    recorder.request_head("POST", "/v1/chat/completions", [("authorization", "Bearer sk-123456")])
+    recorder.request_head("POST", "/v1/chat/completions", [(b"authorization", b"Bearer sk-123456")])
     recorder.request_body(json.dumps({"model": "m", "messages": [{"role": "user", "content": SECRET}]}).encode())
-    recorder.response_head(200, [("content-type", "application/json")])
+    recorder.response_head(200, [(b"content-type", b"application/json")])
     recorder.feed(json.dumps(LEAK).encode(), 0.1)
     recorder.end(0.2)
     return Handed(recorder=recorder, number=number, started="2026-01-31T12:00:00.000+00:00")

@@ -194,7 +194,7 @@ def test_other_paths_pass_and_are_logged_as_not_judged(server, proxy):
     assert (line["path"], line["judged"], line["unjudged"]) == (
         "/v1/models",
         False,
-        "not a request of Chat Completions",
+        "not a request of an API that is judged",
     )
 
 

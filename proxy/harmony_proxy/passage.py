@@ -1,0 +1,121 @@
+"""What was kept of an exchange, put together for judging: headers read, bodies unpacked, credentials masked.
+
+This is work, and done outside of the data path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.secret import Mask, secrets
+from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
+from harmony_proxy.decoding import NotDecoded, decode_chunks
+from harmony_proxy.recorder import End, Headers, Kept
+from harmony_proxy.routes import api_as_asked, api_of
+
+_KEPT_HEADERS = frozenset(
+    {"content-type", "content-encoding", "transfer-encoding", "retry-after", "server", "x-request-id"}
+)
+_ID_LENGTH = 128
+_FAILURES = {
+    End.NO_CONNECTION: FailureKind.NO_CONNECTION,
+    End.TIMEOUT: FailureKind.TIMEOUT,
+    End.RESET: FailureKind.RESET,
+    End.CUT: FailureKind.CUT,
+    End.CLIENT_LEFT: FailureKind.CLIENT_LEFT,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """What is known of an exchange that went by. `unjudged` says why `exchange` is None. `request_id` is the one that client or server gave it."""
+
+    kept: Kept
+    end: End
+    request_id: str
+    exchange: Exchange | None
+    unjudged: str
+
+
+def passage(kept: Kept, *, engine: str = "openai") -> Passage:
+    """The exchange put together."""
+    asked, answered = _read(kept.request_headers), _read(kept.response_headers)
+    exchange: Exchange | None = None
+    unjudged = _why_not(kept)
+    if not unjudged:
+        try:
+            exchange = _exchange(kept, dict(asked), dict(answered), Mask(secrets(None, _joined(asked))), engine)
+        except NotDecoded as problem:
+            unjudged = str(problem)
+    told = dict(answered).get("x-request-id") or dict(asked).get("x-request-id") or ""
+    return Passage(
+        kept=kept,
+        end=End(kept.end),
+        request_id="".join(char for char in told if char.isprintable())[:_ID_LENGTH],
+        exchange=exchange,
+        unjudged=unjudged,
+    )
+
+
+def _why_not(kept: Kept) -> str:
+    if kept.method != "POST" or not api_of(kept.path):
+        return "not a request of an API that is judged"
+    if not kept.is_whole:
+        return f"larger than the {kept.limit} bytes that are kept of an exchange"
+    if kept.end == End.SHUT_DOWN:
+        return "the proxy was stopped before the answer was complete"
+    if kept.end == End.BLOCKED:
+        return "it was blocked before the answer was complete"
+    if kept.end == End.CLIENT_LEFT:
+        return "the client left before the answer was complete"
+    return ""
+
+
+def _exchange(kept: Kept, asked: dict[str, str], answered: dict[str, str], mask: Mask, engine: str) -> Exchange:
+    end = End(kept.end)
+    failure = Failure(kind=_FAILURES[end], detail=kept.detail) if end in _FAILURES else None
+    response: Response | None = None
+    if kept.status is not None:
+        unpacked = decode_chunks(_chunks(kept), answered.get("content-encoding", ""), limit=kept.limit)
+        response = Response(status=kept.status, headers=_some(answered), chunks=mask.chunks(unpacked))
+    packed = (Chunk(at=0.0, data=kept.request_body),)
+    unpacked = decode_chunks(packed, asked.get("content-encoding", ""), limit=kept.limit)
+    request = Request(
+        method=kept.method,
+        path=kept.path,
+        headers=_some(asked),
+        body=b"".join(chunk.data for chunk in unpacked),
+    )
+    return Exchange(
+        id=kept.id,
+        request=request,
+        response=response,
+        failure=failure,
+        api=api_as_asked(api_of(kept.path), request.json),
+        engine=engine,
+    )
+
+
+def _chunks(kept: Kept) -> Iterator[Chunk]:
+    start = 0
+    for at, size in zip(kept.times, kept.sizes, strict=True):
+        yield Chunk(at=at, data=kept.response_body[start : start + size])
+        start += size
+
+
+def _read(headers: Headers) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
+
+
+def _some(headers: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name in _KEPT_HEADERS}
+
+
+def _joined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Headers by name; the values of one that is sent more than once stand side by side."""
+    joined: dict[str, str] = {}
+    for name, value in headers:
+        joined[name] = f"{joined[name]} {value}" if name in joined else value
+    return joined

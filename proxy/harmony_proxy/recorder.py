@@ -1,0 +1,207 @@
+"""What is kept of one exchange while its bytes go by. Sans-IO: feed me, I never wait, I never raise, I change nothing, and I read nothing.
+
+Memory is bounded: past the limit the bytes are counted and no longer kept, and the exchange is said to be too large to judge. Everything that is work
+(reading headers, unpacking, masking credentials) is done later and elsewhere, by `passage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import NamedTuple
+
+LIMIT = 16 * 1024 * 1024
+"""The most that is kept of one exchange, in bytes; request and response together, with what each chunk costs."""
+
+_CHUNK_COST = 128
+_HEADER_COST = 2048
+
+Headers = Iterable[tuple[bytes, bytes]]
+"""Names and values as they stand on the wire."""
+
+
+class End(StrEnum):
+    """How an exchange ended, as it is logged."""
+
+    COMPLETE = "complete"
+    CLIENT_LEFT = "client_left"
+    NO_CONNECTION = "no_connection"
+    TIMEOUT = "timeout"
+    RESET = "reset"
+    CUT = "cut"
+    BLOCKED = "blocked"
+    SHUT_DOWN = "shut_down"
+
+
+class Kept(NamedTuple):
+    """An exchange that is over, as it is handed on: plain values, cheap to pack.
+
+    `request_headers` holds credentials: what they were is masked wherever the server echoed them, then forgotten; they are never written. Times are
+    seconds after the request was sent; `started` is seconds since the epoch. `is_whole` says whether bodies are kept.
+    """
+
+    id: str
+    started: float
+    method: str
+    path: str
+    request_headers: tuple[tuple[bytes, bytes], ...]
+    request_body: bytes
+    request_bytes: int
+    status: int | None
+    response_headers: tuple[tuple[bytes, bytes], ...]
+    response_body: bytes
+    times: list[float]
+    sizes: list[int]
+    response_bytes: int
+    chunks: int
+    first_byte: float | None
+    seconds: float
+    end: str
+    detail: str
+    is_whole: bool
+    limit: int
+    repaired: dict[str, int]
+    blocked: tuple[str, ...]
+    left: dict[str, str]
+    added: float
+
+
+class Recorder:
+    """State: what has been kept, how much has gone by, and how it ended. `repaired`, `blocked`, `left` and `added` are for whoever acts on the answer."""
+
+    __slots__ = (
+        "_chunks",
+        "_cost",
+        "_detail",
+        "_end",
+        "_first_byte",
+        "_headers",
+        "_limit",
+        "_method",
+        "_parts",
+        "_path",
+        "_request",
+        "_request_bytes",
+        "_request_headers",
+        "_response_bytes",
+        "_seconds",
+        "_status",
+        "_times",
+        "added",
+        "blocked",
+        "left",
+        "repaired",
+    )
+
+    def __init__(self, *, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._method = self._path = self._detail = ""
+        self._request_headers: Headers = ()
+        self._headers: Headers = ()
+        self._request: list[bytes] = []
+        self._parts: list[bytes] = []
+        self._times: list[float] = []
+        self._request_bytes = self._response_bytes = self._chunks = 0
+        self._status: int | None = None
+        self._first_byte: float | None = None
+        self._cost = _HEADER_COST
+        self._end: End | None = None
+        self._seconds = self.added = 0.0
+        self.repaired: dict[str, int] = {}
+        self.blocked: tuple[str, ...] = ()
+        self.left: dict[str, str] = {}
+
+    @property
+    def cost(self) -> int:
+        """About how many bytes of memory are held."""
+        return self._cost if self._cost <= self._limit else _HEADER_COST
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything that went by is kept."""
+        return self._cost <= self._limit
+
+    def has_room(self, size: int) -> bool:
+        """Whether a further chunk of that size would be kept."""
+        return self._cost + size + _CHUNK_COST <= self._limit
+
+    @property
+    def response_body(self) -> bytes:
+        """What is kept of the response's body."""
+        return b"".join(self._parts)
+
+    def request_head(self, method: str, path: str, headers: Headers) -> None:
+        """The request line and headers."""
+        self._method, self._path, self._request_headers = method, path, headers
+
+    def request_body(self, data: bytes) -> None:
+        """More of the request's body."""
+        self._request_bytes += len(data)
+        self._cost += len(data)
+        if self._cost <= self._limit:
+            self._request.append(data)
+        else:
+            self._forget()
+
+    def response_head(self, status: int, headers: Headers) -> None:
+        """The status and headers of the response."""
+        self._status, self._headers = status, headers
+
+    def feed(self, data: bytes, at: float) -> None:
+        """More of the response's body, `at` seconds after the request was sent."""
+        size = len(data)
+        if not size:
+            return
+        if self._first_byte is None:
+            self._first_byte = at
+        self._response_bytes += size
+        self._chunks += 1
+        self._cost += size + _CHUNK_COST
+        if self._cost <= self._limit:
+            self._parts.append(data)
+            self._times.append(at)
+        else:
+            self._forget()
+
+    def end(self, at: float) -> None:
+        """The response is complete."""
+        self.abort(End.COMPLETE, "", at)
+
+    def abort(self, end: End, detail: str, at: float) -> None:
+        """The exchange broke off. Only the first end counts."""
+        if self._end is None:
+            self._end, self._detail, self._seconds = end, detail, at
+
+    def kept(self, name: str, started: float) -> Kept:
+        """What is kept, in one value. `name` is the id of the exchange."""
+        return Kept(
+            id=name,
+            started=started,
+            method=self._method,
+            path=self._path.partition("?")[0],  # keys travel in a query
+            request_headers=tuple(self._request_headers),
+            request_body=b"".join(self._request),
+            request_bytes=self._request_bytes,
+            status=self._status,
+            response_headers=tuple(self._headers),
+            response_body=b"".join(self._parts),
+            times=self._times,
+            sizes=[len(part) for part in self._parts],
+            response_bytes=self._response_bytes,
+            chunks=self._chunks,
+            first_byte=self._first_byte,
+            seconds=self._seconds,
+            end=(self._end or End.SHUT_DOWN).value,
+            detail=self._detail,
+            is_whole=self.is_whole,
+            limit=self._limit,
+            repaired=self.repaired,
+            blocked=self.blocked,
+            left=self.left,
+            added=self.added,
+        )
+
+    def _forget(self) -> None:
+        self._request.clear()
+        self._parts.clear()
+        self._times.clear()

@@ -1,0 +1,45 @@
+"""Which API a path belongs to. Servers put prefixes of their own before it, so the end of the path tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from harmony_conformance.apis import (
+    CHAT_COMPLETIONS,
+    COMPLETIONS,
+    OLLAMA,
+    OLLAMA_GENERATE,
+    OLLAMA_RAW,
+    RESPONSES,
+    TGI,
+    TGI_GENERATE,
+)
+from harmony_conformance.json_value import Json, at
+
+_ENDINGS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("chat", "completions"): CHAT_COMPLETIONS.name,
+        ("v1", "completions"): COMPLETIONS.name,
+        ("", "completions"): COMPLETIONS.name,
+        ("v1", "responses"): RESPONSES.name,
+        ("", "responses"): RESPONSES.name,
+        ("api", "chat"): OLLAMA.name,
+        ("api", "generate"): OLLAMA_GENERATE.name,
+        ("", "generate"): TGI_GENERATE.name,
+        ("", "generate_stream"): TGI_GENERATE.name,
+    }
+)
+_TGI_CHAT = "/tgi/v1/chat/completions"
+
+
+def api_of(path: str) -> str:
+    """The name of the API that is spoken at a path (without its query); empty where it is none of ours."""
+    head, _, last = path.rpartition("/")
+    name = _ENDINGS.get((head.rpartition("/")[2], last), "")
+    return TGI.name if name == CHAT_COMPLETIONS.name and path.endswith(_TGI_CHAT) else name
+
+
+def api_as_asked(name: str, request: Json) -> str:
+    """The same where the request tells: what Ollama is to continue as it stands, is raw."""
+    return OLLAMA_RAW.name if name == OLLAMA_GENERATE.name and at(request, "raw") is True else name
