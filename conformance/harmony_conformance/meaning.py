@@ -7,6 +7,7 @@ row for one says what must arrive, what may, and what must never.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -131,7 +132,10 @@ def _until_stop(ids: Sequence[int]) -> Iterator[int]:
 
 
 def read_ids(ids: Sequence[int]) -> Meaning | None:
-    """What well-formed Harmony ids mean; None where they are malformed, name a channel or a recipient outside the format, or hold a special token in a text."""
+    """What well-formed Harmony ids mean; None where they are malformed, name a channel or a recipient outside the format, or hold a special token in a text.
+
+    A function's name that is empty or has white space in it, of whatever alphabet, is a header gone wrong: readers part it in several ways.
+    """
     ids = unpadded(ids)
     try:
         messages = parse(ids, role=Role.ASSISTANT)
@@ -148,7 +152,7 @@ def read_ids(ids: Sequence[int]) -> Meaning | None:
             or _has_special(message.content_type)
         ):
             return None
-        if recipient is not None and recipient.startswith(FUNCTIONS) and channel != "final" and "<|" not in recipient:
+        if recipient is not None and _NAMED.fullmatch(recipient) and channel != "final" and "<|" not in recipient:
             calls.append(Called(name=recipient.removeprefix(FUNCTIONS), arguments=body))
         elif recipient is None or (channel == "final" and recipient in _JSON):
             sorted_texts[channel].append(body)
@@ -163,6 +167,18 @@ def read_ids(ids: Sequence[int]) -> Meaning | None:
         calls=tuple(calls),
         finish=_finish(ids, calls),
     )
+
+
+_NAMED = re.compile(re.escape(FUNCTIONS) + r"\S+")
+
+
+def named_in(ids: Sequence[int]) -> frozenset[str]:
+    """What a broken completion may have been meant to call: each text in its headers after `to=functions.`, up to a special token, cut at any word."""
+    headers = (found.group(1).split(" ") for found in _RECIPIENT.finditer(decode(tuple(ids))))
+    return frozenset(" ".join(words[:count]) for words in headers for count in range(1, len(words) + 1))
+
+
+_RECIPIENT = re.compile(r"to=(?:functions\.)?(?!functions\.)([^<\n]{1,200})")
 
 
 def told_in_order(texts: Sequence[str], whole: str) -> bool:

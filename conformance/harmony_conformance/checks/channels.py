@@ -219,8 +219,8 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     if x.row is not None and _owes_nothing(x.row.must):
         return
     written = written_tokens(x.output.ids) if x.output.ids is not None else None
-    if written is not None and not written.shown and not written.called:
-        yield variant("the model wrote nothing but reasoning", where="content")
+    if (written is not None and not written.shown and not written.called) or _shows_all_as_reasoning(x):
+        yield variant("the model wrote nothing that is not shown as reasoning", where="content")
         return
     yield Finding(
         message="the answer is reasoning alone, although it stopped by itself",
@@ -357,13 +357,21 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
             )
             return
         unaccounted = written.shown + written.called
-    if unaccounted > 0:
+    if unaccounted > 0 and _shows_all_as_reasoning(x):
+        yield variant("what the model wrote under a broken header is shown as reasoning", where="reasoning")
+    elif unaccounted > 0:
         yield Finding(
             message=f"{spent} tokens were spent, about {reasoned} of them on reasoning, and the client got neither content nor a call",
             at="content",
             expected="content or tool_calls",
             actual=f"finish_reason {turn.finish_reason}, no content, no tool_calls",
         )
+
+
+def _shows_all_as_reasoning(x: Exchange) -> bool:
+    """Whether the ids are known and broken, so that nobody can say what was meant for whom, and all that they hold is shown as reasoning."""
+    ids, turn = x.output.ids, x.turn
+    return ids is not None and x.meant is None and turn is not None and emitted(ids).is_all_in(turn.reasoning or "")
 
 
 def _refuses(x: Exchange) -> bool:

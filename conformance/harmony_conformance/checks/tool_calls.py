@@ -24,6 +24,7 @@ from harmony_conformance.json_value import (
     spells_fractions,
     text,
 )
+from harmony_conformance.meaning import named_in
 from harmony_conformance.prompt import shorten
 
 
@@ -35,8 +36,7 @@ def name_is_declared(x: Exchange) -> Iterator[Finding]:
     for (defects V04, O01, O18, S02).
     """
     declared = [text(at(tool, "function", "name")) for tool in x.tools]
-    written = x.row.must.calls + x.row.may_call if x.row is not None else x.meant.calls if x.meant is not None else ()
-    invented = {call.name for call in written}
+    invented = _invented(x)
     for index, call in enumerate(x.turn.tool_calls if x.turn else ()):
         if call.name not in declared and call.name not in invented:
             yield Finding(
@@ -45,6 +45,15 @@ def name_is_declared(x: Exchange) -> Iterator[Finding]:
                 expected="one of " + ", ".join(declared),
                 actual=shorten(call.name) or "an empty name",
             )
+
+
+def _invented(x: Exchange) -> frozenset[str]:
+    """The names that the model itself wrote; of a header gone wrong, all that it may have been meant to name."""
+    if x.row is not None:
+        return frozenset(call.name for call in x.row.must.calls + x.row.may_call)
+    if x.meant is not None:
+        return frozenset(call.name for call in x.meant.calls)
+    return named_in(x.output.ids) if x.output.ids is not None else frozenset()
 
 
 @check(MUST, spec="chat#tool-call", when=(on.is_conversation, on.called_a_tool))

@@ -64,6 +64,7 @@ class Message:
         return not (self.header or self.text or self.has_content or self.is_named)
 
 
+_HEADER_WORDS = re.compile(r"(?:\0|assistant|user|analysis|commentary|final)*")
 _SPEAKS_AS_USER = re.compile(r"\s*(?:user|human)\s*:", re.IGNORECASE)
 
 
@@ -101,6 +102,12 @@ class Emitted:
         private = [message for message in talk if message.is_private]
         groups = (self.messages, talk, private, [message for message in talk if not message.is_private])
         return tuple(_squeezed(readable("".join(message.text for message in group))) for group in groups)
+
+    def is_all_in(self, text: str) -> bool:
+        """Whether all that is no header stands in a text, blanks aside; of a header without `<|message|>`, what follows its words."""
+        whole, told = _squeezed(self.ordinary), _squeezed(readable(text))
+        in_contents = bool(self.contents[0]) and self.contents[0] in told
+        return in_contents or (bool(told) and _HEADER_WORDS.fullmatch(whole.replace(told, "", 1)) is not None)
 
     def markers(self, answer: Answer) -> Iterator[Leaked]:
         """Special tokens that reached a field as text; the same letters in ordinary tokens are content."""

@@ -1,0 +1,218 @@
+"""The selftest with a proxy in between: what somebody sees of each defect who only sees the traffic.
+
+Each defect is asked for as the selftest asks, without a wire, but through an application that watches. What its guard kept of every exchange is judged
+alone. A defect is seen when one of the checks that are there for it fails on an exchange. Where it is not, the reason is computed: the check compares several
+exchanges, or it rests on what never crossed the wire (`beyond`). No reason, no excuse: a check that the bytes suffice for, and that does not fail
+on what the proxy kept, is a fault of the proxy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import cache, partial
+from importlib.metadata import entry_points
+from typing import Protocol
+
+from starlette.types import ASGIApp
+
+from harmony_conformance.apis import APIS, CHAT_COMPLETIONS
+from harmony_conformance.beyond import fails, rests_on
+from harmony_conformance.check import Check, Comparison, Outcome
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.direct import at_once, client_to
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.json_value import JsonObject
+from harmony_conformance.judge import is_comparison, judge
+from harmony_conformance.judging import Plan
+from harmony_conformance.reference_server.app import create_app
+from harmony_conformance.reference_server.changes import READING
+from harmony_conformance.reference_server.defects import DEFECTS
+from harmony_conformance.scenario import is_of_rows, one_of_each_row
+from harmony_conformance.selftest import Catch, apis_of, read_switches
+from harmony_conformance.suite import Options, make_plan, run_by
+from harmony_conformance.target import parse_target
+from harmony_conformance.unchanged import Digests, changed, digests
+
+_GROUP = "harmony_conformance.through"
+_COMPARES = "it compares several exchanges"
+_MISSED = "nothing but the wire"
+_NOTHING = Catch(caught_by=frozenset(), also=frozenset())
+
+
+class Between(Protocol):
+    """Something between a client and an application that keeps what goes by."""
+
+    @property
+    def app(self) -> ASGIApp:
+        """What the client asks instead."""
+        ...
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """What has gone by, in the order in which it ended, as the proxy judges it."""
+        ...
+
+
+Through = Callable[[ASGIApp], Between]
+
+
+class NoSuchWay(LookupError):
+    """Nothing of that name can be put in between."""
+
+
+def way_named(name: str) -> Through:
+    """What other packages offer to put in between.
+
+    Raises:
+        NoSuchWay: none of that name is installed.
+    """
+    points = {point.name: point for point in entry_points(group=_GROUP)}
+    if name not in points:
+        raise NoSuchWay(f"{name!r} is not installed; there is: {', '.join(sorted(points)) or 'nothing'}")
+    way: Through = points[name].load()
+    return way
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched:
+    """What was seen of a defect: the checks for it that failed, why others of them did not, and what should not be so.
+
+    `missed`: the bytes suffice, and it did not fail on what the proxy kept. `unrelated`: failed, and is not there for the defect.
+    """
+
+    defect: str
+    seen: tuple[str, ...] = ()
+    unseen: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    missed: tuple[str, ...] = ()
+    unrelated: tuple[str, ...] = ()
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the proxy saw what can be seen, and nothing else."""
+        return not self.missed and not self.unrelated
+
+    def line(self) -> JsonObject:
+        """The JSON form."""
+        return {
+            "defect": self.defect,
+            "seen": list(self.seen),
+            "unseen": {check: list(reasons) for check, reasons in self.unseen.items()},
+            "missed": list(self.missed),
+            "unrelated": list(self.unrelated),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThroughTest:
+    """The outcome: how many exchanges of the correct server went through, what went wrong with them, and what was seen of each defect."""
+
+    exchanges: int
+    faults: tuple[str, ...]
+    watched: tuple[Watched, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was missed and nothing was alarmed falsely."""
+        return not self.faults and all(one.is_right for one in self.watched)
+
+
+def run_through(way: str, defects: Iterable[str], told: Callable[[Watched], None], workers: int) -> ThroughTest:
+    """Ask the correct server over every API, and the server with each defect, in `workers` processes. `told` gets each result as it comes, in order."""
+    through = way_named(way)
+    series, passed = _ask(None, through, tuple(APIS))
+    right = _Right(sent=digests(series, arrivals=True), passed=frozenset(map(_digest, passed)))
+    failing = _failing(passed)
+    with ProcessPoolExecutor(workers, initializer=_RIGHT.append, initargs=(right,)) as pool:
+        watched: list[Watched] = []
+        for one in pool.map(partial(_watch, way), defects):
+            watched.append(one)
+            told(one)
+    return ThroughTest(
+        exchanges=len(passed),
+        faults=tuple(f"the correct server: {check} fails on what went by" for check in sorted(failing)),
+        watched=tuple(watched),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Right:
+    """What the correct server answers, as the client and as the proxy have it: what a defect leaves as it is need not be judged again."""
+
+    sent: Digests
+    passed: frozenset[bytes]
+
+
+_RIGHT: list[_Right] = []
+
+
+def _ask(defect: str | None, through: Through, apis: tuple[str, ...]) -> tuple[tuple[Series, ...], Sequence[Exchange]]:
+    target = parse_target("reference" if defect is None else f"reference:defect={defect}")
+    between = through(create_app(defects=target.defects))
+    plan = _plan(apis, with_rows=defect is None or isinstance(DEFECTS[defect].change, READING))
+
+    async def sent() -> tuple[Series, ...]:
+        async with client_to(between.app) as client:
+            return (await run_by(client, target, Options(apis=apis), plan, lambda _: None, lambda _: None)).series
+
+    return at_once(sent()), between.exchanges()
+
+
+@cache
+def _plan(apis: tuple[str, ...], *, with_rows: bool) -> Plan:
+    """What is sent; the hand-written rows only to a server that reads the output otherwise, each once, whole and streamed. It is judged later."""
+    scenarios = (
+        one_of_each_row(scenario) if is_of_rows(scenario) else scenario
+        for scenario in make_plan(Options(apis=apis)).scenarios
+        if not is_of_rows(scenario) or (with_rows and scenario.api == CHAT_COMPLETIONS.name)
+    )
+    return Plan(scenarios=tuple(scenarios), checks=())
+
+
+def _watch(way: str, defect: str) -> Watched:
+    right, catch = _RIGHT[0], read_switches().get(defect, _NOTHING)
+    series, passed = _ask(defect, way_named(way), apis_of(defect))
+    failing = _failing(x for x in passed if _digest(x) not in right.passed)
+    changed_ones = [x for one in changed(series, right.sent) for x in one.exchanges.values()]
+    unseen = {
+        rule.id: reasons
+        for rule in CHECKS
+        if rule.id in catch.caught_by - failing and (reasons := tuple(_why_not(rule, changed_ones)))
+    }
+    return Watched(
+        defect=defect,
+        seen=tuple(sorted(failing & catch.caught_by)),
+        unseen={check: reasons for check, reasons in unseen.items() if _MISSED not in reasons},
+        missed=tuple(check for check, reasons in unseen.items() if _MISSED in reasons),
+        unrelated=tuple(sorted(failing - catch.caught_by - catch.also)),
+    )
+
+
+def _failing(exchanges: Iterable[Exchange]) -> frozenset[str]:
+    """The checks of single exchanges that fail on one of these."""
+    rules = tuple(rule for rule in CHECKS if not is_comparison(rule))
+    return frozenset(
+        result.check
+        for x in exchanges
+        for result in judge((Series(name=x.scenario, exchanges={x.step: x}),), rules)
+        if result.outcome in (Outcome.FAIL, Outcome.ERROR)
+    )
+
+
+def _why_not(rule: Check | Comparison, exchanges: Sequence[Exchange]) -> Iterator[str]:
+    """Why a check that is there for a defect does not fail on what went by; nothing, where it does not fail in the suite either."""
+    if is_comparison(rule):
+        yield _COMPARES
+        return
+    reasons: dict[str, None] = {}
+    for x in exchanges:
+        if fails(rule, x):
+            needed = rests_on(rule, x)
+            reasons |= dict.fromkeys(needed or (_MISSED,))
+    yield from reasons
+
+
+def _digest(x: Exchange) -> bytes:
+    """What tells an exchange from others, ids and times of the moment left out."""
+    (steps,) = digests((Series(name="", exchanges={"": x}),), arrivals=True).values()
+    return steps[""]
