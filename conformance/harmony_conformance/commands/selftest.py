@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from harmony_conformance.json_value import Json, dumps
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.selftest import EVERY_API, DefectResult, SelfTest, run_selftest, sample
 from harmony_conformance.suite import make_plan
+from harmony_conformance.through import NoSuchWay, Watched, run_through, way_named
 
 _SHOWN = 20
 
@@ -30,6 +32,11 @@ def configure(parser: ArgumentParser) -> None:
         default=1,
         metavar="N",
         help="only each Nth defect, and no mutants: a sample, which proves what it ran and nothing of the rest (default 1: all of it)",
+    )
+    parser.add_argument(
+        "--through",
+        metavar="NAME",
+        help="put what NAME offers (`proxy`) in between, and tell which defects it sees, which it cannot see, and why",
     )
     parser.add_argument(
         "--evidence",
@@ -48,6 +55,8 @@ def _at_least_one(written: str) -> int:
 def execute(arguments: Namespace) -> int:
     """Test the suite on itself."""
     console = Console(highlight=False)
+    if arguments.through is not None:
+        return _through(console, arguments.through, tuple(DEFECTS)[:: arguments.every], arguments.json)
     if arguments.every > 1:
         return _sampled(console, tuple(DEFECTS)[:: arguments.every], arguments.json)
     outcome = run_selftest(DEFECTS, lambda result: _tell(console, result), _workers())
@@ -71,6 +80,41 @@ def _sampled(console: Console, defects: Sequence[str], file: Path | None) -> int
         f"a sample: {clean} of {len(rows)} defects caught without a false alarm, {len(DEFECTS) - len(rows)} not run; no blind mutants"
     )
     return Exit.CONFORMS if clean == len(rows) and not outcome.faults else Exit.DIVERGES
+
+
+def _through(console: Console, way: str, defects: Sequence[str], file: Path | None) -> int:
+    """What a proxy sees of each defect."""
+    try:
+        through = way_named(way)
+    except NoSuchWay as problem:
+        raise UsageError(f"--through {problem}") from None
+    outcome = run_through(through, defects, lambda one: _tell_watched(console, one), workers=_workers())
+    _write("--json", file, [dict(one.line()) for one in outcome.watched])
+    for fault in outcome.faults:
+        console.print(f"[bold red]{fault}[/]", soft_wrap=True)
+    seen = sum(bool(one.seen) for one in outcome.watched)
+    reasons = Counter(reason for one in outcome.watched if not one.seen for reason in _reasons(one))
+    console.print(
+        f"{outcome.exchanges} exchanges of the correct server went through; of {len(outcome.watched)} defects {seen} are seen in the traffic alone, "
+        f"{len(outcome.watched) - seen} are not:",
+        soft_wrap=True,
+    )
+    for reason, count in reasons.most_common():
+        console.print(f"  {count}: {reason}", soft_wrap=True)
+    return Exit.CONFORMS if outcome.passed else Exit.DIVERGES
+
+
+def _tell_watched(console: Console, one: Watched) -> None:
+    what = ", ".join(one.seen) if one.seen else "; ".join(_reasons(one))
+    console.print(f"{'[green]seen[/]' if one.seen else 'not seen'} {one.defect}: {what}", soft_wrap=True)
+    for problem, checks in (("missed", one.missed), ("failed, and is not there for it", one.unrelated)):
+        if checks:
+            console.print(f"  [bold red]{problem}:[/] {', '.join(checks)}", soft_wrap=True)
+
+
+def _reasons(one: Watched) -> Sequence[str]:
+    """Why none of the checks that are there for it failed, each reason once."""
+    return tuple(dict.fromkeys(f"the check needs {reason}" for reasons in one.unseen.values() for reason in reasons))
 
 
 def _workers() -> int:
