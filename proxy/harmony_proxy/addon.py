@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from mitmproxy.http import HTTPFlow
 
-from harmony_proxy.judging import Handed, Judging
+from harmony_proxy.handing import Handed, Handing
 from harmony_proxy.recorder import End, Recorder
 
 _CLIENT_LEFT = "Client disconnected"
@@ -29,7 +28,7 @@ class _Watched:
     def __init__(self, number: int) -> None:
         self.recorder = Recorder()
         self.number = number
-        self.started = datetime.now(UTC).isoformat(timespec="milliseconds")
+        self.started = time.time()
         self.sent = time.monotonic()
 
     def now(self) -> float:
@@ -40,8 +39,8 @@ class _Watched:
 class ConformanceAddon:
     """Watches the flows of a reverse proxy. `prefix` is put before each path, for an upstream whose API does not begin at its root."""
 
-    def __init__(self, judging: Judging, *, prefix: str = "") -> None:
-        self._judging = judging
+    def __init__(self, handing: Handing, *, prefix: str = "") -> None:
+        self._handing = handing
         self._prefix = prefix
         self._flows: dict[str, _Watched] = {}
         self._number = 0
@@ -58,7 +57,7 @@ class ConformanceAddon:
             watched.recorder.request_head(flow.request.method, path, flow.request.headers.fields)
             watched.recorder.request_body(flow.request.raw_content or b"")
         except Exception:  # noqa: BLE001 - the traffic goes on whatever happens to us
-            self._judging.problem()
+            self._handing.problem()
 
     def responseheaders(self, flow: HTTPFlow) -> None:
         """The response begins: let it stream, unchanged, with a copy to the recorder."""
@@ -70,7 +69,7 @@ class ConformanceAddon:
             if watched is not None:
                 watched.recorder.response_head(flow.response.status_code, flow.response.headers.fields)
         except Exception:  # noqa: BLE001 - as above
-            self._judging.problem()
+            self._handing.problem()
 
     def response(self, flow: HTTPFlow) -> None:
         """The response is complete, and with the client."""
@@ -93,7 +92,7 @@ class ConformanceAddon:
             try:
                 watched.recorder.feed(data, watched.now())
             except Exception:  # noqa: BLE001 - an exception here would cost the client this chunk
-                self._judging.problem()
+                self._handing.problem()
             return data or []
 
         return tee
@@ -106,10 +105,10 @@ class ConformanceAddon:
             finish(watched)
             self._hand_over(watched)
         except Exception:  # noqa: BLE001 - as above
-            self._judging.problem()
+            self._handing.problem()
 
     def _hand_over(self, watched: _Watched) -> None:
-        self._judging.hand_over(Handed(recorder=watched.recorder, number=watched.number, started=watched.started))
+        self._handing.hand_over(Handed(recorder=watched.recorder, id=str(watched.number), started=watched.started))
 
 
 def _how_it_ended(flow: HTTPFlow) -> tuple[End, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import socket
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from harmony_conformance.audit.excerpt import Excerpts
 from harmony_conformance.command import Command, UsageError
 from harmony_conformance.target import BadTarget, Target, parse_target
+from harmony_proxy.judge_settings import LOW, Settings
 
 _LISTEN = "127.0.0.1:8090"
 _LARGEST_PORT = 65535
@@ -33,6 +35,12 @@ def configure(parser: ArgumentParser) -> None:
         default=Excerpts.NONE.value,
         help="what of the traffic the log quotes (default: none: check ids, outcomes and counts)",
     )
+    parser.add_argument(
+        "--capture",
+        choices=[excerpts.value for excerpts in Excerpts],
+        default=Excerpts.NONE.value,
+        help="whether the log holds samples of failing exchanges: as they were without credentials, or redacted (default: none)",
+    )
 
 
 def execute(arguments: Namespace) -> int:
@@ -44,10 +52,25 @@ def execute(arguments: Namespace) -> int:
     _try_to_listen(host, port)
     from harmony_proxy.running import watch  # noqa: PLC0415 - imports mitmproxy, which is slow, and an extra
 
-    return watch(upstream, host, port, log=arguments.log, excerpts=Excerpts(arguments.excerpts))
+    return watch(upstream.base or "", host, port, _settings(arguments, upstream.engine.name))
 
 
-def _upstream(text: str) -> str:
+def _settings(arguments: Namespace, engine: str) -> Settings:
+    if arguments.log is not None:
+        try:
+            arguments.log.open("ab").close()
+        except OSError as problem:
+            raise UsageError(f"--log {arguments.log}: {problem.strerror}") from None
+    return Settings(
+        log=arguments.log,
+        excerpts=Excerpts(arguments.excerpts),
+        capture=Excerpts(arguments.capture),
+        engine=engine,
+        priority=os.environ.get("HARMONY_GUARD_PRIORITY", LOW),
+    )
+
+
+def _upstream(text: str) -> Target:
     try:
         target: Target = parse_target(text)
     except BadTarget as problem:
@@ -56,7 +79,7 @@ def _upstream(text: str) -> str:
         raise UsageError(
             f"--upstream {text!r} names no server to connect to: for example vllm:http://127.0.0.1:8000/v1"
         )
-    return target.base
+    return target
 
 
 def _listen(text: str) -> tuple[str, int]:

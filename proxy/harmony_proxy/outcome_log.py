@@ -2,50 +2,61 @@
 
 Content-free unless asked otherwise: what a request said, and what was answered, does not stand in it.
 
-    {"kind": "exchange", "id": 7, "started": "2026-01-31T12:00:00.000+00:00", "method": "POST", "path": "/v1/chat/completions", "request_id": "…",
-     "status": 200, "end": "complete", "request_bytes": 311, "response_bytes": 2218, "chunks": 12, "first_byte": 0.03, "seconds": 0.41,
+    {"kind": "exchange", "id": "9f3a1c20-7", "started": "2026-01-31T12:00:00.000+00:00", "method": "POST", "path": "/v1/chat/completions", "api": "chat",
+     "request_id": "…", "status": 200, "end": "complete", "request_bytes": 311, "response_bytes": 2218, "chunks": 12, "first_byte": 0.03, "seconds": 0.41,
      "judged": true, "outcomes": {"pass": 24, …}, "failed": ["streaming.ends_with_done"], "variants": [], "errors": []}
 
-An exchange that was not judged has `judged: false` and `unjudged`, the reason. With excerpts, `findings` says more.
+`id` is what the client was told as `x-harmony-request-id`, where it was told one. An exchange that was not judged has `judged: false` and `unjudged`,
+the reason. Where something was done, `acted` says what: `repaired` (check: times), `blocked` (checks), `left` (check: why not). With excerpts, `findings`
+says more; a sample of a failing exchange is `sample`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, names_in
-from harmony_conformance.check import Outcome, Severity
+from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, names_in, redact
+from harmony_conformance.check import Outcome
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.judge import Result
+from harmony_conformance.recording import write_exchange
 from harmony_conformance.report.model import ORDER, finding_json
 from harmony_proxy.passage import Passage
+from harmony_proxy.routes import api_of
 
 _TOLD = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
+SAMPLES = 10
+"""How many exchanges are kept as samples of each failing check, since the start."""
 
 
-def log_line(passage: Passage, number: int, started: str, results: Sequence[Result], excerpts: Excerpts) -> JsonObject:
+def log_line(told: Passage, started: str, results: Sequence[Result], excerpts: Excerpts) -> JsonObject:
     """The line of one exchange."""
+    kept = told.kept
     line: JsonObject = {
         "kind": "exchange",
-        "id": number,
+        "id": kept.id,
         "started": started,
-        "method": passage.kept.method,
-        "path": passage.kept.path,
-        "request_id": passage.request_id,
-        "status": passage.kept.status,
-        "end": passage.end.value,
-        "request_bytes": passage.kept.request_bytes,
-        "response_bytes": passage.kept.response_bytes,
-        "chunks": passage.kept.chunks,
-        "first_byte": round(passage.kept.first_byte, 6) if passage.kept.first_byte is not None else None,
-        "seconds": round(passage.kept.seconds, 6),
-        "judged": passage.exchange is not None,
+        "method": kept.method,
+        "path": kept.path,
+        "api": api_of(kept.path),
+        "request_id": told.request_id,
+        "status": kept.status,
+        "end": told.end.value,
+        "request_bytes": kept.request_bytes,
+        "response_bytes": kept.response_bytes,
+        "chunks": kept.chunks,
+        "first_byte": round(kept.first_byte, 6) if kept.first_byte is not None else None,
+        "seconds": round(kept.seconds, 6),
+        "judged": told.exchange is not None,
     }
-    if passage.exchange is None:
-        return {**line, "unjudged": passage.unjudged}
+    if kept.repaired or kept.blocked or kept.left:
+        repaired: JsonObject = dict(kept.repaired)
+        left: JsonObject = dict(kept.left)
+        line["acted"] = {"repaired": repaired, "blocked": list(kept.blocked), "left": left}
+    if told.exchange is None:
+        return {**line, "unjudged": told.unjudged}
     counts = Counter(result.outcome for result in results)
     outcomes: JsonObject = {outcome.value: counts[outcome] for outcome in ORDER}
     line |= {
@@ -55,8 +66,48 @@ def log_line(passage: Passage, number: int, started: str, results: Sequence[Resu
         "errors": _checks(results, Outcome.ERROR),
     }
     if excerpts is not Excerpts.NONE:
-        line["findings"] = _findings(passage.exchange, results, excerpts)
+        line["findings"] = _findings(told.exchange, results, excerpts)
     return line
+
+
+class Samples:
+    """Keeps the first exchanges on which each check failed. State: how many there were of each."""
+
+    def __init__(self, capture: Excerpts) -> None:
+        self._capture = capture
+        self._taken: Counter[str] = Counter()
+
+    def take(self, x: Exchange, results: Sequence[Result]) -> JsonObject | None:
+        """The exchange as it can be judged again, or its shape; None where there are enough, or none are wanted. Credentials were masked before."""
+        wanted = [
+            result.check for result in results if result.outcome is Outcome.FAIL and self._taken[result.check] < SAMPLES
+        ]
+        if self._capture is Excerpts.NONE or not wanted:
+            return None
+        self._taken.update(wanted)
+        sample = write_exchange(x)
+        if self._capture is Excerpts.FULL:
+            return sample
+        return {
+            name: _redacted(value) if name in ("request", "response") else value
+            for name, value in sample.items()
+            if name != "failure"
+        }
+
+
+_PLAIN = frozenset({"method", "path", "headers", "status", "at"})
+
+
+def _redacted(value: Json) -> Json:
+    match value:
+        case str():
+            return redact(value)
+        case list():
+            return [_redacted(item) for item in value]
+        case dict():
+            return {name: item if name in _PLAIN else _redacted(item) for name, item in value.items()}
+        case _:
+            return value
 
 
 def _checks(results: Sequence[Result], outcome: Outcome) -> list[Json]:
@@ -71,41 +122,3 @@ def _findings(x: Exchange, results: Sequence[Result], excerpts: Excerpts) -> lis
         for result in told
         for finding in result.findings
     ]
-
-
-@dataclass(kw_only=True)
-class Summary:
-    """Counts since the start; the one line that is printed at the end."""
-
-    exchanges: int = 0
-    judged: int = 0
-    dropped: int = 0
-    failing: int = 0
-    problems: int = 0
-    outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
-    failed: Counter[str] = field(default_factory=Counter[str])
-
-    def add(self, passage: Passage, results: Sequence[Result]) -> None:
-        """Count an exchange that went by."""
-        self.exchanges += 1
-        self.judged += passage.exchange is not None
-        self.outcomes.update(result.outcome for result in results)
-        failed = [result for result in results if result.outcome is Outcome.FAIL]
-        self.failed.update(result.check for result in failed)
-        self.failing += any(result.severity is Severity.MUST for result in failed)
-
-    def __str__(self) -> str:
-        """One line."""
-        told = [
-            f"{self.exchanges} exchanges went by",
-            f"{self.judged} judged",
-            f"{self.failing} broke a MUST",
-        ]
-        if self.outcomes[Outcome.ERROR]:
-            told.append(f"{self.outcomes[Outcome.ERROR]} errors of our own checks")
-        if self.dropped:
-            told.append(f"{self.dropped} not judged: the queue was full")
-        if self.problems:
-            told.append(f"{self.problems} problems of our own (see the log of the program)")
-        worst = ", ".join(f"{check} {times}" for check, times in self.failed.most_common(5))
-        return ", ".join(told) + (f"; failed most: {worst}" if worst else "")

@@ -8,7 +8,7 @@ from mitmproxy.flow import Error
 from mitmproxy.test import tflow, tutils
 
 from harmony_proxy.addon import ConformanceAddon
-from harmony_proxy.judging import Handed
+from harmony_proxy.handing import Handed
 from harmony_proxy.passage import passage
 from harmony_proxy.recorder import End, Recorder
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import re
 import shutil
 import signal
@@ -23,6 +24,7 @@ openai = pytest.importorskip("openai")
 from harmony_conformance.reference_server.serving import running  # noqa: E402 - what is missing is told first
 
 MODEL = "gpt-oss-reference"
+AT_ONCE = {**os.environ, "HARMONY_GUARD_PRIORITY": "normal"}
 KEY = "sk-never-to-be-logged-1"
 ASKED = {"model": MODEL, "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
 WAIT = 60.0
@@ -72,6 +74,7 @@ def proxied(upstream, folder, *options):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env=AT_ONCE,
     )
     try:
         said = process.stdout.readline()

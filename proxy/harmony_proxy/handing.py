@@ -1,0 +1,248 @@
+"""From the data path to the process that judges: a bounded queue and one thread. Handing over never blocks; what does not fit is counted and dropped.
+
+The thread looks at the queue now and then instead of being woken for each exchange, and packs what it finds in one write. A process that ends is told
+of, counted and begun again a bounded number of times; what it had and had not answered is lost, and counted as lost.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import subprocess
+import sys
+from collections import Counter, deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Event, Lock, Thread
+
+from harmony_conformance.json_value import NotJson, at, items, loads, number, text
+from harmony_proxy.judge_settings import LENGTH_BYTES, Settings
+from harmony_proxy.recorder import Recorder
+from harmony_proxy.tally import Tally, from_json
+
+QUEUED_EXCHANGES = 10_000
+QUEUED_BYTES = 256 * 1024 * 1024
+RESTARTS = 5
+_LOOK_SECONDS = 0.05
+_BATCH_EXCHANGES = 64
+_BATCH_BYTES = 512 * 1024
+_CLOSE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Handed:
+    """An exchange that is over, its id, and when it began (seconds since the epoch)."""
+
+    recorder: Recorder
+    id: str
+    started: float
+
+
+class Handing:
+    """The queue, the thread and the process. `say` is given what the process wants said: lines without content."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        say: Callable[[str], None] | None = None,
+        queued_exchanges: int = QUEUED_EXCHANGES,
+        queued_bytes: int = QUEUED_BYTES,
+    ) -> None:
+        self._settings = settings
+        self._say = say
+        self._queue: deque[Handed] = deque()
+        self._most = (queued_exchanges, queued_bytes)
+        self._bytes = 0
+        self._counts: Tally = Counter()
+        self._lock = Lock()
+        self._closing = Event()
+        self._thread: Thread | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: Thread | None = None
+        self._sent = self._answered = 0
+        self._begun = 0
+        self._is_given_up = False
+
+    @property
+    def tally(self) -> Tally:
+        """The counts so far."""
+        with self._lock:
+            return Counter(self._counts)
+
+    @property
+    def queued(self) -> int:
+        """How many exchanges wait."""
+        return len(self._queue)
+
+    @property
+    def process_id(self) -> int | None:
+        """Of the process that judges, while there is one."""
+        return self._process.pid if self._process is not None else None
+
+    def start(self) -> None:
+        """Begin. Doing so again changes nothing."""
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name="handing", daemon=True)
+            self._thread.start()
+            atexit.register(self.close)
+
+    def hand_over(self, handed: Handed) -> None:
+        """Queue an exchange that is over, or count it as dropped where the queue is full. Never blocks."""
+        cost = handed.recorder.cost
+        with self._lock:
+            if len(self._queue) >= self._most[0] or self._bytes + cost > self._most[1] or self._is_given_up:
+                self._counts["dropped",] += 1
+                return
+            self._bytes += cost
+        self._queue.append(handed)
+
+    def problem(self) -> None:
+        """Count something that went wrong on our side; the traffic was not touched by it."""
+        self._count(("problems",), 1)
+
+    def close(self, seconds: float = _CLOSE_SECONDS) -> None:
+        """Have what is queued judged, within a bound, then end."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        atexit.unregister(self.close)
+        self._closing.set()
+        thread.join(seconds)
+        if thread.is_alive() and self._process is not None:
+            self._process.kill()
+            thread.join(seconds)
+
+    def _run(self) -> None:
+        self._begin()
+        while True:
+            batch = self._take()
+            if batch:
+                self._hand(batch)
+            elif self._closing.is_set():
+                break
+            else:
+                self._closing.wait(_LOOK_SECONDS)
+                self._look()
+        self._end(_CLOSE_SECONDS)
+
+    def _look(self) -> None:
+        if self._process is not None and self._process.poll() is not None:
+            self._again()
+
+    def _take(self) -> list[Handed]:
+        batch: list[Handed] = []
+        size = 0
+        while self._queue and len(batch) < _BATCH_EXCHANGES and size < _BATCH_BYTES:
+            handed = self._queue.popleft()
+            batch.append(handed)
+            size += handed.recorder.cost
+        if batch:
+            with self._lock:
+                self._bytes -= size
+        return batch
+
+    def _hand(self, batch: list[Handed]) -> None:
+        try:
+            frame = pickle.dumps([handed.recorder.kept(handed.id, handed.started) for handed in batch], protocol=5)
+        except Exception:  # noqa: BLE001 - what cannot be packed is ours to count
+            self._count(("problems",), len(batch))
+            return
+        while self._process is not None:
+            try:
+                self._sent += len(batch)
+                self._write(len(frame).to_bytes(LENGTH_BYTES) + frame)
+            except OSError:
+                self._sent -= len(batch)
+                self._again()
+            else:
+                return
+        self._count(("dropped",), len(batch))
+
+    def _write(self, data: bytes) -> None:
+        process = self._process
+        if process is None or process.stdin is None:
+            raise BrokenPipeError
+        left = memoryview(data)
+        while left:
+            left = left[os.write(process.stdin.fileno(), left) :]
+
+    def _begin(self) -> None:
+        self._begun += 1
+        try:
+            process = subprocess.Popen(  # noqa: S603 - this very interpreter; of our descriptors it gets two pipes
+                [sys.executable, "-P", "-m", "harmony_proxy.judge_process", self._settings.argument()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,  # Ctrl-C is for the parent, which then says when there is no more
+            )
+        except OSError:
+            self._process = None
+            self._count(("problems",), 1)
+            return
+        self._process = process
+        self._sent = self._answered = 0
+        self._reader = Thread(target=self._listen, args=(process,), name="handing-counts", daemon=True)
+        self._reader.start()
+
+    def _again(self) -> None:
+        """The process has ended: say so, and begin another one, unless that was done too often."""
+        self._end(1.0)
+        if self._closing.is_set():
+            return
+        if self._begun > RESTARTS:
+            self._is_given_up = True
+            self._tell(f"the process that judges ended {self._begun} times; exchanges pass and are no longer judged")
+            return
+        self._count(("restarts",), 1)
+        self._tell("the process that judges has ended and is begun again")
+        self._closing.wait(0.1 * 2**self._begun)
+        self._begin()
+
+    def _end(self, seconds: float) -> None:
+        process, reader = self._process, self._reader
+        if process is None or reader is None:
+            return
+        if process.stdin is not None:
+            with suppress(OSError):
+                process.stdin.close()
+        with suppress(OSError, AttributeError):
+            os.sched_setscheduler(
+                process.pid, os.SCHED_OTHER, os.sched_param(0)
+            )  # there is someone who waits for it now
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        reader.join(seconds)
+        self._count(("lost",), max(self._sent - self._answered, 0))
+        self._process = None
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdout is None:
+            return
+        with process.stdout as lines:
+            for line in lines:
+                try:
+                    told = loads(line)
+                except NotJson:
+                    self._count(("problems",), 1)
+                    continue
+                self._answered += number(at(told, "exchanges")) or 0
+                with self._lock:
+                    self._counts.update(from_json(at(told, "counts")))
+                for words in items(at(told, "told")):
+                    self._tell(text(words))
+
+    def _tell(self, words: str) -> None:
+        if self._say is not None:
+            self._say(words)
+
+    def _count(self, name: tuple[str, ...], times: int) -> None:
+        if times:
+            with self._lock:
+                self._counts[name] += times

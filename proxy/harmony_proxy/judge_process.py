@@ -1,0 +1,184 @@
+"""The process that judges: reads exchanges from its parent, judges each with the whole table, writes the outcome log, tells counts back.
+
+    python -m harmony_proxy.judge_process SETTINGS
+
+What comes in is framed pickles on stdin (eight bytes of length, then a list of `Kept`), and only ever from the parent, over a pipe that nobody else has.
+What goes out is one JSON line for each frame. It ends when its stdin ends or its parent is gone; after SIGTERM it goes on for a while, to judge what was
+handed over, and no longer. It has low priority, so that judging takes only what the traffic leaves.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import select
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import NoReturn
+
+from harmony_conformance.audit.scan import judge_alone
+from harmony_conformance.check import Check, Comparison
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.json_value import Json, JsonObject, dumps, items, text
+from harmony_conformance.judge import Result
+from harmony_proxy.judge_settings import LENGTH_BYTES, Settings, read_settings
+from harmony_proxy.outcome_log import Samples, log_line
+from harmony_proxy.passage import passage
+from harmony_proxy.recorder import Kept
+from harmony_proxy.tally import Tally, tally_of, to_json
+
+DRAIN_SECONDS = 10.0
+_EXCHANGE_SECONDS = 30.0
+_LOOK_SECONDS = 5.0
+_NICE = 10
+
+
+class _TooLong(BaseException):
+    """An exchange takes too long to judge. No `Exception`: no check may take it for its own."""
+
+
+class Judge:
+    """Judges exchanges one by one. State: the samples taken. `write` gets the line of each."""
+
+    def __init__(
+        self, settings: Settings, write: Callable[[JsonObject], None], checks: Iterable[Check | Comparison]
+    ) -> None:
+        self._settings = settings
+        self._write = write
+        self._checks = tuple(checks)
+        self._samples = Samples(settings.capture)
+
+    def counts(self, batch: Iterable[Kept]) -> Tally:
+        """Judge a batch, and count."""
+        counts: Tally = Counter()
+        for kept in batch:
+            try:
+                with _limited(_EXCHANGE_SECONDS):
+                    counts.update(self._judged(kept))
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException:  # noqa: BLE001 - one exchange that we cannot handle must not end the judging of others
+                counts["problems",] += 1
+                counts["exchanges", "", kept.end] += 1
+        return counts
+
+    def _judged(self, kept: Kept) -> Tally:
+        told = passage(kept, engine=self._settings.engine)
+        results: tuple[Result, ...] = ()
+        sample: JsonObject | None = None
+        if told.exchange is not None:
+            results = judge_alone(told.exchange, self._checks)
+            sample = self._samples.take(told.exchange, results)
+        counts = tally_of(told, results)
+        started = datetime.fromtimestamp(kept.started, UTC).isoformat(timespec="milliseconds")
+        line = log_line(told, started, results, self._settings.excerpts)
+        try:
+            self._write({**line, "sample": sample} if sample is not None else line)
+        except OSError:
+            counts["problems",] += 1
+        return counts
+
+
+@contextmanager
+def _limited(seconds: float) -> Generator[None]:
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+class _Frames:
+    """What the parent hands over. State: until when, once we were told to stop."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._parent = os.getppid()
+        self._until: float | None = None
+
+    def stop_soon(self, *_: object) -> None:
+        """Go on for a while and no longer."""
+        self._until = self._until or time.monotonic() + DRAIN_SECONDS
+
+    def __iter__(self) -> Iterator[list[Kept]]:
+        while (head := self._read(LENGTH_BYTES)) and (body := self._read(int.from_bytes(head))):
+            yield pickle.loads(body)  # noqa: S301 - of our own parent, over a pipe
+
+    def _read(self, size: int) -> bytes:
+        """So many bytes, none where there are no more."""
+        parts = bytearray()
+        while len(parts) < size:
+            if not self._is_ready():
+                return b""
+            data = os.read(self._file, min(size - len(parts), 1 << 20))
+            if not data:
+                return b""
+            parts += data
+        return bytes(parts)
+
+    def _is_ready(self) -> bool:
+        while True:
+            left = _LOOK_SECONDS if self._until is None else self._until - time.monotonic()
+            if left <= 0:
+                return False
+            if select.select([self._file], [], [], min(left, _LOOK_SECONDS))[0]:
+                return True
+            if os.getppid() != self._parent:
+                return False
+
+
+def _give_way(priority: str) -> None:
+    """Run only when nobody else wants to; the parent takes that back when it wants us to come to an end."""
+    if priority != "low":
+        return
+    try:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    except (OSError, AttributeError):  # not Linux
+        with suppress(OSError):
+            os.nice(_NICE)
+
+
+def _too_long(*_: object) -> NoReturn:
+    raise _TooLong
+
+
+def main(argument: str) -> int:
+    """Until there is no more."""
+    settings = read_settings(argument)
+    frames = _Frames(0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the parent decides
+    signal.signal(signal.SIGTERM, frames.stop_soon)
+    signal.signal(signal.SIGALRM, _too_long)
+    told: list[Json] = []
+    log = settings.log.open("ab", buffering=0) if settings.log is not None else None
+
+    def write(line: JsonObject) -> None:
+        if log is not None:
+            log.write(dumps(line).encode("utf-8", "backslashreplace") + b"\n")
+        elif items(line.get("failed")):
+            told.append(
+                f"exchange {line['id']}: HTTP {line['status']}, {line['end']}, failed {_joined(line['failed'])}"
+            )
+
+    _give_way(settings.priority)
+    judge = Judge(settings, write, CHECKS)
+    for batch in frames:
+        counts = judge.counts(batch)
+        answer: JsonObject = {"exchanges": len(batch), "counts": to_json(counts), "told": [*told]}
+        told.clear()
+        sys.stdout.write(dumps(answer) + "\n")
+        sys.stdout.flush()
+    return 0
+
+
+def _joined(names: Json) -> str:
+    return ", ".join(text(name) for name in items(names))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

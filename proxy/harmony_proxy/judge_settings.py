@@ -1,0 +1,50 @@
+"""How the process that judges is told to judge, and how it is spoken to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harmony_conformance.audit.excerpt import Excerpts
+from harmony_conformance.json_value import at, dumps, loads, text
+
+LENGTH_BYTES = 8
+"""Before each frame stands its length, so many bytes of it, the highest first."""
+
+LOW, NORMAL = "low", "normal"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How it judges. Without a log, exchanges that fail are told to the parent. `priority` is `low` or `normal`."""
+
+    log: Path | None = None
+    excerpts: Excerpts = Excerpts.NONE
+    capture: Excerpts = Excerpts.NONE
+    engine: str = "openai"
+    priority: str = "low"
+
+    def argument(self) -> str:
+        """As an argument of the command line."""
+        return dumps(
+            {
+                "log": str(self.log) if self.log is not None else None,
+                "excerpts": self.excerpts.value,
+                "capture": self.capture.value,
+                "engine": self.engine,
+                "priority": self.priority,
+            }
+        )
+
+
+def read_settings(argument: str) -> Settings:
+    """Back again."""
+    told = loads(argument)
+    log = text(at(told, "log"))
+    return Settings(
+        log=Path(log) if log else None,
+        excerpts=Excerpts(text(at(told, "excerpts"))),
+        capture=Excerpts(text(at(told, "capture"))),
+        engine=text(at(told, "engine")),
+        priority=text(at(told, "priority")),
+    )

@@ -1,0 +1,110 @@
+"""Counts of what went by, which add up in any order and travel as JSON: names and labels to numbers.
+
+("exchanges", api, end) · ("judged",) · ("failing",) · ("outcomes", outcome) · ("verdicts", check, outcome) · ("acted", check, what)
+("dropped",) · ("lost",) · ("problems",) · ("restarts",) · ("<histogram>", bucket), ("<histogram>_sum",)
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from harmony_conformance.check import Outcome, Severity
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import Json, at, items, number, text
+from harmony_conformance.judge import Result
+from harmony_proxy.passage import Passage
+from harmony_proxy.routes import api_of
+
+Tally = Counter[tuple[str, ...]]
+
+BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""The upper ends of the buckets of every histogram, in seconds; there is one more for all above."""
+
+TTFT, ANSWER_TTFT, GAP, ADDED = "ttft", "answer_ttft", "gap", "added"
+HISTOGRAMS = (TTFT, ANSWER_TTFT, GAP, ADDED)
+_MICROSECONDS = 1_000_000
+
+
+def tally_of(told: Passage, results: Sequence[Result]) -> Tally:
+    """The counts of one exchange."""
+    kept = told.kept
+    counts: Tally = Counter({("exchanges", api_of(kept.path), told.end.value): 1})
+    if told.exchange is not None:
+        counts["judged",] += 1
+        counts.update(_times(told.exchange, kept.times))
+    if kept.first_byte is not None:
+        counts.update(_observed(TTFT, [kept.first_byte]))
+    if kept.added:
+        counts.update(_observed(ADDED, [kept.added]))
+    for result in results:
+        counts["outcomes", result.outcome.value] += 1
+        if result.outcome is not Outcome.NOT_APPLICABLE:
+            counts["verdicts", result.check, result.outcome.value] += 1
+    if any(result.outcome is Outcome.FAIL and result.severity is Severity.MUST for result in results):
+        counts["failing",] += 1
+    for check, times in kept.repaired.items():
+        counts["acted", check, "repaired"] += times
+    for what, checks in (("blocked", kept.blocked), ("left", kept.left)):
+        counts.update(Counter(("acted", check, what) for check in checks))
+    return counts
+
+
+def to_json(counts: Tally) -> Json:
+    """As JSON."""
+    return [[list(name), times] for name, times in counts.items()]
+
+
+def from_json(value: Json) -> Tally:
+    """Back again; what is no count is left out."""
+    counts: Tally = Counter()
+    for entry in items(value):
+        name = tuple(text(part) for part in items(at(entry, 0)))
+        counts[name] += number(at(entry, 1)) or 0
+    return counts
+
+
+def sentence(counts: Tally) -> str:
+    """The one line that is said at the end."""
+    gone = sum(times for name, times in counts.items() if name[0] == "exchanges")
+    told = [
+        f"{gone} exchanges went by",
+        f"{counts['judged',]} judged",
+        f"{counts['failing',]} broke a MUST",
+    ]
+    for name, words in (
+        (("outcomes", Outcome.ERROR.value), "errors of our own checks"),
+        (("dropped",), "not judged: the queue was full"),
+        (("lost",), "lost with a judge that ended"),
+        (("problems",), "problems of our own (see the log of the program)"),
+    ):
+        if counts[name]:
+            told.append(f"{counts[name]} {words}")
+    failed = Counter({name[1]: times for name, times in counts.items() if name[0] == "verdicts" and name[2] == "fail"})
+    worst = ", ".join(f"{check} {times}" for check, times in failed.most_common(5))
+    return ", ".join(told) + (f"; failed most: {worst}" if worst else "")
+
+
+def _times(x: Exchange, times: Sequence[float]) -> Tally:
+    if x.stream is None:
+        return Counter()
+    counts = _observed(GAP, [later - earlier for earlier, later in pairwise(times)])
+    first = next(
+        (
+            event.at
+            for event in x.stream.events
+            if any(text(at(choice, "delta", "content")) for choice in items(at(event.value, "choices")))
+        ),
+        None,
+    )
+    return counts + _observed(ANSWER_TTFT, [] if first is None else [first])
+
+
+def _observed(name: str, values: Iterable[float]) -> Tally:
+    counts: Tally = Counter()
+    for value in values:
+        counts[name, str(bisect_left(BUCKETS, value))] += 1
+        counts[f"{name}_sum",] += max(round(value * _MICROSECONDS), 0)
+    return counts

@@ -1,0 +1,206 @@
+"""What is handed over is judged by another process: bounded, counted, and never waited for."""
+
+import json
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from harmony_conformance.audit.excerpt import Excerpts
+from harmony_conformance.check import MUST, Finding, check
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.conditions import has_response
+from harmony_conformance.spec import CLAUSES
+from harmony_proxy import handing as handing_module
+from harmony_proxy.handing import Handed, Handing
+from harmony_proxy.judge_process import Judge
+from harmony_proxy.judge_settings import Settings, read_settings
+from harmony_proxy.recorder import End, Recorder
+from harmony_proxy.tally import from_json, sentence, to_json
+
+SECRET = "Sue"
+KEY = "sk-123456"
+LEAK = {
+    "id": "1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "m",
+    "choices": [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": f"<|channel|>analysis<|message|>{SECRET} {KEY}<|end|>"},
+            "finish_reason": "stop",
+        }
+    ],
+    "usage": {"prompt_tokens": 60, "completion_tokens": 5, "total_tokens": 65},
+}
+EVENT = b'data: {"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{%b}}]}\n\n'
+EVENTS = (EVENT % b'"reasoning_content":"Hm"', EVENT % b'"content":"Hi"', b"data: [DONE]\n\n")
+ANSWER = (json.dumps(LEAK).encode(),)
+
+
+def recorded(chunks=ANSWER, kind=b"application/json", end=End.COMPLETE):
+    recorder = Recorder()
+    recorder.request_head("POST", "/v1/chat/completions", [(b"authorization", f"Bearer {KEY}".encode())])
+    recorder.request_body(json.dumps({"model": "m", "messages": [{"role": "user", "content": SECRET}]}).encode())
+    recorder.response_head(200, [(b"content-type", kind)])
+    for number, chunk in enumerate(chunks, start=1):
+        recorder.feed(chunk, number / 10)
+    recorder.abort(end, "", len(chunks) / 10)
+    return recorder
+
+
+def handed(number=1, **how):
+    return Handed(recorder=recorded(**how), id=f"run-{number}", started=1_769_860_800.0)
+
+
+def judged(settings=Settings(), checks=CHECKS, write=None, recorder=None):  # noqa: B008 - frozen
+    lines = []
+    counts = Judge(settings, write or lines.append, checks).counts([(recorder or recorded()).kept("run-1", 1.5)])
+    return lines, counts
+
+
+def test_the_log_names_checks_and_holds_nothing_of_the_content():
+    (line,), counts = judged()
+    assert "channels.no_marker_leak" in line["failed"]
+    assert line["outcomes"]["fail"] == len(line["failed"])
+    assert sum(line["outcomes"].values()) == len(CHECKS)
+    assert (line["judged"], line["status"], line["path"], line["api"]) == (True, 200, "/v1/chat/completions", "chat")
+    assert (line["id"], line["started"]) == ("run-1", "1970-01-01T00:00:01.500+00:00")
+    assert SECRET not in json.dumps(line)
+    assert "<|" not in json.dumps(line)
+    assert sentence(counts).startswith("1 exchanges went by, 1 judged, 1 broke a MUST; failed most: ")
+
+
+@pytest.mark.parametrize("excerpts", [Excerpts.REDACTED, Excerpts.FULL])
+def test_excerpts_and_samples_are_redacted_or_full_and_never_hold_a_key(excerpts):
+    (line,), _ = judged(Settings(excerpts=excerpts, capture=excerpts))
+    assert "<|channel|>analysis<|message|>" in json.dumps(line["findings"])
+    assert "<|channel|>analysis<|message|>" in json.dumps(line["sample"])
+    for part in ("findings", "sample"):
+        assert (SECRET in json.dumps(line[part])) is (excerpts is Excerpts.FULL)
+    assert KEY not in json.dumps(line)
+
+
+def test_what_was_done_to_an_answer_stands_in_the_log():
+    recorder = recorded()
+    recorder.repaired, recorder.left = {"tool_calls.x": 2}, {"channels.y": "held too long"}
+    (line,), counts = judged(recorder=recorder)
+    assert line["acted"] == {"repaired": {"tool_calls.x": 2}, "blocked": [], "left": {"channels.y": "held too long"}}
+    assert counts["acted", "tool_calls.x", "repaired"] == 2
+
+
+def test_times_are_counted_by_what_was_told_when():
+    _, counts = judged(recorder=recorded(EVENTS, b"text/event-stream"))
+    assert counts["ttft_sum",] == 100_000
+    assert counts["answer_ttft_sum",] == 200_000
+    assert counts["gap_sum",] == 200_000
+    assert from_json(json.loads(json.dumps(to_json(counts)))) == counts
+
+
+def test_a_check_that_breaks_is_an_error_of_ours():
+    @check(MUST, spec=next(iter(CLAUSES)), when=has_response)
+    def breaks(x):
+        """A check that breaks."""
+        yield Finding(message=str(1 / 0))
+
+    (line,), counts = judged(checks=(breaks,))
+    assert line["errors"] == ["test_handing.breaks"]
+    assert "1 errors of our own checks" in sentence(counts)
+
+
+def test_not_even_a_panic_ends_the_judging():
+    @check(MUST, spec=next(iter(CLAUSES)), when=has_response)
+    def panics(x):
+        """A check that panics."""
+        raise BaseException("as a tokenizer written in Rust does")  # noqa: TRY002
+
+    lines, counts = judged(checks=(panics,))
+    assert (lines, counts["problems",]) == ([], 1)
+
+
+def test_a_log_that_cannot_be_written_does_not_end_the_judging():
+    def full(line):
+        raise OSError(28, "No space left on device")
+
+    _, counts = judged(write=full)
+    assert (counts["judged",], counts["problems",]) == (1, 1)
+
+
+def test_settings_travel_as_an_argument():
+    settings = Settings(
+        log=Path("a b"), excerpts=Excerpts.FULL, capture=Excerpts.REDACTED, engine="vllm", priority="normal"
+    )
+    assert read_settings(settings.argument()) == settings
+
+
+@pytest.fixture
+def begun(tmp_path):
+    said = []
+    one = Handing(Settings(log=tmp_path / "log", priority="normal"), say=said.append)
+    one.said, one.log = said, tmp_path / "log"
+    one.start()
+    yield one
+    one.close()
+
+
+def until(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_told_to_stop_it_judges_all_that_is_queued_in_the_order_of_ending(begun):
+    with socket.create_server(("127.0.0.1", 0)):
+        begun.hand_over(handed(0))
+        until(lambda: begun.tally["judged",] == 1)
+        folder = Path(f"/proc/{begun.process_id}/fd")
+        links = [str(entry.readlink()) for entry in folder.iterdir()] if folder.exists() else []
+        assert not [link for link in links if link.startswith("socket:")], "it has none of our sockets"
+    os.kill(begun.process_id, signal.SIGTERM)
+    for number in range(1, 100):
+        begun.hand_over(handed(number))
+    begun.close()
+    lines = [json.loads(line) for line in begun.log.read_bytes().splitlines()]
+    assert [line["id"] for line in lines] == [f"run-{number}" for number in range(100)]
+    assert sentence(begun.tally).startswith("100 exchanges went by, 100 judged, 100 broke a MUST")
+    assert not folder.exists(), "it ended with its stdin"
+
+
+def test_a_process_that_dies_is_said_counted_and_begun_again(begun):
+    begun.hand_over(handed(1))
+    until(lambda: begun.tally["judged",] == 1)
+    os.kill(begun.process_id, signal.SIGKILL)
+    time.sleep(0.1)
+    begun.hand_over(handed(2))
+    until(lambda: begun.tally["judged",] == 2)
+    assert begun.tally["restarts",] == 1
+    assert begun.said == ["the process that judges has ended and is begun again"]
+
+
+def test_one_that_cannot_be_begun_is_given_up_and_everything_is_counted(monkeypatch):
+    monkeypatch.setattr(handing_module.sys, "executable", "/bin/false")
+    monkeypatch.setattr(handing_module, "RESTARTS", 1)
+    said = []
+    one = Handing(Settings(), say=said.append)
+    one.start()
+    for number in range(3):
+        one.hand_over(handed(number))
+    until(lambda: any("no longer judged" in words for words in said))
+    one.hand_over(handed(3))
+    until(lambda: one.tally["dropped",] + one.tally["lost",] == 4)
+    one.close()
+
+
+@pytest.mark.parametrize(("bound", "count"), [({"queued_exchanges": 2}, 2), ({"queued_bytes": 1}, 0)])
+def test_a_full_queue_is_counted_and_never_waited_for(bound, count):
+    one = Handing(Settings(), **bound)  # not started: nobody takes anything out
+    for number in range(5):
+        one.hand_over(handed(number))
+    assert one.queued == count
+    assert one.tally["dropped",] == 5 - count
+    assert f"{5 - count} not judged: the queue was full" in sentence(one.tally)
