@@ -92,5 +92,9 @@ engine-vllm-render: $(READY)  ## opt-in: what a real vLLM makes of prompts and o
 engine-llama-cpp: $(READY)  ## opt-in: a real llama.cpp on this machine, scripted through its prompt
 	engines/llama-cpp/run.sh
 
+.PHONY: engine-llama-cpp-responses
+engine-llama-cpp-responses: $(READY)  ## opt-in: the same llama.cpp, asked over the Responses API
+	OUT=reports/llama.cpp-b11549-responses engines/llama-cpp/run.sh --api responses --latency 0
+
 clean:  ## remove the environment and what runs left behind
 	rm -rf .venv .oracles .benchmarks .engines runs dist

@@ -14,10 +14,10 @@ from harmony_conformance.exchange import Exchange, PromptLevel, Validity
 from harmony_conformance.halves import answer_in_halves, answered
 from harmony_conformance.identity import identify
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, members, text
-from harmony_conformance.offers import SCRIPT, WORD, Offer, look_for, says
+from harmony_conformance.offers import SCRIPT, WORD, Offer, counts_prompts, look_for, says
 from harmony_conformance.refusal import REFUSED_KEY, KeyRefused, NothingThere, is_rate_limited, json_of, refusal
 from harmony_conformance.scripting import Scripting, with_script
-from harmony_conformance.side import asks_for_prompt, counted_prompt, revealed_prompt, shown_prompt
+from harmony_conformance.side import asks_for_prompt, revealed_prompt, shown_prompt
 from harmony_conformance.wire import Request
 
 _LIMITS = (16, 64, 1024)
@@ -61,6 +61,11 @@ class Capabilities:
         return {CHAT_COMPLETIONS.name: self.script_by} | {
             offer.api.name: offer.script_by for offer in self.offers if not offer.reason
         }
+
+    @property
+    def counted_at(self) -> Mapping[str, str | None]:
+        """Where prompts are counted, by the name of the API that they are for."""
+        return {CHAT_COMPLETIONS.name: self.counts} | {offer.api.name: offer.counts for offer in self.offers}
 
     def told(self) -> JsonObject:
         """The capabilities as they stand in a report's header."""
@@ -262,9 +267,7 @@ async def _probe_reveals(send: SendRequest, engine: Engine, plain: JsonObject, s
 async def _probe_counts(send: SendRequest, engine: Engine, plain: JsonObject) -> str | None:
     if engine.counts is None:
         return None
-    sent = await send(replace(_chat(plain), path=engine.counts))
-    told = counted_prompt(engine.counts, json_of(sent.response)) if sent.response is not None else None
-    return engine.counts if told is not None else None
+    return await counts_prompts(send, replace(_chat(plain), path=CHAT + engine.counts))
 
 
 async def _probe_side(send: SendRequest, engine: Engine, plain: JsonObject) -> Side | None:

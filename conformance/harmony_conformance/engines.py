@@ -116,10 +116,10 @@ class Engine:
     """One kind of server.
 
     `ids_field` asks a chat request for the ids of prompt and output, that of a stream only where `ids_in_streams`; `side` shows a prompt without
-    generating, `reveals` with it, `counts` is a path that says how many tokens it has; `running` counts the requests it is working on, where metrics are
-    switched on. All are probed before they are believed. `script_by` is only used on a server that identified itself, or on request.
-    `reasoning_field` is the member in which messages of a history carry reasoning, where its answers do not show another. `paths` are those of APIs that it
-    serves elsewhere than others do, by the API's name.
+    generating, `reveals` with it; `counts` is what stands behind the path of an API where it says how many tokens a prompt has; `running` counts the
+    requests it is working on, where metrics are switched on. All are probed before they are believed. `script_by` is only used on a server that
+    identified itself, or on request. `reasoning_field` is the member in which messages of a history carry reasoning, where its answers do not show
+    another. `paths` are those of APIs that it serves elsewhere than others do, by the API's name.
     """
 
     name: str
@@ -165,7 +165,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
                 name="llamacpp",
                 side=Side(path="/apply-template", text=("prompt",)),
                 reveals=Reveals(members=("verbose", "return_tokens"), prompt=("__verbose", "prompt")),
-                counts=f"{CHAT}/input_tokens",
+                counts="/input_tokens",
                 running=Gauge(path=METRICS, name="llamacpp:requests_processing"),
                 reasoning_field="reasoning_content",
             ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harmony_conformance.apis import Api, NotSpelled
 from harmony_conformance.calibration import SendRequest
@@ -11,7 +11,9 @@ from harmony_conformance.engines import Engine, ScriptBy
 from harmony_conformance.exchange import Exchange, Validity
 from harmony_conformance.halves import answered
 from harmony_conformance.json_value import JsonObject, dumps
+from harmony_conformance.refusal import json_of
 from harmony_conformance.scripting import Scripting, with_script
+from harmony_conformance.side import counted_prompt
 from harmony_conformance.wire import Request
 from harmony_ref import encode_with_special_tokens
 
@@ -31,6 +33,7 @@ class Offer:
         ids_field: the member of a request that makes it show token ids, None where there is none.
         script_by: how scripts travel in it.
         steady_count: the same request twice gave the same number of prompt tokens.
+        counts: a path that tells how many tokens a prompt has; None where there is none.
         exchanges: what showed it.
     """
 
@@ -40,13 +43,14 @@ class Offer:
     ids_field: str | None = None
     script_by: ScriptBy = ScriptBy.NONE
     steady_count: bool = False
+    counts: str | None = None
     exchanges: tuple[Exchange, ...] = ()
 
     def told(self) -> JsonObject:
         """The offer as it stands in a report's header."""
         if self.reason:
             return {"offered": False, "reason": self.reason}
-        shown = self.ids_field or ("usage" if self.steady_count else None)
+        shown = self.ids_field or ("usage" if self.steady_count else None) or self.counts
         return {"offered": True, "path": self.path, "prompt_source": shown, "script": self.script_by.value}
 
 
@@ -71,14 +75,23 @@ async def look_for(send: SendRequest, api: Api, engine: Engine, plain: JsonObjec
     if way.by not in (ScriptBy.NONE, ScriptBy.DERENDER):
         seen.append(await asking.ask("script", with_script({**plain, "max_tokens": 64}, SCRIPT, way), SCRIPT))
         script_by = way.by if says(seen[-1], WORD) else ScriptBy.NONE
+    counted = replace(first.request, path=path + engine.counts) if engine.counts is not None else None
     return Offer(
         api=api,
         path=path,
         ids_field=ids_field,
         script_by=script_by,
         steady_count=counts[0] is not None and counts[0] == counts[1],
+        counts=await counts_prompts(send, counted) if counted is not None else None,
         exchanges=tuple(seen),
     )
+
+
+async def counts_prompts(send: SendRequest, request: Request) -> str | None:
+    """The path of a request, where it tells how many tokens its prompt has."""
+    sent = await send(request)
+    told = counted_prompt(request.path, json_of(sent.response)) if sent.response is not None else None
+    return request.path if told is not None else None
 
 
 def says(x: Exchange | None, word: str) -> bool:

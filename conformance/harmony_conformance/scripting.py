@@ -7,16 +7,18 @@ nothing else chooses tokens: a server that holds the output to a grammar plays n
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from harmony_conformance.engines import ScriptBy
+from harmony_conformance.apis import CHAT_COMPLETIONS
+from harmony_conformance.engines import CHAT, ScriptBy
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, text
 from harmony_conformance.meaning import cut_at_stop
-from harmony_conformance.repeated import whole_and_streamed
+from harmony_conformance.repeated import STREAMED, whole_and_streamed
 from harmony_conformance.teleprompter.script import TRAILER, ScriptError, write_script
+from harmony_conformance.wire import Request
 from harmony_ref import encode_with_special_tokens
 
 _SOME_WORDS = tuple(encode_with_special_tokens("<|channel|>final<|message|>Fine.<|return|>"))
@@ -135,6 +137,32 @@ def settled(series: Series) -> Series:
         if exchanges[whole].unplayed == _UNPLAYED and x.script is not None and not shows_ids:
             exchanges[streamed] = _without_script(x)
     return replace(series, exchanges=exchanges)
+
+
+def is_unproven(x: Exchange, way: Scripting) -> bool:
+    """Whether the number of its tokens alone says that a script was played, where a grammar may have made the model say something else of that length.
+
+    A stream is settled by the whole answer to the same request, see `settled`.
+    """
+    is_held = any(at(x.asked, name) for name in ("tools", "response_format"))
+    is_shown = x.turn is None or x.turn.output_ids is not None
+    is_of_a_whole = x.step.partition(STREAMED)[1] != ""
+    is_told = way.by is ScriptBy.TELEPROMPTER and x.script is not None and x.api != CHAT_COMPLETIONS.name
+    return is_told and is_held and not is_shown and not is_of_a_whole
+
+
+def in_chat(x: Exchange, asks_for_ids: Collection[str]) -> Exchange:
+    """The same request for Chat Completions, which shows ids where these members ask for them."""
+    body: JsonObject = {**members(x.asked), "stream": False, **dict.fromkeys(asks_for_ids, True)}
+    body.pop("stream_options", None)
+    asked = Request(path=CHAT, body=dumps(body).encode("utf-8", "backslashreplace"))
+    return replace(x, api=CHAT_COMPLETIONS.name, request=asked, response=None, failure=None)
+
+
+def as_proven(x: Exchange, shown: Exchange, way: Scripting) -> Exchange:
+    """The exchange, without its script unless the same request was answered over Chat Completions, and the model said its script there."""
+    is_played = shown.turn is not None and as_played(shown, way).script is not None
+    return x if is_played else _without_script(x)
 
 
 def _without_script(x: Exchange) -> Exchange:

@@ -19,7 +19,15 @@ from harmony_conformance.gauge import requests_running
 from harmony_conformance.halves import answer_in_halves, answered
 from harmony_conformance.json_value import Json
 from harmony_conformance.scenario import Scenario, Step, expand, grouped, why_not_sent
-from harmony_conformance.scripting import NotCarried, as_played, settled
+from harmony_conformance.scripting import (
+    NotCarried,
+    Scripting,
+    as_played,
+    as_proven,
+    in_chat,
+    is_unproven,
+    settled,
+)
 from harmony_conformance.side import asks_for_prompt, counted_prompt, revealed_prompt, shown_prompt
 from harmony_conformance.wire import Failure, FailureKind, Request
 
@@ -142,17 +150,27 @@ class Sender:
             await asyncio.sleep(_LOOKING_AGAIN)
             x = await self._once(step, asked)
         if x is not None:
-            x = as_played(x, asking.scripting)
+            x = await self._proven(as_played(x, asking.scripting), asking.scripting)
             self.keep(x)
         return x
+
+    async def _proven(self, x: Exchange, way: Scripting) -> Exchange:
+        """The exchange, without a script that nothing shows to have been played: where its API shows no ids, the same request over Chat Completions may."""
+        asks_for_ids = self.found.reveals.members if self.found.reveals is not None else ()
+        if not asks_for_ids or not is_unproven(x, way):
+            return x
+        asked = in_chat(x, asks_for_ids)
+        sent = await self._send(asked.request)
+        return x if sent is None else as_proven(x, answered(asked, sent), way)
 
     async def _once(self, step: Step, asked: Exchange) -> Exchange | None:
         if asked.api == CHAT_COMPLETIONS.name and self._in_halves(step):
             return await answer_in_halves(self._send, asked, step.event_tokens or _EVENT)
         sent = await self.gate.send(self.client, asked.request, step.leave_after, asked.together or 1)
-        if sent is None or asked.api != CHAT_COMPLETIONS.name:
-            return None if sent is None else answered(asked, sent)
-        return await self._with_counted(await self._with_rendered(answered(asked, sent)))
+        if sent is None:
+            return None
+        x = answered(asked, sent)
+        return await self._with_counted(await self._with_rendered(x) if x.api == CHAT_COMPLETIONS.name else x)
 
     def _left_out(self, scenario: Scenario, step: Step, attempt: int, request: Request, reason: str) -> Exchange:
         """What stands for a request that is not sent, so that the recording says why."""
@@ -192,13 +210,14 @@ class Sender:
 
     async def _with_counted(self, x: Exchange) -> Exchange:
         """The exchange with the number of tokens that a side endpoint tells."""
-        if self.found.counts is None or x.turn is None or x.validity in ODD:
+        path = self.found.counted_at.get(x.api)
+        if path is None or x.turn is None or x.validity in ODD:
             return x
-        sent = await self._send(replace(x.request, path=self.found.counts))
+        sent = await self._send(replace(x.request, path=path))
         if sent is None or sent.response is None:
             return x
-        told = replace(x, response=sent.response, failure=None).body
-        return replace(x, counted=counted_prompt(self.found.counts, told))
+        told = replace(x, api=CHAT_COMPLETIONS.name, response=sent.response, failure=None).body
+        return replace(x, counted=counted_prompt(path, told))
 
     async def _send(self, request: Request) -> Sent | None:
         return await self.gate.send(self.client, request)

@@ -1,5 +1,6 @@
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -7,7 +8,17 @@ from harmony_conformance.calibration import find_trailers
 from harmony_conformance.client import Sent
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.scripting import NotCarried, Scripting, as_played, settled, with_beginning, with_script
+from harmony_conformance.scripting import (
+    NotCarried,
+    Scripting,
+    as_played,
+    as_proven,
+    in_chat,
+    is_unproven,
+    settled,
+    with_beginning,
+    with_script,
+)
 from harmony_conformance.teleprompter.script import answer, write_script
 from harmony_conformance.wire import Chunk, Request, Response
 from harmony_ref import encode, encode_with_special_tokens
@@ -191,3 +202,40 @@ def test_a_role_without_a_trailer_is_left_out():
 
 def test_no_trailer_is_believed_by_the_text():
     assert asyncio.run(find_trailers(serving({"user": 3, "tool": 4}, shows_count=False), PLAIN)) == ({}, [])
+
+
+def over_responses(shown, **request):
+    """An answer of the Responses API to a request with a function, and what Chat Completions showed of the same."""
+    body = {"input": [{"role": "user", "content": "Hi"}], "max_output_tokens": 50, "stream": True, "store": False}
+    body |= {"tools": [{"type": "function", "name": "f", "parameters": None, "strict": False}]} | request
+    told = {"object": "response", "status": "completed", "output": [], "usage": {"output_tokens": len(SCRIPT)}}
+    response = Response(status=200, headers={}, chunks=(Chunk(at=0.1, data=json.dumps(told).encode()),))
+    sent = Request(path="/v1/responses", body=json.dumps(body).encode())
+    x = Exchange(id="a", api="responses", request=sent, response=response, script=SCRIPT)
+    return x, replace(in_chat(x, ("verbose", "return_tokens")), response=shown)
+
+
+def test_what_shows_no_ids_is_asked_of_chat_completions_where_a_grammar_may_hold_it():
+    x, chat = over_responses(None)
+    assert is_unproven(x, WAY)
+    assert not is_unproven(replace(x, script=None), WAY)
+    assert not is_unproven(over_responses(None, tools=[])[0], WAY)
+    assert not is_unproven(x, Scripting(by=ScriptBy.VLLM))
+    assert chat.request.json == {
+        "messages": [{"role": "user", "content": "Hi"}],
+        "max_completion_tokens": 50,
+        "stream": False,
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+        "verbose": True,
+        "return_tokens": True,
+    }
+
+
+PROVEN = {"played": (said(SCRIPT, 9), True), "not played": (said(BESIDE, 9), False), "no answer": (None, False)}
+
+
+@pytest.mark.parametrize("what", PROVEN)
+def test_a_script_without_ids_is_believed_by_chat_completions(what):
+    shown, is_proven = PROVEN[what]
+    x, chat = over_responses(shown)
+    assert (as_proven(x, chat, WAY).script == SCRIPT) is is_proven

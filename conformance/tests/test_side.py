@@ -17,7 +17,7 @@ from harmony_conformance.target import parse_target
 from harmony_conformance.wire import Chunk, Request, Response
 from harmony_ref import encode_with_special_tokens
 
-REVEALS, COUNTS = ENGINES["llamacpp"].reveals, ENGINES["llamacpp"].counts
+REVEALS, COUNTS = ENGINES["llamacpp"].reveals, f"{CHAT}{ENGINES['llamacpp'].counts}"
 PROMPT = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
 IDS = tuple(encode_with_special_tokens(PROMPT))
 SAID = [17196, 200002]

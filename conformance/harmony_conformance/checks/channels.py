@@ -188,11 +188,12 @@ def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
 
 @condition
 def stopped_by_itself(x: Exchange) -> bool:
-    """answers with finish reason stop that refuse nothing, and call no tool that the API itself has"""
+    """answers with finish reason stop that spent less than their limit, refuse nothing, and call no tool that the API itself has"""
     told = [one for answer in x.answers for one in answer.fields]
     return (
         x.turn is not None
         and x.turn.finish_reason == "stop"
+        and not _may_be_cut(x)
         and not any(one.where == "refusal" for one in told)
         and not any(one.where.startswith("output/") and one.text.endswith("_call") for one in told)
     )
@@ -341,7 +342,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     `content: null`, no calls, `finish_reason: stop` and a bill: the parser ended in a state it does not flush (defects V06, V10, O21, M02, S01).
     """
     turn = x.turn
-    if turn is None or turn.finish_reason == "length" or turn.says_something or _refuses(x):
+    if turn is None or turn.finish_reason == "length" or turn.says_something or _refuses(x) or _may_be_cut(x):
         return
     usage = turn.usage or Usage()
     spent = len(x.output.ids) if usage.completion_tokens is None and x.output.ids else usage.completion_tokens or 0
@@ -372,6 +373,13 @@ def _shows_all_as_reasoning(x: Exchange) -> bool:
     """Whether the ids are known and broken, so that nobody can say what was meant for whom, and all that they hold is shown as reasoning."""
     ids, turn = x.output.ids, x.turn
     return ids is not None and x.meant is None and turn is not None and emitted(ids).is_all_in(turn.reasoning or "")
+
+
+def _may_be_cut(x: Exchange) -> bool:
+    """Whether all tokens that the request allows were spent, and nothing shows that the model ended its turn with the last of them."""
+    usage = x.turn.usage if x.turn is not None else None
+    spent = usage.completion_tokens if usage is not None else None
+    return x.output.ids is None and x.limit is not None and spent is not None and spent >= x.limit
 
 
 def _refuses(x: Exchange) -> bool:
