@@ -14,13 +14,14 @@ from types import MappingProxyType
 from harmony_conformance.apis import CHAT_COMPLETIONS
 from harmony_conformance.engines import CHAT, ScriptBy
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, text
 from harmony_conformance.meaning import cut_at_stop
 from harmony_conformance.repeated import STREAMED, whole_and_streamed
 from harmony_conformance.teleprompter.script import TRAILER, ScriptError, write_script
 from harmony_conformance.wire import Request
-from harmony_ref import encode_with_special_tokens
+from harmony_ref import decode, encode_with_special_tokens, tokens
 
+_END = "<|end|>"
 _SOME_WORDS = tuple(encode_with_special_tokens("<|channel|>final<|message|>Fine.<|return|>"))
 
 
@@ -51,6 +52,8 @@ def with_script(body: JsonObject, script: Sequence[int], way: Scripting) -> Json
         case ScriptBy.REFERENCE:
             return {**body, "harmony_script": listed}
         case ScriptBy.TELEPROMPTER:
+            if "prompt" in body and "messages" not in body:
+                return {**body, "prompt": _written_in(body["prompt"], script)}
             return {**body, "messages": _prompted(items(body.get("messages")), script, way.trailers)}
 
 
@@ -95,6 +98,21 @@ def _prompted(messages: Sequence[Json], script: Sequence[int], trailers: Mapping
     if trailers[role] > TRAILER and dumps(end.strip()) != f'"{end.strip()}"':
         raise NotCarried(f"its last message, of the role {role}, is quoted, and that changes the script")
     return [*messages[:-1], {**members(last), "content": _extended(at(last, "content"), end)}]
+
+
+def _written_in(prompt: Json, script: Sequence[int]) -> Json:
+    """A prompt in Harmony, as a text or as ids, with the script at the end of its last whole message."""
+    ids = [one for token in items(prompt) if (one := number(token)) is not None]
+    written = prompt if isinstance(prompt, str) else decode(ids) if all(map(tokens.is_known, ids)) else ""
+    last, mark, begun = written.rpartition(_END)
+    if not mark:
+        raise NotCarried("its prompt has no message that ends")
+    try:
+        told = write_script(script, len(encode_with_special_tokens(mark + begun)))
+    except ScriptError as problem:
+        raise NotCarried(str(problem)) from None
+    longer = f"{last}{told}{mark}{begun}"
+    return longer if isinstance(prompt, str) else [*encode_with_special_tokens(longer)]
 
 
 def _extended(content: Json, end: str) -> Json:

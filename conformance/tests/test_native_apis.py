@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from harmony_conformance import golden
 from harmony_conformance.apis import (
     COMPLETIONS,
+    LLAMACPP_COMPLETION,
     OLLAMA,
     OLLAMA_GENERATE,
     OLLAMA_RAW,
@@ -26,7 +27,7 @@ from harmony_conformance.reference_server import MODEL, running
 from harmony_conformance.turn import read_completion, read_stream
 from harmony_ref import render_conversation_for_completion
 
-NATIVE = (OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW, TGI, TGI_GENERATE, COMPLETIONS)
+NATIVE = (OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW, TGI, TGI_GENERATE, COMPLETIONS, LLAMACPP_COMPLETION)
 TALKING = (OLLAMA, TGI)
 DATE = "2025-06-28"
 WEATHER = {
@@ -319,3 +320,34 @@ def test_a_raw_stream_is_a_completion(api, path, body, http):
     assert "Sunny, 21 °C. 🫠" in turn.content
     assert turn.finish_reason == "stop"
     assert turn.usage.completion_tokens
+
+
+def real(name):
+    file = golden.root() / "exchanges" / "completions.text_is_what_was_written" / f"{name}.json"
+    return loads(file.read_text(encoding="utf-8"))["response"]
+
+
+@pytest.mark.parametrize(
+    ("name", "finish", "ids"),
+    [("pass-llama-cpp", "stop", 14), ("pass-llama-cpp-cut", "length", 2), ("na-llama-cpp-stop-string", "stop", 8)],
+)
+def test_an_answer_of_llama_cpp_is_a_completion(name, finish, ids):
+    turn = read_completion(LLAMACPP_COMPLETION.whole(real(name)["json"]))
+    assert (turn.finish_reason, len(turn.output_ids), turn.usage.prompt_tokens) == (finish, ids, 265)
+
+
+def test_a_stream_of_llama_cpp_is_a_completion():
+    turn = read_stream(LLAMACPP_COMPLETION.chunks(real("pass-llama-cpp-stream")["events"]))
+    assert turn.content == "<|channel|>final<|message|> Teal, grün 🫠. "
+    assert (turn.finish_reason, len(turn.output_ids), turn.usage.completion_tokens) == ("stop", 14, 14)
+
+
+def test_llama_cpp_is_asked_in_its_own_words():
+    request = {"model": MODEL, "messages": LOOP, "tools": [WEATHER], "max_tokens": 9, "stop": "x", "stream": True}
+    spelled = LLAMACPP_COMPLETION.spell({**request, "stream_options": {"include_usage": True}, "top_k": 1})
+    prompt = list(render_conversation_for_completion(conversation_of(request, Reading(), date=DATE)))
+    told = {"model": MODEL, "n_predict": 9, "stop": ["x"], "stream": True, "top_k": 1, "return_tokens": True}
+    assert spelled == told | {"prompt": prompt}
+    assert LLAMACPP_COMPLETION.asked(spelled)["max_tokens"] == 9
+    with pytest.raises(NotSpelled, match="logprobs"):
+        LLAMACPP_COMPLETION.spell({**request, "logprobs": True})

@@ -239,3 +239,20 @@ def test_a_script_without_ids_is_believed_by_chat_completions(what):
     shown, is_proven = PROVEN[what]
     x, chat = over_responses(shown)
     assert (as_proven(x, chat, WAY).script == SCRIPT) is is_proven
+
+
+RAW = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+def test_a_script_stands_at_the_end_of_the_last_message_of_a_raw_prompt(is_text):
+    prompt = with_script({"prompt": RAW if is_text else encode_with_special_tokens(RAW)}, SCRIPT, WAY)["prompt"]
+    ids = encode_with_special_tokens(prompt) if is_text else prompt
+    assert ids == encode_with_special_tokens(f"<|start|>user<|message|>Hi{END}<|end|><|start|>assistant")
+    assert tuple(answer(ids, 50)) == SCRIPT
+
+
+@pytest.mark.parametrize("prompt", ["A colour: ", [], 7, [[200006]], [200006, 999999]])
+def test_a_script_is_not_carried_by_a_raw_prompt_without_a_message_that_ends(prompt):
+    with pytest.raises(NotCarried, match="no message that ends"):
+        with_script({"prompt": prompt}, SCRIPT, WAY)

@@ -8,13 +8,24 @@ from types import MappingProxyType
 from harmony_conformance.apis.api import Api, NotSpelled
 from harmony_conformance.apis.chat import CHAT_COMPLETIONS
 from harmony_conformance.apis.completions import COMPLETIONS
+from harmony_conformance.apis.llamacpp import LLAMACPP_COMPLETION
 from harmony_conformance.apis.ollama import OLLAMA
 from harmony_conformance.apis.ollama_generate import OLLAMA_GENERATE, OLLAMA_RAW
 from harmony_conformance.apis.responses import RESPONSES
 from harmony_conformance.apis.tgi import TGI
 from harmony_conformance.apis.tgi_generate import TGI_GENERATE
 
-_ALL = (CHAT_COMPLETIONS, RESPONSES, COMPLETIONS, OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW, TGI, TGI_GENERATE)
+_ALL = (
+    CHAT_COMPLETIONS,
+    RESPONSES,
+    COMPLETIONS,
+    OLLAMA,
+    OLLAMA_GENERATE,
+    OLLAMA_RAW,
+    TGI,
+    TGI_GENERATE,
+    LLAMACPP_COMPLETION,
+)
 
 APIS: Mapping[str, Api] = MappingProxyType({api.name: api for api in _ALL})
 """The APIs by their name."""
@@ -33,6 +44,7 @@ __all__ = [
     "CHAT_COMPLETIONS",
     "COMPLETIONS",
     "CONVERSATIONS",
+    "LLAMACPP_COMPLETION",
     "OLLAMA",
     "OLLAMA_GENERATE",
     "OLLAMA_RAW",
