@@ -1,4 +1,7 @@
-"""llama.cpp's /completion: a prompt continued as it stands, with the ids of what was written. As b11549 answers."""
+"""llama.cpp's /completion: a prompt continued as it stands, with the ids of what was written. As b11549 answers.
+
+The ids of a stream are not read: of tokens that are one character together an event tells the last alone.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,6 @@ def _chunks(values: Iterable[Json]) -> Iterator[Json]:
             "index": 0,
             "delta": {"content": held["content"]},
             "finish_reason": _ending(held) if is_last else None,
-            **_written(held),
         }
         yield {"object": "chat.completion.chunk", "choices": [choice], **(_usage(held) if is_last else {})}
 
