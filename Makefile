@@ -8,7 +8,7 @@ TRANSFORMERS := .oracles/transformers-5.14
 # the older official client of TGI: it wants a huggingface_hub that transformers no longer takes
 TEXT_GENERATION := .oracles/text-generation
 
-.PHONY: help setup demo test check lint types unit golden bench bench-leaks fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-render clean
+.PHONY: help setup demo test check lint types unit golden bench bench-leaks bench-proxy bench-soak fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-render clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -73,6 +73,15 @@ bench: $(READY) .benchmarks/oss-harmony/.ready .benchmarks/plot/.ready  ## measu
 bench-leaks: $(READY)  ## leaks against innocent answers, and docs/leak-detection.md
 	$(BIN)/python benchmarks/false_alarms.py
 	$(BIN)/python benchmarks/leak_page.py benchmarks/results/false_alarms.json docs/leak-detection.md
+
+bench-proxy: $(READY)  ## proxies side by side, and docs/proxy-performance.md; QUICK=1 for a rough minute
+	$(BIN)/python benchmarks/proxy/measure.py $(if $(QUICK),--quick)
+	$(BIN)/python benchmarks/proxy/page.py benchmarks/results/proxy.json benchmarks/results/proxy_soak.json docs/proxy-performance.md
+
+bench-soak: MINUTES ?= 30
+bench-soak: $(READY)  ## opt-in: the proxy under load with faults; MINUTES=30, STREAMS=70 % of the measured limit
+	$(BIN)/python benchmarks/proxy/soak.py --minutes $(MINUTES) $(if $(STREAMS),--streams $(STREAMS))
+	$(BIN)/python benchmarks/proxy/page.py benchmarks/results/proxy.json benchmarks/results/proxy_soak.json docs/proxy-performance.md
 
 .benchmarks/%/.ready: requirements/%.lock
 	$(PYTHON) -m venv .benchmarks/$*

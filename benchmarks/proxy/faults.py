@@ -1,0 +1,70 @@
+"""What goes wrong in a soak: on the server's side, told by the plan; on the client's side, done by the client. And what has to arrive all the same."""
+
+from dataclasses import dataclass
+
+from answers import GARBAGE, ROLE, WHOLE, Events, Plan
+
+STALL_SECONDS = 1.5
+SETTLE_SECONDS = 0.25
+"""What was sent before a reset is given this long to arrive at the proxy: a reset takes back what has not been read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One thing that goes wrong.
+
+    Attributes:
+        streamed: whether it befalls streams; otherwise whole answers.
+        complete: whether the answer still ends as HTTP wants it to.
+        answered: whether there is an answer of the server at all. If not, the proxy has to give one of its own: a 502.
+    """
+
+    what: str
+    streamed: bool
+    complete: bool
+    answered: bool = True
+
+
+FAULTS = {
+    "reset": Fault(what="the server resets the connection in the middle of a stream", streamed=True, complete=False),
+    "cut": Fault(what="the server closes the connection in the middle of a stream", streamed=True, complete=False),
+    "stall": Fault(what="the server says nothing for a while", streamed=True, complete=True),
+    "garbage": Fault(what="events that are no JSON, no UTF-8 and no events", streamed=True, complete=True),
+    "truncated": Fault(what="half a JSON object, as whole HTTP", streamed=False, complete=True),
+    "short": Fault(what="fewer bytes than content-length says", streamed=False, complete=False),
+    "nonsense": Fault(what="an answer that is no HTTP", streamed=False, complete=False, answered=False),
+    "refused": Fault(what="the connection closed without an answer", streamed=False, complete=False, answered=False),
+}
+
+CLIENT_FAULTS = {
+    "slow": "the client reads nothing for a while, then goes on",
+    "leaves": "the client hangs up in the middle of a stream",
+}
+
+
+def sent(plan: Plan) -> bytes:
+    """All that the server sends of the body, in order. Only for plans with numbers: times cannot be foretold."""
+    if not plan.events:
+        return whole(plan)
+    events = Events(plan)
+    stop = middle(plan) if plan.fault in ("reset", "cut") else plan.events
+    parts = [ROLE]
+    for index in range(stop):
+        if plan.fault == "garbage" and index == middle(plan):
+            parts.append(GARBAGE)
+        parts.append(events.text(index, 0))
+    if stop == plan.events:
+        parts.append(events.last())
+    return b"".join(parts)
+
+
+def whole(plan: Plan) -> bytes:
+    """The body of a whole answer, as far as it is sent."""
+    if plan.fault in FAULTS and not FAULTS[plan.fault].answered:
+        return b""
+    body = WHOLE.replace(b"chatcmpl-7f9c0d2e41aa", b"chatcmpl-%012d" % plan.number) if plan.number else WHOLE
+    return body[: len(body) // 2] if plan.fault in ("truncated", "short") else body
+
+
+def middle(plan: Plan) -> int:
+    return plan.events // 2

@@ -1,0 +1,310 @@
+"""Writes the page of the proxy's figures from results: `page.py RESULTS SOAK PAGE`."""
+
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+ORDER = ("direct", "nginx", "unguarded", "standalone", "mitmdump", "addon", "litellm")
+ASGI = ("app", "app+guard")
+FLAT_MIB = 8
+STREAM_PACE_MS = 20
+
+
+class Results:
+    """The figures of a run."""
+
+    def __init__(self, data: dict) -> None:
+        self.data = data
+
+    def rounds(self, measure: str, name: str, figure: str) -> list[float]:
+        return self.data["measures"].get(measure, {}).get(name, {}).get(figure, {}).get("rounds", [])
+
+    def median(self, measure: str, name: str, figure: str) -> float | None:
+        found = self.rounds(measure, name, figure)
+        return statistics.median(found) if found else None
+
+    def over(self, measure: str, one: str, other: str, figure: str) -> float | None:
+        """By how much the one is above the other: the median over the rounds, in each of which both met the same machine."""
+        pairs = self._pairs(measure, one, other, figure)
+        return statistics.median(mine - yours for mine, yours in pairs) if pairs else None
+
+    def ratio(self, measure: str, one: str, other: str, figure: str) -> float | None:
+        """How many times as much the one has as the other; the median over the rounds again."""
+        pairs = self._pairs(measure, one, other, figure)
+        return statistics.median(mine / yours for mine, yours in pairs) if pairs else None
+
+    def added_ratio(self, measure: str, one: str, other: str, figure: str) -> float | None:
+        """How many times as much the one adds to what there is with nothing between."""
+        mine, yours = self.over(measure, one, "direct", figure), self.over(measure, other, "direct", figure)
+        return mine / yours if mine is not None and yours else None
+
+    def _pairs(self, measure: str, one: str, other: str, figure: str) -> list[tuple[float, float]]:
+        found = (self.rounds(measure, name, figure) for name in (one, other))
+        return list(zip(*found, strict=False))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aim:
+    """A figure that was wanted.
+
+    Attributes:
+        wanted: the limit; `most` says whether from above or from below.
+        found: the figure, None where it was not measured.
+    """
+
+    what: str
+    unit: str
+    wanted: float
+    found: Callable[[Results], float | None]
+    most: bool = True
+
+    def row(self, results: Results) -> str:
+        found = self.found(results)
+        sign = "≤" if self.most else "≥"
+        if found is None:
+            return f"| {self.what} | {sign} {self.wanted:g} {self.unit} | not measured | |"
+        reached = found <= self.wanted if self.most else found >= self.wanted
+        shown = f"{found:,.0f}" if abs(found) >= 100 else f"{found:.3g}"
+        return f"| {self.what} | {sign} {self.wanted:g} {self.unit} | {shown} {self.unit} | {'yes' if reached else '**no**'} |"
+
+
+def _held(results: Results) -> float | None:
+    found = results.data["limits"].get("standalone")
+    return found["streams"] if found else None
+
+
+def _grown(name: str) -> Callable[[Results], float | None]:
+    def found(results: Results) -> float | None:
+        memory = results.data["memory"].get(name)
+        return memory["late"] - memory["early"] if memory else None
+
+    return found
+
+
+AIMS = (
+    Aim(what="HarmonyGuard, CPU of the path per small JSON request, over the bare app", unit="µs", wanted=10,
+        found=lambda of: of.over("json, 32", "app+guard", "app", "path")),
+    Aim(what="… per event of 32 paced streams", unit="µs", wanted=13,
+        found=lambda of: of.over("stream, 32", "app+guard", "app", "path")),
+    Aim(what="… per event as fast as possible", unit="µs", wanted=13,
+        found=lambda of: of.over("stream, 8, no pace", "app+guard", "app", "path")),
+    Aim(what="… requests/s of the bare app, answers that take 20 ms", unit="×", wanted=0.97, most=False,
+        found=lambda of: of.ratio("json, 32, 20 ms", "app+guard", "app", "rate")),
+    Aim(what="… requests/s of the bare app, all cores busy with nothing else", unit="×", wanted=0.97, most=False,
+        found=lambda of: of.ratio("json, 32", "app+guard", "app", "rate")),
+    Aim(what="Standalone, 1 stream: what it adds to the time to the first byte, over the same without the guard", unit="×", wanted=1.15,
+        found=lambda of: of.added_ratio("stream, 1", "standalone", "unguarded", "first")),
+    Aim(what="… what it adds to each event", unit="×", wanted=1.15,
+        found=lambda of: of.added_ratio("stream, 1", "standalone", "unguarded", "p50")),
+    Aim(what="… 32 streams: time to the first byte", unit="×", wanted=1.15,
+        found=lambda of: of.added_ratio("stream, 32", "standalone", "unguarded", "first")),
+    Aim(what="… 32 streams: each event", unit="×", wanted=1.15,
+        found=lambda of: of.added_ratio("stream, 32", "standalone", "unguarded", "p50")),
+    Aim(what="Standalone, CPU per event: how many times less than bare mitmdump", unit="×", wanted=2, most=False,
+        found=lambda of: of.ratio("stream, 32", "mitmdump", "standalone", "path")),
+    Aim(what="… per JSON request", unit="×", wanted=6, most=False,
+        found=lambda of: of.ratio("json, 32", "mitmdump", "standalone", "path")),
+    Aim(what="… streams of 10 events/s at a time, none losing an event or waiting more than 1 s", unit="", wanted=600, most=False, found=_held),
+    Aim(what="… growth of its memory over a long stream, after the first quarter", unit="MiB", wanted=FLAT_MIB, found=_grown("standalone")),
+    Aim(what="mitmproxy addon, CPU per event of 32 paced streams, over bare `stream=True`", unit="×", wanted=1.1,
+        found=lambda of: of.ratio("stream, 32", "addon", "mitmdump", "path")),
+    Aim(what="… time of each event", unit="×", wanted=1.1,
+        found=lambda of: of.ratio("stream, 32", "addon", "mitmdump", "p50")),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    title: str
+    measure: str
+    figure: str
+    per: float = 1
+    digits: int = 0
+
+
+REQUESTS = (
+    Column(title="path, µs/request", measure="json, 32", figure="path"),
+    Column(title="judge, µs/request", measure="json, 32", figure="judge"),
+    Column(title="requests/s, 32 at a time", measure="json, 32", figure="rate"),
+    Column(title="p50 of one at a time, µs", measure="json, 1", figure="p50"),
+    Column(title="p99, µs", measure="json, 1", figure="p99"),
+)
+STREAMS = (
+    Column(title="path, µs/event", measure="stream, 32", figure="path", digits=1),
+    Column(title="judge, µs/event", measure="stream, 32", figure="judge", digits=1),
+    Column(title="1 stream: first byte, ms", measure="stream, 1", figure="first", per=1000, digits=2),
+    Column(title="event p50, µs", measure="stream, 1", figure="p50"),
+    Column(title="32 streams: first byte, ms", measure="stream, 32", figure="first", per=1000, digits=2),
+    Column(title="event p50, µs", measure="stream, 32", figure="p50"),
+    Column(title="event p99, µs", measure="stream, 32", figure="p99"),
+    Column(title="no pace: path, µs/event", measure="stream, 8, no pace", figure="path", digits=1),
+    Column(title="events/s", measure="stream, 8, no pace", figure="rate"),
+)
+
+
+def table(results: Results, names: Iterable[str], columns: tuple[Column, ...]) -> str:
+    titles = " | ".join(column.title for column in columns)
+    lines = [f"| | {titles} |", "| --- |" + " ---: |" * len(columns)]
+    for name in names:
+        label = results.data["labels"].get(name)
+        if label is None:
+            continue
+        if name in results.data["skipped"]:
+            lines.append(f"| {label} | {results.data['skipped'][name]} |" + " |" * (len(columns) - 1))
+            continue
+        lines.append(f"| {label} | " + " | ".join(_cell(results, name, column) for column in columns) + " |")
+    return "\n".join(lines)
+
+
+def _cell(results: Results, name: str, column: Column) -> str:
+    found = results.rounds(column.measure, name, column.figure)
+    if not found:
+        return "–"
+    low, middle, high = (value / column.per for value in (min(found), statistics.median(found), max(found)))
+    return f"{middle:,.{column.digits}f} ({low:,.{column.digits}f} – {high:,.{column.digits}f})"
+
+
+def limits(results: Results) -> str:
+    lines = ["| | streams | what ended the search |", "| --- | ---: | --- |"]
+    for name, found in results.data["limits"].items():
+        why = found["why"] or "no more were tried"
+        lines.append(f"| {results.data['labels'][name]} | {found['streams']:,} | {why} |")
+    return "\n".join(lines)
+
+
+def memory(results: Results) -> str:
+    lines = [
+        "| | stream, MiB | memory before, MiB | most in the first quarter | most afterwards |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for name, found in results.data["memory"].items():
+        label = results.data["labels"][name] + ("" if found["complete"] else " (did not end well)")
+        figures = (found["bytes"] / 2**20, found["before"], found["early"], found["late"])
+        lines.append(f"| {label} | " + " | ".join(f"{figure:,.0f}" for figure in figures) + " |")
+    return "\n".join(lines)
+
+
+def failures(results: Results) -> str:
+    found = [
+        f"{results.data['labels'][name]}, {measure}: {int(sum(figures['failed']['rounds']))}"
+        for measure, by in results.data["measures"].items()
+        for name, figures in by.items()
+        if sum(figures["failed"]["rounds"])
+    ]
+    return "Answers that failed: " + "; ".join(found) + "." if found else "No answer failed in any measurement."
+
+
+def soak(path: Path) -> str:
+    if not path.exists():
+        return "Not run yet: `make bench-soak`."
+    found = json.loads(path.read_text("utf-8"))
+    kinds = ", ".join(f"{count:,} {name}" for name, count in sorted(found["kinds"].items()) if name != "none")
+    counted, kept = found["accounting"], found["memory"]
+    verdict = f"**{len(found['violations'])} violations**" if found["violations"] else "no violation"
+    return (
+        f"{found['seconds'] / 60:g} minutes, {found['streams']} streams at a time, {sum(found['kinds'].values()):,} exchanges, "
+        f"{found['bytes'] / 1e6:,.0f} MB delivered and compared byte by byte: {verdict}.\n\n"
+        f"- Faults: {kinds}.\n"
+        f"- Memory, most in the second quarter and in the last: path {kept['path'][0]:.0f} and {kept['path'][1]:.0f} MiB, "
+        f"judge {kept['judge'][0]:.0f} and {kept['judge'][1]:.0f} MiB.\n"
+        f"- {counted['asked']:,} exchanges asked for, {counted['lines']:,} lines in the log, {counted['dropped']:,} dropped."
+    )
+
+
+PAGE = """# What the proxy costs
+
+<!-- Made by `make bench-proxy` (benchmarks/proxy/page.py) from benchmarks/results/proxy.json; the soak by `make bench-soak`. -->
+
+Measured on: {machine}.
+{rounds} rounds; in each, every contender is measured one after the other, beginning with another one each time. Client and server run on the same machine as what is
+measured, so read ratios and CPU time first. Figures are medians of the rounds, with the lowest and the highest in parentheses; differences and ratios are taken in each
+round, then their median. CPU time is user and system, of the process and its children. *Path* is what an exchange costs on its way; *judge* is the process that
+judges answers afterwards, from a bounded queue, with what the traffic leaves of the machine: it is counted apart and never in the path.
+
+## What was wanted
+
+| figure | wanted | measured | reached |
+| --- | --- | ---: | --- |
+{aims}
+
+The requests/s of an app that does nothing but answer cannot be kept where all cores are busy: a path of 10 µs is {share} of the {bare} µs that such an app takes for a
+request. An answer of a model takes thousands of times as long.
+
+## Small answers
+
+A chat completion of about 380 bytes, connections kept alive.
+
+{requests}
+
+## Streams
+
+Events of about 215 bytes, each with the time at which it was sent: latency is from there to the client. One stream: 10 ms between events. 32 streams at a time: 20 ms,
+all begun within 20 ms, over warm connections. No pace: 8 streams as fast as they go.
+
+{streams}
+
+## In the server's own process
+
+An app as bare as ASGI allows, under uvicorn with uvloop and httptools, without and with `HarmonyGuard` (observing).
+
+{asgi_requests}
+
+{asgi_streams}
+
+## How many streams
+
+10 events/s each; the largest number tried with which every event of every stream arrived, none more than 1 s late, with client and server on the same {cores} cores.
+
+{limits}
+
+## Memory
+
+{memory}
+
+## A soak with faults
+
+{soak}
+
+## How it was measured
+
+`make bench-proxy`; `QUICK=1` takes about a minute and is rough. {failures} Client and server are asyncio protocols on uvloop with httptools (`benchmarks/proxy/`): what they
+cost is the row "nothing between". nginx has one worker, no buffering and a pool of connections; mitmdump runs with `stream=True` and nothing else, over HTTP/1.1.
+"""
+
+
+def described(machine: dict) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(machine["versions"].items()))
+    load = "/".join(f"{value:g}" for value in machine["load"])
+    return f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, {machine['python']}, load {load} at the start; {versions}"
+
+
+def page(results: Results, soaked: Path) -> str:
+    bare = results.median("json, 32", "app", "path") or 0
+    return PAGE.format(
+        machine=described(results.data["machine"]),
+        cores=results.data["machine"]["cores"],
+        rounds=results.data["size"]["rounds"],
+        aims="\n".join(aim.row(results) for aim in AIMS),
+        share=f"{10 / bare:.0%}" if bare else "a good part",
+        bare=f"{bare:.0f}",
+        requests=table(results, ORDER, REQUESTS),
+        streams=table(results, ORDER, STREAMS),
+        asgi_requests=table(
+            results,
+            ASGI,
+            (*REQUESTS, Column(title="requests/s, answers of 20 ms", measure="json, 32, 20 ms", figure="rate")),
+        ),
+        asgi_streams=table(results, ASGI, STREAMS),
+        limits=limits(results),
+        memory=memory(results),
+        failures=failures(results),
+        soak=soak(soaked),
+    )
+
+
+if __name__ == "__main__":
+    source, soaked, target = map(Path, sys.argv[1:])
+    target.write_text(page(Results(json.loads(source.read_text("utf-8"))), soaked), "utf-8")
