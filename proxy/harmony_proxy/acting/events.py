@@ -1,0 +1,155 @@
+"""A body cut into its events, each with the very bytes it came as: what is not touched goes out as it came in.
+
+Server-sent events end with an empty line, lines of JSON with a line feed. Nothing is lost: all `raw` one after the other, and then `rest`, are the bytes
+that were fed. An event is bounded: past the limit the splitter gives up (`is_lost`), and what it holds is its rest.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from harmony_conformance.json_value import Json, NotJson, dumps, loads
+from harmony_conformance.sse import DONE
+
+EVENT_LIMIT = 1024 * 1024
+"""The most bytes of one event."""
+
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """One event: its bytes, and its data (None where it has none: a comment, an empty line). `is_line`: one of a stream of lines."""
+
+    raw: bytes
+    data: str | None = None
+    is_line: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this is the `[DONE]` that ends a stream."""
+        return self.data is not None and self.data.strip() == DONE
+
+    @cached_property
+    def value(self) -> Json:
+        """The data as JSON, None where it is none."""
+        if not self.data:
+            return None
+        try:
+            return loads(self.data)
+        except (NotJson, RecursionError):
+            return None
+
+    def told(self, value: Json) -> bytes:
+        """The bytes of the same event with another value: the lines that are no data stay, and so does the form of the line ends."""
+        data = dumps(value).encode("utf-8", "backslashreplace")
+        if self.is_line:
+            return data + b"\n"
+        end = b"\r\n" if b"\r\n" in self.raw else b"\n"
+        others = [line for line in _LINE_END.split(self.raw) if line and not _is_data(line)]
+        return b"".join(line + end for line in (*others, b"data: " + data)) + end
+
+
+def _is_data(line: bytes) -> bool:
+    return line.removeprefix(_BYTE_ORDER_MARK).partition(b":")[0] == b"data"
+
+
+class Splitter(Protocol):
+    """What cuts a body into events."""
+
+    is_lost: bool
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """The events that `data` completes."""
+        ...
+
+    def rest(self) -> bytes:
+        """What stands behind the last complete event."""
+        ...
+
+
+class SseSplitter:
+    """State: the bytes of the current event, where its current line begins, and its data so far."""
+
+    def __init__(self, *, limit: int = EVENT_LIMIT) -> None:
+        self._limit = limit
+        self._raw = bytearray()
+        self._line = 0
+        self._scanned = 0
+        self._data: list[str] = []
+        self._first = True
+        self._after_cr = False
+        self.is_lost = False
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """The events that `data` completes. An event ends with the carriage return of its last line; a line feed behind that belongs to the next."""
+        if not data:
+            return []
+        self._raw += data
+        if self._after_cr and data.startswith(b"\n"):
+            self._line = self._scanned = self._scanned + 1
+        self._after_cr = False
+        pieces: list[Piece] = []
+        while (found := _LINE_END.search(self._raw, self._scanned)) is not None:
+            self._after_cr = found.group() == b"\r" and found.end() == len(self._raw)
+            line = bytes(self._raw[self._line : found.start()])
+            self._line = self._scanned = found.end()
+            if self._take(line):
+                pieces.append(self._dispatch())
+        self._scanned = max(self._scanned, len(self._raw))
+        self.is_lost = self.is_lost or len(self._raw) > self._limit
+        return pieces
+
+    def rest(self) -> bytes:
+        """What stands behind the last complete event."""
+        return bytes(self._raw)
+
+    def _take(self, line: bytes) -> bool:
+        """Whether the line ends the event."""
+        if self._first:
+            line, self._first = line.removeprefix(_BYTE_ORDER_MARK), False
+        if not line:
+            return True
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            self._data.append(value.removeprefix(b" ").decode("utf-8", "replace"))
+        return False
+
+    def _dispatch(self) -> Piece:
+        piece = Piece(raw=bytes(self._raw[: self._line]), data="\n".join(self._data) if self._data else None)
+        del self._raw[: self._line]
+        self._line = self._scanned = 0
+        self._data = []
+        return piece
+
+
+class LineSplitter:
+    """State: the bytes of the current line."""
+
+    def __init__(self, *, limit: int = EVENT_LIMIT) -> None:
+        self._limit = limit
+        self._raw = bytearray()
+        self.is_lost = False
+
+    def feed(self, data: bytes) -> list[Piece]:
+        """The lines that `data` completes."""
+        if b"\n" not in data:
+            self._raw += data
+            self.is_lost = self.is_lost or len(self._raw) > self._limit
+            return []
+        *lines, rest = (bytes(self._raw) + data).split(b"\n")
+        self._raw = bytearray(rest)
+        self.is_lost = self.is_lost or len(self._raw) > self._limit
+        return [_line(line + b"\n") for line in lines]
+
+    def rest(self) -> bytes:
+        """What stands behind the last complete line."""
+        return bytes(self._raw)
+
+
+def _line(raw: bytes) -> Piece:
+    return Piece(raw=raw, data=raw.decode("utf-8", "replace").strip() or None, is_line=True)

@@ -1,0 +1,175 @@
+"""The golden exchanges as a proxy sees them, and the same answers told as streams and in Ollama's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pytest
+
+from harmony_conformance import golden
+from harmony_conformance.apis import APIS
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import Json, at, dumps, items, loads, members, number, text
+from harmony_conformance.wire import Chunk, Request, Response
+
+_ENVELOPE = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-oss-20b"}
+_TEXTS = ("reasoning", "reasoning_content", "thinking", "content")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """An example, and one of its exchanges as a proxy sees it: what crossed the wire, and nothing else."""
+
+    check: str
+    name: str
+    outcome: str
+    x: Exchange
+
+    @property
+    def id(self) -> str:
+        return f"{self.check}/{self.name}"
+
+
+@pytest.fixture(scope="session")
+def shown() -> tuple[Shown, ...]:
+    """Every exchange of the examples that was answered, and has no failure of the wire."""
+    return tuple(
+        Shown(check=one.check, name=one.name, outcome=one.outcome.value, x=wire(x))
+        for one in golden.examples()
+        for x in one.series.exchanges.values()
+        if x.response is not None and x.failure is None
+    )
+
+
+def wire(x: Exchange) -> Exchange:
+    return Exchange(id=x.id, request=x.request, response=x.response, api=x.api)
+
+
+def parts_of(told: str, size: int) -> list[str]:
+    return [told[place : place + size] for place in range(0, len(told), size)]
+
+
+def _streamed(x: Exchange, size: int) -> Exchange | None:
+    """A whole chat completion as the stream of it, `size` characters a delta; without the ids, which would have to be cut like the text."""
+    if x.api != "chat" or x.events is not None or not items(at(x.body, "choices")):
+        return None
+    events = [dict(_ENVELOPE, choices=[choice]) for choice in _deltas(x.body, size)]
+    if isinstance(at(x.body, "usage"), dict):
+        events.append(dict(_ENVELOPE, choices=[], usage=at(x.body, "usage")))
+    data = [b"data: " + dumps(event).encode("utf-8", "backslashreplace") + b"\n\n" for event in events]
+    body = {**members(x.request.json), "stream": True, "stream_options": {"include_usage": True}}
+    return _answered(x, body, "chat", "text/event-stream", [*data, b"data: [DONE]\n\n"])
+
+
+def _deltas(body: Json, size: int) -> Iterator[Json]:
+    for choice in items(at(body, "choices")):
+        index, message = number(at(choice, "index")) or 0, members(at(choice, "message"))
+
+        def delta(said: Json, finish: Json = None, index: int = index) -> Json:
+            return {"index": index, "delta": said, "finish_reason": finish}
+
+        yield delta({"role": "assistant", "content": ""})
+        for name in _TEXTS:
+            yield from (delta({name: part}) for part in parts_of(text(message.get(name)), size))
+        for place, call in enumerate(items(message.get("tool_calls"))):
+            head = {"name": at(call, "function", "name"), "arguments": ""}
+            yield delta({"tool_calls": [{**members(call), "index": place, "function": head}]})
+            for part in parts_of(text(at(call, "function", "arguments")), size):
+                yield delta({"tool_calls": [{"index": place, "function": {"arguments": part}}]})
+        yield delta({}, at(choice, "finish_reason"))
+
+
+def _answered(x: Exchange, body: Json, api: str, kind: str, data: list[bytes]) -> Exchange:
+    chunks = tuple(Chunk(at=0.1, data=one) for one in data)
+    path = x.request.path if api == "chat" else APIS[api].path
+    return Exchange(
+        id=x.id,
+        request=Request(path=path, body=dumps(body).encode("utf-8", "backslashreplace"), headers=x.request.headers),
+        response=Response(status=200, headers={"content-type": kind}, chunks=chunks),
+        api=api,
+    )
+
+
+def _as_ollama(x: Exchange, size: int | None, api: str) -> Exchange | None:
+    """A whole chat completion in Ollama's words, streamed or not; None where it has no words for it."""
+    if x.api != "chat" or x.events is not None or len(items(at(x.body, "choices"))) != 1:
+        return None
+    message = at(x.body, "choices", 0, "message")
+    try:
+        asked = APIS["ollama"].spell({**members(x.request.json), "stream": size is not None})
+        calls = [
+            {
+                "function": {
+                    "name": at(call, "function", "name"),
+                    "arguments": loads(text(at(call, "function", "arguments"))),
+                }
+            }
+            for call in items(at(message, "tool_calls"))
+        ]
+    except Exception:  # noqa: BLE001 - what it has no words for
+        return None
+    if api == "ollama-generate" and (calls or asked.get("tools")):
+        return None
+    if api == "ollama-generate":
+        asked = {**{name: one for name, one in asked.items() if name != "messages"}, "prompt": "Hi"}
+    ending = {
+        "done": True,
+        "done_reason": "stop"
+        if at(x.body, "choices", 0, "finish_reason") == "tool_calls"
+        else at(x.body, "choices", 0, "finish_reason"),
+        "prompt_eval_count": at(x.body, "usage", "prompt_tokens"),
+        "eval_count": at(x.body, "usage", "completion_tokens"),
+    }
+    head = {"model": "gpt-oss:20b", "created_at": "2026-01-31T12:00:00Z"}
+    content, thinking = (
+        text(at(message, "content")),
+        next((one for name in _TEXTS[:3] if (one := text(at(message, name)))), ""),
+    )
+
+    def put(said: Mapping[str, Json]) -> dict[str, Json]:
+        if api == "ollama":
+            return {"message": {"role": "assistant", "content": "", **said}}
+        return {"response": said.get("content", ""), **{name: one for name, one in said.items() if name != "content"}}
+
+    called = {"tool_calls": calls} if calls else {}
+    if size is None:
+        thought = {"thinking": thinking} if thinking else {}
+        body = {**head, **put({"content": content, **thought, **called}), **ending}
+        return _answered(x, asked, api, "application/json", [dumps(body).encode()])
+    said = [
+        *({"thinking": part} for part in parts_of(thinking, size)),
+        *({"content": part} for part in parts_of(content, size)),
+        *([called] if called else []),
+    ]
+    lines = [{**head, **put(one), "done": False} for one in said] + [{**head, **put({}), **ending}]
+    data = [dumps(line).encode("utf-8", "backslashreplace") + b"\n" for line in lines]
+    return _answered(x, asked, api, "application/x-ndjson", data)
+
+
+Telling = Callable[[Exchange], "Exchange | None"]
+
+
+@pytest.fixture(scope="session")
+def tellings() -> Mapping[str, Telling]:
+    """The ways in which a whole chat completion can be told, by name."""
+    return {
+        "letters": lambda x: _streamed(x, 1),
+        "pieces": lambda x: _streamed(x, 5),
+        "at once": lambda x: _streamed(x, 10**6),
+        "ollama": lambda x: _as_ollama(x, None, "ollama"),
+        "ollama, pieces": lambda x: _as_ollama(x, 4, "ollama"),
+        "generate": lambda x: _as_ollama(x, None, "ollama-generate"),
+        "generate, letters": lambda x: _as_ollama(x, 1, "ollama-generate"),
+    }
+
+
+@pytest.fixture(scope="session")
+def with_body() -> Callable[[Exchange, bytes], Exchange]:
+    """The exchange with another answer."""
+
+    def put(x: Exchange, data: bytes) -> Exchange:
+        assert x.response is not None
+        return replace(x, response=replace(x.response, chunks=(Chunk(at=0.1, data=data),)))
+
+    return put
