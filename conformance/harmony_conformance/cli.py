@@ -11,7 +11,7 @@ from importlib.metadata import EntryPoint, entry_points, version
 from typing import NoReturn
 
 from harmony_conformance.command import Command, Exit, UsageError
-from harmony_conformance.commands import COMMANDS
+from harmony_conformance.commands import NAMES, load
 
 _GROUP = "harmony_conformance.commands"
 _CLOSED_PIPE = 128 + 13  # as a shell says of a program that SIGPIPE ended: what it found was not told to the end
@@ -26,8 +26,8 @@ class _Parser(ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
-    parser = _parser()
-    chosen = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    chosen = _parser(words[0] if words else "").parse_args(words)
     command: Command = chosen.command
     try:
         return _told(command.run(chosen))
@@ -60,7 +60,7 @@ def _write_no_more() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser() -> ArgumentParser:
+def _parser(called: str) -> ArgumentParser:
     parser = _Parser(
         prog="harmony-conformance",
         description="Proves on any gpt-oss endpoint, and in any traffic log, that what went into the model and what came out of it is Harmony.",
@@ -69,11 +69,18 @@ def _parser() -> ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=version("harmony-conformance"))
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command in (*COMMANDS, *_others()):
+    for command in _commands(called):
         own = subparsers.add_parser(command.name, help=command.help, description=command.help)
         command.configure(own)
         own.set_defaults(command=command)
     return parser
+
+
+def _commands(called: str) -> Iterator[Command]:
+    """The command that was called, where it is one of ours; else every one there is."""
+    yield from map(load, [called] if called in NAMES else NAMES)
+    if called not in NAMES:
+        yield from _others()
 
 
 def _others() -> Iterator[Command]:

@@ -1,18 +1,16 @@
-"""The commands, one module each."""
+"""The commands, one module each, which is imported by its name: a start pays for the command that was called and no other."""
 
 from __future__ import annotations
 
-from harmony_conformance.command import Command
-from harmony_conformance.commands import audit, checks, golden, parse, render, report, run, selftest, serve
+from importlib import import_module
 
-COMMANDS: tuple[Command, ...] = (
-    run.COMMAND,
-    serve.COMMAND,
-    selftest.COMMAND,
-    audit.COMMAND,
-    render.COMMAND,
-    parse.COMMAND,
-    golden.COMMAND,
-    checks.COMMAND,
-    report.COMMAND,
-)
+from harmony_conformance.command import Command
+
+NAMES = ("run", "serve", "selftest", "audit", "render", "parse", "golden", "checks", "report")
+
+
+def load(name: str) -> Command:
+    """The command of a name."""
+    loaded: object = getattr(import_module(f"{__name__}.{name}"), "COMMAND")  # noqa: B009 - pyright knows of no attribute
+    assert isinstance(loaded, Command)
+    return loaded
