@@ -8,6 +8,9 @@ TRANSFORMERS := .oracles/transformers-5.14
 # the older official client of TGI: it wants a huggingface_hub that transformers no longer takes
 TEXT_GENERATION := .oracles/text-generation
 
+# what was compiled is kept, or each of the tests' many processes would compile it all again
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test check lint types unit golden bench bench-leaks bench-proxy bench-soak fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-render clean
 
 help:  ## this list
