@@ -13,7 +13,7 @@ from harmony_conformance.check import Check, Comparison, Outcome
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import JsonObject, at, items, loads, text
-from harmony_conformance.judge import is_comparison, judge_one
+from harmony_conformance.judge import Case, is_comparison, judge_case
 from harmony_conformance.mutants import Mutant, described, mutants
 
 _NOTICED = (Outcome.FAIL, Outcome.ERROR)
@@ -135,10 +135,10 @@ class _Hunt:
     def outcomes(self, mutant: Mutant, home: Series) -> Iterator[Outcome]:
         """The outcomes of all checks; the first failure ends the search."""
         ordered = self._by_kind.setdefault(mutant.kind, [*self._checks])
-        alone = Series(name=home.name, exchanges={mutant.exchange.step: mutant.exchange})
-        whole = _replaced(home, mutant.exchange)
+        alone = Case([Series(name=home.name, exchanges={mutant.exchange.step: mutant.exchange})])
+        whole = Case([_replaced(home, mutant.exchange)])
         for place, rule in enumerate(ordered):
-            outcome = judge_one(rule, [whole if is_comparison(rule) else alone], exercised=False).outcome
+            outcome = judge_case(rule, whole if is_comparison(rule) else alone, exercised=False).outcome
             yield outcome
             if outcome in _NOTICED:
                 ordered.insert(0, ordered.pop(place))

@@ -79,9 +79,9 @@ class Ground(StrEnum):
     LIMIT = "limit"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Condition(Generic[Subject]):
-    """A named predicate; `about` completes the sentence "applies to …"."""
+    """A named predicate; `about` completes the sentence "applies to …". Two are the same only where they are one object, which is quick to tell."""
 
     holds: Callable[[Subject], bool]
     about: str
@@ -98,7 +98,7 @@ def evidence(function: Callable[[Subject], bool]) -> Condition[Subject]:
     return Condition(function, _first_line(function), Ground.EVIDENCE)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Rule(Generic[Subject]):
     """A check on an exchange (`Check`) or on a series (`Comparison`)."""
 
@@ -116,9 +116,19 @@ class Rule(Generic[Subject]):
         """The module, or package of modules, it stands in."""
         return self.id.partition(".")[0]
 
-    def unmet(self, subject: Subject) -> Condition[Subject] | None:
-        """The first condition that does not hold, None where the check applies."""
-        return next((needed for needed in self.when if not needed.holds(subject)), None)
+    def unmet(self, subject: Subject, known: dict[object, bool] | None = None) -> Condition[Subject] | None:
+        """The first condition that does not hold, None where the check applies.
+
+        `known`: the conditions of other checks that were evaluated on the same subject, and which hold; those of this check are added.
+        """
+        known = {} if known is None else known
+        for needed in self.when:
+            holds = known.get(needed)
+            if holds is None:
+                holds = known[needed] = needed.holds(subject)
+            if not holds:
+                return needed
+        return None
 
 
 Check = Rule[Exchange]

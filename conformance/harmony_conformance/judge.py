@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 
 from harmony_conformance.apis import CHAT_COMPLETIONS
 from harmony_conformance.check import Check, Comparison, Condition, Finding, Ground, Outcome, Severity, Verdict
@@ -16,6 +17,8 @@ from harmony_conformance.exchange import AnsweredBy, Exchange, Series
 from harmony_conformance.gauge import API as METRICS
 from harmony_conformance.spec_clause import Clause
 from harmony_conformance.wire import FailureKind
+
+Unmet = Condition[Exchange] | Condition[Series]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +40,67 @@ class Result:
     reason: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Subject:
+    """What one check is asked about, and what every check asks of it again: computed once."""
+
+    whole: Exchange | Series
+    exchanges: tuple[Exchange, ...]
+    known: dict[object, bool] = field(default_factory=dict[object, bool])
+    """Which conditions hold, of those that a check had to know so far."""
+
+    @cached_property
+    def ids(self) -> tuple[str, ...]:
+        """The exchanges, by their ids."""
+        return tuple(x.id for x in self.exchanges)
+
+    @cached_property
+    def evidence(self) -> frozenset[str]:
+        """What is known of their prompts and outputs."""
+        return frozenset(name for x in self.exchanges for name in _evidence(x))
+
+    @cached_property
+    def refused(self) -> tuple[str, ...]:
+        """The exchanges that the endpoint kept refusing for its rate limit."""
+        return tuple(
+            x.id for x in self.exchanges if x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED
+        )
+
+
+@dataclass(frozen=True)
+class Case:
+    """The series of all tries of a scenario. Made once for all checks: what they share, such as conditions, is then evaluated once."""
+
+    series: Sequence[Series]
+
+    @cached_property
+    def name(self) -> str:
+        """The scenario."""
+        return self.series[0].name if self.series else ""
+
+    @cached_property
+    def api(self) -> str:
+        """The API that it went over."""
+        return self.series[0].api if self.series else CHAT_COMPLETIONS.name
+
+    def subjects(self, rule: Check | Comparison) -> tuple[_Subject, ...]:
+        """What a check is asked about, one by one: the series, or every choice of every exchange."""
+        return self._as_series if rule.subject is Series else self._as_exchanges
+
+    @cached_property
+    def _as_series(self) -> tuple[_Subject, ...]:
+        return tuple(_Subject(whole=one, exchanges=tuple(one.exchanges.values())) for one in self.series)
+
+    @cached_property
+    def _as_exchanges(self) -> tuple[_Subject, ...]:
+        return tuple(
+            _Subject(whole=x, exchanges=(x,))
+            for one in self.series
+            for whole in one.exchanges.values()
+            for x in (whole, *whole.others)
+        )
+
+
 def judge(
     series: Sequence[Series], checks: Iterable[Check | Comparison], exercises: frozenset[str] = frozenset()
 ) -> Iterator[Result]:
@@ -45,37 +109,80 @@ def judge(
     `exercises` names the checks that the scenario was made for: where one of them does not apply because the model or the endpoint did something else,
     the outcome is inconclusive, not "not applicable".
     """
+    case = Case(series)
     for rule in checks:
-        yield judge_one(rule, series, exercised=rule.id in exercises)
+        yield judge_case(rule, case, exercised=rule.id in exercises)
 
 
 def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: bool) -> Result:
     """The result of one check on the series of a scenario."""
-    if rule.subject is Series:
-        trials = [_try(rule, one, tuple(one.exchanges.values())) for one in series]
-    else:
-        trials = [
-            _try(rule, x, (x,)) for one in series for whole in one.exchanges.values() for x in (whole, *whole.others)
-        ]
+    return judge_case(rule, Case(series), exercised=exercised)
+
+
+def judge_case(rule: Check | Comparison, case: Case, *, exercised: bool) -> Result:
+    """The result of one of several checks on the series of a scenario."""
+    subjects = case.subjects(rule)
+    if not exercised and (missing := _missing(rule, subjects)):
+        return _not_applicable(rule, case.name, case.api, len(case.series), missing)
+    trials = [_try(rule, subject) for subject in subjects]
     applied = [trial for trial in trials if trial.applied]
     findings = tuple(finding for trial in applied for finding in trial.findings)
     outcome, reason = _outcome(applied, findings, trials, exercised=exercised)
-    seen = [x for trial in applied for x in trial.exchanges]
     return Result(
         check=rule.id,
         severity=rule.severity,
         clause=rule.clause,
-        scenario=series[0].name if series else "",
-        api=series[0].api if series else "chat",
+        scenario=case.name,
+        api=case.api,
         outcome=outcome,
-        exchanges=tuple(dict.fromkeys(x.id for x in seen)),
-        evidence=tuple(sorted({name for x in seen for name in _evidence(x)})),
+        exchanges=tuple(dict.fromkeys(name for trial in applied for name in trial.subject.ids)),
+        evidence=tuple(sorted(frozenset[str]().union(*(trial.subject.evidence for trial in applied)))),
         passed=sum(trial.passed for trial in applied),
         applied=len(applied),
-        tries=len(series),
+        tries=len(case.series),
         findings=findings,
         reason=reason,
     )
+
+
+def _missing(rule: Check | Comparison, subjects: Sequence[_Subject]) -> tuple[Unmet, ...]:
+    """The conditions for want of which a check applies to nothing of a case: most checks to most cases, so that this is asked first.
+
+    Empty where it does apply, where a condition raises, and where the endpoint refused for its rate limit: then it takes more to tell what came of it.
+    """
+    missing: dict[Unmet, None] = {}
+    for subject in subjects:
+        if subject.refused:
+            return ()
+        try:
+            unmet = _unmet(rule, subject)
+        except Exception:  # noqa: BLE001 - it will be raised again, and reported
+            return ()
+        if unmet is None:
+            return ()
+        missing[unmet] = None
+    return tuple(missing)
+
+
+@lru_cache(maxsize=4096)
+def _not_applicable(
+    rule: Check | Comparison, scenario: str, api: str, tries: int, missing: tuple[Unmet, ...]
+) -> Result:
+    """What is said of a check that applies to nothing: the same of every exchange of a log, so that it is remembered."""
+    return Result(
+        check=rule.id,
+        severity=rule.severity,
+        clause=rule.clause,
+        scenario=scenario,
+        api=api,
+        outcome=Outcome.NOT_APPLICABLE,
+        tries=tries,
+        reason=_applies_to(needed.about for needed in missing),
+    )
+
+
+def _applies_to(unmet: Iterable[str]) -> str:
+    return "applies to " + "; ".join(dict.fromkeys(unmet))
 
 
 def _evidence(x: Exchange) -> Iterator[str]:
@@ -87,7 +194,7 @@ def _evidence(x: Exchange) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Trial:
-    exchanges: tuple[Exchange, ...]
+    subject: _Subject
     unmet: str = ""
     ground: Ground = Ground.BEHAVIOUR
     findings: tuple[Finding, ...] = ()
@@ -102,17 +209,18 @@ class _Trial:
         return not self.error and not any(finding.verdict is Verdict.FAIL for finding in self.findings)
 
 
-def _try(rule: Check | Comparison, subject: Exchange | Series, exchanges: tuple[Exchange, ...]) -> _Trial:
+def _try(rule: Check | Comparison, subject: _Subject) -> _Trial:
+    exchanges = subject.exchanges
     try:
         unmet = _unmet(rule, subject)
         if unmet is not None:
-            return _Trial(exchanges=exchanges, unmet=unmet.about, ground=_ground(unmet, subject, exchanges))
+            return _Trial(subject=subject, unmet=unmet.about, ground=_ground(unmet, subject))
         own, choice = (exchanges[0].id, exchanges[0].choice) if len(exchanges) == 1 else ("", 0)
-        findings = tuple(_placed(finding, own, choice) for finding in _run(rule, subject))
+        findings = tuple(_placed(finding, own, choice) for finding in _run(rule, subject.whole))
     except Exception as error:  # noqa: BLE001 - whatever a check raises is our error, and is reported as one
         where = traceback.extract_tb(error.__traceback__)[-1]
-        return _Trial(exchanges=exchanges, error=f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})")
-    return _Trial(exchanges=exchanges, findings=findings)
+        return _Trial(subject=subject, error=f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})")
+    return _Trial(subject=subject, findings=findings)
 
 
 def _placed(finding: Finding, exchange: str, choice: int) -> Finding:
@@ -121,19 +229,18 @@ def _placed(finding: Finding, exchange: str, choice: int) -> Finding:
     return replace(finding, at=where, exchange=finding.exchange or exchange)
 
 
-def _unmet(rule: Check | Comparison, subject: Exchange | Series) -> Condition[Exchange] | Condition[Series] | None:
-    return rule.unmet(subject)  # type: ignore[arg-type]
+def _unmet(rule: Check | Comparison, subject: _Subject) -> Unmet | None:
+    return rule.unmet(subject.whole, subject.known)  # type: ignore[arg-type]
 
 
-def _ground(
-    unmet: Condition[Exchange] | Condition[Series], subject: Exchange | Series, exchanges: Sequence[Exchange]
-) -> Ground:
+def _ground(unmet: Unmet, subject: _Subject) -> Ground:
     """Why a condition does not hold. Where it would, had the API itself answered, the endpoint just does not show it."""
+    exchanges = subject.exchanges
     if exchanges and all(x.answered_by is AnsweredBy.RENDER for x in exchanges):
         return Ground.EVIDENCE
     if all(x.answered_by is AnsweredBy.API for x in exchanges):
         return unmet.ground
-    return Ground.EVIDENCE if unmet.holds(_served(subject)) else unmet.ground  # type: ignore[arg-type]
+    return Ground.EVIDENCE if unmet.holds(_served(subject.whole)) else unmet.ground  # type: ignore[arg-type]
 
 
 def _served(subject: Exchange | Series) -> Exchange | Series:
@@ -160,24 +267,19 @@ def _outcome(
         return Outcome.VARIANT, ""
     if applied:
         return Outcome.PASS, ""
-    limited = [
-        x.id
-        for trial in trials
-        for x in trial.exchanges
-        if x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED
-    ]
+    limited = [name for trial in trials for name in trial.subject.refused]
     if limited:
         return Outcome.INCONCLUSIVE, f"rate limited: {limited[0]}"
-    reason = "applies to " + "; ".join(dict.fromkeys(trial.unmet for trial in trials)) if trials else "nothing was sent"
+    reason = _applies_to(trial.unmet for trial in trials) if trials else "nothing was sent"
     if not exercised:
         return Outcome.NOT_APPLICABLE, reason
     if all(trial.unmet == is_chat.about for trial in trials) and all(
-        x.api != CHAT_COMPLETIONS.name for trial in trials for x in trial.exchanges
+        x.api != CHAT_COMPLETIONS.name for trial in trials for x in trial.subject.exchanges
     ):
         return Outcome.NOT_APPLICABLE, reason  # made for another API than this one
     if any(trial.ground is Ground.LIMIT for trial in trials):
         return Outcome.NOT_APPLICABLE, "the endpoint declares a limit: " + reason
-    sent = [x for trial in trials for x in trial.exchanges]
+    sent = [x for trial in trials for x in trial.subject.exchanges]
     unanswered = [x.id for x in sent if x.turn is None and _wants_an_answer(x)]
     only_shown = any(x.answered_by is AnsweredBy.DERENDER for x in sent)
     if unanswered and not (only_shown and all(trial.ground is Ground.EVIDENCE for trial in trials)):

@@ -11,7 +11,7 @@ from harmony_conformance.check import Check, Comparison, Outcome
 from harmony_conformance.conditions import is_chat
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import ACROSS, Series
-from harmony_conformance.judge import Result, judge_one
+from harmony_conformance.judge import Case, Result, judge, judge_case
 from harmony_conformance.scenario import Scenario, expand, needed_model, why_not_sent
 from harmony_conformance.scripting import settled
 
@@ -66,14 +66,14 @@ def judge_all(
         by_key.setdefault((one.name, one.api), []).append(one)
     comparing = [rule for rule in plan.checks if rule.family == COMPARES_APIS]
     for scenario in plan.scenarios:
-        sent = [one for one in by_key.get(scenario.key, []) if one.exchanges]
+        sent = Case([one for one in by_key.get(scenario.key, []) if one.exchanges])
         if ways is not None and scenario.api not in ways:
             continue
         for rule in plan.checks:
-            if is_of(rule, scenario.api) and (sent or rule.id in scenario.exercises):
+            if is_of(rule, scenario.api) and (sent.series or rule.id in scenario.exercises):
                 yield judge_pair(rule, scenario, sent, ways, limit)
     for many in joined(by_key) if comparing else ():
-        yield from (judge_one(rule, many, exercised=False) for rule in comparing)
+        yield from judge(many, comparing)
 
 
 def joined(by_key: Mapping[tuple[str, str], Sequence[Series]]) -> Iterator[list[Series]]:
@@ -93,18 +93,18 @@ def joined(by_key: Mapping[tuple[str, str], Sequence[Series]]) -> Iterator[list[
 def judge_pair(
     rule: Check | Comparison,
     scenario: Scenario,
-    sent: Sequence[Series],
+    sent: Case,
     ways: Mapping[str, ScriptBy] | None = None,
     limit: int | None = None,
 ) -> Result:
-    """The result of one check on the series of one scenario.
+    """The result of one check on the series of one scenario, `sent`.
 
     Where none was sent, it is not applicable if the scenario makes no sense on that endpoint, else inconclusive, with the reason.
     """
-    result = judge_one(rule, sent, exercised=rule.id in scenario.exercises)
+    result = judge_case(rule, sent, exercised=rule.id in scenario.exercises)
     reached = f"--max-requests {limit} was reached"
-    if sent:
-        is_cut = limit is not None and any(len(one.exchanges) < len(tuple(expand(scenario))) for one in sent)
+    if sent.series:
+        is_cut = limit is not None and any(len(one.exchanges) < len(tuple(expand(scenario))) for one in sent.series)
         is_open = result.outcome is Outcome.INCONCLUSIVE
         return replace(result, reason=f"not all of it was sent: {reached}") if is_cut and is_open else result
     result = replace(result, scenario=scenario.name, api=scenario.api)
