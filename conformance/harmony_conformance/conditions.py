@@ -50,11 +50,16 @@ def was_sent(x: Exchange) -> bool:
 
 @condition
 def is_valid(x: Exchange) -> bool:
-    """requests known to be valid, or answered by a server error"""
+    """requests known to be valid, or answered by a server error, or by one for what the model wrote"""
     return was_sent.holds(x) and (
         x.validity is Validity.VALID
-        or (x.validity is Validity.UNKNOWN and (is_server_error(x) or x.failure is not None))
+        or (x.validity is Validity.UNKNOWN and (is_server_error(x) or x.failure is not None or blames_the_model(x)))
     )
+
+
+def blames_the_model(x: Exchange) -> bool:
+    """A refusal that tells what the model wrote, as Groq's does: whoever asked has done nothing wrong."""
+    return "failed_generation" in members(x.error)
 
 
 def is_server_error(x: Exchange) -> bool:

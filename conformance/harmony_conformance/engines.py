@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 CHAT = "/v1/chat/completions"
@@ -119,7 +120,8 @@ class Engine:
     generating, `reveals` with it; `counts` is what stands behind the path of an API where it says how many tokens a prompt has; `running` counts the
     requests it is working on, where metrics are switched on. All are probed before they are believed. `script_by` is only used on a server that
     identified itself, or on request. `reasoning_field` is the member in which messages of a history carry reasoning, where its answers do not show
-    another. `paths` are those of APIs that it serves elsewhere than others do, by the API's name.
+    another. `paths` are those of APIs that it serves elsewhere than others do, by the API's name. `hosts` are the names of hosts, as patterns, at which
+    nothing else answers: a provider's.
     """
 
     name: str
@@ -132,6 +134,7 @@ class Engine:
     running: Gauge | None = None
     reasoning_field: str = "reasoning"
     paths: Mapping[str, str] = field(default_factory=dict[str, str])
+    hosts: tuple[str, ...] = ()
 
 
 ENGINES: Mapping[str, Engine] = MappingProxyType(
@@ -171,17 +174,26 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             ),
             Engine(
                 name="sglang",
-                ids_field="return_prompt_token_ids",
+                ids_field="return_token_ids",
                 ids_in_streams=False,
                 side=Side(path="/v1/tokenize", ids=("tokens",)),
                 running=Gauge(path=METRICS, name="sglang:num_running_reqs"),
                 reasoning_field="reasoning_content",
             ),
-            Engine(name="transformers"),
+            Engine(name="transformers", reasoning_field="reasoning_content"),
+            Engine(name="openrouter", hosts=("openrouter.ai",)),
+            Engine(name="groq", hosts=("api.groq.com",)),
+            Engine(name="bedrock", hosts=("bedrock-*.amazonaws.com", "bedrock-*.api.aws")),
             Engine(name="openai"),
         )
     }
 )
+
+
+def engine_at(host: str) -> Engine | None:
+    """The provider that a host is known to be, None for any other host."""
+    return next((engine for engine in ENGINES.values() if any(fnmatchcase(host, one) for one in engine.hosts)), None)
+
 
 REASONING_FIELDS = ("reasoning", "reasoning_content", "thinking")
 """The names under which chat messages carry the chain of thought, in the order they are looked for."""

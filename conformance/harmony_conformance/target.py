@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from urllib.parse import urlsplit
 
-from harmony_conformance.engines import ENGINES, Engine
+from harmony_conformance.engines import ENGINES, Engine, engine_at
 
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_.])?|[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
 _PATH = re.compile(r"[!-~]*")
@@ -54,14 +54,16 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """Read a connect string.
+    """Read a connect string. A URL alone is a provider's by its host, or else of a server that is yet to be found out.
 
     Raises:
         BadTarget: it names no engine, or its URL is none.
     """
     text = text.strip()
     if text.startswith(("http://", "https://")):
-        return Target(engine=ENGINES["openai"], base=_base(text), is_open=True)
+        base = _base(text)
+        known = engine_at((urlsplit(base).hostname or "").lower())
+        return Target(engine=known or ENGINES["openai"], base=base, is_open=known is None)
     name, _, rest = text.partition(":")
     if name == "replay":
         if not rest:

@@ -79,6 +79,11 @@ def read_usage(value: Json) -> Usage | None:
     )
 
 
+_PROMPT_IDS = (("prompt_token_ids",), ("choices", 0, "prompt_token_ids"))
+_OUTPUT_IDS = (("choices", 0, "token_ids"), ("choices", 0, "response_token_ids"), ("__verbose", "tokens"))
+"""Where ids stand in an answer: as vLLM and SGLang 0.5.23 tell them, and llama.cpp."""
+
+
 def read_completion(body: Json) -> Turn:
     """The first choice of a `chat.completion` object."""
     choice = at(body, "choices", 0)
@@ -92,8 +97,8 @@ def read_completion(body: Json) -> Turn:
         tool_calls=tuple(_read_call(call) for call in items(at(message, "tool_calls"))),
         finish_reason=_optional_text(at(choice, "finish_reason")),
         usage=read_usage(at(body, "usage")),
-        prompt_ids=_ids(at(body, "prompt_token_ids")),
-        output_ids=_ids(at(choice, "token_ids")) or _ids(at(body, "__verbose", "tokens")) or None,
+        prompt_ids=next((ids for place in _PROMPT_IDS if (ids := _ids(at(body, *place)))), None),
+        output_ids=next((ids for place in _OUTPUT_IDS if (ids := _ids(at(body, *place)))), None),
         id=_optional_text(at(body, "id")),
         model=_optional_text(at(body, "model")),
         refusal=_optional_text(at(message, "refusal")),

@@ -188,7 +188,7 @@ def test_a_count_without_a_generation_is_evidence_where_no_usage_is():
 def test_ids_that_are_not_told_in_streams_leave_the_streams_to_the_side_endpoint():
     endpoint = Endpoint(chat=answered({**COMPLETION, "prompt_token_ids": PROMPT_IDS}), **SIDES["sglang"])
     capabilities = found(endpoint, "sglang")
-    assert (capabilities.prompt, capabilities.ids_field) == (PromptLevel.IDS, "return_prompt_token_ids")
+    assert (capabilities.prompt, capabilities.ids_field) == (PromptLevel.IDS, "return_token_ids")
     assert capabilities.side.path == "/v1/tokenize"
 
 

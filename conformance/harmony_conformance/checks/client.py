@@ -46,7 +46,9 @@ def _open_loop(x: Exchange) -> list[Json]:
 
 
 def _reasoning(message: Json) -> str:
-    return next((text(at(message, name)) for name in REASONING_FIELDS if text(at(message, name))), "")
+    """The reasoning, or that there is some in the details that OpenRouter tells and wants back."""
+    told = (text(at(message, name)) for name in REASONING_FIELDS)
+    return next(filter(None, told), "reasoning_details" if items(at(message, "reasoning_details")) else "")
 
 
 @condition

@@ -34,14 +34,16 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
     if x.response is None:
         return
     if not x.response.is_success:
-        if x.response.status < on.SERVER_ERROR and _refused_parameter(x) is not None:
+        blames_the_model = on.blames_the_model(x)
+        if x.response.status < on.SERVER_ERROR and not blames_the_model and _refused_parameter(x) is not None:
             yield variant(f"the server declares that it does not support {_refused_parameter(x)}", where="status")
-        elif x.validity is Validity.VALID or x.response.status >= on.SERVER_ERROR:
+        elif x.validity is Validity.VALID or x.response.status >= on.SERVER_ERROR or blames_the_model:
             yield Finding(
                 message=f"a valid request was answered with HTTP {x.response.status}",
                 at="status",
                 expected="200",
                 actual=f"{x.response.status}: {shorten(_reason(x))}",
+                excerpt=shorten(text(at(x.error, "failed_generation"))) or None,
             )
         return
     if x.answered_by is AnsweredBy.RENDER and x.rendered is not None:
