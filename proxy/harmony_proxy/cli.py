@@ -8,10 +8,9 @@ import socket
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from harmony_conformance.audit.excerpt import Excerpts
 from harmony_conformance.command import Command, UsageError
 from harmony_conformance.target import BadTarget, Target, parse_target
-from harmony_proxy.judge_settings import LOW, Settings
+from harmony_proxy.judge_settings import LOW, NONE, QUOTING, Settings
 
 _LISTEN = "127.0.0.1:8090"
 _LARGEST_PORT = 65535
@@ -31,14 +30,14 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("--log", metavar="FILE", type=Path, help="append one JSON line for each exchange")
     parser.add_argument(
         "--excerpts",
-        choices=[excerpts.value for excerpts in Excerpts],
-        default=Excerpts.NONE.value,
+        choices=QUOTING,
+        default=NONE,
         help="what of the traffic the log quotes (default: none: check ids, outcomes and counts)",
     )
     parser.add_argument(
         "--capture",
-        choices=[excerpts.value for excerpts in Excerpts],
-        default=Excerpts.NONE.value,
+        choices=QUOTING,
+        default=NONE,
         help="whether the log holds samples of failing exchanges: as they were without credentials, or redacted (default: none)",
     )
 
@@ -63,8 +62,8 @@ def _settings(arguments: Namespace, engine: str) -> Settings:
             raise UsageError(f"--log {arguments.log}: {problem.strerror}") from None
     return Settings(
         log=arguments.log,
-        excerpts=Excerpts(arguments.excerpts),
-        capture=Excerpts(arguments.capture),
+        excerpts=arguments.excerpts,
+        capture=arguments.capture,
         engine=engine,
         priority=os.environ.get("HARMONY_GUARD_PRIORITY", LOW),
     )

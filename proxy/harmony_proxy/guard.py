@@ -105,6 +105,11 @@ class Guard:
         self._withheld = bytearray()
         self._identical = True
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether an answer is held until it is complete."""
+        return self._mode is _Mode.HELD
+
     def request_head(self, method: str, path: str, headers: Headers) -> Headers:
         """The request begins; the headers to send on. Observing, they are the same; acting, the server is asked for bodies that are not packed."""
         try:
@@ -301,7 +306,8 @@ class Guard:
             return [held] if held else []
         self._mode, self.must_stop = _Mode.STOPPED, True
         message = f"The answer could not be examined (request {self._request_id})"
-        return [bytes(self._withheld), error_event(self._api, NOT_EXAMINED, message)]
+        self._withheld.clear()
+        return [error_event(self._api, NOT_EXAMINED, message)]
 
     def _close_held(self) -> Closing:
         try:

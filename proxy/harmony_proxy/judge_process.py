@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import NoReturn
 
+from harmony_conformance.audit.excerpt import Excerpts
 from harmony_conformance.audit.scan import judge_alone
 from harmony_conformance.check import Check, Comparison
 from harmony_conformance.checks import CHECKS
@@ -51,7 +52,8 @@ class Judge:
         self._settings = settings
         self._write = write
         self._checks = tuple(checks)
-        self._samples = Samples(settings.capture)
+        self._excerpts = Excerpts(settings.excerpts)
+        self._samples = Samples(Excerpts(settings.capture))
 
     def counts(self, batch: Iterable[Kept]) -> Tally:
         """Judge a batch, and count."""
@@ -76,7 +78,7 @@ class Judge:
             sample = self._samples.take(told.exchange, results)
         counts = tally_of(told, results)
         started = datetime.fromtimestamp(kept.started, UTC).isoformat(timespec="milliseconds")
-        line = log_line(told, started, results, self._settings.excerpts)
+        line = log_line(told, started, results, self._excerpts)
         try:
             self._write({**line, "sample": sample} if sample is not None else line)
         except OSError:

@@ -5,22 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from harmony_conformance.audit.excerpt import Excerpts
 from harmony_conformance.json_value import at, dumps, loads, text
 
 LENGTH_BYTES = 8
 """Before each frame stands its length, so many bytes of it, the highest first."""
 
 LOW, NORMAL = "low", "normal"
+NONE = "none"
+QUOTING = ("redacted", "full", NONE)
+"""How much of the traffic a log may quote: the names of `audit.excerpt.Excerpts`, which would bring all checks along."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How it judges. Without a log, exchanges that fail are told to the parent. `priority` is `low` or `normal`."""
+    """How it judges. Without a log, exchanges that fail are told to the parent.
+
+    `excerpts` (what findings quote) and `capture` (samples) are of `QUOTING`, `priority` is `low` or `normal`.
+    """
 
     log: Path | None = None
-    excerpts: Excerpts = Excerpts.NONE
-    capture: Excerpts = Excerpts.NONE
+    excerpts: str = NONE
+    capture: str = NONE
     engine: str = "openai"
     priority: str = "low"
 
@@ -29,8 +34,8 @@ class Settings:
         return dumps(
             {
                 "log": str(self.log) if self.log is not None else None,
-                "excerpts": self.excerpts.value,
-                "capture": self.capture.value,
+                "excerpts": self.excerpts,
+                "capture": self.capture,
                 "engine": self.engine,
                 "priority": self.priority,
             }
@@ -43,8 +48,8 @@ def read_settings(argument: str) -> Settings:
     log = text(at(told, "log"))
     return Settings(
         log=Path(log) if log else None,
-        excerpts=Excerpts(text(at(told, "excerpts"))),
-        capture=Excerpts(text(at(told, "capture"))),
+        excerpts=text(at(told, "excerpts")),
+        capture=text(at(told, "capture")),
         engine=text(at(told, "engine")),
         priority=text(at(told, "priority")),
     )

@@ -3,6 +3,8 @@
     fail = "open"                  # what cannot be examined passes ("closed": it is blocked)
     fallback = "observe"           # where a repair cannot ("block": the answer is blocked)
 
+    reasoning_field = "reasoning"  # what clients call the reasoning, for repairs; otherwise as the server calls it
+
     [checks]
     "channels.no_marker_leak" = "repair"
     "tool_calls.*" = "block"       # the longest pattern that fits counts
@@ -95,8 +97,13 @@ def read_policy(value: Json, *, musts: Collection[str], repairable: Collection[s
         BadPolicy: it names no check, or asks for what there is not.
     """
     told = members(value)
-    _known(told, ("fail", "fallback", "checks", "route"), "the policy")
-    rest = _route({name: it for name, it in told.items() if name != "route"}, "the policy", musts, repairable)
+    _known(told, ("fail", "fallback", "reasoning_field", "checks", "route"), "the policy")
+    rest = _route(
+        {name: it for name, it in told.items() if name not in ("route", "reasoning_field")},
+        "the policy",
+        musts,
+        repairable,
+    )
     routes = [
         _route(members(route), f"route {number}", musts, repairable)
         for number, route in enumerate(items(told.get("route")), start=1)
@@ -143,8 +150,12 @@ def _route(told: Mapping[str, Json], where: str, musts: Collection[str], repaira
 def _action(check: str, rules: Mapping[str, Action], repairable: Collection[str]) -> Action:
     """The action of the longest pattern that fits; a repair that there is not, under a pattern for many, is none."""
     fitting = [pattern for pattern in rules if fnmatchcase(check, pattern)]
-    action = rules[max(fitting, key=len)] if fitting else Action.OBSERVE
+    action = rules[max(fitting, key=_weight)] if fitting else Action.OBSERVE
     return Action.OBSERVE if action is Action.REPAIR and check not in repairable else action
+
+
+def _weight(pattern: str) -> int:
+    return len(pattern.replace("*", ""))
 
 
 def _one_of(kind: type[Word], told: Json, where: str) -> Word:

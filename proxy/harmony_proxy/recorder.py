@@ -126,6 +126,11 @@ class Recorder:
         return self._cost + size + _CHUNK_COST <= self._limit
 
     @property
+    def has_status(self) -> bool:
+        """Whether the response began."""
+        return self._status is not None
+
+    @property
     def response_body(self) -> bytes:
         """What is kept of the response's body."""
         return b"".join(self._parts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
 from harmony_conformance.check import Outcome, Severity
@@ -19,6 +20,15 @@ from harmony_proxy.passage import Passage
 from harmony_proxy.routes import api_of
 
 Tally = Counter[tuple[str, ...]]
+
+
+@dataclass(kw_only=True)
+class Gauges:
+    """What is going on right now: exchanges that are open, and answers that are held back."""
+
+    open: int = 0
+    held: int = 0
+
 
 BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """The upper ends of the buckets of every histogram, in seconds; there is one more for all above."""

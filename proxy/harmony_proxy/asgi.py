@@ -1,0 +1,169 @@
+"""`HarmonyGuard`: a pure ASGI class around any application that serves gpt-oss.
+
+    vllm serve openai/gpt-oss-20b --middleware harmony_proxy.asgi.HarmonyGuard        settings: HARMONY_GUARD_* (see `loading`)
+    app.add_middleware(HarmonyGuard, policy="policy.toml", log="outcomes.jsonl")
+
+Observing, it adds two things to an exchange: a note of each message that the application sends, and one entry in a queue when it is over. Acting, it holds
+and changes what the policy says; an answer that is blocked in its middle ends for the application as if the client had left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+from harmony_proxy.guard import Guard
+from harmony_proxy.handing import Handed, Handing
+from harmony_proxy.judge_settings import Settings
+from harmony_proxy.loading import Configuration, Rules, from_environment, load_rules
+from harmony_proxy.policy import Policy
+from harmony_proxy.recorder import LIMIT, End, Recorder
+from harmony_proxy.routes import api_of
+from harmony_proxy.tally import Gauges
+from harmony_proxy.watching import ENDED, Acting, App, Message, Receive, Scope, Send, Watched
+
+_PAST_US = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
+"""Ways of answering that would go past a guard that acts."""
+
+
+class HarmonyGuard:
+    """Around an application. Without arguments the environment says what it is set to; what is given is set so.
+
+    Args:
+        app: the application.
+        policy: a `Policy` made by `loading.load_rules`, as `Rules`, or a TOML file. Default: observe.
+        log: the outcome log; default: none.
+        excerpts: what of the traffic the findings in it quote: `none`, `redacted`, `full`.
+        capture: whether it holds samples of failing exchanges: `none`, `redacted`, `full`.
+        handing: what exchanges are handed to; default: a process of its own that judges them.
+        limit: the most that is kept of one exchange, in bytes.
+
+    Raises:
+        BadSetting: it is set to what cannot be.
+    """
+
+    def __init__(  # noqa: PLR0913 - all have a default
+        self,
+        app: App,
+        *,
+        policy: Rules | str | Path | None = None,
+        log: str | Path | None = None,
+        excerpts: str | None = None,
+        capture: str | None = None,
+        handing: Handing | None = None,
+        limit: int = LIMIT,
+    ) -> None:
+        self._app = app
+        told = from_environment(os.environ)
+        rules = policy if isinstance(policy, Rules) else load_rules(Path(policy)) if policy is not None else told.rules
+        self._rules = rules
+        self._policy: Policy = rules.policy
+        self._observes = rules.policy.observes
+        self._limit = limit
+        self._handing = handing or Handing(_judging(told, log, excerpts, capture))
+        self._run = os.urandom(4).hex()
+        self._numbers = count(1)
+        self.gauges = Gauges()
+        self._metrics = told.metrics
+        self._is_started = False
+
+    @property
+    def handing(self) -> Handing:
+        """What exchanges are handed to."""
+        return self._handing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection's scope."""
+        if scope["type"] == "http":
+            if scope["method"] == "POST" and api_of(scope["path"]):
+                if not self._is_started:
+                    self.start()
+                if self._observes:
+                    await self._observed(scope, receive, send)
+                else:
+                    await self._acted(scope, receive, send)
+                return
+        elif scope["type"] == "lifespan":
+            await self._app(scope, receive, self._until_shut_down(send))
+            return
+        await self._app(scope, receive, send)
+
+    def start(self) -> None:
+        """Begin to judge. The first exchange does so: a server may make us in one process and serve in others."""
+        self._is_started = True
+        self._handing.start()
+        if self._metrics is not None:
+            from harmony_proxy.metrics import serve_metrics  # noqa: PLC0415 - needs prometheus_client, which few have
+
+            serve_metrics(self._metrics, self._handing, self.gauges)
+
+    async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        recorder = Recorder(limit=self._limit)
+        recorder.request_head(scope["method"], scope["path"], scope["headers"])
+        watched = Watched(recorder, receive, send)
+        scope[ENDED] = watched.ended
+        self.gauges.open += 1
+        try:
+            await self._app(scope, watched.receive, watched.send)
+        except asyncio.CancelledError:
+            watched.ended(End.SHUT_DOWN, "")
+            raise
+        finally:
+            self.gauges.open -= 1
+            watched.broke_off()
+            self._hand_over(watched, self._name())
+
+    async def _acted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = self._name()
+        guard = Guard(self._policy, request_id=name, limit=self._limit, actors=self._rules.actors)
+        headers = list(guard.request_head(scope["method"], scope["path"], scope["headers"]))
+        acting = Acting(guard, receive, send, self.gauges)
+        inner = {**scope, "headers": headers, ENDED: acting.ended}
+        told: dict[str, object] = scope.get("extensions") or {}
+        inner["extensions"] = {name: value for name, value in told.items() if name not in _PAST_US}
+        self.gauges.open += 1
+        try:
+            await self._app(inner, acting.receive, acting.send)
+        except asyncio.CancelledError:
+            acting.ended(End.SHUT_DOWN, "")
+            raise
+        except Exception:
+            if not guard.must_stop:
+                await acting.finish()
+                raise
+        else:
+            await acting.finish()
+        finally:
+            self.gauges.open -= 1
+            acting.broke_off()
+            for _ in range(guard.problems):
+                self._handing.problem()
+            self._hand_over(acting, name)
+
+    def _hand_over(self, watched: Watched, name: str) -> None:
+        for _ in range(watched.problems):
+            self._handing.problem()
+        self._handing.hand_over(Handed(recorder=watched.recorder, id=name, started=watched.started))
+
+    def _name(self) -> str:
+        return f"{self._run}-{next(self._numbers)}"
+
+    def _until_shut_down(self, send: Send) -> Send:
+        async def sending(message: Message) -> None:
+            if message["type"] == "lifespan.shutdown.complete":
+                await asyncio.to_thread(self._handing.close)
+            await send(message)
+
+        return sending
+
+
+def _judging(told: Configuration, log: str | Path | None, excerpts: str | None, capture: str | None) -> Settings:
+    return replace(
+        told.judging,
+        log=Path(log) if log is not None else told.judging.log,
+        excerpts=excerpts if excerpts is not None else told.judging.excerpts,
+        capture=capture if capture is not None else told.judging.capture,
+    )

@@ -1,0 +1,188 @@
+"""One exchange of an ASGI application, going by: what stands between it and its server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from harmony_proxy.guard import Guard
+from harmony_proxy.recorder import End, Recorder
+from harmony_proxy.tally import Gauges
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+ENDED = "harmony_guard.ended"
+"""In the scope: what an application calls that knows better than we how its answer ended (an `End` and a detail). What it sends after that is its own."""
+
+_clock = time.perf_counter
+
+
+class Blocked(OSError):  # noqa: N818 - it says what happened
+    """What an application gets that goes on with an answer that was blocked: the same as from a client that has left."""
+
+
+class Watched:
+    """One exchange that is observed. State: when it began, and whether it is over."""
+
+    __slots__ = ("_begun", "_has_left", "_is_over", "_receive", "_send", "problems", "recorder", "started")
+
+    def __init__(self, recorder: Recorder, receive: Receive, send: Send) -> None:
+        self.recorder = recorder
+        self._receive, self._send = receive, send
+        self._is_over = self._has_left = False
+        self.problems = 0
+        self.started = time.time()
+        self._begun = _clock()
+
+    async def receive(self) -> Message:
+        """What the application asks for."""
+        message = await self._receive()
+        if self._is_over:
+            return message
+        if message["type"] == "http.request":
+            self.recorder.request_body(message.get("body", b""))
+        else:
+            self._has_left = True
+        return message
+
+    def send(self, message: Message) -> Awaitable[None]:
+        """What the application sends: noted, and sent on as it is. No coroutine of ours: it would cost more than the note."""
+        if not self._is_over:
+            try:
+                if message["type"] == "http.response.body":
+                    self.recorder.feed(message.get("body", b""), _clock() - self._begun)
+                    if not message.get("more_body", False):
+                        self._complete()
+                elif message["type"] == "http.response.start":
+                    self.recorder.response_head(message["status"], message.get("headers", ()))
+            except Exception:  # noqa: BLE001 - what goes wrong with us must not touch the traffic
+                self.problems += 1
+        return self._send(message)
+
+    def ended(self, end: End, detail: str) -> None:
+        """The application knows how it ended."""
+        self._is_over = True
+        self.recorder.abort(end, detail, self._now())
+
+    def broke_off(self) -> None:
+        """The application is done; if its answer is not, it broke off. Only the first end counts."""
+        self.recorder.abort(self._how_it_broke(), "", self._now())
+
+    def _how_it_broke(self) -> End:
+        if self._has_left:
+            return End.CLIENT_LEFT
+        return End.CUT if self.recorder.has_status else End.RESET
+
+    def _complete(self) -> None:
+        self._is_over = True
+        if not self._has_left:
+            self.recorder.end(self._now())
+
+    def _now(self) -> float:
+        return _clock() - self._begun
+
+
+class Acting(Watched):
+    """One exchange that is acted on. State also: whether the client has had the head, whether it was blocked, and whether it is counted as held."""
+
+    __slots__ = ("_broken", "_gauges", "_guard", "_is_held", "_is_ours", "_is_started", "_kind", "_stopped")
+
+    def __init__(self, guard: Guard, receive: Receive, send: Send, gauges: Gauges) -> None:
+        super().__init__(guard.recorder, receive, send)
+        self._guard = guard
+        self._gauges = gauges
+        self._is_started = self._is_held = self._is_ours = False
+        self._broken: tuple[End, str] | None = None
+        self._stopped = asyncio.Event()
+        self._kind: Message = {"type": "http.response.start"}
+
+    async def receive(self) -> Message:
+        """What the application asks for; once its answer is blocked, that the client has left."""
+        asked, stop = asyncio.ensure_future(self._receive()), asyncio.ensure_future(self._stopped.wait())
+        try:
+            await asyncio.wait((asked, stop), return_when=asyncio.FIRST_COMPLETED)
+            if self._stopped.is_set():
+                return {"type": "http.disconnect"}
+            message = asked.result()
+        finally:
+            asked.cancel()
+            stop.cancel()
+        if message["type"] == "http.request":
+            self._guard.request_body(message.get("body", b""))
+        elif not self._is_over:
+            self._has_left = True
+        return message
+
+    async def send(self, message: Message) -> None:
+        """What the application sends: what the guard makes of it."""
+        if self._stopped.is_set():
+            raise Blocked("the answer was blocked")
+        begun = self._now()
+        match message["type"]:
+            case _ if self._is_ours:
+                await self._send(message)
+            case "http.response.start":
+                self._kind = message
+                self._guard.response_head(message["status"], message.get("headers", ()))
+                self._count_held(self._guard.is_holding)
+                self.recorder.added += self._now() - begun
+                await self._begin()
+            case "http.response.body":
+                out = self._guard.feed(message.get("body", b""), begun)
+                is_last = not message.get("more_body", False)
+                if is_last and not self._guard.must_stop:
+                    self._is_over = True
+                    out = [*out, *self._guard.close(begun).body]
+                self.recorder.added += self._now() - begun
+                await self._give(out, is_last=is_last or self._guard.must_stop)
+            case _:
+                await self._send(message)
+        if self._guard.must_stop and not self._stopped.is_set():
+            self.recorder.abort(End.BLOCKED, "", self._now())
+            self._is_over = True
+            self._stopped.set()
+
+    def ended(self, end: End, detail: str) -> None:
+        """The application knows how it ended, and answers itself where the server did not."""
+        self._broken = end, detail
+        self._is_ours = not self.recorder.has_status
+
+    async def finish(self) -> None:
+        """The application is done. If its answer is not, the client is told so."""
+        self._count_held(False)
+        if self._is_over or self._is_ours or self._guard.must_stop:
+            return
+        end, detail = self._broken or (self._how_it_broke(), "")
+        closing = self._guard.abort(end, detail, self._now())
+        if closing.body:
+            await self._give(closing.body, is_last=closing.head is not None)
+
+    def broke_off(self) -> None:
+        """See there; how it ended was told, or is plain."""
+        self._count_held(False)
+        end, detail = self._broken or (self._how_it_broke(), "")
+        self.recorder.abort(end, detail, self._now())
+
+    async def _begin(self) -> None:
+        head = self._guard.head
+        if head is not None and not self._is_started:
+            self._is_started = True
+            self._count_held(False)
+            await self._send({**self._kind, "status": head.status, "headers": list(head.headers)})
+
+    async def _give(self, out: list[bytes], *, is_last: bool) -> None:
+        body = b"".join(out)
+        if body or is_last:
+            await self._begin()
+            await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})
+
+    def _count_held(self, is_held: bool) -> None:
+        if is_held is not self._is_held:
+            self._is_held = is_held
+            self._gauges.held += 1 if is_held else -1

@@ -1,0 +1,331 @@
+"""`HarmonyGuard` around applications in this process: what the client gets, what the application sees, what is handed on."""
+
+import asyncio
+import json
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import JSONResponse, StreamingResponse
+from starlette.routing import Route as Path
+
+from harmony_conformance.reference_server.app import create_app
+from harmony_proxy.acted import Acted, Actors, Whole
+from harmony_proxy.asgi import HarmonyGuard
+from harmony_proxy.guard import REQUEST_ID, VERDICT
+from harmony_proxy.loading import Rules
+from harmony_proxy.passage import passage
+from harmony_proxy.policy import Action, Policy, Route
+from harmony_proxy.recorder import End
+
+openai = pytest.importorskip("openai")
+CHAT = "/v1/chat/completions"
+MODEL = "gpt-oss-reference"
+ASKED = {"model": MODEL, "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
+CHECK = "channels.no_marker_leak"
+
+
+class Hands:
+    """Stands for the handing: keeps what it is handed."""
+
+    def __init__(self):
+        self.handed, self.problems, self.is_started, self.is_closed = [], 0, False, False
+
+    def start(self):
+        self.is_started = True
+
+    def hand_over(self, handed):
+        self.handed.append(handed)
+
+    def problem(self):
+        self.problems += 1
+
+    def close(self):
+        self.is_closed = True
+
+    @property
+    def passage(self):
+        (handed,) = self.handed
+        return passage(handed.recorder.kept(handed.id, handed.started))
+
+
+class Swapping:
+    """Acts on a stream: writes b for a, blocks at a leak."""
+
+    def __init__(self, *_, request_id, **__):
+        self.is_over, self.acted, self.request_id = False, Acted(repaired={CHECK: 1}), request_id
+
+    def feed(self, data):
+        if b"leak" in data:
+            self.is_over, self.acted = True, Acted(blocked=(CHECK,))
+            return [b"data: blocked\n\n"]
+        return [data.replace(b": a", b": b")]
+
+    def close(self):
+        return [b"rest"]
+
+    def abort(self):
+        return [b"aborted"]
+
+
+def whole(x, actions, *, fallback):
+    if b"leak" in x.response.body:
+        return Whole(acted=Acted(blocked=(CHECK,)))
+    return Whole(body=x.response.body.replace(b"a", b"bb"), acted=Acted(repaired={CHECK: 1}))
+
+
+ACTING = Rules(
+    policy=Policy(routes=(Route(actions={CHECK: Action.REPAIR}),)),
+    actors=Actors(stream=Swapping, whole=whole, repairs=frozenset({CHECK})),
+)
+
+
+def guarded(app, policy=None):
+    hands = Hands()
+    return HarmonyGuard(app, policy=policy, handing=hands), hands
+
+
+def events(*data, kind="text/event-stream", fail=None):
+    """An application that streams; `seen` says how it fared."""
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append(dict(scope["headers"]))
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind.encode())]})
+        for piece in data:
+            try:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            except OSError:
+                seen.append((await receive())["type"])
+                raise
+        if fail is not None:
+            raise fail
+        await send({"type": "http.response.body", "body": b""})
+
+    return app, seen
+
+
+async def call(app, *, path=CHAT, method="POST", body=b"{}", incoming=(), headers=()):
+    """What a server would be sent by an application: all its messages, and the exception that it ends with."""
+    sent = []
+    queue = [{"type": "http.request", "body": body, "more_body": False}, *incoming]
+
+    async def receive():
+        if not queue:
+            await asyncio.Event().wait()
+        return queue.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": method, "path": path, "headers": list(headers), "extensions": None}
+    try:
+        await app(scope, receive, send)
+    except Exception as error:  # noqa: BLE001 - what a server would see
+        return sent, error
+    return sent, None
+
+
+def asked(app, **how):
+    return asyncio.run(call(app, **how))
+
+
+def body_of(sent):
+    return b"".join(message.get("body", b"") for message in sent if message["type"] == "http.response.body")
+
+
+def test_observed_the_messages_are_the_very_same_and_the_exchange_is_handed_over():
+    app, _ = events(b"data: a\n\n", b"", b"data: [DONE]\n\n")
+    bare, _ = asked(app)
+    guard, hands = guarded(app)
+    sent, _ = asked(guard)
+    assert sent == bare
+    told = hands.passage
+    assert (told.end, told.exchange.response.body) == (End.COMPLETE, b"data: a\n\ndata: [DONE]\n\n")
+    assert hands.is_started
+
+
+@pytest.mark.parametrize(("path", "method"), [("/v1/models", "GET"), ("/v1/embeddings", "POST"), (CHAT, "OPTIONS")])
+def test_what_is_no_api_of_ours_goes_past(path, method):
+    app, _ = events(b"a")
+    guard, hands = guarded(app, ACTING)
+    assert asked(guard, path=path, method=method) == asked(app)
+    assert hands.handed == []
+
+
+def test_a_web_socket_goes_past():
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append((scope, receive, send))
+
+    given = ({"type": "websocket", "path": CHAT}, object(), object())
+    asyncio.run(guarded(app)[0](*given))
+    assert all(one is other for one, other in zip(seen[0], given, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("app", "incoming", "end"),
+    [
+        (events(b"a", fail=RuntimeError("died"))[0], (), End.CUT),
+        (events(b"a")[0], (), End.COMPLETE),
+    ],
+    ids=["the application died", "it did not"],
+)
+def test_how_it_ended_is_told(app, incoming, end):
+    guard, hands = guarded(app)
+    _, error = asked(guard, incoming=incoming)
+    assert hands.passage.end is end
+    assert (error is not None) is (end is End.CUT), "what an application raises is the server's business"
+
+
+def test_a_client_that_leaves_is_told_to_the_application_and_in_the_log():
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        assert (await receive())["type"] == "http.disconnect"
+
+    guard, hands = guarded(app)
+    asked(guard, incoming=[{"type": "http.disconnect"}])
+    assert hands.passage.end is End.CLIENT_LEFT
+
+
+def test_an_application_that_never_answers_is_a_reset():
+    async def app(scope, receive, send):
+        raise RuntimeError
+
+    guard, hands = guarded(app)
+    asked(guard)
+    assert hands.passage.end is End.RESET
+
+
+def test_a_repaired_stream_has_the_request_id_and_no_length():
+    app, seen = events(b"data: a\n\n")
+    guard, hands = guarded(app, ACTING)
+    sent, error = asked(guard, headers=[(b"accept-encoding", b"gzip")])
+    assert (body_of(sent), error) == (b"data: b\n\nrest", None)
+    assert dict(sent[0]["headers"])[REQUEST_ID].decode() == hands.handed[0].id
+    assert seen[0] == {b"accept-encoding": b"identity"}
+    assert hands.passage.kept.repaired == {CHECK: 1}
+    assert hands.passage.exchange.response.body == b"data: a\n\n"
+
+
+def test_a_blocked_stream_ends_well_for_the_client_and_as_if_it_had_left_for_the_application():
+    app, seen = events(b"data: x\n\n", b"leak", b"never", b"ever")
+    guard, hands = guarded(app, ACTING)
+    sent, error = asked(guard)
+    assert (body_of(sent), error) == (b"data: x\n\ndata: blocked\n\n", None)
+    assert sent[-1]["more_body"] is False
+    assert seen[1:] == ["http.disconnect"]
+    assert (hands.passage.end, hands.passage.kept.blocked) == (End.BLOCKED, (CHECK,))
+
+
+def test_an_application_that_waits_for_its_client_hears_at_once_that_it_was_blocked():
+    heard = []
+
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
+        waiting = asyncio.ensure_future(receive())
+        await asyncio.sleep(0)
+        await send({"type": "http.response.body", "body": b"leak", "more_body": True})
+        heard.append(await waiting)
+
+    asked(guarded(app, ACTING)[0])
+    assert heard == [{"type": "http.disconnect"}]
+
+
+def test_a_held_answer_has_its_verdict_and_its_new_length():
+    app, _ = events(b'{"a"', b": 1}", kind="application/json")
+    sent, _ = asked(guarded(app, ACTING)[0])
+    headers = dict(sent[0]["headers"])
+    assert body_of(sent) == b'{"bb": 1}'
+    assert (headers[b"content-length"], headers[VERDICT]) == (b"9", b"repaired; " + CHECK.encode())
+    assert len(sent) == 2
+
+
+def test_a_blocked_answer_is_a_502():
+    app, _ = events(b'{"leak": "Sue"}', kind="application/json")
+    sent, _ = asked(guarded(app, ACTING)[0])
+    assert sent[0]["status"] == 502
+    assert b"Sue" not in repr(sent).encode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends", "status"), [("text/event-stream", b"aborted", 200), ("application/json", b'"}}', 502)]
+)
+def test_an_application_that_dies_while_it_is_acted_on_is_no_good_end(kind, ends, status):
+    app, _ = events(b'{"x":', kind=kind, fail=RuntimeError("died"))
+    guard, hands = guarded(app, ACTING)
+    sent, error = asked(guard)
+    assert isinstance(error, RuntimeError)
+    assert sent[0]["status"] == status
+    assert body_of(sent).endswith(ends)
+    assert sent[-1]["more_body"] is (status == 200), "a stream is broken off, a whole answer was replaced"
+    assert hands.passage.end is End.CUT
+    assert guard.gauges.open == guard.gauges.held == 0
+
+
+def test_at_the_end_of_the_server_what_is_queued_is_judged():
+    async def app(scope, receive, send):
+        await send({"type": "lifespan.startup.complete"})
+        await send({"type": "lifespan.shutdown.complete"})
+
+    guard, hands = guarded(app)
+    sent = []
+
+    async def send(message):
+        sent.append(message["type"])
+
+    asyncio.run(guard({"type": "lifespan"}, None, send))
+    assert (sent, hands.is_closed) == (["lifespan.startup.complete", "lifespan.shutdown.complete"], True)
+
+
+def test_starlette_takes_it_as_its_users_add_it():
+    async def whole_answer(request):
+        return JSONResponse({"got": await request.json()})
+
+    async def leaking(request):
+        async def pieces():
+            for _ in range(1000):
+                yield b"data: leak\n\n"
+                await asyncio.sleep(0)
+
+        return StreamingResponse(pieces(), media_type="text/event-stream")
+
+    hands = Hands()
+    app = Starlette(
+        routes=[Path("/v1/completions", whole_answer, methods=["POST"]), Path(CHAT, leaking, methods=["POST"])],
+        middleware=[Middleware(HarmonyGuard, policy=ACTING, handing=hands)],
+    )
+
+    async def ask():
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
+            return await client.post("/v1/completions", json={"a": 1}), await client.post(CHAT, json={})
+
+    told, blocked = asyncio.run(ask())
+    assert told.json() == {"got": {"bb": 1}}
+    assert blocked.text == "data: blocked\n\n"
+    assert len(hands.handed) == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_openai_client_gets_of_the_reference_server_what_it_gets_without(stream):
+    async def content(app):
+        async with (
+            httpx.AsyncClient(transport=httpx.ASGITransport(app)) as http,
+            openai.AsyncOpenAI(base_url="http://test/v1", api_key="k", http_client=http) as client,
+        ):
+            told = await client.chat.completions.create(**ASKED, stream=stream)
+            if not stream:
+                return told.choices[0].message.content
+            return "".join([chunk.choices[0].delta.content or "" async for chunk in told if chunk.choices])
+
+    guard, hands = guarded(create_app())
+    assert asyncio.run(content(guard)) == asyncio.run(content(create_app()))
+    told = hands.passage
+    assert (told.end, told.exchange.turn.content is not None) == (End.COMPLETE, True)
+    assert json.loads(told.exchange.request.body)["model"] == MODEL

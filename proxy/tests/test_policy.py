@@ -1,0 +1,102 @@
+import tomllib
+
+import pytest
+
+from harmony_proxy.loading import BadSetting, Rules, address, from_environment, load_rules
+from harmony_proxy.policy import Action, BadPolicy, FailMode, flag_policy, read_policy
+
+MUSTS = frozenset({"channels.a", "channels.b", "tools.c"})
+CAN = frozenset({"channels.a", "tools.c"})
+
+
+def policy(document):
+    return read_policy(tomllib.loads(document), musts=MUSTS, repairable=CAN)
+
+
+def actions(document, path="/v1/chat/completions"):
+    return dict(policy(document).route(path).actions)
+
+
+@pytest.mark.parametrize(
+    ("document", "wanted"),
+    [
+        ("", {}),
+        ('checks = {"channels.a" = "repair"}', {"channels.a": Action.REPAIR}),
+        ('checks = {"channels.*" = "repair"}', {"channels.a": Action.REPAIR}),
+        ('checks = {"*" = "block", "tools.c" = "observe"}', dict.fromkeys(["channels.a", "channels.b"], Action.BLOCK)),
+        ('checks = {"*" = "observe", "tools.*" = "repair"}', {"tools.c": Action.REPAIR}),
+    ],
+    ids=["nothing", "a check", "of many those with a repair", "the longest pattern counts", "the other way round"],
+)
+def test_rules_name_checks_by_pattern(document, wanted):
+    assert actions(document) == wanted
+
+
+def test_the_first_route_that_fits_counts():
+    made = policy(
+        'fail = "closed"\nfallback = "block"\nchecks = {"*" = "block"}\n[[route]]\npath = "*/completions"\n'
+        'checks = {"tools.c" = "repair"}\n'
+    )
+    chat, other = made.route("/v1/chat/completions"), made.route("/v1/responses")
+    assert (dict(chat.actions), chat.fail, chat.fallback) == ({"tools.c": Action.REPAIR}, FailMode.OPEN, Action.OBSERVE)
+    assert (set(other.actions), other.fail, other.fallback) == (MUSTS, FailMode.CLOSED, Action.BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ('checks = {"nonsense" = "block"}', "'nonsense' is no check that must hold"),
+        ('checks = {"channels.b" = "repair"}', "there is no repair of 'channels.b'; there are: channels.a, tools.c"),
+        ('checks = {"channels.a" = "mend"}', "'mend' is none of 'observe', 'repair', 'block'"),
+        ('fail = "sometimes"', "'sometimes' is none of 'open', 'closed'"),
+        ('fallback = "repair"', "'observe' or 'block'"),
+        ("cheks = {}", "'cheks' is none of fail, fallback"),
+        ("[[route]]\npath = 3", "route 1: path is a pattern"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(document, said):
+    with pytest.raises(BadPolicy) as raised:
+        policy(document)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_flags_are_a_policy_too():
+    made = flag_policy(["channels.*"], ["channels.b"], "closed", musts=MUSTS, repairable=CAN).route("/")
+    assert dict(made.actions) == {"channels.a": Action.REPAIR, "channels.b": Action.BLOCK}
+    assert made.fail is FailMode.CLOSED
+
+
+def test_without_settings_everything_is_observed_and_nothing_written():
+    told = from_environment({})
+    assert (told.rules, told.judging.log, told.judging.excerpts, told.metrics) == (Rules(), None, "none", None)
+    assert told.rules.policy.observes
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("EXCERPTS", "all", "HARMONY_GUARD_EXCERPTS 'all' is none of redacted, full, none"),
+        ("FAIL", "sometimes", "sometimes"),
+        ("METRICS", "9090", "'9090' is no HOST:PORT"),
+        ("POLICY", "/no/such/file", "/no/such/file: No such file or directory"),
+        ("PRIORITY", "high", "neither low nor normal"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(name, value, said):
+    with pytest.raises(BadSetting) as raised:
+        from_environment({f"HARMONY_GUARD_{name}": value})
+    assert said in str(raised.value)
+
+
+def test_a_file_that_is_no_toml_is_said_to_be_none(tmp_path):
+    file = tmp_path / "policy.toml"
+    file.write_text("checks = ", encoding="utf-8")
+    with pytest.raises(BadSetting, match=r"policy\.toml: "):
+        load_rules(file)
+    with pytest.raises(BadSetting, match="a policy file says all"):
+        load_rules(file, block=["*"])
+
+
+def test_addresses_have_a_port():
+    assert address("[::1]:80") == ("::1", 80)
