@@ -1,121 +1,132 @@
-"""The mitmproxy addon: every byte passes unchanged and at once; a copy goes to a recorder, and the exchange is judged after it is over.
+"""The mitmproxy addon, set by mitmproxy's own options.
 
-What mitmproxy does decides the form of this module:
-
-- a response streams only if `flow.response.stream` is set in `responseheaders`;
-- an exception within the stream's callable would drop that chunk silently, so nothing may escape from it;
-- `b""` returned in the middle of a stream ends it for the client: nothing to send is `[]`;
-- the callable is not called when the client leaves or the server dies: then there is the `error` hook, and no `response`;
-- a flow may have no response at all.
+mitmdump -s "$(python -m harmony_proxy.addon)" --mode reverse:http://127.0.0.1:8000 --set http2=false --set harmony_log=outcomes.jsonl
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 
-from mitmproxy.http import HTTPFlow
+from mitmproxy import ctx
+from mitmproxy.addonmanager import Loader
+from mitmproxy.exceptions import OptionsError
 
-from harmony_proxy.handing import Handed, Handing
-from harmony_proxy.recorder import End, Recorder
+from harmony_proxy.handing import Handing
+from harmony_proxy.hooks import ConformanceAddon
+from harmony_proxy.judge_settings import NONE, QUOTING, Settings
+from harmony_proxy.loading import BadSetting, Rules, load_rules
+from harmony_proxy.policy import FailMode
+from harmony_proxy.tally import sentence
 
-_CLIENT_LEFT = "Client disconnected"
-
-
-class _Watched:
-    """A flow's recorder, and when its request was sent."""
-
-    def __init__(self, number: int) -> None:
-        self.recorder = Recorder()
-        self.number = number
-        self.started = time.time()
-        self.sent = time.monotonic()
-
-    def now(self) -> float:
-        """Seconds since the request was sent."""
-        return time.monotonic() - self.sent
+_LOG = logging.getLogger("harmony_proxy")
 
 
-class ConformanceAddon:
-    """Watches the flows of a reverse proxy. `prefix` is put before each path, for an upstream whose API does not begin at its root."""
+class Configured:
+    """The addon as mitmproxy's own options set it: for `mitmdump -s`. Rules may change while it runs; how exchanges are judged is read at the start."""
 
-    def __init__(self, handing: Handing, *, prefix: str = "") -> None:
-        self._handing = handing
-        self._prefix = prefix
-        self._flows: dict[str, _Watched] = {}
-        self._number = 0
+    def __init__(self) -> None:
+        self.addons: list[ConformanceAddon] = []
+        self._handing: Handing | None = None
+        self._settings = Settings()
 
-    def request(self, flow: HTTPFlow) -> None:
-        """The request is whole and about to be sent."""
-        path = flow.request.path
-        if self._prefix:
-            flow.request.path = self._prefix + path
-        try:
-            self._number += 1
-            watched = _Watched(self._number)
-            self._flows[flow.id] = watched
-            watched.recorder.request_head(flow.request.method, path, flow.request.headers.fields)
-            watched.recorder.request_body(flow.request.raw_content or b"")
-        except Exception:  # noqa: BLE001 - the traffic goes on whatever happens to us
-            self._handing.problem()
+    def load(self, loader: Loader) -> None:
+        """Name the options."""
+        many: Sequence[str] = ()
+        kinds = list(QUOTING)
+        modes = [mode.value for mode in FailMode]
+        for name, kind, default, said, choices in (
+            ("log", str, "", "Append one JSON line for each exchange to this file.", None),
+            ("policy", str, "", "A TOML file that says what is done about which check on which route.", None),
+            ("repair", Sequence[str], many, "Patterns of the ids of checks that are repaired.", None),
+            ("block", Sequence[str], many, "Patterns of the ids of checks for which an answer is blocked.", None),
+            ("fail", str, "open", "What becomes of an answer that could not be examined.", modes),
+            ("excerpts", str, NONE, "What of the traffic the findings in the log quote.", kinds),
+            ("capture", str, NONE, "Whether the log holds samples of failing exchanges.", kinds),
+            ("engine", str, "openai", "The engine that answers, as in --upstream.", None),
+        ):
+            loader.add_option(f"harmony_{name}", kind, default, said, choices)  # pyright: ignore[reportUnknownMemberType]
 
-    def responseheaders(self, flow: HTTPFlow) -> None:
-        """The response begins: let it stream, unchanged, with a copy to the recorder."""
-        if flow.response is None:
+    def configure(self, updated: set[str]) -> None:
+        """Options were set.
+
+        Raises:
+            OptionsError: to what cannot be.
+        """
+        if not any(name.startswith("harmony_") or name == "stream_large_bodies" for name in updated):
             return
-        watched = self._flows.get(flow.id)
-        flow.response.stream = self._tee(watched) if watched is not None else True
+        rules = _rules()
+        if not rules.policy.observes and ctx.options.stream_large_bodies:
+            raise _refused("stream_large_bodies would let answers past a policy that acts: set one of them")
+        settings = _settings()
+        if self._handing is not None and settings != self._settings:
+            raise _refused("how exchanges are judged and logged is read at the start: start mitmproxy again")
+        self._settings = settings
+        if not self.addons:
+            self._handing = Handing(settings, say=_LOG.info)
+            self.addons = [ConformanceAddon(self._handing)]
+        self.addons[0].rules = rules
+
+    def running(self) -> None:
+        """Begin to judge."""
+        if not self.addons:
+            self.configure({"harmony_log"})
+        if self._handing is not None:
+            self._handing.start()
+        if ctx.options.http2:
+            _LOG.warning("one HTTP/2 client gets five connections to a server and no more: --set http2=false")
+
+    def done(self) -> None:
+        """Have what is queued judged, and sum up."""
+        for addon in self.addons:
+            addon.shut_down()
+        if self._handing is not None:
+            self._handing.close()
+            _LOG.info(sentence(self._handing.tally))
+        self.addons, self._handing = [], None
+
+
+def _rules() -> Rules:
+    try:
+        return load_rules(
+            Path(ctx.options.harmony_policy).expanduser() if ctx.options.harmony_policy else None,
+            repair=_listed(ctx.options.harmony_repair),
+            block=_listed(ctx.options.harmony_block),
+            fail=ctx.options.harmony_fail,
+        )
+    except BadSetting as problem:
+        raise _refused(f"harmony_policy, harmony_repair, harmony_block, harmony_fail: {problem}") from None
+
+
+def _settings() -> Settings:
+    log = Path(ctx.options.harmony_log).expanduser() if ctx.options.harmony_log else None
+    if log is not None:
         try:
-            if watched is not None:
-                watched.recorder.response_head(flow.response.status_code, flow.response.headers.fields)
-        except Exception:  # noqa: BLE001 - as above
-            self._handing.problem()
-
-    def response(self, flow: HTTPFlow) -> None:
-        """The response is complete, and with the client."""
-        self._over(flow, lambda watched: watched.recorder.end(watched.now()))
-
-    def error(self, flow: HTTPFlow) -> None:
-        """The client left, or the server died, or was never there."""
-        end, detail = _how_it_ended(flow)
-        self._over(flow, lambda watched: watched.recorder.abort(end, detail, watched.now()))
-
-    def shut_down(self) -> None:
-        """Hand over what was still going on."""
-        for name in tuple(self._flows):
-            watched = self._flows.pop(name)
-            watched.recorder.abort(End.SHUT_DOWN, "", watched.now())
-            self._hand_over(watched)
-
-    def _tee(self, watched: _Watched) -> Callable[[bytes], bytes | list[bytes]]:
-        def tee(data: bytes) -> bytes | list[bytes]:
-            try:
-                watched.recorder.feed(data, watched.now())
-            except Exception:  # noqa: BLE001 - an exception here would cost the client this chunk
-                self._handing.problem()
-            return data or []
-
-        return tee
-
-    def _over(self, flow: HTTPFlow, finish: Callable[[_Watched], None]) -> None:
-        watched = self._flows.pop(flow.id, None)
-        if watched is None:
-            return
-        try:
-            finish(watched)
-            self._hand_over(watched)
-        except Exception:  # noqa: BLE001 - as above
-            self._handing.problem()
-
-    def _hand_over(self, watched: _Watched) -> None:
-        self._handing.hand_over(Handed(recorder=watched.recorder, id=str(watched.number), started=watched.started))
+            log.open("ab").close()
+        except OSError as problem:
+            raise _refused(f"harmony_log: {log}: {problem.strerror}") from None
+    for name in ("excerpts", "capture"):
+        if getattr(ctx.options, f"harmony_{name}") not in QUOTING:
+            raise _refused(f"harmony_{name} is one of {', '.join(QUOTING)}")
+    return Settings(
+        log=log,
+        excerpts=ctx.options.harmony_excerpts,
+        capture=ctx.options.harmony_capture,
+        engine=ctx.options.harmony_engine,
+    )
 
 
-def _how_it_ended(flow: HTTPFlow) -> tuple[End, str]:
-    detail = " ".join((flow.error.msg if flow.error is not None else "").split())
-    if detail.startswith(_CLIENT_LEFT):
-        return End.CLIENT_LEFT, detail
-    if flow.response is not None:
-        return End.CUT, detail
-    connected = flow.server_conn.timestamp_tcp_setup is not None
-    return (End.RESET if connected else End.NO_CONNECTION), detail
+def _refused(what: str) -> OptionsError:
+    return OptionsError(what)  # type: ignore[no-untyped-call]
+
+
+def _listed(patterns: Sequence[str]) -> list[str]:
+    return [pattern.strip() for told in patterns for pattern in told.split(",") if pattern.strip()]
+
+
+addons = [Configured()]
+
+if __name__ == "__main__":
+    sys.stdout.write(f"{Path(__file__).resolve()}\n")

@@ -14,19 +14,20 @@ from mitmproxy.options import Options
 from mitmproxy.tools.dump import DumpMaster
 
 from harmony_conformance.command import Exit, UsageError
-from harmony_proxy.addon import ConformanceAddon
 from harmony_proxy.handing import Handing
+from harmony_proxy.hooks import ConformanceAddon
 from harmony_proxy.judge_settings import Settings
+from harmony_proxy.loading import Rules
 from harmony_proxy.tally import sentence
 
 
-def watch(upstream: str, host: str, port: int, settings: Settings) -> int:
+def watch(upstream: str, host: str, port: int, settings: Settings, rules: Rules | None = None) -> int:
     """Run until SIGINT or SIGTERM; then judge what is queued, close the log, print the summary."""
     logging.getLogger("mitmproxy").setLevel(logging.CRITICAL)
     split = urlsplit(upstream)
     with tempfile.TemporaryDirectory(prefix="harmony-proxy-") as folder:
         handing = Handing(settings, say=say)
-        addon = ConformanceAddon(handing, prefix=split.path)
+        addon = ConformanceAddon(handing, rules=rules, prefix=split.path)
         handing.start()
         try:
             asyncio.run(_serve(f"{split.scheme}://{split.netloc}", host, port, folder, addon))
