@@ -11,13 +11,14 @@ from harmony_conformance.json_value import Json, JsonObject, at, items, members,
 from harmony_proxy.acting.reading import Kind, NoPlace, Said
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class Part:
     """What one choice says in an answer, or in one event of it: a message or a delta."""
 
     choice: int
     said: JsonObject
     finish: str | None = None
+    ids: Sequence[Json] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class Dialect:
         reasoning: the members that may carry the reasoning; the first is written where the answer has none yet.
         parts: what each choice says in a value.
         told: the values that take the place of one: for each of its choices the parts that it says now (none: nothing), and its finish reason.
-        delta: an event of a stream in which a member of a choice goes on.
+        delta: an event of a stream in which a choice goes on, with the ids of its tokens.
         calls_are_whole: whether arguments are an object, and a call comes in one piece.
         finishes_with_calls: whether the finish reason of calls is `tool_calls`.
     """
@@ -38,15 +39,14 @@ class Dialect:
     reasoning: tuple[str, ...]
     parts: Callable[[Json], tuple[Part, ...]]
     told: Callable[[Json, Mapping[int, Sequence[JsonObject]], Mapping[int, str]], list[Json]]
-    delta: Callable[[int, JsonObject], JsonObject]
+    delta: Callable[[int, JsonObject, Sequence[Json]], JsonObject]
     calls_are_whole: bool
     finishes_with_calls: bool
 
     def texts(self, part: Part) -> Iterator[tuple[str, str]]:
         """The members of a part that hold text of the model, but those of calls."""
-        for name in (self.content, *self.reasoning):
-            value = part.said.get(name)
-            if isinstance(value, str):
+        for name, value in part.said.items():
+            if isinstance(value, str) and (name == self.content or name in self.reasoning):
                 yield name, value
 
 
@@ -88,13 +88,15 @@ def join(said: Sequence[Said]) -> list[Said]:
 
 
 def _chat_parts(value: Json) -> tuple[Part, ...]:
-    return tuple(
-        Part(
-            choice=number(at(choice, "index")) or 0,
-            said=members(at(choice, "delta") if "delta" in members(choice) else at(choice, "message")),
-            finish=text(at(choice, "finish_reason")) or None,
-        )
-        for choice in items(at(value, "choices"))
+    return tuple(_chat_part(members(choice)) for choice in items(at(value, "choices")))
+
+
+def _chat_part(choice: JsonObject) -> Part:
+    return Part(
+        choice=number(choice.get("index")) or 0,
+        said=members(choice["delta"] if "delta" in choice else choice.get("message")),
+        finish=text(choice.get("finish_reason")) or None,
+        ids=items(choice.get("token_ids")),
     )
 
 
@@ -140,10 +142,11 @@ def _slices(choice: Json, parts: Mapping[int, Sequence[JsonObject]], finish: Map
     return told
 
 
-def _chat_delta(choice: int, said: JsonObject) -> JsonObject:
+def _chat_delta(choice: int, said: JsonObject, ids: Sequence[Json]) -> JsonObject:
+    shown: JsonObject = {"token_ids": [*ids]} if ids else {}
     return {
         "object": "chat.completion.chunk",
-        "choices": [{"index": choice, "delta": said, "finish_reason": None}],
+        "choices": [{"index": choice, "delta": said, "finish_reason": None, **shown}],
     }
 
 
@@ -178,7 +181,7 @@ def _ollama(
         if said is None:
             return ()
         done = at(value, "done_reason") if at(value, "done") is True else None
-        return (Part(choice=0, said=said, finish=text(done) or None),)
+        return (Part(choice=0, said=said, finish=text(done) or None, ids=items(at(value, "token_ids"))),)
 
     def told(value: Json, parts: Mapping[int, Sequence[JsonObject]], finish: Mapping[int, str]) -> list[Json]:
         line = members(value)
@@ -197,7 +200,7 @@ def _ollama(
         reasoning=("thinking",),
         parts=parts,
         told=told,
-        delta=lambda _choice, said: put({"done": False}, said),
+        delta=lambda _choice, said, ids: put({"done": False, **({"token_ids": [*ids]} if ids else {})}, said),
         calls_are_whole=True,
         finishes_with_calls=False,
     )

@@ -80,6 +80,11 @@ class Reader:
         """What was fed and not told: the header that is open, and what stands behind it."""
         return self._raw + self._rest
 
+    def told(self) -> list[Said]:
+        """What was read before a message was found that has no place."""
+        out, self._out = self._out, []
+        return out
+
     def feed(self, text: str) -> list[Said]:
         """What the text says, as far as that is certain.
 
@@ -248,7 +253,9 @@ class Reader:
     def _is_channel(self, found: re.Match[str], *, is_over: bool) -> bool:
         """Whether what follows the word begins a text, and is no call."""
         behind = self._rest[found.end() :]
-        if re.match(r"\s?to=", behind):
+        if _BEGINS_A_RECIPIENT.match(behind) is not None or (
+            not is_over and _MAY_BEGIN_ONE.fullmatch(behind) is not None
+        ):
             return False
         return (bool(behind) and (self._glued or not behind[0].isspace())) or is_over
 
@@ -289,6 +296,8 @@ def _opens_a_header(before: str, marker: str) -> bool:
     return marker in OPENING and before.strip() in ("", "assistant")
 
 
+_BEGINS_A_RECIPIENT = re.compile(r"\s?to=")
+_MAY_BEGIN_ONE = re.compile(r"\s?(?:to?)?")
 _PARTS = (
     "(?:"
     + "|".join(
@@ -300,6 +309,6 @@ _PARTS = (
 )
 _WORD_PARTS = "|".join("assistant"[:length] for length in range(9, 0, -1))
 _GOES_ON = re.compile(
-    rf"(?:{_PARTS}|{_WORD_PARTS})\Z|(?:assistant\s?)?(?:analysis|commentary)\s?(?:t|to|to=[\w.-]{{0,100}}\s*\w{{0,8}}\s*)\Z"
+    rf"(?:{_PARTS}\s?|{_WORD_PARTS})\Z|(?:assistant\s?)?(?:analysis|commentary)\s?(?:t|to|to=[\w.-]{{0,100}}\s*\w{{0,8}}\s*)\Z"
 )
 """What may become a seam, where special tokens are known to have been skipped."""

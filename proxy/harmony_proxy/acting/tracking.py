@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from enum import Enum
 
 from harmony_proxy.acting.needles import (
@@ -22,9 +23,16 @@ from harmony_proxy.acting.needles import (
 from harmony_proxy.acting.reading import Reader
 
 _CONTEXT = 64
-_LONGEST_HEADER = 100
+_IN_A_HEADER = re.compile(r"(?:\s?\w[^<\n]{0,80})?(?:<\|?\w*\|?)?")
 _WINDOW = 200
 """How far back what is new is looked at together with what stands before it."""
+_TAIL = 12
+_RISKY = re.compile(
+    r"[<&\\]|assistant|commentary|(?<=[.!?\u2026\u3002\uff01\uff1f)}*`\]\"'\u201d])(?:"
+    + "|".join("assistant"[:length] for length in range(8, 0, -1))
+    + r")\Z"
+)
+"""What may be part of a needle; the rest goes by without another look."""
 _MARKED = ("<", "\\", "&")
 
 
@@ -72,6 +80,16 @@ class Tracked:
         if not self.is_read:
             self.unsent += text
 
+    def passes(self, text: str) -> bool:
+        """Whether this can go out at once, and nothing of it is to be looked at again; it counts as gone then."""
+        if self.is_given_up:
+            return True
+        end = self.before[-_TAIL:] + text
+        if self.unsent or self.reader is not None or self.is_start or _RISKY.search(end) is not None:
+            return False
+        self.before = end[-_CONTEXT:] if len(text) >= _CONTEXT else (self.before + text)[-_CONTEXT:]
+        return True
+
     def settle(self) -> None:
         """All of it went out."""
         self.before = (self.before + self.unsent)[-_CONTEXT:]
@@ -107,7 +125,7 @@ class Tracked:
         last = markers[-1]
         behind = end[last.end() :]
         if last["marker"] in OPENING:
-            return len(behind) < _LONGEST_HEADER and "\n" not in behind
+            return _IN_A_HEADER.fullmatch(behind) is not None
         return not behind.strip()
 
     def _of_start(self, new: str) -> Status:
@@ -147,6 +165,13 @@ class TrackedArguments(Tracked):
         self.is_cut = False
         self._is_over = False
         self._pieces: list[str] = []
+
+    def passes(self, text: str) -> bool:
+        """Whether this can go out at once."""
+        if self.unsent or self.is_cut or any(first in text for first in _MARKED):
+            return False
+        self._pieces.append(text)
+        return True
 
     def add(self, text: str) -> None:
         """More of the arguments."""

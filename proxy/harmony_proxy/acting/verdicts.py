@@ -6,11 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from harmony_conformance.audit.scan import judge_alone
 from harmony_conformance.check import Check, Finding, Outcome, Severity, Verdict
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.exchange import Exchange
-from harmony_conformance.judge import Result, is_comparison
+from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.judge import Result, is_comparison, judge
 
 _ALONE: Mapping[str, Check] = MappingProxyType({rule.id: rule for rule in CHECKS if not is_comparison(rule)})  # type: ignore[misc]
 _MUST: Mapping[str, Check] = MappingProxyType(
@@ -20,7 +19,8 @@ _MUST: Mapping[str, Check] = MappingProxyType(
 
 def judged(x: Exchange, checks: Collection[str] | None = None) -> tuple[Result, ...]:
     """The results of these checks, of all where none are named."""
-    return judge_alone(x, _ALONE.values() if checks is None else [_ALONE[name] for name in checks if name in _ALONE])
+    rules = _ALONE.values() if checks is None else [_ALONE[name] for name in checks if name in _ALONE]
+    return tuple(judge((Series(name=x.scenario, exchanges={x.step: x}),), rules))
 
 
 def failing(results: Iterable[Result]) -> Mapping[str, tuple[Finding, ...]]:
