@@ -133,8 +133,8 @@ class Client:
             await asyncio.wait_for(asyncio.gather(*waiting), self.timeout)
         return connections
 
-    async def whole(self, *, connections: int, seconds: float, plan: Plan) -> Whole:
-        """Ask again and again over so many connections, each when it has its answer."""
+    async def whole(self, *, connections: int, seconds: float, most: int, plan: Plan) -> Whole:
+        """Ask again and again over so many connections, each when it has its answer, until so many have come or the time is over."""
         warm = await self.warm(connections)
         message = request(plan, self.host)
         found: list[Answer] = []
@@ -142,7 +142,7 @@ class Client:
         stop = begun + seconds
 
         async def again(connection: Connection) -> None:
-            while time.monotonic() < stop and not connection.lost:
+            while len(found) < most and time.monotonic() < stop and not connection.lost:
                 found.append(await connection.ask(message))
 
         await asyncio.wait_for(asyncio.gather(*map(again, warm)), seconds + self.timeout)

@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -39,7 +40,8 @@ class Size:
     """How much is measured.
 
     Attributes:
-        seconds: of asking for whole answers.
+        seconds: of asking for whole answers; answers: how many of them, at most. What is judged later has to be judged before the next is measured.
+        idle: seconds for which nothing is asked, to know what a process uses by itself.
         streams: how often streams of some events follow each other over one connection; events: of a stream in company.
         flat: events of a stream without a pace.
         gigabytes: of the long stream; 0 for none.
@@ -48,6 +50,8 @@ class Size:
 
     rounds: int
     seconds: float
+    answers: int
+    idle: float
     streams: int
     events: int
     flat: int
@@ -57,13 +61,34 @@ class Size:
 
 
 FULL = Size(
-    rounds=5, seconds=0.5, streams=20, events=60, flat=1500, gigabytes=1, hold_seconds=5,
+    rounds=5, seconds=0.5, answers=1500, idle=2, streams=20, events=60, flat=1500, gigabytes=1, hold_seconds=5,
     holds=(100, 200, 300, 400, 500, 600, 700, 800, 1000, 1200, 1400),
 )  # fmt: skip
 QUICK = replace(
-    FULL, rounds=1, seconds=0.4, streams=6, events=20, flat=300, gigabytes=0.1, hold_seconds=2, holds=(50, 300)
+    FULL,
+    rounds=1,
+    seconds=0.4,
+    answers=500,
+    idle=1,
+    streams=6,
+    events=20,
+    flat=300,
+    gigabytes=0.1,
+    hold_seconds=2,
+    holds=(50, 300),
 )
-TINY = replace(QUICK, seconds=0.05, streams=2, events=3, flat=40, gigabytes=0.002, hold_seconds=0.3, holds=(2, 4))
+TINY = replace(
+    QUICK,
+    seconds=0.05,
+    answers=50,
+    idle=0.1,
+    streams=2,
+    events=3,
+    flat=40,
+    gigabytes=0.002,
+    hold_seconds=0.3,
+    holds=(2, 4),
+)
 SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
 HELD = {"nginx": 600, "unguarded": 300, "standalone": 300, "mitmdump": 100, "addon": 100}
@@ -90,7 +115,7 @@ Measure = Callable[[Client, Size], "asyncio.Future[Found]"]
 
 def whole(connections: int, plan: Plan) -> Measure:
     async def measure(client: Client, size: Size) -> Found:
-        found = await client.whole(connections=connections, seconds=size.seconds, plan=plan)
+        found = await client.whole(connections=connections, seconds=size.seconds, most=size.answers, plan=plan)
         return Found(
             units=found.answers, failed=found.failed, seconds=found.seconds, latencies=found.latencies, first=[]
         )
@@ -127,16 +152,16 @@ SPARED = {"litellm": {"stream, 8, no pace", "json, 32, 20 ms"}}
 SLOW_ROUNDS = {"litellm": 2}
 
 
-def figures(running: Running, name: str, size: Size) -> dict[str, float]:
-    """One measurement of one contender. Times in microseconds of a unit: a request, or an event."""
-    before = cost(running.pid)
+def figures(running: Running, name: str, size: Size, idle: float) -> dict[str, float]:
+    """One measurement of one contender. Times in microseconds of a unit: a request, or an event; `idle` is what a second costs without any."""
+    before, begun = cost(running.pid), time.monotonic()
     found = uvloop.run(MEASURES[name](Client(running.port), size))
     settle(running.pid)
     used = cost(running.pid).since(before)
     if not found.units:
         return {"failed": found.failed}
     return {
-        "path": used.path / found.units * MICRO,
+        "path": (used.path - idle * (time.monotonic() - begun)) / found.units * MICRO,
         "judge": used.judge / found.units * MICRO,
         "rate": found.units / found.seconds,
         "p50": percentile(found.latencies, 0.5) / EVENT,
@@ -224,6 +249,7 @@ def measure(names: list[str], size: Size, folder: Path, skipped: dict[str, str])
             if name != "direct":
                 start(name, running, skipped, folder)
         names = [name for name in names if name in running]
+        idle = idling(running, size.idle)
         for number in range(size.rounds):
             taking_part = [name for name in names if number < SLOW_ROUNDS.get(name, size.rounds)]
             first = number % len(taking_part)
@@ -232,7 +258,7 @@ def measure(names: list[str], size: Size, folder: Path, skipped: dict[str, str])
                 say(f"round {number + 1} of {size.rounds}: {name}")
                 for what in MEASURES:
                     if what not in SPARED.get(name, ()):
-                        add(found[what].setdefault(name, {}), figures(running[name], what, size))
+                        add(found[what].setdefault(name, {}), figures(running[name], what, size, idle[name]))
         limits, memories = {}, {}
         for name in [name for name in LONG if name in names and size.gigabytes]:
             say(f"a long stream: {name}")
@@ -245,6 +271,15 @@ def measure(names: list[str], size: Size, folder: Path, skipped: dict[str, str])
             one.stop()
     measured = {what: {name: spreads(values) for name, values in by.items()} for what, by in found.items()}
     return {"measures": measured, "limits": limits, "memory": memories}
+
+
+def idling(running: dict[str, Running], seconds: float) -> dict[str, float]:
+    """Seconds of CPU time that each uses in a second without anything to do."""
+    for one in running.values():
+        settle(one.pid)
+    before = {name: cost(one.pid) for name, one in running.items()}
+    time.sleep(seconds)
+    return {name: cost(one.pid).since(before[name]).path / seconds for name, one in running.items()}
 
 
 def start(name: str, running: dict[str, Running], skipped: dict[str, str], folder: Path) -> None:

@@ -221,7 +221,7 @@ PAGE = """# What the proxy costs
 Measured on: {machine}.
 {rounds} rounds; in each, every contender is measured one after the other, beginning with another one each time. Client and server run on the same machine as what is
 measured, so read ratios and CPU time first. Figures are medians of the rounds, with the lowest and the highest in parentheses; differences and ratios are taken in each
-round, then their median. CPU time is user and system, of the process and its children. *Path* is what an exchange costs on its way; *judge* is the process that
+round, then their median. CPU time is user and system, of the process and its children, less what it uses in the same time when nothing is asked. *Path* is what an exchange costs on its way; *judge* is the process that
 judges answers afterwards, from a bounded queue, with what the traffic leaves of the machine: it is counted apart and never in the path.
 
 ## What was wanted
