@@ -14,11 +14,11 @@ import sys
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Event, Lock, Thread
+from typing import NamedTuple
 
-from harmony_conformance.json_value import NotJson, at, items, loads, number, text
-from harmony_proxy.judge_settings import LENGTH_BYTES, Settings
+from harmony_conformance.json_value import NotJson, at, loads, number, text
+from harmony_proxy.judge_settings import LENGTH_BYTES, TOTALS, Settings
 from harmony_proxy.recorder import Recorder
 from harmony_proxy.tally import Tally, from_json
 
@@ -31,8 +31,7 @@ _BATCH_BYTES = 512 * 1024
 _CLOSE_SECONDS = 30.0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Handed:
+class Handed(NamedTuple):
     """An exchange that is over, its id, and when it began (seconds since the epoch)."""
 
     recorder: Recorder
@@ -62,7 +61,8 @@ class Handing:
         self._thread: Thread | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: Thread | None = None
-        self._sent = self._answered = 0
+        self._sent = 0
+        self._total = b""
         self._begun = 0
         self._is_given_up = False
 
@@ -70,7 +70,10 @@ class Handing:
     def tally(self) -> Tally:
         """The counts so far."""
         with self._lock:
-            return Counter(self._counts)
+            counts = Counter(self._counts)
+            total = self._total
+        counts.update(_counts_of(total))
+        return counts
 
     @property
     def queued(self) -> int:
@@ -146,7 +149,7 @@ class Handing:
 
     def _hand(self, batch: list[Handed]) -> None:
         try:
-            frame = pickle.dumps([handed.recorder.kept(handed.id, handed.started) for handed in batch], protocol=5)
+            frame = pickle.dumps([tuple(each.recorder.kept(each.id, each.started)) for each in batch], protocol=5)
         except Exception:  # noqa: BLE001 - what cannot be packed is ours to count
             self._count(("problems",), len(batch))
             return
@@ -184,7 +187,7 @@ class Handing:
             self._count(("problems",), 1)
             return
         self._process = process
-        self._sent = self._answered = 0
+        self._sent = 0
         self._reader = Thread(target=self._listen, args=(process,), name="handing-counts", daemon=True)
         self._reader.start()
 
@@ -219,24 +222,26 @@ class Handing:
             process.kill()
             process.wait()
         reader.join(seconds)
-        self._count(("lost",), max(self._sent - self._answered, 0))
         self._process = None
+        with self._lock:
+            total, self._total = self._total, b""
+            self._counts.update(_counts_of(total))
+        self._count(("lost",), max(self._sent - _judged_of(total), 0))
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         if process.stdout is None:
             return
         with process.stdout as lines:
             for line in lines:
+                if line.startswith(
+                    TOTALS
+                ):  # which is read when somebody asks, not here: this is the process of the traffic
+                    self._total = line.removeprefix(TOTALS)
+                    continue
                 try:
-                    told = loads(line)
+                    self._tell(text(loads(line)))
                 except NotJson:
                     self._count(("problems",), 1)
-                    continue
-                self._answered += number(at(told, "exchanges")) or 0
-                with self._lock:
-                    self._counts.update(from_json(at(told, "counts")))
-                for words in items(at(told, "told")):
-                    self._tell(text(words))
 
     def _tell(self, words: str) -> None:
         if self._say is not None:
@@ -246,3 +251,17 @@ class Handing:
         if times:
             with self._lock:
                 self._counts[name] += times
+
+
+def _counts_of(total: bytes) -> Tally:
+    try:
+        return from_json(at(loads(total), "counts")) if total else Counter()
+    except NotJson:  # cut off where the process ended
+        return Counter()
+
+
+def _judged_of(total: bytes) -> int:
+    try:
+        return number(at(loads(total), "exchanges")) or 0 if total else 0
+    except NotJson:
+        return 0

@@ -3,8 +3,8 @@
     python -m harmony_proxy.judge_process SETTINGS
 
 What comes in is framed pickles on stdin (eight bytes of length, then a list of `Kept`), and only ever from the parent, over a pipe that nobody else has.
-What goes out is one JSON line for each frame. It ends when its stdin ends or its parent is gone; after SIGTERM it goes on for a while, to judge what was
-handed over, and no longer. It has low priority, so that judging takes only what the traffic leaves.
+What goes out are lines: words to be said, and now and then the counts of all that was judged so far. It ends when its stdin ends or its parent is gone;
+after SIGTERM it goes on for a while, to judge what was handed over, and no longer. It has low priority, so that judging takes only what the traffic leaves.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harmony_conformance.check import Check, Comparison
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, text
 from harmony_conformance.judge import Result
-from harmony_proxy.judge_settings import LENGTH_BYTES, Settings, read_settings
+from harmony_proxy.judge_settings import LENGTH_BYTES, TOTALS, Settings, read_settings
 from harmony_proxy.outcome_log import Samples, log_line
 from harmony_proxy.passage import passage
 from harmony_proxy.recorder import Kept
@@ -36,6 +36,7 @@ from harmony_proxy.tally import Tally, tally_of, to_json
 DRAIN_SECONDS = 10.0
 _EXCHANGE_SECONDS = 30.0
 _LOOK_SECONDS = 5.0
+_TELL_SECONDS = 0.2
 _NICE = 10
 
 
@@ -96,10 +97,11 @@ def _limited(seconds: float) -> Generator[None]:
 
 
 class _Frames:
-    """What the parent hands over. State: until when, once we were told to stop."""
+    """What the parent hands over; `idle` is called when nothing comes for a while. State: until when, once we were told to stop."""
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, file: int, idle: Callable[[], None]) -> None:
         self._file = file
+        self._idle = idle
         self._parent = os.getppid()
         self._until: float | None = None
 
@@ -109,7 +111,7 @@ class _Frames:
 
     def __iter__(self) -> Iterator[list[Kept]]:
         while (head := self._read(LENGTH_BYTES)) and (body := self._read(int.from_bytes(head))):
-            yield pickle.loads(body)  # noqa: S301 - of our own parent, over a pipe
+            yield [Kept(*each) for each in pickle.loads(body)]  # noqa: S301 - of our own parent, over a pipe
 
     def _read(self, size: int) -> bytes:
         """So many bytes, none where there are no more."""
@@ -124,14 +126,17 @@ class _Frames:
         return bytes(parts)
 
     def _is_ready(self) -> bool:
+        wait = _TELL_SECONDS
         while True:
             left = _LOOK_SECONDS if self._until is None else self._until - time.monotonic()
             if left <= 0:
                 return False
-            if select.select([self._file], [], [], min(left, _LOOK_SECONDS))[0]:
+            if select.select([self._file], [], [], min(left, wait))[0]:
                 return True
             if os.getppid() != self._parent:
                 return False
+            self._idle()
+            wait = _LOOK_SECONDS
 
 
 def _give_way(priority: str) -> None:
@@ -152,30 +157,54 @@ def _too_long(*_: object) -> NoReturn:
 def main(argument: str) -> int:
     """Until there is no more."""
     settings = read_settings(argument)
-    frames = _Frames(0)
+    totals = _Totals()
+    frames = _Frames(0, totals.tell)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the parent decides
     signal.signal(signal.SIGTERM, frames.stop_soon)
     signal.signal(signal.SIGALRM, _too_long)
-    told: list[Json] = []
     log = settings.log.open("ab", buffering=0) if settings.log is not None else None
 
     def write(line: JsonObject) -> None:
         if log is not None:
             log.write(dumps(line).encode("utf-8", "backslashreplace") + b"\n")
         elif items(line.get("failed")):
-            told.append(
-                f"exchange {line['id']}: HTTP {line['status']}, {line['end']}, failed {_joined(line['failed'])}"
+            _say(
+                dumps(f"exchange {line['id']}: HTTP {line['status']}, {line['end']}, failed {_joined(line['failed'])}")
             )
 
     _give_way(settings.priority)
     judge = Judge(settings, write, CHECKS)
     for batch in frames:
-        counts = judge.counts(batch)
-        answer: JsonObject = {"exchanges": len(batch), "counts": to_json(counts), "told": [*told]}
-        told.clear()
-        sys.stdout.write(dumps(answer) + "\n")
-        sys.stdout.flush()
+        totals.add(len(batch), judge.counts(batch))
+    totals.tell()
     return 0
+
+
+class _Totals:
+    """What all that was judged comes to. Told now and then, not for each exchange: to read it is work, for us and for the parent."""
+
+    def __init__(self) -> None:
+        self._exchanges = 0
+        self._told = 0
+        self._counts: Tally = Counter()
+        self._when = 0.0
+
+    def add(self, exchanges: int, counts: Tally) -> None:
+        self._exchanges += exchanges
+        self._counts.update(counts)
+        if time.monotonic() - self._when >= _TELL_SECONDS:
+            self.tell()
+
+    def tell(self) -> None:
+        if self._exchanges == self._told:
+            return
+        _say(TOTALS.decode() + dumps({"exchanges": self._exchanges, "counts": to_json(self._counts)}))
+        self._told, self._when = self._exchanges, time.monotonic()
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def _joined(names: Json) -> str:

@@ -10,6 +10,9 @@ from harmony_conformance.json_value import at, dumps, loads, text
 LENGTH_BYTES = 8
 """Before each frame stands its length, so many bytes of it, the highest first."""
 
+TOTALS = b"totals "
+"""Before the counts of all that was judged so far, as JSON, in what the process tells. Other lines are words, each a JSON string."""
+
 LOW, NORMAL = "low", "normal"
 NONE = "none"
 QUOTING = ("redacted", "full", NONE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 
 from harmony_conformance.apis import (
@@ -33,6 +34,7 @@ _ENDINGS: Mapping[tuple[str, str], str] = MappingProxyType(
 _TGI_CHAT = "/tgi/v1/chat/completions"
 
 
+@lru_cache(maxsize=64)  # asked for each request, before anything is sent on
 def api_of(path: str) -> str:
     """The name of the API that is spoken at a path (without its query); empty where it is none of ours."""
     head, _, last = path.rpartition("/")
