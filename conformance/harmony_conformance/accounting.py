@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain, combinations, product
 from operator import sub
 
 from harmony_conformance.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading
-from harmony_conformance.json_value import Json, loads
-from harmony_conformance.mistakes import GROWTHS, MISTAKES, Growth, Mistake, is_call, right
+from harmony_conformance.json_value import loads
+from harmony_conformance.mistakes import GROWTHS, MISTAKES, Growth, Messages, Mistake, is_call, right
 from harmony_ref import DeveloperContent, Role, developer_text
 from harmony_ref.styles import HARMONY_0_0_8, HF_TEMPLATE, STYLES, ContentTypeForm, JsonForm, Style
 from harmony_ref.styles.rendering import rendered_messages
@@ -52,20 +52,55 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Requests:
+    """Bodies of requests by name, in the order of all vectors here; `base` names the plainest, which the others are compared with."""
+
+    bodies: tuple[tuple[str, bytes], ...]
+    base: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names."""
+        return tuple(name for name, _ in self.bodies)
+
+    def relative(self, counts: Sequence[int]) -> tuple[int, ...]:
+        """Counts without what the base has already."""
+        base = counts[self.names.index(self.base)]
+        return tuple(count - base for count in counts)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ledger:
     """What the requests cost in one form, or in several that cost the same, and what the mistakes would change.
 
     Attributes:
+        requests: the requests.
+        form: the first of the forms.
         forms: the names of the forms.
         expected: the count of each request.
-        groups: the mistakes that can be seen.
-        growths: how often each thing that may grow stands in each request, more often than in the base.
     """
 
+    requests: Requests
+    form: Form
     forms: tuple[str, ...]
     expected: tuple[int, ...]
-    groups: tuple[Group, ...]
-    growths: tuple[tuple[Growth, tuple[int, ...]], ...]
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The mistakes that can be seen. Only looked at where counts are wrong."""
+        requests = self.requests
+        seen: dict[tuple[int, ...], list[Mistake]] = {}
+        for mistake in MISTAKES:
+            wrong = tuple(count_in_form(body, self.form, mistake) for _, body in requests.bodies)
+            changes = tuple(map(sub, requests.relative(wrong), requests.relative(self.expected)))
+            if any(changes):
+                seen.setdefault(changes, []).append(mistake)
+        return tuple(Group(mistakes=tuple(group), changes=changes) for changes, group in seen.items())
+
+    @cached_property
+    def growths(self) -> tuple[tuple[Growth, tuple[int, ...]], ...]:
+        """How often each thing that may grow stands in each request, more often than in the base."""
+        return tuple((growth, _numbers(self.requests, self.form, growth)) for growth in GROWTHS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,24 +167,6 @@ FORMS = tuple(_forms())
 """Every form whose counts are looked at, the library's first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Requests:
-    """Bodies of requests by name, in the order of all vectors here; `base` names the plainest, which the others are compared with."""
-
-    bodies: tuple[tuple[str, bytes], ...]
-    base: str
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names."""
-        return tuple(name for name, _ in self.bodies)
-
-    def relative(self, counts: Sequence[int]) -> tuple[int, ...]:
-        """Counts without what the base has already."""
-        base = counts[self.names.index(self.base)]
-        return tuple(count - base for count in counts)
-
-
 def explain_counts(requests: Requests, counts: Sequence[int]) -> tuple[Account, ...]:
     """Every account of the reported counts that has the fewest causes, none where the form is an accepted one. Empty where there is no account.
 
@@ -179,34 +196,24 @@ def ledgers(requests: Requests) -> tuple[Ledger, ...]:
     alike: dict[tuple[int, ...], list[Form]] = {}
     for form in FORMS:
         alike.setdefault(requests.relative(_expected(requests, form)), []).append(form)
-    return tuple(_ledger(requests, forms) for forms in alike.values())
+    return tuple(
+        Ledger(
+            requests=requests,
+            form=forms[0],
+            forms=tuple(dict.fromkeys(map(str, forms))),
+            expected=_expected(requests, forms[0]),
+        )
+        for forms in alike.values()
+    )
 
 
 def count_in_form(body: bytes, form: Form, mistake: Mistake | None = None) -> int:
     """The number of prompt tokens of a request in a form, with a mistake or none."""
-    request: Json = loads(body.decode())
-    messages = (right if mistake is None else mistake.change)(request, form.reading)
+    messages = _right(body, form.reading) if mistake is None else mistake.change(loads(body.decode()), form.reading)
     if not form.types_calls:
         messages = tuple(replace(message, content_type=None) if is_call(message) else message for message in messages)
     ids = list(chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, form.style)))
     return len(ids if mistake is None else mistake.feed(ids)) + _GENERATION_PROMPT
-
-
-def _ledger(requests: Requests, forms: Sequence[Form]) -> Ledger:
-    first = forms[0]
-    expected = _expected(requests, first)
-    seen: dict[tuple[int, ...], list[Mistake]] = {}
-    for mistake in MISTAKES:
-        wrong = tuple(count_in_form(body, first, mistake) for _, body in requests.bodies)
-        changes = tuple(map(sub, requests.relative(wrong), requests.relative(expected)))
-        if any(changes):
-            seen.setdefault(changes, []).append(mistake)
-    return Ledger(
-        forms=tuple(dict.fromkeys(map(str, forms))),
-        expected=expected,
-        groups=tuple(Group(mistakes=tuple(group), changes=changes) for changes, group in seen.items()),
-        growths=tuple((growth, _numbers(requests, first, growth)) for growth in GROWTHS),
-    )
 
 
 def _expected(requests: Requests, form: Form) -> tuple[int, ...]:
@@ -214,7 +221,13 @@ def _expected(requests: Requests, form: Form) -> tuple[int, ...]:
 
 
 def _numbers(requests: Requests, form: Form, growth: Growth) -> tuple[int, ...]:
-    return requests.relative([growth.number(right(loads(body.decode()), form.reading)) for _, body in requests.bodies])
+    return requests.relative([growth.number(_right(body, form.reading)) for _, body in requests.bodies])
+
+
+@lru_cache(maxsize=512)
+def _right(body: bytes, reading: Reading) -> Messages:
+    """The conversation as it should be: it has many forms."""
+    return right(loads(body.decode()), reading)
 
 
 def _gap(requests: Requests, counts: Sequence[int], ledger: Ledger) -> tuple[int, ...]:
@@ -227,7 +240,7 @@ def _preamble(requests: Requests, counts: Sequence[int], ledger: Ledger) -> int:
 
 
 def _by_mistakes(ledger: Ledger, gap: Sequence[int], size: int) -> Iterator[Account]:
-    for chosen in combinations(ledger.groups, size):
+    for chosen in combinations(ledger.groups if size else (), size):
         if not any(_left(gap, chosen)):
             yield Account(forms=ledger.forms, preamble=0, mistakes=_mistakes(chosen))
 

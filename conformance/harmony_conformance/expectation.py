@@ -100,17 +100,12 @@ def library_prompts(body: bytes, date: str | None) -> frozenset[tuple[int, ...]]
     """The ids of the official library's prompts for a request: those most servers feed. Empty where it can not render the request."""
     request: Json = loads(body.decode())
     try:
+        least, most = (
+            conversation_of(request, Reading(keeps=keeps), date=date) for keeps in (MUST_BE_KEPT, MAY_BE_KEPT)
+        )
         return frozenset(
-            (
-                *chain.from_iterable(
-                    rendered.ids
-                    for rendered in rendered_messages(
-                        conversation_of(request, Reading(keeps=keeps), date=date), HARMONY_0_0_8
-                    )
-                ),
-                *_BEGUN,
-            )
-            for keeps in (MUST_BE_KEPT, MAY_BE_KEPT)
+            (*chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, HARMONY_0_0_8)), *_BEGUN)
+            for messages in ((least,) if least == most else (least, most))
         )
     except HarmonyError:
         return frozenset()

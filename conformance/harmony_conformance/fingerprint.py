@@ -7,9 +7,10 @@ longer than in that form; that number is the size of what the provider puts befo
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, groupby
 
 from harmony_conformance.accounting import FORMS, Form, explain_counts
 from harmony_conformance.apis import CONVERSATIONS
@@ -77,7 +78,9 @@ def fingerprint(series: Iterable[Series]) -> Fingerprint | None:
 
 
 def _by_ids(shown: Sequence[Exchange]) -> Fingerprint:
-    fits = {form: sum(_is_in_form(x, form) for x in shown) for form in FORMS}
+    fits = Counter(dict.fromkeys(FORMS, 0))
+    for x in shown:
+        fits.update(_forms_of(x))
     most = max(fits.values())
     return Fingerprint(
         evidence=PromptLevel.IDS,
@@ -116,13 +119,17 @@ def _kinds(x: Exchange) -> frozenset[str]:
     return frozenset(roles | calls | ({"tools"} if items(at(x.asked, "tools")) else set()))
 
 
-def _is_in_form(x: Exchange, form: Form) -> bool:
+def _forms_of(x: Exchange) -> Iterator[Form]:
+    """The forms that give the very tokens of a prompt."""
     date = next(_values("date", [x]), None)
-    messages = conversation_of(x.asked, form.reading, date=date)
-    if not form.types_calls:
-        messages = tuple(replace(message, content_type=None) if is_call(message) else message for message in messages)
-    ids = chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, form.style))
-    return (*ids, *_BEGUN) == x.prompt.ids
+    for reading, forms in groupby(FORMS, key=lambda form: form.reading):
+        typed = conversation_of(x.asked, reading, date=date)
+        untyped = tuple(replace(message, content_type=None) if is_call(message) else message for message in typed)
+        for form in forms:
+            messages = typed if form.types_calls else untyped
+            ids = chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, form.style))
+            if (*ids, *_BEGUN) == x.prompt.ids:
+                yield form
 
 
 def _lines(exchanges: Sequence[Exchange]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -7,6 +7,8 @@ to other documents, formats. Draft 2020-12, which OpenAI's documentation names, 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -15,7 +17,7 @@ from jsonschema.validators import validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from harmony_conformance.json_value import Json, JsonObject
+from harmony_conformance.json_value import Json, JsonObject, dumps
 
 _REPEATS = re.compile(r"[*+{]")
 _LONGEST = 4096  # characters a pattern is tried on
@@ -23,8 +25,24 @@ _LONGEST = 4096  # characters a pattern is tried on
 
 def is_schema(value: Json) -> bool:
     """Whether a value is a JSON schema at all."""
-    if not isinstance(value, dict):
+    try:
+        return isinstance(value, dict) and _is_schema(_Written(dumps(value), value))
+    except RecursionError:
         return False
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A JSON object that can be looked up by its text."""
+
+    text: str
+    value: JsonObject = field(compare=False)
+
+
+@lru_cache(maxsize=256)
+def _is_schema(written: _Written) -> bool:
+    """Whether an object is one: the same tools are offered again and again, and the schema of schemas is long."""
+    value = written.value
     try:
         _class_of(value).check_schema(value)
     except (SchemaError, RecursionError, re.error):

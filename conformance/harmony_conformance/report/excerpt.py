@@ -39,6 +39,8 @@ Pieces = tuple[Piece, ...]
 
 def visible(value: str, *, keep: str = "\n") -> str:
     """The text with control, format and bidirectional characters, odd blanks and lone surrogates spelled out as in a Python string."""
+    if value.isprintable():  # nearly always, and told at once
+        return value
     return "".join(char if char in keep or char.isprintable() else spelled(char) for char in value)
 
 
