@@ -14,10 +14,10 @@ from harmony_conformance.exchange import Exchange, PromptLevel, Validity
 from harmony_conformance.halves import answer_in_halves, answered
 from harmony_conformance.identity import identify
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, members, text
-from harmony_conformance.offers import SCRIPT, WORD, Offer, counts_prompts, look_for, says
-from harmony_conformance.refusal import REFUSED_KEY, KeyRefused, NothingThere, is_rate_limited, json_of, refusal
+from harmony_conformance.offers import SCRIPT, WORD, Offer, counts_prompts, look_for, says, shows_prompts
+from harmony_conformance.refusal import REFUSED_KEY, KeyRefused, NothingThere, is_rate_limited, refusal
 from harmony_conformance.scripting import Scripting, with_script
-from harmony_conformance.side import asks_for_prompt, revealed_prompt, shown_prompt
+from harmony_conformance.side import revealed_prompt
 from harmony_conformance.wire import Request
 
 _LIMITS = (16, 64, 1024)
@@ -61,6 +61,11 @@ class Capabilities:
         return {CHAT_COMPLETIONS.name: self.script_by} | {
             offer.api.name: offer.script_by for offer in self.offers if not offer.reason
         }
+
+    @property
+    def shown_by(self) -> Mapping[str, Side | None]:
+        """What shows prompts without a generation, by the name of the API that they are for."""
+        return {CHAT_COMPLETIONS.name: self.side} | {offer.api.name: offer.side for offer in self.offers}
 
     @property
     def counted_at(self) -> Mapping[str, str | None]:
@@ -271,12 +276,8 @@ async def _probe_counts(send: SendRequest, engine: Engine, plain: JsonObject) ->
 
 
 async def _probe_side(send: SendRequest, engine: Engine, plain: JsonObject) -> Side | None:
-    request = asks_for_prompt(engine.side, _chat(plain)) if engine.side is not None else None
-    if engine.side is None or request is None:
-        return None
-    sent = await send(request)
-    shown = shown_prompt(engine.side, json_of(sent.response)) if sent.response is not None else None
-    return engine.side if shown is not None else None
+    is_shown = engine.side is not None and await shows_prompts(send, engine.side, _chat(plain))
+    return engine.side if is_shown else None
 
 
 def _script_way(asked: str, engine: Engine, *, identified: bool) -> ScriptBy:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
 CHAT = "/v1/chat/completions"
 """The path of Chat Completions."""
-RENDER = f"{CHAT}/render"
+_SHOWN = "/render"
+RENDER = f"{CHAT}{_SHOWN}"
 """Where vLLM shows the ids of a prompt."""
 DERENDER = f"{CHAT}/derender"
 """Where vLLM makes a chat completion of the ids of an output."""
@@ -102,6 +103,11 @@ class Reveals:
 
 RENDERS = Side(path=RENDER, ids=("token_ids",))
 """The ids that vLLM feeds, or hands on to the server that generates."""
+
+
+def renders_at(path: str) -> Side:
+    """The same behind the path of another API."""
+    return replace(RENDERS, path=f"{path}{_SHOWN}")
 
 
 @dataclass(frozen=True, kw_only=True)

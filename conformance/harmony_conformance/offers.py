@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance.apis import Api, NotSpelled
 from harmony_conformance.calibration import SendRequest
-from harmony_conformance.engines import Engine, ScriptBy
+from harmony_conformance.engines import RENDERS, Engine, ScriptBy, Side, renders_at
 from harmony_conformance.exchange import Exchange, Validity
 from harmony_conformance.halves import answered
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.refusal import json_of
 from harmony_conformance.scripting import Scripting, with_script
-from harmony_conformance.side import counted_prompt
+from harmony_conformance.side import asks_for_prompt, counted_prompt, shown_prompt
 from harmony_conformance.wire import Request
 from harmony_ref import encode_with_special_tokens
 
@@ -33,6 +33,7 @@ class Offer:
         ids_field: the member of a request that makes it show token ids, None where there is none.
         script_by: how scripts travel in it.
         steady_count: the same request twice gave the same number of prompt tokens.
+        side: what shows a prompt without a generation; None where nothing does.
         counts: a path that tells how many tokens a prompt has; None where there is none.
         exchanges: what showed it.
     """
@@ -43,6 +44,7 @@ class Offer:
     ids_field: str | None = None
     script_by: ScriptBy = ScriptBy.NONE
     steady_count: bool = False
+    side: Side | None = None
     counts: str | None = None
     exchanges: tuple[Exchange, ...] = ()
 
@@ -50,7 +52,8 @@ class Offer:
         """The offer as it stands in a report's header."""
         if self.reason:
             return {"offered": False, "reason": self.reason}
-        shown = self.ids_field or ("usage" if self.steady_count else None) or self.counts
+        side = self.side.name if self.side is not None else None
+        shown = self.ids_field or side or ("usage" if self.steady_count else None) or self.counts
         return {"offered": True, "path": self.path, "prompt_source": shown, "script": self.script_by.value}
 
 
@@ -75,6 +78,7 @@ async def look_for(send: SendRequest, api: Api, engine: Engine, plain: JsonObjec
     if way.by not in (ScriptBy.NONE, ScriptBy.DERENDER):
         seen.append(await asking.ask("script", with_script({**plain, "max_tokens": 64}, SCRIPT, way), SCRIPT))
         script_by = way.by if says(seen[-1], WORD) else ScriptBy.NONE
+    side = renders_at(path) if engine.side is RENDERS and ids_field is None and not api.is_raw else None
     counted = replace(first.request, path=path + engine.counts) if engine.counts is not None else None
     return Offer(
         api=api,
@@ -82,9 +86,17 @@ async def look_for(send: SendRequest, api: Api, engine: Engine, plain: JsonObjec
         ids_field=ids_field,
         script_by=script_by,
         steady_count=counts[0] is not None and counts[0] == counts[1],
+        side=side if side is not None and await shows_prompts(send, side, first.request) else None,
         counts=await counts_prompts(send, counted) if counted is not None else None,
         exchanges=tuple(seen),
     )
+
+
+async def shows_prompts(send: SendRequest, side: Side, request: Request) -> bool:
+    """Whether a side endpoint shows the prompt of a request."""
+    asked = asks_for_prompt(side, request)
+    sent = await send(asked) if asked is not None else None
+    return sent is not None and sent.response is not None and shown_prompt(side, json_of(sent.response)) is not None
 
 
 async def counts_prompts(send: SendRequest, request: Request) -> str | None:

@@ -170,7 +170,7 @@ class Sender:
         if sent is None:
             return None
         x = answered(asked, sent)
-        return await self._with_counted(await self._with_rendered(x) if x.api == CHAT_COMPLETIONS.name else x)
+        return await self._with_counted(await self._with_rendered(x))
 
     def _left_out(self, scenario: Scenario, step: Step, attempt: int, request: Request, reason: str) -> Exchange:
         """What stands for a request that is not sent, so that the recording says why."""
@@ -196,9 +196,10 @@ class Sender:
 
     async def _with_rendered(self, x: Exchange) -> Exchange:
         """The exchange with the prompt that a side endpoint shows, where that is the best there is."""
-        if self.found.reveals is not None and (shown := revealed_prompt(self.found.reveals, x)) is not None:
+        reveals = self.found.reveals if x.api == CHAT_COMPLETIONS.name else None
+        if reveals is not None and (shown := revealed_prompt(reveals, x)) is not None:
             return replace(x, rendered=shown)
-        side = self.found.side
+        side = self.found.shown_by.get(x.api)
         if side is None or x.turn is None or x.turn.prompt_ids is not None or x.validity in ODD:
             return x
         if (request := asks_for_prompt(side, x.request)) is None:
@@ -206,7 +207,8 @@ class Sender:
         sent = await self._send(request)
         if sent is None or sent.response is None:
             return x
-        return replace(x, rendered=shown_prompt(side, replace(x, response=sent.response, failure=None).body))
+        told = replace(x, api=CHAT_COMPLETIONS.name, response=sent.response, failure=None).body
+        return replace(x, rendered=shown_prompt(side, told))
 
     async def _with_counted(self, x: Exchange) -> Exchange:
         """The exchange with the number of tokens that a side endpoint tells."""

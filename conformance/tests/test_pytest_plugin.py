@@ -270,6 +270,16 @@ def test_a_run_in_which_no_must_check_applied_is_no_success(session):
     done.stdout.fnmatch_lines(["*nothing could be checked: no MUST check applied in 1 items*"])
 
 
+def test_the_items_of_a_run_over_every_api_are_named_after_theirs(session, pytester):
+    done = session("--junitxml=junit.xml", "--harmony", "api=all", "--harmony", "select=simple_answer")
+    assert done.ret == 0
+    found = items(pytester.path / "junit.xml")
+    assert {kind for kind, _ in found.values()} == {"passed", "skipped"}
+    of_each = [f"channels.content_is_the_answer[simple_answer{api}]" for api in ("", "/responses", "/ollama", "/tgi")]
+    across = ["apis.same_content[simple_answer/all]", "apis.same_prompt[simple_answer/all]"]
+    assert {found[name][0] for name in [*of_each, *across]} == {"passed"}
+
+
 def test_a_selection_of_nothing_collects_nothing(session):
     assert session("-m", "slow").ret == pytest.ExitCode.NO_TESTS_COLLECTED
 

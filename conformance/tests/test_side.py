@@ -129,3 +129,44 @@ def test_a_run_uses_what_llama_cpp_tells(raw_server):
     assert x.counted == Counted(source=COUNTS, tokens=len(IDS) - 1)
     (counted,) = (result for result in done.results if result.check == "usage.counts_the_prompt")
     assert [finding.message for finding in counted.findings][:1] == [f"prompt_tokens is not what {COUNTS} counts"]
+
+
+RESPONSE = {
+    "id": "resp_1",
+    "object": "response",
+    "created_at": 1,
+    "status": "completed",
+    "model": "m",
+    "output": [
+        {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "Hello!"}]}
+    ],
+    "usage": {"input_tokens": len(IDS), "output_tokens": 5, "total_tokens": len(IDS) + 5},
+}
+BESIDE = {
+    "vllm": ("/v1/responses/render", {"token_ids": IDS}, (PromptLevel.RENDERED, "/v1/responses/render")),
+    "llamacpp": (
+        "/v1/responses/input_tokens",
+        {"object": "response.input_tokens", "input_tokens": len(IDS)},
+        (PromptLevel.ACCOUNTING, "usage.prompt_tokens"),
+    ),
+}
+
+
+@pytest.mark.parametrize("engine", BESIDE)
+def test_prompts_of_another_api_are_shown_or_counted_behind_its_own_path(engine, raw_server):
+    beside, told, evidence = BESIDE[engine]
+    answers = {"/v1/models": {"data": [{"id": "m"}]}, CHAT: WHOLE, "/v1/responses": RESPONSE, beside: told}
+
+    def respond(connection, request):
+        data = json.dumps(answers.get(request.split()[1].decode(), {})).encode()
+        status = b"200" if request.split()[1].decode() in answers else b"404"
+        head = b"HTTP/1.1 %s X\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+        connection.sendall(head % (status, len(data)) + data)
+
+    kept = []
+    target = parse_target(f"{engine}:{raw_server(respond).url}")
+    options = Options(select=("simple_answer",), apis=("responses",), script="none")
+    asyncio.run(run(target, options, make_plan(options), kept.append, lambda _: None))
+    x = next(x for x in kept if x.id == "simple_answer/responses/answer/0")
+    assert (x.prompt.level, x.prompt.source) == evidence
+    assert x.counted == (Counted(source=beside, tokens=len(IDS)) if engine == "llamacpp" else None)
