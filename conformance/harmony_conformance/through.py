@@ -17,7 +17,7 @@ from typing import Protocol
 
 from starlette.types import ASGIApp
 
-from harmony_conformance.apis import APIS, CHAT_COMPLETIONS, TGI
+from harmony_conformance.apis import APIS, CHAT_COMPLETIONS
 from harmony_conformance.beyond import fails, rests_on
 from harmony_conformance.check import Check, Comparison, Outcome
 from harmony_conformance.checks import CHECKS
@@ -44,8 +44,6 @@ _CLIENTS = "client"
 _FORCED = frozenset({"structured.answer_is_json", "tool_calls.arguments_fit_the_schema"})
 """What a server promised and its model broke: the suite knows that no grammar held the script back, and a proxy is right to tell."""
 _CHAT = (CHAT_COMPLETIONS.name,)
-_TOLD_APART = tuple(name for name in APIS if name != TGI.name)
-"""The Messages API of TGI is told from Chat Completions by nothing on the wire."""
 _NOTHING = Catch(caught_by=frozenset(), also=frozenset())
 
 
@@ -137,7 +135,7 @@ def run_through(
 
     `select` leaves only some scenarios, and Chat Completions: a part that proves nothing of the rest.
     """
-    series, passed = _ask(None, through, _CHAT if select else _TOLD_APART, select)
+    series, passed = _ask(None, through, _CHAT if select else tuple(APIS), select)
     right = _Right(sent=digests(series, arrivals=True), passed=frozenset(map(_digest, passed)))
     failing = _failing(passed) - _FORCED
     watch = partial(_watch, through=through, select=select)
@@ -191,7 +189,7 @@ def _plan(apis: tuple[str, ...], select: tuple[str, ...], *, with_rows: bool) ->
 
 def _watch(defect: str, *, through: Through, select: tuple[str, ...]) -> Watched:
     right, catch = _RIGHT[0], read_switches().get(defect, _NOTHING)
-    apis = _CHAT if select else tuple(name for name in apis_of(defect) if name in _TOLD_APART)
+    apis = _CHAT if select else apis_of(defect)
     series, passed = _ask(defect, through, apis, select)
     failing = _failing(x for x in passed if _digest(x) not in right.passed)
     changed_ones = [x for one in changed(series, right.sent) for x in one.exchanges.values()]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -23,7 +24,7 @@ from harmony_proxy.policy import Policy
 from harmony_proxy.recorder import LIMIT, End, Recorder
 from harmony_proxy.routes import api_of
 from harmony_proxy.tally import Gauges
-from harmony_proxy.watching import ENDED, Acting, App, Message, Receive, Scope, Send, Watched
+from harmony_proxy.watching import ENDED, Acting, App, Clock, Message, Receive, Scope, Send, Watched
 
 _PAST_US = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
 """Ways of answering that would go past a guard that acts."""
@@ -40,6 +41,7 @@ class HarmonyGuard:
         capture: whether it holds samples of failing exchanges: `none`, `redacted`, `full`.
         handing: what exchanges are handed to; default: a process of its own that judges them.
         limit: the most that is kept of one exchange, in bytes.
+        clock: seconds since whenever.
 
     Raises:
         BadSetting: it is set to what cannot be.
@@ -55,6 +57,7 @@ class HarmonyGuard:
         capture: str | None = None,
         handing: Handing | None = None,
         limit: int = LIMIT,
+        clock: Clock = time.perf_counter,
     ) -> None:
         self._app = app
         told = from_environment(os.environ)
@@ -63,6 +66,7 @@ class HarmonyGuard:
         self._policy: Policy = rules.policy
         self._observes = rules.policy.observes
         self._limit = limit
+        self._clock = clock
         self._handing = handing or Handing(_judging(told, log, excerpts, capture))
         self._run = os.urandom(4).hex()
         self._numbers = count(1)
@@ -103,7 +107,7 @@ class HarmonyGuard:
     async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:
         recorder = Recorder(limit=self._limit)
         recorder.request_head(scope["method"], scope["path"], scope["headers"])
-        watched = Watched(recorder, receive, send)
+        watched = Watched(recorder, receive, send, self._clock)
         scope[ENDED] = watched.ended
         self.gauges.open += 1
         try:
@@ -120,7 +124,7 @@ class HarmonyGuard:
         name = self._name()
         guard = Guard(self._policy, request_id=name, limit=self._limit, actors=self._rules.actors)
         headers = list(guard.request_head(scope["method"], scope["path"], scope["headers"]))
-        acting = Acting(guard, receive, send, self.gauges)
+        acting = Acting(guard, receive, send, self._clock, self.gauges)
         inner = {**scope, "headers": headers, ENDED: acting.ended}
         told: dict[str, object] = scope.get("extensions") or {}
         inner["extensions"] = {name: value for name, value in told.items() if name not in _PAST_US}

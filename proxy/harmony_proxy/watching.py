@@ -20,7 +20,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 ENDED = "harmony_guard.ended"
 """In the scope: what an application calls that knows better than we how its answer ended (an `End` and a detail). What it sends after that is its own."""
 
-_clock = time.perf_counter
+Clock = Callable[[], float]
+"""Seconds since whenever."""
 
 
 class Blocked(OSError):  # noqa: N818 - it says what happened
@@ -30,15 +31,16 @@ class Blocked(OSError):  # noqa: N818 - it says what happened
 class Watched:
     """One exchange that is observed. State: when it began, and whether it is over."""
 
-    __slots__ = ("_begun", "_has_left", "_is_over", "_receive", "_send", "problems", "recorder", "started")
+    __slots__ = ("_begun", "_clock", "_has_left", "_is_over", "_receive", "_send", "problems", "recorder", "started")
 
-    def __init__(self, recorder: Recorder, receive: Receive, send: Send) -> None:
+    def __init__(self, recorder: Recorder, receive: Receive, send: Send, clock: Clock) -> None:
         self.recorder = recorder
+        self._clock = clock
         self._receive, self._send = receive, send
         self._is_over = self._has_left = False
         self.problems = 0
         self.started = time.time()
-        self._begun = _clock()
+        self._begun = clock()
 
     async def receive(self) -> Message:
         """What the application asks for."""
@@ -56,7 +58,7 @@ class Watched:
         if not self._is_over:
             try:
                 if message["type"] == "http.response.body":
-                    self.recorder.feed(message.get("body", b""), _clock() - self._begun)
+                    self.recorder.feed(message.get("body", b""), self._clock() - self._begun)
                     if not message.get("more_body", False):
                         self._complete()
                 elif message["type"] == "http.response.start":
@@ -85,7 +87,7 @@ class Watched:
             self.recorder.end(self._now())
 
     def _now(self) -> float:
-        return _clock() - self._begun
+        return self._clock() - self._begun
 
 
 class Acting(Watched):
@@ -93,8 +95,8 @@ class Acting(Watched):
 
     __slots__ = ("_broken", "_gauges", "_guard", "_is_held", "_is_ours", "_is_started", "_kind", "_stopped")
 
-    def __init__(self, guard: Guard, receive: Receive, send: Send, gauges: Gauges) -> None:
-        super().__init__(guard.recorder, receive, send)
+    def __init__(self, guard: Guard, receive: Receive, send: Send, clock: Clock, gauges: Gauges) -> None:
+        super().__init__(guard.recorder, receive, send, clock)
         self._guard = guard
         self._gauges = gauges
         self._is_started = self._is_held = self._is_ours = False
