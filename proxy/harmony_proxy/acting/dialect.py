@@ -9,6 +9,7 @@ from types import MappingProxyType
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, object_in, text
 from harmony_proxy.acting.reading import Kind, NoPlace, Said
+from harmony_ref import encode
 
 
 @dataclass(kw_only=True, slots=True)
@@ -148,6 +149,18 @@ def _chat_delta(choice: int, said: JsonObject, ids: Sequence[Json]) -> JsonObjec
         "object": "chat.completion.chunk",
         "choices": [{"index": choice, "delta": said, "finish_reason": None, **shown}],
     }
+
+
+def counted(value: Json, reasoning: str) -> Json:
+    """The value with the tokens of its reasoning counted, where its usage says that it has none: to a server that read none there was none."""
+    usage = at(value, "usage")
+    details = at(usage, "completion_tokens_details")
+    if not reasoning or number(at(details, "reasoning_tokens")) != 0:
+        return value
+    most = number(at(usage, "completion_tokens"))
+    tokens = len(encode(reasoning))
+    told: JsonObject = {**members(details), "reasoning_tokens": tokens if most is None else min(tokens, most)}
+    return {**members(value), "usage": {**members(usage), "completion_tokens_details": told}}
 
 
 # Ollama

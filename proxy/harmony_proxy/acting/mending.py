@@ -10,7 +10,7 @@ from hashlib import sha256
 from harmony_conformance.check import Finding
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
-from harmony_proxy.acting.dialect import Dialect, Part, called, home_of, object_called
+from harmony_proxy.acting.dialect import Dialect, Part, called, counted, home_of, object_called
 from harmony_proxy.acting.needles import BEGINS_GLUED, CALL_SEAM, MARKER, SEAM
 from harmony_proxy.acting.reading import Kind, NoPlace, Reader, Said
 
@@ -327,7 +327,8 @@ def _put(answer: Answer, changed: Mapping[int, JsonObject], finish: Mapping[int,
             if not before and part.finish == "stop":
                 ends[part.choice] = "tool_calls"
     told = answer.dialect.told(answer.value, {choice: [said] for choice, said in changed.items()}, ends)
-    return told[0] if told else None
+    thoughts = (text(said.get(name)) for said in changed.values() for name in answer.dialect.reasoning)
+    return counted(told[0], "".join(thoughts)) if told else None
 
 
 MENDINGS: tuple[Mending, ...] = (

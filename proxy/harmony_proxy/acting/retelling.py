@@ -36,6 +36,11 @@ class Retelling:
         self._body = body
         self._field = reasoning_field
 
+    @property
+    def thought(self) -> str:
+        """The reasoning that was found in other places."""
+        return "".join(piece for telling in self.tellings.values() for piece in telling.thought)
+
     def texts_of(self, part: Part) -> Iterator[tuple[Tracked, str]]:
         """The texts of a part, each with the piece that it goes on with."""
         for member, said in self.dialect.texts(part):

@@ -17,7 +17,7 @@ from harmony_conformance.json_value import Json, JsonObject, at, items, text
 from harmony_conformance.wire import Request, Response
 from harmony_proxy.acted import Acted
 from harmony_proxy.acting.asking import Asking
-from harmony_proxy.acting.dialect import DIALECTS, Part
+from harmony_proxy.acting.dialect import DIALECTS, Part, counted
 from harmony_proxy.acting.events import LineSplitter, Piece, Splitter, SseSplitter
 from harmony_proxy.acting.history import History
 from harmony_proxy.acting.mending import declared_by, finish_of
@@ -269,8 +269,7 @@ class StreamActor:
         told = self._told
         parts = told.dialect.parts(piece.value) if told is not None else ()
         if told is None or not parts:
-            self._went.add(piece.raw, ())
-            return [piece.raw]
+            return [self._unsaid(piece)]
         said: dict[int, list[JsonObject]] = {}
         finish: dict[int, str] = {}
         for part in parts:
@@ -286,9 +285,21 @@ class StreamActor:
             return [piece.raw]
         out: list[bytes] = []
         for value in told.dialect.told(piece.value, said, finish):
-            out.append(piece.told(value))
+            out.append(piece.told(self._counted(value)))
             self._went.add(out[-1], told.dialect.parts(value))
         return out
+
+    def _unsaid(self, piece: Piece) -> bytes:
+        """An event that says nothing, with the usage that goes with what was told anew."""
+        value = self._counted(piece.value)
+        raw = piece.raw if value is piece.value else piece.told(value)
+        self._went.add(raw, ())
+        return raw
+
+    def _counted(self, value: Json) -> Json:
+        """A value whose usage counts the reasoning that was found."""
+        is_due = self._told is not None and self._told.is_at_work and at(value, "usage") is not None
+        return counted(value, self._told.thought) if self._told is not None and is_due else value
 
     def _mended(self, told: Retelling, part: Part, piece: Piece) -> str | None:
         """The finish reason in place of one that is wrong."""

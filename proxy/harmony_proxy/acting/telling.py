@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_proxy.acting.dialect import Dialect, called, join, object_called
@@ -13,9 +13,9 @@ from harmony_proxy.acting.reading import Kind, Said
 
 @dataclass
 class Telling:
-    """State: how many calls the choice has, how many of them were made here, and the call that is being made, where it has to come in one piece.
+    """State: the calls of the choice, the reasoning that was found, and the call that is being made, where it has to come in one piece.
 
-    `reasoning` is the member that takes the reasoning.
+    `reasoning` is the member that takes the reasoning, `made` how many of the calls were made here.
     """
 
     dialect: Dialect
@@ -24,6 +24,7 @@ class Telling:
     reasoning: str
     calls: int = 0
     made: int = 0
+    thought: list[str] = field(default_factory=list[str])
     _name: str | None = None
     _arguments: str = ""
 
@@ -39,6 +40,8 @@ class Telling:
                 told += self._called(one)
             else:
                 told += self._whole_call()
+                if one.kind is Kind.REASONING:
+                    self.thought.append(one.text)
                 told.append({self.dialect.content if one.kind is Kind.CONTENT else self.reasoning: one.text})
         return [*told, *self._whole_call()] if is_over else told
 
