@@ -1,4 +1,4 @@
-"""`harmony-conformance proxy`: watch the traffic of an endpoint, unchanged, and log what each exchange comes to."""
+"""`harmony-conformance proxy`: watch the traffic of an endpoint, log what each exchange comes to, and, where a policy says so, repair or block it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from harmony_conformance.command import Command, UsageError
 from harmony_conformance.target import BadTarget, Target, parse_target
 from harmony_proxy.judge_settings import LOW, NONE, QUOTING, Settings
+from harmony_proxy.loading import PREFIX, BadSetting, Rules, address, load_rules
+from harmony_proxy.policy import FailMode
 
 _LISTEN = "127.0.0.1:8090"
-_LARGEST_PORT = 65535
+_DRAIN = 30.0
+_EXTRAS = {"aiohttp": "proxy", "uvicorn": "proxy", "httptools": "proxy", "mitmproxy": "mitmproxy"}
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Where to listen, what to watch, where to log."""
-    parser.add_argument(
-        "--mitmproxy", action="store_true", required=True, help="run within mitmproxy (the only way yet)"
-    )
+    """Where to listen, what to watch, where to log, what to do."""
     parser.add_argument(
         "--upstream", metavar="TARGET", required=True, help="the endpoint: vllm:http://host:8000/v1, or a bare URL"
     )
@@ -40,18 +40,78 @@ def configure(parser: ArgumentParser) -> None:
         default=NONE,
         help="whether the log holds samples of failing exchanges: as they were without credentials, or redacted (default: none)",
     )
+    parser.add_argument("--policy", metavar="FILE", type=Path, help="a TOML file: what is done about which check where")
+    parser.add_argument("--repair", metavar="CHECK", nargs="+", default=[], help="repair what fails these (patterns)")
+    parser.add_argument("--block", metavar="CHECK", nargs="+", default=[], help="block what fails these (patterns)")
+    parser.add_argument(
+        "--fail",
+        choices=[mode.value for mode in FailMode],
+        default=FailMode.OPEN.value,
+        help="whether what could not be examined passes (open, the default) or is blocked (closed); with --repair or --block",
+    )
+    parser.add_argument(
+        "--reasoning-field",
+        metavar="NAME",
+        help="what clients call the reasoning, for repairs: reasoning_content, reasoning",
+    )
+    parser.add_argument("--metrics", metavar="HOST:PORT", help="serve metrics for Prometheus there")
+    parser.add_argument(
+        "--drain",
+        metavar="SECONDS",
+        type=float,
+        default=_DRAIN,
+        help=f"how long answers under way may take once it is told to stop (default: {_DRAIN:.0f})",
+    )
+    parser.add_argument(
+        "--mitmproxy", action="store_true", help="run within mitmproxy, for interception and debugging; it observes"
+    )
 
 
 def execute(arguments: Namespace) -> int:
-    """Watch until stopped."""
+    """Run until stopped."""
     upstream = _upstream(arguments.upstream)
-    host, port = _listen(arguments.listen)
-    if importlib.util.find_spec("mitmproxy") is None:
-        raise UsageError("mitmproxy is not installed: pip install 'harmony-conformance[mitmproxy]'")
-    _try_to_listen(host, port)
-    from harmony_proxy.running import watch  # noqa: PLC0415 - imports mitmproxy, which is slow, and an extra
+    try:
+        host, port = address(arguments.listen)
+    except BadSetting as problem:
+        raise UsageError(f"--listen {problem}") from None
+    settings = _settings(arguments, upstream.engine.name)
+    if arguments.mitmproxy:
+        _needs("mitmproxy")
+        _try_to_listen(host, port)
+        from harmony_proxy.running import watch  # noqa: PLC0415 - imports mitmproxy, which is slow, and an extra
 
-    return watch(upstream.base or "", host, port, _settings(arguments, upstream.engine.name))
+        return watch(upstream.base or "", host, port, settings)
+    _needs("aiohttp", "uvicorn", "httptools")
+    from harmony_proxy.standalone import Standalone, serve  # noqa: PLC0415 - needs an extra
+
+    try:
+        metrics = address(arguments.metrics) if arguments.metrics else None
+    except BadSetting as problem:
+        raise UsageError(f"--metrics {problem}") from None
+    return serve(
+        Standalone(
+            upstream=upstream.base or "",
+            host=host,
+            port=port,
+            judging=settings,
+            rules=_rules(arguments),
+            metrics=metrics,
+            drain=arguments.drain,
+        )
+    )
+
+
+def _rules(arguments: Namespace) -> Rules:
+    try:
+        return load_rules(
+            arguments.policy,
+            repair=arguments.repair,
+            block=arguments.block,
+            fail=arguments.fail,
+            reasoning_field=arguments.reasoning_field,
+        )
+    except BadSetting as problem:
+        raise UsageError(str(problem)) from None
 
 
 def _settings(arguments: Namespace, engine: str) -> Settings:
@@ -65,8 +125,14 @@ def _settings(arguments: Namespace, engine: str) -> Settings:
         excerpts=arguments.excerpts,
         capture=arguments.capture,
         engine=engine,
-        priority=os.environ.get("HARMONY_GUARD_PRIORITY", LOW),
+        priority=os.environ.get(f"{PREFIX}PRIORITY", LOW),
     )
+
+
+def _needs(*modules: str) -> None:
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise UsageError(f"{module} is not installed: pip install 'harmony-conformance[{_EXTRAS[module]}]'")
 
 
 def _upstream(text: str) -> Target:
@@ -81,14 +147,6 @@ def _upstream(text: str) -> Target:
     return target
 
 
-def _listen(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not colon or not host or not port.isdecimal() or int(port) > _LARGEST_PORT:
-        raise UsageError(f"--listen {text!r} is no HOST:PORT: for example {_LISTEN}")
-    return host, int(port)
-
-
 def _try_to_listen(host: str, port: int) -> None:
     """Find out before anything is started; mitmproxy would say it in a log of its own."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -100,7 +158,7 @@ def _try_to_listen(host: str, port: int) -> None:
 
 COMMAND = Command(
     name="proxy",
-    help="watch the traffic of an endpoint, unchanged, and log what fails",
+    help="watch the traffic of an endpoint and log what fails; repair or block it where a policy says so",
     configure=configure,
     run=execute,
 )

@@ -14,7 +14,6 @@ HARMONY_GUARD_PRIORITY   of the process that judges: low (default), normal
 
 from __future__ import annotations
 
-import importlib
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,17 +127,12 @@ def address(told: str) -> tuple[str, int]:
 def _rules(read: Callable[[frozenset[str], frozenset[str]], Policy], reasoning_field: str | None) -> Rules:
     from harmony_conformance.check import MUST  # noqa: PLC0415 - all checks are read: only where something is acted on
     from harmony_conformance.checks import CHECKS  # noqa: PLC0415 - as above
+    from harmony_proxy import acting  # noqa: PLC0415 - as above
 
-    actors = _actors(reasoning_field)
+    actors = acting.actors(reasoning_field=reasoning_field)
     musts = frozenset(check.id for check in CHECKS if check.subject is Exchange and check.severity is MUST)
     policy = read(musts, actors.repairs)
     return Rules() if policy.observes else Rules(policy=policy, actors=actors)
-
-
-def _actors(reasoning_field: str | None) -> Actors:
-    acting = importlib.import_module("harmony_proxy.acting")
-    actors: Actors = acting.actors(reasoning_field=reasoning_field)
-    return actors
 
 
 def _listed(told: str) -> list[str]:

@@ -1,0 +1,233 @@
+"""The standalone proxy: uvicorn in front, the guard around `Upstream`, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from harmony_conformance.command import Exit, UsageError
+from harmony_proxy.asgi import HarmonyGuard
+from harmony_proxy.handing import Handing
+from harmony_proxy.judge_settings import Settings
+from harmony_proxy.loading import Rules
+from harmony_proxy.tally import sentence
+from harmony_proxy.upstream import Limits, Upstream
+
+HEAD_BYTES = 64 * 1024
+HEAD_SECONDS = 30.0
+_CONNECTIONS = 10_000
+_KEEP_ALIVE_SECONDS = 60
+_BACKLOG = 2048
+_TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+_TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standalone:
+    """How it runs. `drain` is how many seconds requests under way are given to end."""
+
+    upstream: str
+    host: str
+    port: int
+    judging: Settings
+    rules: Rules = field(default_factory=Rules)
+    metrics: tuple[str, int] | None = None
+    drain: float = 30.0
+    limits: Limits = field(default_factory=Limits)
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP/1.1 with limits on the head of a request, and no headers after it: what trailers say is not part of the request."""
+
+    _is_in_head = True
+    _received = _size = 0
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._is_in_head:
+            self._received += len(data)
+            if self._received > HEAD_BYTES:
+                self._refuse(_TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        if self._timer is None:
+            self._await_head()
+        self._is_in_head, self._received, self._size = True, 0, 0
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._size += len(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_head:
+            self._size += len(name) + len(value)
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head = False
+        self._stop_waiting()
+        if self._size > HEAD_BYTES:
+            raise ValueError  # what the parser makes of it ends in `send_400_response`
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if self._size > HEAD_BYTES:
+            self._refuse(_TOO_LARGE)
+        else:
+            super().send_400_response(msg)
+
+    def _await_head(self) -> None:
+        self._timer = self.loop.call_later(HEAD_SECONDS, self._too_slow)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_slow(self) -> None:
+        if self._received:
+            self._refuse(_TOO_SLOW)
+        elif not self.transport.is_closing():
+            self.transport.close()  # nobody asked anything
+
+    def _refuse(self, answer: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(answer)
+            self.transport.close()
+
+
+class _Server(uvicorn.Server):
+    """One that says where it listens, and ends with its exit code its own."""
+
+    def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._listening = listening
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._listening()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    def _stop(self) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def listening_on(host: str, port: int) -> socket.socket:
+    """A socket to be served.
+
+    Raises:
+        UsageError: there is none to be had.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as problem:
+        raise UsageError(f"cannot listen on {host}:{port}: {problem.strerror or problem}") from None
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+def serve(how: Standalone) -> int:
+    """Run until SIGINT or SIGTERM: then no more connections are taken, requests under way end within `drain`, and what is queued is judged.
+
+    Raises:
+        UsageError: it cannot listen there.
+    """
+    handing = Handing(how.judging, say=say)
+    guard = HarmonyGuard(Upstream(how.upstream, limits=how.limits), policy=how.rules, handing=handing)
+    with listening_on(how.host, how.port) as listening:
+        stop_metrics = _metrics(how.metrics, guard)
+        host, port = listening.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        server = _Server(
+            config(guard, how.drain),
+            lambda: say(f"listening on http://{shown}:{port}, passing on to {how.upstream}"),
+        )
+        logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+        guard.start()
+        gc.collect()
+        gc.freeze()  # what is there now stays: no collection has to look at it again
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(server.serve(sockets=[listening]))
+        finally:
+            stop_metrics()
+            handing.close()
+    say(sentence(handing.tally))
+    return Exit.CONFORMS
+
+
+def say(what: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(what + "\n")
+    sys.stdout.flush()
+
+
+def config(guard: HarmonyGuard, drain: float) -> uvicorn.Config:
+    """How uvicorn serves it."""
+    return uvicorn.Config(
+        guard,
+        http=_Protocol,
+        ws="none",
+        lifespan="on",
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        limit_concurrency=_CONNECTIONS,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=max(round(drain), 1),
+    )
+
+
+def _metrics(address: tuple[str, int] | None, guard: HarmonyGuard) -> Callable[[], None]:
+    if address is None:
+        return lambda: None
+    from harmony_proxy.metrics import serve_metrics  # noqa: PLC0415 - only where it is wanted
+
+    try:
+        return serve_metrics(address, guard.handing, guard.gauges)
+    except OSError as problem:
+        raise UsageError(f"--metrics {address[0]}:{address[1]}: {problem.strerror}") from None
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop
+    except ImportError:  # not on Windows
+        return asyncio.new_event_loop
+    return factory
