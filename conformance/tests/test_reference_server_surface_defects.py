@@ -146,6 +146,10 @@ SHOWN = {
         ["."],
     ),
     "responses-last-output-empty": (lambda s: s.events(harmony_script=FINAL)[-1]["response"]["output"], []),
+    "responses-thoughts-last": (
+        lambda s: [item["type"] for item in s.responses().json()["output"]],
+        ["message", "reasoning"],
+    ),
     "responses-previous-unread": (
         lambda s: (
             "Good day." in prompt(s.responses(previous_response_id=s.responses(harmony_script=FINAL).json()["id"]))

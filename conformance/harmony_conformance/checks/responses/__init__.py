@@ -15,6 +15,7 @@ from harmony_conformance.checks.responses.objects import (
 from harmony_conformance.checks.responses.order import (
     events_are_numbered,
     events_follow_the_grammar,
+    items_stand_in_order,
     texts_begin_and_end,
 )
 from harmony_conformance.checks.responses.telling import (
@@ -30,6 +31,7 @@ __all__ = [
     "events_name_their_item",
     "ids_are_unique",
     "items_have_their_members",
+    "items_stand_in_order",
     "last_event_has_the_items",
     "response_has_its_members",
     "status_says_how_it_ended",

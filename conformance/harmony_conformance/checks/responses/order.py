@@ -6,18 +6,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check
+from harmony_conformance.check import MUST, SHOULD, Finding, check, evidence
 from harmony_conformance.checks.responses.reading import (
     ENDS,
     is_responses,
+    output,
     part_of,
     place_of,
     text_kind,
+    texts_of,
+    told_a_response,
     told_events,
 )
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import JsonObject, dumps, text
+from harmony_conformance.json_value import Json, JsonObject, at, dumps, pointer, text
+from harmony_conformance.meaning import unpadded
 from harmony_conformance.prompt import shorten
+from harmony_ref import HarmonyError, Message, Role, parse, text_of
 
 _STREAMED = (is_responses, on.was_streamed, on.ended_well)
 _BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
@@ -166,3 +171,58 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
             missing += [] if holder in done else ["the event that ends its part"]
         if missing:
             yield Finding(message=f"a {said} comes without {', '.join(missing)}", at=f"event {number}")
+
+
+_ITEM_OF = {"reasoning": "analysis", "message": "shown", "function_call": "called"}
+"""What of a completion an item tells, by its type; other items are those of tools of the API."""
+
+
+@evidence
+def order_is_known(x: Exchange) -> bool:
+    """answers whose emitted tokens are known, and well-formed"""
+    return x.meant is not None and bool(_written(x))
+
+
+def _written(x: Exchange) -> list[tuple[str, str]]:
+    """The messages that the model wrote: what of the completion each is, and its text; none where they are no Harmony."""
+    try:
+        said = parse(unpadded(x.output.ids or ()), role=Role.ASSISTANT)
+    except HarmonyError:
+        return []
+    return [(_kind_of(message), text_of(message).strip()) for message in said]
+
+
+def _kind_of(message: Message) -> str:
+    if message.recipient is not None:
+        return "called"
+    return "analysis" if message.channel == "analysis" else "shown"
+
+
+@check(MUST, spec="responses#output", when=(is_responses, on.ended_well, told_a_response, order_is_known))
+def items_stand_in_order(x: Exchange) -> Iterator[Finding]:
+    """The items of the output stand in the order in which the model wrote them: a thought before what it led to.
+
+    They are sent back as they came. In another order the model reads an answer that it had not thought about yet.
+    """
+    written = _written(x)
+    last = 0
+    for place, item in enumerate(output(x)):
+        kind, told = _ITEM_OF.get(text(at(item, "type")), ""), _text_of(item)
+        found = [index for index, (of, said) in enumerate(written) if of == kind and told and told in said]
+        if not found:
+            continue
+        after = [index for index in found if index >= last]
+        if not after:
+            yield Finding(
+                message="an item stands behind one that the model wrote after it",
+                at=pointer("output", place),
+                expected=", ".join(kind for kind, _ in written),
+                actual=", ".join(text(at(one, "type")) or "no type" for one in output(x)),
+            )
+            return
+        last = after[0]
+
+
+def _text_of(item: Json) -> str:
+    """The first text of an item: of several messages that are told as one, the first stands for all."""
+    return next((said.strip() for _, _, said in texts_of(item) if said.strip()), "")

@@ -123,6 +123,12 @@ def _ends_empty(event: JsonObject) -> JsonObject:
     return {**event, "response": {**members(event["response"]), "output": []}} if is_end else event
 
 
+def _thoughts_last(body: JsonObject) -> JsonObject:
+    told = items(body.get("output"))
+    thoughts = [item for item in told if at(item, "type") == "reasoning"]
+    return {**body, "output": [*(item for item in told if item not in thoughts), *thoughts]} if thoughts else body
+
+
 def _no_calls_of_its_own(body: JsonObject) -> JsonObject:
     kept: list[Json] = [
         item
@@ -250,6 +256,13 @@ DEFECTS = (
         catalogue=(),
         summary="The response of the last event has no output.",
         change=_in_events(_ends_empty),
+    ),
+    on_json(
+        Api.RESPONSES,
+        "responses-thoughts-last",
+        [],
+        "Thoughts are listed behind the answer or the call that they led to.",
+        _thoughts_last,
     ),
     on_request(
         Api.RESPONSES,
