@@ -144,6 +144,25 @@ def test_the_ollama_client_gets_what_the_model_meant(script, expected, stream):
     assert told[-1].done_reason == "stop"
 
 
+async def read_response(client, request):
+    settings = {"model": request["model"], "input": "Hi", "extra_body": request["extra_body"]}
+    tools = [{"type": "function", **TOOLS[0]["function"], "strict": False}] if "tools" in request else openai.omit
+    told = await client.responses.create(**settings, tools=tools)
+    kinds = {kind: [item for item in told.output if item.type == kind] for kind in ("reasoning", "function_call")}
+    reasoning = "".join(part.text for item in kinds["reasoning"] for part in item.content)
+    calls = [(item.name, json.loads(item.arguments)) for item in kinds["function_call"]]
+    assert len({item.id for item in told.output}) == len(told.output)
+    return reasoning, told.output_text, calls, "tool_calls" if calls else "stop"
+
+
+@pytest.mark.parametrize("name", ["output-unparsed", "output-unparsed, a call", "raw-call-in-content"])
+def test_the_openai_client_gets_what_the_model_meant_as_a_response(name):
+    script, expected = DEFECTS[name]
+    defect = name.partition(",")[0]
+    assert through(guarded(defect), read_response, asked(script)) == expected
+    assert through(create_app(defects=[defect]), read_response, asked(script)) != expected
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_the_openai_client_is_told_that_an_answer_was_blocked(stream):
     guard = HarmonyGuard(

@@ -154,13 +154,19 @@ def _chat_delta(choice: int, said: JsonObject, ids: Sequence[Json]) -> JsonObjec
 def counted(value: Json, reasoning: str) -> Json:
     """The value with the tokens of its reasoning counted, where its usage says that it has none: to a server that read none there was none."""
     usage = at(value, "usage")
-    details = at(usage, "completion_tokens_details")
-    if not reasoning or number(at(details, "reasoning_tokens")) != 0:
-        return value
-    most = number(at(usage, "completion_tokens"))
-    tokens = len(encode(reasoning))
-    told: JsonObject = {**members(details), "reasoning_tokens": tokens if most is None else min(tokens, most)}
-    return {**members(value), "usage": {**members(usage), "completion_tokens_details": told}}
+    for name, of in _DETAILS.items():
+        details = at(usage, of)
+        if reasoning and number(at(details, "reasoning_tokens")) == 0:
+            most, tokens = number(at(usage, name)), len(encode(reasoning))
+            told: JsonObject = {**members(details), "reasoning_tokens": tokens if most is None else min(tokens, most)}
+            return {**members(value), "usage": {**members(usage), of: told}}
+    return value
+
+
+_DETAILS: Mapping[str, str] = MappingProxyType(
+    {"completion_tokens": "completion_tokens_details", "output_tokens": "output_tokens_details"}
+)
+"""Counts of tokens, and where of what they are."""
 
 
 # Ollama

@@ -10,10 +10,11 @@ from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, dumps, text
 from harmony_conformance.wire import Chunk
 from harmony_proxy.acted import Acted, Whole
-from harmony_proxy.acting.dialect import DIALECTS, Dialect
+from harmony_proxy.acting.dialect import Dialect
 from harmony_proxy.acting.mending import MENDINGS, Answer, declared_by
 from harmony_proxy.acting.reading import NoPlace
 from harmony_proxy.acting.repairs import NO_REPAIR, REPAIRS
+from harmony_proxy.acting.responses import WHOLE
 from harmony_proxy.acting.verdicts import failing, fails, judged
 from harmony_proxy.policy import Action
 
@@ -45,7 +46,7 @@ def act_on_whole(
 def _repaired(x: Exchange, found: Mapping[str, tuple[Finding, ...]]) -> tuple[Exchange, dict[str, str]]:
     """The exchange with as much of it repaired as can be, and why the rest can not."""
     reasons: dict[str, str] = {}
-    dialect = DIALECTS.get(x.api)
+    dialect = WHOLE.get(x.api)
     if dialect is None or x.told is None:
         return x, dict.fromkeys(found, f"answers of the API {x.api} are not repaired")
     before = frozenset(fails(x))
@@ -96,8 +97,8 @@ def with_body(x: Exchange, value: Json) -> Exchange:
 
 
 def _renamed(x: Exchange, name: str) -> bytes | None:
-    dialect = DIALECTS.get(x.api)
-    if dialect is None or x.told is None:
+    dialect = WHOLE.get(x.api)
+    if dialect is None or x.told is None or len(dialect.reasoning) == 1:
         return None
     said = {part.choice: [renamed(part.said, dialect, name)] for part in dialect.parts(x.told)}
     told = dialect.told(x.told, said, {})
