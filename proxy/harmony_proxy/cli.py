@@ -62,9 +62,7 @@ def configure(parser: ArgumentParser) -> None:
         default=_DRAIN,
         help=f"how long answers under way may take once it is told to stop (default: {_DRAIN:.0f})",
     )
-    parser.add_argument(
-        "--mitmproxy", action="store_true", help="run within mitmproxy, for interception and debugging; it observes"
-    )
+    parser.add_argument("--mitmproxy", action="store_true", help="run within mitmproxy, for interception and debugging")
 
 
 def execute(arguments: Namespace) -> int:
@@ -80,7 +78,7 @@ def execute(arguments: Namespace) -> int:
         _try_to_listen(host, port)
         from harmony_proxy.running import watch  # noqa: PLC0415 - imports mitmproxy, which is slow, and an extra
 
-        return watch(upstream.base or "", host, port, settings)
+        return watch(upstream.base or "", host, port, settings, _rules(arguments))
     _needs("aiohttp", "uvicorn", "httptools")
     from harmony_proxy.standalone import Standalone, serve  # noqa: PLC0415 - needs an extra
 

@@ -149,7 +149,7 @@ class Handing:
 
     def _hand(self, batch: list[Handed]) -> None:
         try:
-            frame = pickle.dumps([tuple(each.recorder.kept(each.id, each.started)) for each in batch], protocol=5)
+            frame = pickle.dumps([each.recorder.packed(each.id, each.started) for each in batch], protocol=5)
         except Exception:  # noqa: BLE001 - what cannot be packed is ours to count
             self._count(("problems",), len(batch))
             return

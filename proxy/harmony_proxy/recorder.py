@@ -6,8 +6,9 @@ Memory is bounded: past the limit the bytes are counted and no longer kept, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 LIMIT = 16 * 1024 * 1024
@@ -69,47 +70,25 @@ class Kept(NamedTuple):
 class Recorder:
     """State: what has been kept, how much has gone by, and how it ended. `repaired`, `blocked`, `left` and `added` are for whoever acts on the answer."""
 
-    __slots__ = (
-        "_chunks",
-        "_cost",
-        "_detail",
-        "_end",
-        "_first_byte",
-        "_headers",
-        "_limit",
-        "_method",
-        "_parts",
-        "_path",
-        "_request",
-        "_request_bytes",
-        "_request_headers",
-        "_response_bytes",
-        "_seconds",
-        "_status",
-        "_times",
-        "added",
-        "blocked",
-        "left",
-        "repaired",
-    )
+    # what an exchange mostly leaves as it is, is the class's: one that begins is to cost little
+    _method = _path = _detail = ""
+    _request_headers: Headers = ()
+    _headers: Headers = ()
+    _request_bytes = _response_bytes = _chunks = 0
+    _cost = _HEADER_COST
+    _status: int | None = None
+    _first_byte: float | None = None
+    _end: End | None = None
+    _seconds = added = 0.0
+    repaired: Mapping[str, int] = MappingProxyType({})
+    blocked: tuple[str, ...] = ()
+    left: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, *, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._method = self._path = self._detail = ""
-        self._request_headers: Headers = ()
-        self._headers: Headers = ()
         self._request: list[bytes] = []
         self._parts: list[bytes] = []
         self._times: list[float] = []
-        self._request_bytes = self._response_bytes = self._chunks = 0
-        self._status: int | None = None
-        self._first_byte: float | None = None
-        self._cost = _HEADER_COST
-        self._end: End | None = None
-        self._seconds = self.added = 0.0
-        self.repaired: dict[str, int] = {}
-        self.blocked: tuple[str, ...] = ()
-        self.left: dict[str, str] = {}
 
     @property
     def cost(self) -> int:
@@ -124,6 +103,11 @@ class Recorder:
     def has_room(self, size: int) -> bool:
         """Whether a further chunk of that size would be kept."""
         return self._cost + size + _CHUNK_COST <= self._limit
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its end is known."""
+        return self._end is not None
 
     @property
     def has_status(self) -> bool:
@@ -157,12 +141,12 @@ class Recorder:
         size = len(data)
         if not size:
             return
-        if self._first_byte is None:
+        if not self._chunks:
             self._first_byte = at
-        self._response_bytes += size
         self._chunks += 1
-        self._cost += size + _CHUNK_COST
-        if self._cost <= self._limit:
+        self._response_bytes += size
+        self._cost = cost = self._cost + size + _CHUNK_COST
+        if cost <= self._limit:
             self._parts.append(data)
             self._times.append(at)
         else:
@@ -177,34 +161,39 @@ class Recorder:
         if self._end is None:
             self._end, self._detail, self._seconds = end, detail, at
 
-    def kept(self, name: str, started: float) -> Kept:
-        """What is kept, in one value. `name` is the id of the exchange."""
-        return Kept(
-            id=name,
-            started=started,
-            method=self._method,
-            path=self._path.partition("?")[0],  # keys travel in a query
-            request_headers=tuple(self._request_headers),
-            request_body=b"".join(self._request),
-            request_bytes=self._request_bytes,
-            status=self._status,
-            response_headers=tuple(self._headers),
-            response_body=b"".join(self._parts),
-            times=self._times,
-            sizes=[len(part) for part in self._parts],
-            response_bytes=self._response_bytes,
-            chunks=self._chunks,
-            first_byte=self._first_byte,
-            seconds=self._seconds,
-            end=(self._end or End.SHUT_DOWN).value,
-            detail=self._detail,
-            is_whole=self.is_whole,
-            limit=self._limit,
-            repaired=self.repaired,
-            blocked=self.blocked,
-            left=self.left,
-            added=self.added,
+    def packed(self, name: str, started: float) -> tuple[object, ...]:
+        """What is kept, in a plain value: the members of `Kept` in their order. `name` is the id of the exchange."""
+        parts = self._parts
+        return (
+            name,
+            started,
+            self._method,
+            self._path.partition("?")[0],  # keys travel in a query
+            tuple(self._request_headers),
+            b"".join(self._request),
+            self._request_bytes,
+            self._status,
+            tuple(self._headers),
+            b"".join(parts),
+            self._times,
+            [len(part) for part in parts],
+            self._response_bytes,
+            self._chunks,
+            self._first_byte,
+            self._seconds,
+            (self._end or End.SHUT_DOWN).value,
+            self._detail,
+            self.is_whole,
+            self._limit,
+            dict(self.repaired),
+            self.blocked,
+            dict(self.left),
+            self.added,
         )
+
+    def kept(self, name: str, started: float) -> Kept:
+        """The same with the names of its members."""
+        return Kept._make(self.packed(name, started))
 
     def _forget(self) -> None:
         self._request.clear()

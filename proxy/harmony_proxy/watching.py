@@ -57,11 +57,15 @@ class Watched:
         """What the application sends: noted, and sent on as it is. No coroutine of ours: it would cost more than the note."""
         if not self._is_over:
             try:
-                if message["type"] == "http.response.body":
-                    self.recorder.feed(message.get("body", b""), self._clock() - self._begun)
+                kind = message["type"]
+                if kind == "http.response.body":
+                    now = self._clock() - self._begun
+                    self.recorder.feed(message.get("body", b""), now)
                     if not message.get("more_body", False):
-                        self._complete()
-                elif message["type"] == "http.response.start":
+                        self._is_over = True
+                        if not self._has_left:
+                            self.recorder.abort(End.COMPLETE, "", now)
+                elif kind == "http.response.start":
                     self.recorder.response_head(message["status"], message.get("headers", ()))
             except Exception:  # noqa: BLE001 - what goes wrong with us must not touch the traffic
                 self.problems += 1
@@ -74,17 +78,13 @@ class Watched:
 
     def broke_off(self) -> None:
         """The application is done; if its answer is not, it broke off. Only the first end counts."""
-        self.recorder.abort(self._how_it_broke(), "", self._now())
+        if not self.recorder.is_over:
+            self.recorder.abort(self._how_it_broke(), "", self._now())
 
     def _how_it_broke(self) -> End:
         if self._has_left:
             return End.CLIENT_LEFT
         return End.CUT if self.recorder.has_status else End.RESET
-
-    def _complete(self) -> None:
-        self._is_over = True
-        if not self._has_left:
-            self.recorder.end(self._now())
 
     def _now(self) -> float:
         return self._clock() - self._begun
