@@ -185,7 +185,7 @@ def _is_logarithm(entry: Json) -> bool:
 @evidence
 def has_answers_with_ids(series: Series) -> bool:
     """answers with an id to requests that are not the same"""
-    return len({asked for _, asked in _with_ids(series)}) > 1
+    return len(series.exchanges) > 1 and len({asked for _, asked in _with_ids(series)}) > 1
 
 
 @comparison(SHOULD, spec="chat#id", when=has_answers_with_ids)

@@ -129,6 +129,9 @@ def answer_is_well_formed(x: Exchange) -> Iterator[Finding]:
                 return
 
 
+_HALF = re.compile("[\ud800-\udfff]")  # one code of a surrogate pair
+
+
 def _misshapen(choice: Json, holder: str) -> Iterator[tuple[str, str, str, Json]]:
     """What is wrong with a choice: in words, where, what was expected, and what stands there."""
     said = at(choice, holder)
@@ -144,7 +147,7 @@ def _misshapen(choice: Json, holder: str) -> Iterator[tuple[str, str, str, Json]
             continue
         if not isinstance(value, str) and not (name == "content" and isinstance(value, list)):
             yield f"{name} is no text", f"{holder}/{name}", "a text or null", value
-        elif isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        elif isinstance(value, str) and _HALF.search(value) is not None:
             yield f"{name} holds half of a surrogate pair", f"{holder}/{name}", "whole characters", value
 
 

@@ -20,7 +20,7 @@ from harmony_conformance.leak.emitted import Emitted, emitted
 from harmony_conformance.leak.markers import LEFT_BEHIND, MARKER, STRUCTURE, readable, without_code
 from harmony_conformance.leak.reasoning import ASKS_TO_THINK_ALOUD, OPENED, TAGGED, WRAPPED, repeated
 from harmony_conformance.leak.request import is_about_harmony, quotes, said
-from harmony_conformance.leak.words import GLUED, GLUED_IN_REASONING, LONE
+from harmony_conformance.leak.words import GLUED, GLUED_IN_REASONING, LONE, may_hold_words
 from harmony_conformance.texts import Answer, Field, Place
 from harmony_ref import encode
 
@@ -197,6 +197,8 @@ def _words_of_text(x: Exchange, answer: Answer) -> Iterator[Leak]:
     for field in answer.fields:
         text = readable(field.text)
         plain = without_code(text)
+        if not may_hold_words(plain):
+            continue
         found = _GLUED_IN[field.place].search(plain)
         if found is None:
             yield from _leading_word(x, field, plain)
@@ -242,7 +244,7 @@ def _thoughts_of_text(x: Exchange, answer: Answer) -> Iterator[Leak]:
                 excerpt=field.text[:_AROUND],
                 strength=Strength.QUOTED if tagged else Strength.PROVEN,
             )
-        elif (opened := OPENED.search(without_code(field.text))) is not None and not tagged:
+        elif "<" in field.text and (opened := OPENED.search(without_code(field.text))) is not None and not tagged:
             message = f"{opened.group()!r} in {field.where} may be a leak"
             excerpt = near(field.text, opened.group())
             yield Leak(where=field.where, message=message, excerpt=excerpt, strength=Strength.SUSPECTED)

@@ -42,6 +42,11 @@ _CODE = re.compile(
     r"```[\s\S]*?```|~~~[\s\S]*?~~~|``[^\n]+?``|`[^`\n]+`"
     r"|(?:(?<=\A)|(?<=[\s([{:=,]))[\"'\u201c\u2018\xab](?=[^\n]{0,40}<\|)[^\n\"'\u201d\u2019\xbb]{1,160}[\"'\u201d\u2019\xbb](?=[\s.,;:!?)\]}]|\Z)"
 )
+_NEEDED_FOR_CODE = (
+    "`",
+    "~~~",
+    "<|",
+)  # one of them is in whatever the pattern finds; most texts have none, and are long
 _ABOUT_HARMONY = re.compile(
     r"\bharmony\b[^.?!]{0,60}\b(?:formats?|responses?|templates?|prompts?|tokens?|parsers?|encoding|channels?|messages?|headers?|spec)\b"
     r"|\b(?:formats?|tokens?|parsers?|channels?) (?:of|in) harmony\b|\bopenai[ -_]harmony\b"
@@ -65,7 +70,7 @@ def readable(text: str) -> str:
 
 def without_code(text: str) -> str:
     """The text without closed code blocks, inline code, and quotations that begin with a marker or hold one."""
-    return _CODE.sub(" ", text)
+    return _CODE.sub(" ", text) if any(needed in text for needed in _NEEDED_FOR_CODE) else text
 
 
 def speaks_of_harmony(text: str) -> bool:

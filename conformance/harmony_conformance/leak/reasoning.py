@@ -43,10 +43,7 @@ def repeated(reasoning: str, content: str) -> bool:
     A thought that is a draft of the answer stands in it rightly; one that says what the user wants does not.
     """
     thought = " ".join(reasoning.split())
+    if len(thought) < _LONG_ENOUGH or len(thought) >= len(content):
+        return False
     told = " ".join(without_code(content).split())
-    return (
-        len(thought) >= _LONG_ENOUGH
-        and thought in told
-        and len(told) > len(thought)
-        and _SPEAKS_OF_THE_TASK.search(thought) is not None
-    )
+    return thought in told and len(told) > len(thought) and _SPEAKS_OF_THE_TASK.search(thought) is not None

@@ -9,6 +9,7 @@ from harmony_conformance.json_value import at, items, strings
 from harmony_conformance.leak.markers import without_code
 from harmony_conformance.leak.request import said
 
+_SPEAKERS = ("User", "Human", "USER", "HUMAN")
 _TURN = re.compile(r"(?<=\n)[ \t]*(?:#{1,3} ?)?(?:User|Human|USER|HUMAN)[ \t]*:[ \t]*(?P<words>\S[^\n]*)")
 _SPEAKER = re.compile(
     r"^[ \t>*#-]*(?:User|Human|Assistant|AI|Bot|ChatGPT|Q|A|Customer|Agent|Interviewer)\b[*\s]*:",
@@ -30,6 +31,8 @@ def goes_on_as_the_user(content: str) -> str | None:
     The answer begins as one, not as a talk between two, nothing announces the turn as an example, and it is answered in turn, or is a sentence that ends
     the text.
     """
+    if not any(speaker in content for speaker in _SPEAKERS):
+        return None
     plain = without_code(content)
     found = _TURN.search(plain)
     if found is None:
