@@ -196,9 +196,9 @@ _HEADERS = 24  # what the headers of a few messages cost
 def _words_of_text(x: Exchange, answer: Answer) -> Iterator[Leak]:
     for field in answer.fields:
         text = readable(field.text)
-        plain = without_code(text)
-        if not may_hold_words(plain):
+        if not may_hold_words(text):
             continue
+        plain = without_code(text)
         found = _GLUED_IN[field.place].search(plain)
         if found is None:
             yield from _leading_word(x, field, plain)

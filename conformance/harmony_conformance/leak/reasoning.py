@@ -42,8 +42,9 @@ def repeated(reasoning: str, content: str) -> bool:
 
     A thought that is a draft of the answer stands in it rightly; one that says what the user wants does not.
     """
-    thought = " ".join(reasoning.split())
-    if len(thought) < _LONG_ENOUGH or len(thought) >= len(content):
+    words = reasoning.split()
+    thought = " ".join(words)
+    if not _LONG_ENOUGH <= len(thought) < len(content) or any(word not in content for word in words):
         return False
     told = " ".join(without_code(content).split())
     return thought in told and len(told) > len(thought) and _SPEAKS_OF_THE_TASK.search(thought) is not None
