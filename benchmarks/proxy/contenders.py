@@ -108,6 +108,10 @@ def ours(*options: str) -> Callable[[Place], list[str]]:
     return command
 
 
+def unguarded(place: Place) -> list[str]:
+    return [sys.executable, str(HERE / "unguarded.py"), f"http://127.0.0.1:{place.upstream}", str(place.port)]
+
+
 def uvicorn(*app: str) -> Callable[[Place], list[str]]:
     def command(place: Place) -> list[str]:
         options = [
@@ -171,7 +175,7 @@ CONTENDERS = {
     "mitmdump": Contender(label="mitmdump, `stream=True`", command=mitmdump, missing=needs("mitmproxy")),
     "addon": Contender(label="our mitmproxy addon", command=ours("--mitmproxy"), missing=needs("mitmproxy")),
     "unguarded": Contender(
-        label="our proxy, the guard taken out", command=ours("--no-guard"), missing=needs("harmony_proxy.standalone")
+        label="our proxy, the guard taken out", command=unguarded, missing=needs("harmony_proxy.standalone")
     ),
     "standalone": Contender(label="**our proxy**", command=ours(), missing=needs("harmony_proxy.standalone")),
     "app": Contender(label="bare ASGI app", command=uvicorn("app:bare")),

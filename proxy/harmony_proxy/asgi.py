@@ -117,6 +117,9 @@ class HarmonyGuard:
             raise
         finally:
             self.gauges.open -= 1
+            scope.pop(
+                ENDED, None
+            )  # or all of it would go round in a circle, through the server's own send, and wait for the garbage collector
             watched.broke_off()
             self._hand_over(watched, self._name())
 

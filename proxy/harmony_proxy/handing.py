@@ -179,7 +179,6 @@ class Handing:
                 [sys.executable, "-P", "-m", "harmony_proxy.judge_process", self._settings.argument()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                bufsize=0,
                 start_new_session=True,  # Ctrl-C is for the parent, which then says when there is no more
             )
         except OSError:

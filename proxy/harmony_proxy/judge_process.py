@@ -184,8 +184,8 @@ class _Totals:
     """What all that was judged comes to. Told now and then, not for each exchange: to read it is work, for us and for the parent."""
 
     def __init__(self) -> None:
-        self._exchanges = 0
-        self._told = 0
+        self._exchanges: int = 0
+        self._told: int = 0
         self._counts: Tally = Counter()
         self._when = 0.0
 

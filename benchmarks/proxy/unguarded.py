@@ -1,0 +1,20 @@
+"""The standalone proxy with the guard taken out, served as it is: `unguarded.py UPSTREAM PORT`."""
+
+import asyncio
+import gc
+import sys
+
+import uvicorn
+import uvloop
+
+from harmony_proxy.standalone import config, listening_on
+from harmony_proxy.upstream import Upstream
+
+if __name__ == "__main__":
+    with (
+        listening_on("127.0.0.1", int(sys.argv[2])) as listening,
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        gc.collect()
+        gc.freeze()
+        runner.run(uvicorn.Server(config(Upstream(sys.argv[1]), 1)).serve(sockets=[listening]))
