@@ -78,16 +78,7 @@ QUICK = replace(
     holds=(50, 300),
 )
 TINY = replace(
-    QUICK,
-    seconds=0.05,
-    answers=50,
-    idle=0.1,
-    streams=2,
-    events=3,
-    flat=40,
-    gigabytes=0.002,
-    hold_seconds=0.3,
-    holds=(2, 4),
+    QUICK, seconds=0.02, answers=40, idle=0.1, streams=1, events=3, flat=8, gigabytes=0, hold_seconds=0.3, holds=(2,)
 )
 SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
