@@ -6,6 +6,7 @@ import sys
 
 import uvicorn
 import uvloop
+
 from harmony_proxy.standalone import config, listening_on
 from harmony_proxy.upstream import Upstream
 
