@@ -26,9 +26,21 @@ def finished(target, options):
     return done, kept
 
 
+SEVERAL = ("simple_answer", "tool_*", "several_*", "structured_*", "cut_*", "side_by_side", "same_seed", "rows_names")
+
+
 @pytest.fixture(scope="module")
 def whole():
-    return finished("reference", Options(seed=1, tries=2))
+    return finished("reference", Options(seed=1))
+
+
+@pytest.fixture(scope="module")
+def twice():
+    """Some scenarios, each of them twice."""
+    return finished("reference", TWICE)
+
+
+TWICE = Options(seed=1, tries=2, select=SEVERAL)
 
 
 def test_every_check_applies_to_the_reference_and_passes_and_nothing_is_left_open(whole):
@@ -46,8 +58,8 @@ def test_ids_and_times_of_a_server_stand_in_no_finding(defect):
     assert one == other
 
 
-def test_every_exchange_is_kept_under_an_id_of_its_own_and_judged(whole):
-    done, kept = whole
+def test_every_exchange_is_kept_under_an_id_of_its_own_and_judged(twice):
+    done, kept = twice
     ids = [x.id for x in kept]
     judged = {x.id for one in done.series for x in one.exchanges.values()}
     assert len(set(ids)) == len(ids)
@@ -55,11 +67,12 @@ def test_every_exchange_is_kept_under_an_id_of_its_own_and_judged(whole):
     assert {name.rpartition("/")[2] for name in judged} == {"0", "1"}
 
 
-def test_a_recorded_run_is_judged_to_the_same_results(whole, tmp_path):
-    done, kept = whole
+@pytest.mark.parametrize(("run_of", "options"), [("whole", Options()), ("twice", TWICE)])
+def test_a_recorded_run_is_judged_to_the_same_results(run_of, options, request, tmp_path):
+    done, kept = request.getfixturevalue(run_of)
     path = tmp_path / "exchanges.jsonl"
     path.write_bytes(b"".join(exchange_line(x) for x in reversed(kept)))
-    plan = make_plan(Options())
+    plan = make_plan(options)
     again = tuple(judge_all(in_order(read_recorded(path), plan.scenarios), plan))
     assert [(one, other) for one, other in zip(done.results, again, strict=True) if one != other] == []
 
