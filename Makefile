@@ -11,7 +11,7 @@ TEXT_GENERATION := .oracles/text-generation
 # what was compiled is kept, or each of the tests' many processes would compile it all again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test check lint types unit golden bench bench-leaks bench-proxy bench-soak fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-render clean
+.PHONY: help setup demo test together check lint types unit golden bench bench-leaks bench-proxy bench-soak fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-render clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -28,7 +28,14 @@ $(READY): requirements/dev.lock pyproject.toml
 demo: $(READY)  ## run every check against the embedded reference server
 	$(BIN)/harmony-conformance run reference
 
-test: lint types unit golden selftest-sample  ## all that CI runs
+# each process single-threaded, the longest early, on two cores; what each says is printed in one piece when it ends. Not by pytest-xdist, every worker of
+# which would read all the tests before it runs its share. The selftest, which has a process for each core, has them to itself.
+test: $(READY)  ## all that CI runs; JOBS=2 at a time
+	@$(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) together
+	@$(MAKE) --no-print-directory selftest-sample
+
+JOBS ?= 2
+together: lint unit-conformance unit-harmony_ref types unit-proxy golden
 
 check: lint types  ## without running the tests
 
@@ -41,9 +48,13 @@ types: $(READY)  ## mypy and pyright, strict
 	$(BIN)/mypy
 	$(BIN)/pyright
 
+UNIT = HARMONY_TRANSFORMERS_PYTHON=$(TRANSFORMERS)/bin/python HARMONY_TEXT_GENERATION_PYTHON=$(TEXT_GENERATION)/bin/python $(BIN)/python -m pytest -q
+
 unit: $(READY) $(TRANSFORMERS)/.ready $(TEXT_GENERATION)/.ready  ## the tests
-	HARMONY_TRANSFORMERS_PYTHON=$(TRANSFORMERS)/bin/python \
-	  HARMONY_TEXT_GENERATION_PYTHON=$(TEXT_GENERATION)/bin/python $(BIN)/python -m pytest -q -n 2
+	$(UNIT) -n 2
+
+unit-%: $(READY) $(TRANSFORMERS)/.ready $(TEXT_GENERATION)/.ready  # those of one folder, in one process
+	$(UNIT) $*/tests
 
 .oracles/%/.ready: requirements/%.lock
 	$(PYTHON) -m venv .oracles/$*
