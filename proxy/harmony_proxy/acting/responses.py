@@ -8,8 +8,6 @@ from types import MappingProxyType
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 from harmony_proxy.acting.dialect import DIALECTS, Dialect, Part
 
-_TOLD = ("reasoning", "message", "function_call")
-
 
 def _parts(value: Json) -> tuple[Part, ...]:
     """What the answer says; nothing, where it is more than one text for the user, whose places are not told anew."""
@@ -18,7 +16,7 @@ def _parts(value: Json) -> tuple[Part, ...]:
     contents = [items(item.get("content")) for item in messages]
     if len(messages) > 1 or any(len(parts) != 1 or at(parts[0], "type") != "output_text" for parts in contents):
         return ()
-    thoughts = [_thought(item) for item in output if item.get("type") == "reasoning"]
+    thoughts = _thoughts(output)
     calls: list[Json] = [_called(item) for item in output if item.get("type") == "function_call"]
     said: JsonObject = {"reasoning": "\n".join(thoughts)} if thoughts else {}
     said |= {"content": "".join(text(at(parts[0], "text")) for parts in contents)}
@@ -35,53 +33,72 @@ def _called(item: JsonObject) -> JsonObject:
 
 
 def _told(value: Json, parts: Mapping[int, Sequence[JsonObject]], _finish: Mapping[int, str]) -> list[Json]:
-    told = parts.get(0)
-    if not told:
+    now = parts.get(0)
+    if not now:
         return [value]
-    said = told[0]
+    said = now[0]
     output = [members(item) for item in items(at(value, "output"))]
-    others: list[Json] = [item for item in output if item.get("type") not in _TOLD]
-    made: list[Json] = [*_reasoning(output, said), *others, *_message(output, said), *_calls(output, said)]
-    return [{**members(value), "output": made}]
+    kept = _Kept(output, said)
+    made: list[Json] = [told for item in output if (told := kept.item(item)) is not None]
+    return [{**members(value), "output": [*_new_reasoning(output, said), *made, *_new_items(output, said)]}]
 
 
-def _reasoning(output: Sequence[JsonObject], said: JsonObject) -> list[Json]:
-    own = [item for item in output if item.get("type") == "reasoning"]
+class _Kept:
+    """What becomes of the items that there are, each in its place."""
+
+    def __init__(self, output: Sequence[JsonObject], said: JsonObject) -> None:
+        self._said = said
+        self._same_thought = text(said.get("reasoning")) == "\n".join(_thoughts(output))
+        self._first = next((item for item in output if item.get("type") == "reasoning"), None)
+        self._own_calls = [item for item in output if item.get("type") == "function_call"]
+
+    def item(self, item: JsonObject) -> JsonObject | None:
+        """The item as it is told now, None where it is not."""
+        match item.get("type"):
+            case "reasoning" if not self._same_thought:
+                thought: Json = [{"type": "reasoning_text", "text": text(self._said.get("reasoning"))}]
+                return {**item, "content": thought} if item is self._first else None
+            case "message":
+                content, calls = text(self._said.get("content")), items(self._said.get("tool_calls"))
+                if not content and len(calls) > len(self._own_calls):
+                    return None
+                return {**item, "content": [{**members(at(item, "content", 0)), "text": content}]}
+            case "function_call":
+                place = next(place for place, own in enumerate(self._own_calls) if own is item)
+                return _as_item(item, items(self._said.get("tool_calls"))[place])
+            case _:
+                return item
+
+
+def _thoughts(output: Sequence[JsonObject]) -> list[str]:
+    return [_thought(item) for item in output if item.get("type") == "reasoning"]
+
+
+def _as_item(item: JsonObject, call: Json) -> JsonObject:
+    function = at(call, "function")
+    told: JsonObject = {"name": at(function, "name"), "arguments": at(function, "arguments")}
+    return {**item, "call_id": at(call, "id"), **told}
+
+
+def _new_reasoning(output: Sequence[JsonObject], said: JsonObject) -> list[Json]:
     thought = text(said.get("reasoning"))
-    if not thought or thought == "\n".join(map(_thought, own)):
-        return [*own]
-    bare: JsonObject = {"id": _id("rs", output), "type": "reasoning", "summary": []}
-    return [{**(own[0] if own else bare), "content": [{"type": "reasoning_text", "text": thought}]}]
+    if not thought or _thoughts(output):
+        return []
+    told: Json = [{"type": "reasoning_text", "text": thought}]
+    return [{"id": _id("rs", output), "type": "reasoning", "summary": [], "content": told}]
 
 
-def _message(output: Sequence[JsonObject], said: JsonObject) -> list[Json]:
-    own = next((item for item in output if item.get("type") == "message"), None)
+def _new_items(output: Sequence[JsonObject], said: JsonObject) -> list[Json]:
+    """A message, where the text for the user stood elsewhere, and the calls that were none."""
+    kinds = [item.get("type") for item in output]
     content = text(said.get("content"))
-    if own is None and not content:
-        return []
-    if not content and items(said.get("tool_calls")):
-        return []
-    bare: JsonObject = {"id": _id("msg", output), "type": "message", "role": "assistant", "status": "completed"}
-    part: JsonObject = {"type": "output_text", "annotations": []}
-    held = members(at(own, "content", 0)) if own is not None else part
-    return [{**(own if own is not None else bare), "content": [{**held, "text": content}]}]
-
-
-def _calls(output: Sequence[JsonObject], said: JsonObject) -> list[Json]:
-    own = [item for item in output if item.get("type") == "function_call"]
-    calls = items(said.get("tool_calls"))
-    told: list[Json] = []
-    for place, call in enumerate(calls):
-        identity = text(at(call, "id"))
-        bare: JsonObject = {
-            "type": "function_call",
-            "id": "fc_" + identity.removeprefix("call_"),
-            "status": "completed",
-        }
-        item = own[place] if place < len(own) else bare
-        name, arguments = at(call, "function", "name"), at(call, "function", "arguments")
-        told.append({**item, "call_id": identity, "name": name, "arguments": arguments})
-    return told
+    part: Json = {"type": "output_text", "text": content, "annotations": []}
+    message: JsonObject = {"id": _id("msg", output), "type": "message", "role": "assistant", "status": "completed"}
+    calls: list[Json] = []
+    for call in items(said.get("tool_calls"))[kinds.count("function_call") :]:
+        identity = "fc_" + text(at(call, "id")).removeprefix("call_")
+        calls.append(_as_item({"type": "function_call", "id": identity, "status": "completed"}, call))
+    return [{**message, "content": [part]}, *calls] if content and "message" not in kinds else calls
 
 
 def _id(kind: str, output: Sequence[JsonObject]) -> str:
