@@ -9,6 +9,7 @@ from types import MappingProxyType
 from harmony_conformance.apis import (
     CHAT_COMPLETIONS,
     COMPLETIONS,
+    LLAMACPP_COMPLETION,
     OLLAMA,
     OLLAMA_GENERATE,
     OLLAMA_RAW,
@@ -29,6 +30,7 @@ _ENDINGS: Mapping[tuple[str, str], str] = MappingProxyType(
         ("api", "generate"): OLLAMA_GENERATE.name,
         ("", "generate"): TGI_GENERATE.name,
         ("", "generate_stream"): TGI_GENERATE.name,
+        ("", "completion"): LLAMACPP_COMPLETION.name,
     }
 )
 _TGI_CHAT = "/tgi/v1/chat/completions"

@@ -12,6 +12,7 @@ from harmony_proxy.acted import Acted, Actors, Whole
 from harmony_proxy.guard import Guard
 from harmony_proxy.policy import OBSERVE, Action, FailMode, Policy, Route
 from harmony_proxy.recorder import End
+from harmony_proxy.routes import api_of
 
 PATH = "/v1/chat/completions"
 CHECK = "channels.no_marker_leak"
@@ -244,3 +245,11 @@ def test_what_is_no_api_of_ours_is_observed(path):
     headers = [(b"accept-encoding", b"gzip")]
     assert observed.request_head("POST", path, headers) is headers
     assert observed.observes
+
+
+@pytest.mark.parametrize(
+    ("path", "api"),
+    [("/completion", "llamacpp-completion"), ("/v1/completions", "completions"), ("/v1/completion", "")],
+)
+def test_the_end_of_a_path_tells_its_api(path, api):
+    assert api_of(path) == api
