@@ -22,7 +22,7 @@ from harmony_conformance.json_value import Json, JsonObject, loads
 from harmony_conformance.judge import Result
 from harmony_conformance.judging import Plan, is_about, judge_all
 from harmony_conformance.latency import probe, summarise
-from harmony_conformance.reference_server.serving import running
+from harmony_conformance.reference_server.serving import running, running_beside
 from harmony_conformance.scenario import (
     Scenario,
     over,
@@ -137,7 +137,8 @@ async def connected(target: Target, options: Options) -> AsyncGenerator[Client]:
         async with Client(settings) as client:
             yield client
         return
-    with running(defects=target.defects) as base:
+    serving = running if len(options.apis) == 1 else running_beside
+    with serving(defects=target.defects) as base:
         async with Client(replace(settings, base=base)) as client:
             yield client
 

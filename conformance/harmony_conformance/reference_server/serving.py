@@ -1,6 +1,8 @@
-"""The server on a socket: in a thread for a program, or blocking for the command line."""
+"""The server on a socket: in a thread for a program, in a process of its own beside it, or blocking for the command line."""
 
+import os
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterable
@@ -40,6 +42,40 @@ def running(*, defects: Iterable[str] = (), date: str = DATE) -> Generator[str]:
             server.should_exit = True
             server.force_exit = True
             thread.join()
+
+
+@contextmanager
+def running_beside(*, defects: Iterable[str] = ()) -> Generator[str]:
+    """The same in a process of its own, where many requests are sent: client and server then have a core each. To start it takes about a second.
+
+    Raises:
+        NotStarted: it did not come up.
+    """
+    with subprocess.Popen(  # noqa: S603 - this very interpreter; of our descriptors it gets two pipes
+        [sys.executable, "-P", "-c", f"from {__name__} import serve_beside; serve_beside()", *defects],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # who stops the run with the keyboard stops the client first
+    ) as process:
+        try:
+            url = process.stdout.readline().strip() if process.stdout is not None else ""
+            if not url:
+                raise NotStarted("the reference server did not come up")
+            yield url
+        finally:
+            process.kill()
+
+
+def serve_beside() -> None:
+    """What that process does: serve with the defects that are its arguments, until whoever started it closes its input, or is gone."""
+    Thread(target=_end_with_the_input, daemon=True).start()
+    serve("127.0.0.1", 0, sys.argv[1:])
+
+
+def _end_with_the_input() -> None:
+    sys.stdin.read()
+    os._exit(0)
 
 
 def serve(host: str, port: int, defects: Iterable[str] = ()) -> None:
