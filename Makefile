@@ -7,6 +7,8 @@ READY := .venv/.ready
 TRANSFORMERS := .oracles/transformers-5.14
 # the older official client of TGI: it wants a huggingface_hub that transformers no longer takes
 TEXT_GENERATION := .oracles/text-generation
+# the newest mitmproxy, which needs Python 3.12; where there is none, the tests on it are skipped
+MITMPROXY := .oracles/mitmproxy-12
 
 # what was compiled is kept, or each of the tests' many processes would compile it all again
 unexport PYTHONDONTWRITEBYTECODE
@@ -48,17 +50,31 @@ types: $(READY)  ## mypy and pyright, strict
 	$(BIN)/mypy
 	$(BIN)/pyright
 
-UNIT = HARMONY_TRANSFORMERS_PYTHON=$(TRANSFORMERS)/bin/python HARMONY_TEXT_GENERATION_PYTHON=$(TEXT_GENERATION)/bin/python $(BIN)/python -m pytest -q
+ORACLES := $(TRANSFORMERS)/.ready $(TEXT_GENERATION)/.ready
+UNIT = HARMONY_TRANSFORMERS_PYTHON=$(TRANSFORMERS)/bin/python HARMONY_TEXT_GENERATION_PYTHON=$(TEXT_GENERATION)/bin/python \
+  HARMONY_MITMPROXY_PYTHON=$(MITMPROXY)/bin/python $(BIN)/python -m pytest -q
 
-unit: $(READY) $(TRANSFORMERS)/.ready $(TEXT_GENERATION)/.ready  ## the tests
+unit: $(READY) $(ORACLES) $(MITMPROXY)/.ready  ## the tests
 	$(UNIT) -n 2
 
-unit-%: $(READY) $(TRANSFORMERS)/.ready $(TEXT_GENERATION)/.ready  # those of one folder, in one process
+unit-%: $(READY) $(ORACLES)  # those of one folder, in one process
 	$(UNIT) $*/tests
+
+unit-proxy: $(MITMPROXY)/.ready
 
 .oracles/%/.ready: requirements/%.lock
 	$(PYTHON) -m venv .oracles/$*
 	.oracles/$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/$*.lock
+	@touch $@
+
+$(MITMPROXY)/.ready: requirements/mitmproxy-12.lock
+	@mkdir -p $(MITMPROXY)
+	@for python in python3.12 python3.13 $(PYTHON) "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[23].*/bin/python3; do \
+	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null || continue; \
+	  "$$python" -m venv $(MITMPROXY) && $(MITMPROXY)/bin/python -m pip install --quiet --disable-pip-version-check \
+	    --no-compile --require-hashes -r requirements/mitmproxy-12.lock || exit 1; \
+	  break; \
+	done
 	@touch $@
 
 golden: $(READY)  ## every golden vector against every implementation

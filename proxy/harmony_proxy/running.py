@@ -53,9 +53,17 @@ async def _serve(upstream: str, host: str, port: int, folder: str, addon: Confor
     options.update(onboarding=False, block_global=False, connection_strategy="lazy")  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
     master.addons.add(_Announced(master, upstream), addon)  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
     loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        addon.shut_down()  # before mitmproxy breaks off what is going on: it would look as if clients had left
+        master.shutdown()  # type: ignore[no-untyped-call]
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, master.shutdown)
+        loop.add_signal_handler(number, stop)
     await master.run()
+    logging.getLogger("asyncio").setLevel(
+        logging.CRITICAL
+    )  # what is cancelled now, in the middle of a stream, is no error
 
 
 class _Announced:

@@ -1,4 +1,8 @@
-"""The proxy as its users run it: a process of its own before a real server, real clients, real bytes."""
+"""mitmproxy with us in it, as its users run it: processes of their own before real servers, real clients, real bytes.
+
+Two processes serve all tests: `harmony-conformance proxy --mitmproxy` before the correct reference server, and `mitmdump -s` in regular mode, through
+which any server is reached, observed or acted on by the path; the latter once more on the newest mitmproxy, where there is one.
+"""
 
 import gzip
 import json
@@ -24,10 +28,12 @@ openai = pytest.importorskip("openai")
 from harmony_conformance.reference_server.serving import running  # noqa: E402 - what is missing is told first
 
 MODEL = "gpt-oss-reference"
-AT_ONCE = {**os.environ, "HARMONY_GUARD_PRIORITY": "normal"}
 KEY = "sk-never-to-be-logged-1"
 ASKED = {"model": MODEL, "messages": [{"role": "user", "content": "What is 2 + 2?"}]}
 WAIT = 60.0
+HOMES = [Path(__file__).parents[2] / home for home in ("harmony_ref", "conformance", "proxy")]
+ADDON = HOMES[2] / "harmony_proxy" / "addon.py"
+MITMDUMP = ["-c", "from mitmproxy.tools.main import mitmdump; mitmdump()"]
 
 
 class Proxy:
@@ -38,54 +44,59 @@ class Proxy:
         self.base = base
         self.log = log
 
-    def lines(self, count):
-        """The lines of the log, once there are so many."""
-        deadline = time.monotonic() + WAIT
-        while time.monotonic() < deadline:
-            lines = self.log.read_bytes().splitlines() if self.log.exists() else []
-            if len(lines) >= count:
-                return [json.loads(line) for line in lines]
-            time.sleep(0.02)
-        raise AssertionError(f"not {count} lines in time: {self.log.read_bytes()!r}")
+    def logged(self):
+        return [json.loads(line) for line in self.log.read_bytes().splitlines()] if self.log.exists() else []
 
     def line_of(self, request_id):
         """The line of one request."""
         deadline = time.monotonic() + WAIT
         while time.monotonic() < deadline:
-            for line in self.log.read_bytes().splitlines() if self.log.exists() else []:
-                if json.loads(line)["request_id"] == request_id:
-                    return json.loads(line)
+            for line in self.logged():
+                if line["request_id"] == request_id:
+                    return line
             time.sleep(0.02)
         raise AssertionError(f"no line of {request_id}")
 
-    def stop(self, number=signal.SIGTERM):
-        """Stop it; its exit code and all it printed after the first line."""
+    def stop(self, number):
+        """Stop it; its exit code and all it printed after it said where it listens."""
         self.process.send_signal(number)
         printed, _ = self.process.communicate(timeout=WAIT)
         return self.process.returncode, printed
 
 
 @contextmanager
-def proxied(upstream, folder, *options):
-    log = folder / "outcomes.jsonl"
-    command = [sys.executable, "-m", "harmony_conformance.cli", "proxy", "--mitmproxy", "--upstream", upstream]
+def started(command, log, listening, **environment):
     process = subprocess.Popen(
-        [*command, "--listen", "127.0.0.1:0", "--log", str(log), *options],
+        command,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=AT_ONCE,
+        env={**os.environ, "HARMONY_GUARD_PRIORITY": "normal", **environment},
     )
     try:
-        said = process.stdout.readline()
-        found = re.match(r"listening on (http://\S+), passing on to", said)
-        assert found, said + process.stdout.read()
+        said = ""
+        while not (found := re.search(listening, said)):
+            line = process.stdout.readline()
+            assert line, said
+            said += line
         yield Proxy(process, found[1], log)
     finally:
         if process.poll() is None:
             process.kill()
         process.stdout.close()
         process.wait()
+
+
+@contextmanager
+def proxied(upstream, folder, *options):
+    log = folder / "outcomes.jsonl"
+    command = [sys.executable, "-m", "harmony_conformance.cli", "proxy", "--mitmproxy", "--upstream", upstream]
+    home = folder / "home"
+    home.mkdir()
+    told = [*command, "--listen", "127.0.0.1:0", "--log", str(log), *options]
+    with started(told, log, r"^listening on (http://\S+), passing on to", HOME=str(home)) as one:
+        yield one
+    assert list(home.iterdir()) == []  # mitmproxy's certificates would be left there
 
 
 @pytest.fixture(scope="module")
@@ -96,13 +107,97 @@ def server():
 
 @pytest.fixture(scope="module")
 def proxy(server, tmp_path_factory):
+    """Before the correct server; stopped in the middle of a stream, it judges what is queued and sums up."""
     with proxied(f"reference:{server}/v1", tmp_path_factory.mktemp("proxy")) as one:
         yield one
+        for number in range(20):
+            ask(one.base, f"last {number}")
+        body = {**ASKED, "stream": True, "harmony_token_delay": 0.3}
+        url = f"{one.base}/v1/chat/completions"
+        with httpx.stream("POST", url, json=body, timeout=WAIT, headers={"x-request-id": "open"}) as response:
+            arriving = response.iter_raw()  # let go, it would close the connection
+            next(arriving)
+            code, printed = one.stop(signal.SIGTERM)
+        lines = one.logged()
+        judged = sum(line["judged"] for line in lines)
+        assert code == 0
+        assert printed == f"{len(lines)} exchanges went by, {judged} judged, 0 broke a MUST\n"
+        assert one.line_of("last 19")["judged"]
+        assert (one.line_of("open")["end"], one.line_of("open")["judged"]) == ("shut_down", False)
 
 
-def client(base, name=""):
+POLICY = """
+[[route]]
+path = "/block/*"
+checks = {"*" = "block"}
+
+[[route]]
+path = "/repair/*"
+checks = {"*" = "repair"}
+"""
+
+
+def newest():
+    """The Python of an environment with the newest mitmproxy."""
+    python = os.environ.get("HARMONY_MITMPROXY_PYTHON", "")
+    return python if python and Path(python).exists() else ""
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(sys.executable, id="this mitmproxy"),
+        pytest.param(
+            newest(),
+            id="the newest mitmproxy",
+            marks=pytest.mark.skipif(
+                not newest(), reason="HARMONY_MITMPROXY_PYTHON names no environment with mitmproxy 12"
+            ),
+        ),
+    ],
+)
+def dump(request, tmp_path_factory):
+    """mitmdump in regular mode; paths under /block and /repair are acted on, and lose that on their way."""
+    folder = tmp_path_factory.mktemp("dump")
+    (folder / "policy.toml").write_text(POLICY)
+    log = folder / "outcomes.jsonl"
+    options = {
+        "confdir": folder / "conf",
+        "http2": "false",
+        "flow_detail": 0,
+        "connection_strategy": "lazy",
+        "map_remote": "@/(?:repair|block)/v1/@/v1/",
+        "harmony_log": log,
+        "harmony_policy": folder / "policy.toml",
+        "harmony_excerpts": "redacted",
+    }
+    command = [request.param, *MITMDUMP, "-s", str(ADDON), "--mode", "regular@127.0.0.1:0"]
+    told = [*command, *(word for name, value in options.items() for word in ("--set", f"{name}={value}"))]
+    path = os.pathsep.join(str(home) for home in HOMES)
+    with started(told, log, r"listening at (\S+:\d+)", PYTHONPATH=path, NO_COLOR="1") as one:
+        one.base = f"http://{one.base}"
+        yield one
+        code, printed = one.stop(signal.SIGINT)
+        assert code == 0
+        assert f"{len(one.logged())} exchanges went by" in printed
+        assert "Addon error" not in printed
+        assert "crashed" not in printed
+        assert "problems of our own" not in printed
+
+
+def ask(base, name, *, through=None, path="/v1/chat/completions", **further):
+    with httpx.Client(proxy=through, timeout=WAIT, headers={"x-request-id": name}) as http:
+        return http.post(f"{base}{path}", json={**ASKED, **further})
+
+
+def client(base, name="", through=None):
     return openai.OpenAI(
-        base_url=f"{base}/v1", api_key=KEY, max_retries=0, timeout=WAIT, default_headers={"x-request-id": name}
+        base_url=f"{base}/v1",
+        api_key=KEY,
+        max_retries=0,
+        timeout=WAIT,
+        default_headers={"x-request-id": name},
+        http_client=httpx.Client(proxy=through) if through else None,
     )
 
 
@@ -210,139 +305,194 @@ DEFECTS = [
 
 
 @pytest.mark.parametrize(("defect", "extra", "check"), DEFECTS)
-def test_a_defect_stands_in_the_log_under_its_check(tmp_path, defect, extra, check):
-    with running(defects=[defect]) as base, proxied(f"reference:{base}", tmp_path) as one:
-        httpx.post(f"{one.base}/v1/chat/completions", json={**ASKED, **extra}).raise_for_status()
-        (line,) = one.lines(1)
-        assert check in line["failed"]
-        code, printed = one.stop()
-    assert code == 0
-    assert printed.startswith("1 exchanges went by, 1 judged, 1 broke a MUST; failed most: ")
-    assert check in printed
+def test_a_defect_stands_in_the_log_under_its_check_with_excerpts_as_asked(dump, defect, extra, check):
+    with running(defects=[defect]) as base:
+        ask(base, defect, through=dump.base, **extra).raise_for_status()
+        line = dump.line_of(defect)
+    assert check in line["failed"]
+    assert [finding for finding in line["findings"] if finding["check"] == check]
+    if check == "channels.no_channel_words":
+        assert "assistantfinal" in line["findings"][0]["excerpt"]
 
 
-def test_excerpts_say_more_where_they_are_asked_for(tmp_path):
-    with (
-        running(defects=["output-unparsed"]) as base,
-        proxied(f"reference:{base}", tmp_path, "--excerpts", "redacted") as one,
-    ):
-        httpx.post(f"{one.base}/v1/chat/completions", json=ASKED).raise_for_status()
-        (line,) = one.lines(1)
-    (finding,) = [finding for finding in line["findings"] if finding["check"] == "channels.no_channel_words"]
-    assert "assistantfinal" in finding["excerpt"]
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stopped_it_judges_what_is_queued_and_sums_up(server, tmp_path, number):
-    with proxied(server, tmp_path) as one:
-        with httpx.Client() as http:
-            for _ in range(20):
-                http.post(f"{one.base}/v1/chat/completions", json=ASKED).raise_for_status()
-        code, printed = one.stop(number)
-        assert (code, printed) == (0, "20 exchanges went by, 20 judged, 0 broke a MUST\n")
-        assert len(one.lines(20)) == 20
-
-
-def test_stopped_in_the_middle_of_a_stream_it_logs_that_too(server, tmp_path):
-    with proxied(server, tmp_path) as one:
-        body = {**ASKED, "stream": True, "harmony_token_delay": 0.3}
-        with httpx.stream("POST", f"{one.base}/v1/chat/completions", json=body, timeout=WAIT) as response:
-            next(response.iter_raw())
-            code, printed = one.stop()
-        assert code == 0
-        assert printed.startswith("1 exchanges went by, 0 judged")
-        (line,) = one.lines(1)
-        assert line["judged"] is False
-
-
-def test_an_upstream_that_is_not_there_is_a_502_and_logged(tmp_path):
+def test_an_upstream_that_is_not_there_is_a_502_and_logged(dump):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with proxied(f"openai:http://127.0.0.1:{port}", tmp_path) as one:
-        response = httpx.post(f"{one.base}/v1/chat/completions", json=ASKED)
-        assert response.status_code == 502
-        (line,) = one.lines(1)
-        assert (line["end"], line["status"]) == ("no_connection", None)
-        assert line["failed"] == ["errors.valid_request_is_answered"]
+    assert ask(f"http://127.0.0.1:{port}", "nobody", through=dump.base).status_code == 502
+    line = dump.line_of("nobody")
+    assert (line["end"], line["status"]) == ("no_connection", None)
+    assert line["failed"] == ["errors.valid_request_is_answered"]
 
 
-@contextmanager
-def answering(*pieces):
-    """A server that reads a request, sends these bytes, and closes."""
-    listening = socket.create_server(("127.0.0.1", 0))
+@pytest.mark.skipif(not newest(), reason="HARMONY_MITMPROXY_PYTHON names no environment with mitmproxy 12")
+def test_each_pitfall_is_the_same_on_the_newest_mitmproxy():
+    command = [newest(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+    told = subprocess.run(
+        [*command, str(Path(__file__).with_name("test_addon.py"))],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(str(home) for home in HOMES)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout
+    assert " skipped" not in told.stdout
 
-    def serve():
+
+class Answering:
+    """A server that reads a request, sends these bytes, and closes; `forever` it goes on with the last, until it is broken off."""
+
+    def __init__(self, pieces, *, forever=False):
+        self._pieces = pieces
+        self._forever = forever
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.base = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self.broken_off_after = None
+        self._thread = Thread(target=self._serve, daemon=True)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join()
+
+    def _serve(self):
         while True:
             try:
-                connection, _ = listening.accept()
+                connection, _ = self._listening.accept()
             except OSError:
                 return
             with connection:
-                if not (head := connection.recv(65536)):
-                    continue
-                while b"\r\n\r\n" not in head or not head.endswith(b"}"):
+                head = connection.recv(65536)
+                while head and (b"\r\n\r\n" not in head or not head.endswith(b"}")):
                     head += connection.recv(65536)
-                for piece in pieces:
-                    connection.sendall(piece)
-                    time.sleep(0.05)
+                self._answer(connection)
 
-    thread = Thread(target=serve, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        listening.shutdown(socket.SHUT_RDWR)
-        listening.close()
-        thread.join()
+    def _answer(self, connection):
+        for piece in self._pieces:
+            connection.sendall(piece)
+            time.sleep(0.02)
+        begun = time.monotonic()
+        while self._forever and time.monotonic() - begun < WAIT / 4:
+            try:
+                connection.sendall(self._pieces[-1])
+            except OSError:
+                self.broken_off_after = time.monotonic() - begun
+                return
+            time.sleep(0.02)
 
 
 STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-EVENT = b'data: {"id":"1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
+
+
+def event(content, finish=None):
+    delta = {"index": 0, "delta": {"content": content}, "finish_reason": finish}
+    told = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": MODEL, "choices": [delta]}
+    return b"data: " + json.dumps(told).encode() + b"\n\n"
+
+
+EVENT = event("Hi")
 
 
 def chunked(data):
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-def test_an_upstream_that_dies_in_a_stream_is_logged_as_such(tmp_path):
-    with answering(STREAM_HEAD, chunked(EVENT), b"ff\r\ndata: {") as base, proxied(base, tmp_path) as one:
-        got: list[bytes] = []
-        with httpx.stream("POST", f"{one.base}/v1/chat/completions", json={**ASKED, "stream": True}) as response:
-            with pytest.raises(httpx.RemoteProtocolError):
-                got.extend(response.iter_raw())
-            assert got[0] == EVENT
-        (line,) = one.lines(1)
-        assert (line["end"], line["status"], line["judged"]) == ("cut", 200, True)
-        assert "errors.valid_request_is_answered" in line["failed"]
+def test_an_upstream_that_dies_in_a_stream_is_logged_as_such(dump):
+    got: list[bytes] = []
+    with (
+        Answering([STREAM_HEAD, chunked(EVENT), b"ff\r\ndata: {"]) as server,
+        httpx.Client(proxy=dump.base, headers={"x-request-id": "dies"}) as http,
+        http.stream("POST", f"{server.base}/v1/chat/completions", json={**ASKED, "stream": True}) as response,
+    ):
+        with pytest.raises(httpx.RemoteProtocolError):
+            got.extend(response.iter_raw())
+        assert got[0] == EVENT
+    line = dump.line_of("dies")
+    assert (line["end"], line["status"], line["judged"]) == ("cut", 200, True)
+    assert "errors.valid_request_is_answered" in line["failed"]
 
 
-def test_an_upstream_that_dies_before_it_answers_is_logged_as_such(tmp_path):
-    with answering() as base, proxied(base, tmp_path) as one:
-        assert httpx.post(f"{one.base}/v1/chat/completions", json=ASKED).status_code == 502
-        (line,) = one.lines(1)
-        assert (line["end"], line["status"]) == ("reset", None)
+def test_an_upstream_that_dies_before_it_answers_is_logged_as_such(dump):
+    with Answering([]) as server:
+        assert ask(server.base, "dies before", through=dump.base).status_code == 502
+    line = dump.line_of("dies before")
+    assert (line["end"], line["status"]) == ("reset", None)
 
 
-def test_a_packed_stream_passes_packed_and_is_judged_unpacked(tmp_path):
+def test_a_packed_stream_passes_packed_and_is_judged_unpacked(dump):
     packed = gzip.compress(EVENT * 3)
     head = STREAM_HEAD.replace(b"\r\n\r\n", b"\r\ncontent-encoding: gzip\r\n\r\n")
     with (
-        answering(head, chunked(packed[:20]), chunked(packed[20:]), b"0\r\n\r\n") as base,
-        proxied(base, tmp_path) as one,
+        Answering([head, chunked(packed[:20]), chunked(packed[20:]), b"0\r\n\r\n"]) as server,
+        httpx.Client(proxy=dump.base, headers={"x-request-id": "packed"}) as http,
+        http.stream("POST", f"{server.base}/v1/chat/completions", json={**ASKED, "stream": True}) as response,
     ):
-        url = f"{one.base}/v1/chat/completions"
-        with httpx.stream("POST", url, json={**ASKED, "stream": True}) as response:
-            assert b"".join(response.iter_raw()) == packed
-        (line,) = one.lines(1)
-        assert line["judged"] is True
-        assert "streaming.ends_with_done" in line["failed"]
+        assert b"".join(response.iter_raw()) == packed
+    line = dump.line_of("packed")
+    assert line["judged"] is True
+    assert "streaming.ends_with_done" in line["failed"]
 
 
-def test_nothing_is_left_where_it_ran(server, tmp_path, monkeypatch):
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    with proxied(server, tmp_path) as one:
-        httpx.get(f"{one.base}/v1/models")
-        assert one.stop()[0] == 0
-    assert list(Path(home).iterdir()) == []
+LEAK = "analysisThe user greets.assistantfinalHello!"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_openai_client_gets_a_leak_repaired(dump, stream):
+    message = {"role": "assistant", "content": LEAK}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    body = json.dumps(
+        {"id": "1", "object": "chat.completion", "created": 1, "model": MODEL, "choices": [choice]}
+    ).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    events = [*(event(LEAK[start : start + 5]) for start in range(0, len(LEAK), 5)), event("", "stop")]
+    last = chunked(b"data: [DONE]\n\n") + b"0\r\n\r\n"  # the client leaves once it has read `[DONE]`
+    pieces = [STREAM_HEAD, *map(chunked, events), last] if stream else [head, body]
+    with Answering(pieces) as server:
+        leaking = client(server.base, f"leaks {stream}", dump.base)
+        mended = client(f"{server.base}/repair", f"is repaired {stream}", dump.base)
+        assert said(leaking.chat.completions.create(**ASKED, stream=stream)) == LEAK
+        assert said(mended.chat.completions.create(**ASKED, stream=stream)) == "Hello!"
+    line = dump.line_of(f"is repaired {stream}")
+    assert "channels.no_channel_words" in line["failed"]  # what the server sent
+    assert "channels.no_channel_words" in line["acted"]["repaired"]
+    assert "acted" not in dump.line_of(f"leaks {stream}")
+
+
+def said(told):
+    if hasattr(told, "choices"):
+        return told.choices[0].message.content
+    return "".join(chunk.choices[0].delta.content or "" for chunk in told if chunk.choices)
+
+
+def test_a_whole_answer_that_leaks_is_blocked_by_a_502_that_quotes_nothing(dump):
+    with running(defects=["output-unparsed"]) as base:
+        response = ask(base, "refused", through=dump.base, path="/block/v1/chat/completions")
+    assert response.status_code == 502
+    line = dump.line_of("refused")
+    assert line["id"] == response.headers["x-harmony-request-id"]
+    assert set(line["acted"]["blocked"]) <= set(line["failed"])
+    assert response.json()["error"]["message"] == (
+        f"The answer was blocked: {', '.join(line['acted']['blocked'])} (request {line['id']})"
+    )
+
+
+def test_a_stream_that_leaks_ends_cleanly_in_its_middle_and_its_server_is_broken_off(dump):
+    events = [event(text) for text in ("Hello", "<|channel|>analysis<|message|>We need")]
+    pieces = [STREAM_HEAD, *map(chunked, events), chunked(event(" more to think."))]
+    with (
+        Answering(pieces, forever=True) as server,
+        httpx.Client(proxy=dump.base, headers={"x-request-id": "stopped"}, timeout=WAIT) as http,
+    ):
+        url = f"{server.base}/block/v1/chat/completions"
+        with http.stream("POST", url, json={**ASKED, "stream": True}) as response:
+            got = b"".join(response.iter_raw())
+        line = dump.line_of("stopped")
+    assert got.startswith(events[0])
+    assert b"analysis" not in got
+    assert b"blocked_by_policy" in got
+    assert got.endswith(b"data: [DONE]\n\n")
+    assert server.broken_off_after < WAIT / 8
+    assert (line["end"], line["acted"]["blocked"]) == ("blocked", ["channels.no_marker_leak"])
