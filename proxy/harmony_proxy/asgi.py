@@ -18,6 +18,7 @@ from pathlib import Path
 
 from harmony_proxy.guard import Guard
 from harmony_proxy.handing import Handed, Handing
+from harmony_proxy.heads import Heads
 from harmony_proxy.judge_settings import Settings
 from harmony_proxy.loading import Configuration, Rules, from_environment, load_rules
 from harmony_proxy.policy import Policy
@@ -125,7 +126,9 @@ class HarmonyGuard:
 
     async def _acted(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = self._name()
-        guard = Guard(self._policy, request_id=name, limit=self._limit, actors=self._rules.actors)
+        guard = Guard(
+            self._policy, request_id=name, limit=self._limit, actors=self._rules.actors, heads=Heads.WITH_BYTES
+        )
         headers = list(guard.request_head(scope["method"], scope["path"], scope["headers"]))
         acting = Acting(guard, receive, send, self._clock, self.gauges)
         inner = {**scope, "headers": headers, ENDED: acting.ended}

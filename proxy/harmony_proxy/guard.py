@@ -7,43 +7,22 @@ sends `head` before the first bytes it is given, and stops both sides once `must
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import Enum, auto
 
-from harmony_conformance.check import Outcome, Severity
-from harmony_conformance.judge import Result
 from harmony_conformance.wire import NO_HEADERS, Request, Response
 from harmony_proxy.acted import Acted, Actors, Streaming
 from harmony_proxy.decoding import Unpacking
+from harmony_proxy.heads import REQUEST_ID, VERDICT, Closing, Head, Heads, verdict_of, without_body
 from harmony_proxy.passage import passage
 from harmony_proxy.policy import OBSERVING, FailMode, Policy, Route
 from harmony_proxy.recorder import LIMIT, End, Headers, Recorder
 from harmony_proxy.refusal import BLOCKED, BROKEN_OFF, NOT_EXAMINED, blocked_message, error_body, error_event
 from harmony_proxy.routes import api_as_asked, api_of
 
-REQUEST_ID = b"x-harmony-request-id"
-VERDICT = b"x-harmony-verdict"
-_OF_THE_BODY = (b"content-length", b"content-encoding", b"transfer-encoding", b"etag", b"content-md5", b"digest")
 _BAD_GATEWAY = 502
 _NO_BODY = (204, 304)
 _STREAMS = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Head:
-    """The status and headers that the client gets."""
-
-    status: int
-    headers: tuple[tuple[bytes, bytes], ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Closing:
-    """The last of an answer. `head` is None where it went before, or where there is no answer."""
-
-    head: Head | None
-    body: list[bytes]
 
 
 class _Mode(Enum):
@@ -70,7 +49,9 @@ class Guard:
         "_actors",
         "_answered",
         "_api",
+        "_heads",
         "_identical",
+        "_later",
         "_limit",
         "_mode",
         "_policy",
@@ -86,7 +67,15 @@ class Guard:
         "recorder",
     )
 
-    def __init__(self, policy: Policy, *, request_id: str, limit: int = LIMIT, actors: Actors | None = None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        request_id: str,
+        limit: int = LIMIT,
+        actors: Actors | None = None,
+        heads: Heads = Heads.AT_ONCE,
+    ) -> None:
         self.recorder = Recorder(limit=limit)
         self.observes = True
         self.head: Head | None = None
@@ -104,6 +93,8 @@ class Guard:
         self._unpacking: Unpacking | None = None
         self._withheld = bytearray()
         self._identical = True
+        self._heads = heads
+        self._later: Head | None = None
 
     @property
     def is_holding(self) -> bool:
@@ -229,7 +220,8 @@ class Guard:
                 limit=self._limit,
             )
             self._mode = _Mode.STREAMING
-            self.head = self._named(_changed(answered))
+            head = self._named(without_body(answered))
+            self.head, self._later = (head, None) if self._heads is Heads.AT_ONCE else (None, head)
 
     def _hold(self, data: bytes, at: float) -> list[bytes]:
         if self.recorder.has_room(len(data)):
@@ -276,13 +268,24 @@ class Guard:
         if self._streaming is not None and self._streaming.is_over:
             self._note(self._streaming.acted)
             self._mode, self.must_stop = _Mode.STOPPED, True
+            if self._later is not None:
+                self._later = None
+                why = blocked_message(self.recorder.blocked, self._request_id)
+                return self._refused(BLOCKED, why, "blocked").body
+        if given:
+            self._give_head()
         return out
+
+    def _give_head(self) -> None:
+        if self._later is not None:
+            self.head, self._later = self._later, None
 
     def _close_stream(self) -> list[bytes]:
         if self._streaming is None:
             return []
         out = self._given(self._streaming.close())
         self._note(self._streaming.acted)
+        self._give_head()
         return out
 
     def _abort_stream(self) -> list[bytes]:
@@ -290,6 +293,7 @@ class Guard:
             return []
         out = self._streaming.abort()
         self._note(self._streaming.acted)
+        self._give_head()
         return out
 
     def _guarded(self, act: Callable[[], list[bytes]]) -> list[bytes]:
@@ -301,12 +305,16 @@ class Guard:
             unreadable = isinstance(error, ValueError) and self._mode is _Mode.UNPACKED
         if self._route.fail is FailMode.OPEN and self._identical and not unreadable:
             self._mode = _Mode.UNPACKED
+            self._give_head()
             held = bytes(self._withheld)
             self._withheld.clear()
             return [held] if held else []
         self._mode, self.must_stop = _Mode.STOPPED, True
         message = f"The answer could not be examined (request {self._request_id})"
         self._withheld.clear()
+        if self._later is not None:
+            self._later = None
+            return self._refused(NOT_EXAMINED, blocked_message((), self._request_id), "blocked").body
         return [error_event(self._api, NOT_EXAMINED, message)]
 
     def _close_held(self) -> Closing:
@@ -327,11 +335,11 @@ class Guard:
         self._mode = _Mode.PASSING
         if whole.acted.blocked:
             return self._refused(BLOCKED, blocked_message(whole.acted.blocked, self._request_id), "blocked")
-        verdict = _verdict(whole.acted, whole.results)
+        verdict = verdict_of(whole.acted, whole.results)
         if whole.body is None:
             return self._finished(self._named(self._answered, verdict), [self.recorder.response_body])
         length = (b"content-length", b"%d" % len(whole.body))
-        changed = _changed(self._answered)
+        changed = without_body(self._answered)
         head = Head(status=changed.status, headers=(*changed.headers, length))
         return self._finished(self._named(head, verdict), [whole.body])
 
@@ -374,17 +382,3 @@ class Guard:
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise error
         self.problems += 1
-
-
-def _changed(head: Head) -> Head:
-    """The head of a body that is not, or may not be, as the server sent it."""
-    return Head(status=head.status, headers=tuple(pair for pair in head.headers if pair[0].lower() not in _OF_THE_BODY))
-
-
-def _verdict(acted: Acted, results: Iterable[Result]) -> str:
-    if acted.repaired:
-        return "repaired; " + ", ".join(sorted(acted.repaired))
-    failed = sorted(
-        {result.check for result in results if result.outcome is Outcome.FAIL and result.severity is Severity.MUST}
-    )
-    return "fail; " + ", ".join(failed) if failed else "pass"

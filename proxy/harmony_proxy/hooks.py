@@ -24,8 +24,9 @@ from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.http import Headers, HTTPFlow, Response
 from mitmproxy.net.http.status_codes import RESPONSES
 
-from harmony_proxy.guard import Guard, Head
+from harmony_proxy.guard import Guard
 from harmony_proxy.handing import Handed, Handing
+from harmony_proxy.heads import Head
 from harmony_proxy.loading import Rules
 from harmony_proxy.recorder import End
 

@@ -199,7 +199,8 @@ class _Totals:
         if self._exchanges == self._told:
             return
         _say(TOTALS.decode() + dumps({"exchanges": self._exchanges, "counts": to_json(self._counts)}))
-        self._told, self._when = self._exchanges, time.monotonic()
+        self._told = self._exchanges
+        self._when = time.monotonic()
 
 
 def _say(line: str) -> None:

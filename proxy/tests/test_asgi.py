@@ -13,7 +13,7 @@ from starlette.routing import Route as Path
 from harmony_conformance.reference_server.app import create_app
 from harmony_proxy.acted import Acted, Actors, Whole
 from harmony_proxy.asgi import HarmonyGuard
-from harmony_proxy.guard import REQUEST_ID, VERDICT
+from harmony_proxy.heads import REQUEST_ID, VERDICT
 from harmony_proxy.loading import Rules
 from harmony_proxy.passage import passage
 from harmony_proxy.policy import Action, Policy, Route
@@ -223,6 +223,12 @@ def test_a_blocked_stream_ends_well_for_the_client_and_as_if_it_had_left_for_the
     assert (hands.passage.end, hands.passage.kept.blocked) == (End.BLOCKED, (CHECK,))
 
 
+def test_a_stream_that_is_blocked_at_once_is_a_502():
+    app, _ = events(b"leak", b"never")
+    sent, error = asked(guarded(app, ACTING)[0])
+    assert (sent[0]["status"], sent[-1]["more_body"], error) == (502, False, None)
+
+
 def test_an_application_that_waits_for_its_client_hears_at_once_that_it_was_blocked():
     heard = []
 
@@ -308,7 +314,7 @@ def test_starlette_takes_it_as_its_users_add_it():
 
     told, blocked = asyncio.run(ask())
     assert told.json() == {"got": {"bb": 1}}
-    assert blocked.text == "data: blocked\n\n"
+    assert (blocked.status_code, blocked.json()["error"]["code"]) == (502, "blocked_by_policy")
     assert len(hands.handed) == 2
 
 

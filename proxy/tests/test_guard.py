@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from harmony_proxy.acted import Acted, Actors, Whole
 from harmony_proxy.guard import Guard
+from harmony_proxy.heads import Heads
 from harmony_proxy.policy import OBSERVE, Action, FailMode, Policy, Route
 from harmony_proxy.recorder import End
 from harmony_proxy.routes import api_of
@@ -67,10 +68,10 @@ def whole(x, actions, *, fallback):
     return Whole()
 
 
-def acting(stream=Shouting, fail=FailMode.OPEN, limit=100_000):
+def acting(stream=Shouting, fail=FailMode.OPEN, limit=100_000, heads=Heads.AT_ONCE):
     route = Route(actions=MappingProxyType({CHECK: Action.REPAIR}), fail=fail)
     actors = Actors(stream=stream, whole=whole, repairs=frozenset({CHECK}))
-    guard = Guard(Policy(routes=(route,)), request_id="run-1", limit=limit, actors=actors)
+    guard = Guard(Policy(routes=(route,)), request_id="run-1", limit=limit, actors=actors, heads=heads)
     guard.request_head("POST", PATH, [(b"accept-encoding", b"gzip")])
     guard.request_body(b"{}")
     return guard
@@ -128,9 +129,9 @@ CALLS = st.one_of(
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(CALLS, max_size=10), st.sampled_from(FailMode), st.integers(2048, 6000))
-def test_it_never_raises_whatever_it_is_told(calls, fail, limit):
-    guard = acting(fail=fail, limit=limit)
+@given(st.lists(CALLS, max_size=10), st.sampled_from(FailMode), st.integers(2048, 6000), st.sampled_from(Heads))
+def test_it_never_raises_whatever_it_is_told(calls, fail, limit, heads):
+    guard = acting(fail=fail, limit=limit, heads=heads)
     for name, *arguments in calls:
         getattr(guard, name)(*arguments)
     guard.recorder.kept("x", 0.0)
@@ -179,6 +180,27 @@ def test_a_stream_that_is_blocked_stops_both_sides():
     assert (body, guard.must_stop) == (b"ABCerror\n\n", True)
     assert guard.recorder.blocked == (CHECK,)
     assert guard.feed(b"more", 1.0) == []
+
+
+def test_a_stream_that_is_blocked_before_its_first_byte_can_still_be_a_502():
+    guard = acting(heads=Heads.WITH_BYTES)
+    head, body = through(guard, [b"leak", b"never"])
+    assert (head.status, guard.must_stop) == (502, True)
+    assert json.loads(body)["error"]["code"] == "blocked_by_policy"
+    guard = acting(heads=Heads.WITH_BYTES)
+    assert guard.response_head(200, [SSE]) is None
+    assert (guard.feed(b"abc", 0.1), guard.head) == ([], None)
+    assert guard.feed(b"def", 0.2) == [b"ABC"]
+    assert guard.head.status == 200
+
+
+@pytest.mark.parametrize("heads", Heads)
+def test_every_stream_has_a_head_at_its_end(heads):
+    for end in (lambda guard: guard.close(1.0), lambda guard: guard.abort(End.CUT, "", 1.0)):
+        guard = acting(heads=heads)
+        guard.response_head(200, [SSE])
+        end(guard)
+        assert guard.head.status == 200
 
 
 FAILING = [

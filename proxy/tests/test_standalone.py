@@ -37,8 +37,7 @@ class Server:
     def __init__(self):
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.port = self.listening.getsockname()[1]
-        self.pieces, self.heard, self.left = [], [], 0
-        self.waits = False
+        self.plan, self.heard, self.left = ((), False), [], 0
         Thread(target=self._accept, daemon=True).start()
 
     def _accept(self):
@@ -52,15 +51,16 @@ class Server:
     def _serve(self, connection):
         with connection:
             while (head := self._request(connection)) is not None:
+                pieces, waits = self.plan
                 self.heard.append(head)
-                for piece in self.pieces:
+                for piece in pieces:
                     if piece is None:
                         return
                     if isinstance(piece, float):
                         time.sleep(piece)
                         continue
                     connection.sendall(piece)
-                if self.waits:
+                if waits:
                     connection.settimeout(WAIT)
                     self.left += connection.recv(1) == b""
                     return
@@ -80,9 +80,9 @@ class Server:
         return head + b"\r\n\r\n" + body
 
     def does(self, *pieces, waits=False):
-        self.pieces, self.waits = pieces, waits
         self.heard.clear()
         self.left = 0
+        self.plan = pieces, waits
 
     def answers(self, body=b"{}", head=b"content-type: application/json\r\n", status=b"200 OK"):
         self.does(b"HTTP/1.1 %b\r\n%bcontent-length: %d\r\n\r\n%b" % (status, head, len(body), body))
@@ -129,7 +129,7 @@ def serving(base, **limits):
     until(lambda: server.started)
     hands.port = listening.getsockname()[1]
     yield hands
-    server.should_exit = server.force_exit = True
+    server.should_exit = True
     thread.join(WAIT)
 
 

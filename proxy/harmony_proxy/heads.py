@@ -1,0 +1,53 @@
+"""The head of an answer as the client gets it, when it is given out, and what we write in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from harmony_conformance.check import Outcome, Severity
+from harmony_conformance.judge import Result
+from harmony_proxy.acted import Acted
+
+REQUEST_ID = b"x-harmony-request-id"
+VERDICT = b"x-harmony-verdict"
+_OF_THE_BODY = (b"content-length", b"content-encoding", b"transfer-encoding", b"etag", b"content-md5", b"digest")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """The status and headers that the client gets."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Closing:
+    """The last of an answer. `head` is None where it went before, or where there is no answer."""
+
+    head: Head | None
+    body: list[bytes]
+
+
+class Heads(Enum):
+    """When the head of a stream is given out: at once, or with its first bytes, so that a stream that is blocked before them is still a 502."""
+
+    AT_ONCE = auto()
+    WITH_BYTES = auto()
+
+
+def without_body(head: Head) -> Head:
+    """The head of a body that is not, or may not be, as the server sent it."""
+    return Head(status=head.status, headers=tuple(pair for pair in head.headers if pair[0].lower() not in _OF_THE_BODY))
+
+
+def verdict_of(acted: Acted, results: Iterable[Result]) -> str:
+    """What `x-harmony-verdict` says of an answer that was sent."""
+    if acted.repaired:
+        return "repaired; " + ", ".join(sorted(acted.repaired))
+    failed = sorted(
+        {result.check for result in results if result.outcome is Outcome.FAIL and result.severity is Severity.MUST}
+    )
+    return "fail; " + ", ".join(failed) if failed else "pass"
