@@ -175,7 +175,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(template=st.lists(PIECES, max_size=14).map("".join))
 def test_whatever_a_template_is_its_errors_are_ours(template):
     try:

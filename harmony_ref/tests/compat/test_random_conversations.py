@@ -8,7 +8,7 @@ import os
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-EXAMPLES = int(os.environ.get("HARMONY_ORACLE_EXAMPLES", "400"))
+EXAMPLES = int(os.environ.get("HARMONY_ORACLE_EXAMPLES", "200"))
 examples = settings(
     max_examples=EXAMPLES,
     derandomize=EXAMPLES <= 1000,

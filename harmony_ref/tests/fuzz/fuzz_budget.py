@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
 
-EXAMPLES = int(os.environ.get("HARMONY_FUZZ_EXAMPLES", "3000"))
+EXAMPLES = int(os.environ.get("HARMONY_FUZZ_EXAMPLES", "1500"))
 SEED = int(os.environ.get("HARMONY_FUZZ_SEED", "0"))
 FAILURES = Path(os.environ.get("HARMONY_FUZZ_FAILURES", "runs/fuzz"))
 COUNTS = "compared with the oracle"
