@@ -23,7 +23,7 @@ def test_proxies_are_measured_and_a_page_is_made_of_it(tmp_path):
     assert ran.returncode == 0, ran.stderr
     measures = json.loads(results.read_text())["measures"]
     assert all(figures["failed"]["median"] == 0 for by in measures.values() for figures in by.values())
-    assert all(set(by) == {"direct", "app"} for by in measures.values())
+    assert all("app" in by for by in measures.values())
     made = script("page", str(results), str(tmp_path / "no-soak.json"), str(page))
     assert made.returncode == 0, made.stderr
     assert "bare ASGI app" in page.read_text()
