@@ -22,7 +22,7 @@ import uvloop
 from answers import Plan, request
 from contenders import CONTENDERS, Running
 from faults import CLIENT_FAULTS, FAULTS, sent
-from measure import OUT, machine, many_files, say
+from measure import OUT, machine, prepare, say
 from processes import cost, memory, settle
 
 SOAK_OUT = OUT.parent / "proxy_soak.json"
@@ -296,7 +296,7 @@ def main() -> int:
     arguments.add_argument("--tiny", action="store_true", help="short streams, for a test of this script")
     arguments.add_argument("--out", type=Path, default=SOAK_OUT)
     options = arguments.parse_args()
-    many_files()
+    prepare()
     gc.freeze()
     streams = options.streams or streams_of(OUT)
     say(f"{streams} streams at a time, {options.minutes:g} minutes")
