@@ -206,7 +206,7 @@ def _watch(defect: str, *, through: Through, select: tuple[str, ...]) -> Watched
         seen=tuple(sorted(seen)),
         unseen={check: reasons for check, reasons in unseen.items() if _MISSED not in reasons},
         missed=tuple(check for check, reasons in unseen.items() if _MISSED in reasons),
-        unrelated=tuple(sorted(failing - catch.caught_by - catch.also)),
+        unrelated=tuple(sorted(failing - catch.caught_by - catch.also - _FORCED)),
     )
 
 
