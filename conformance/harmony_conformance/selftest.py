@@ -35,10 +35,11 @@ from harmony_conformance.unchanged import changed, digests
 
 @dataclass(frozen=True, kw_only=True)
 class Catch:
-    """Which checks are there for a defect, and which others fail as a consequence of it."""
+    """Which checks are there for a defect, and which others fail as a consequence of it; `by_wire`: on what crossed the wire alone."""
 
     caught_by: frozenset[str]
     also: frozenset[str]
+    by_wire: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +72,7 @@ def read_switches() -> Mapping[str, Catch]:
         name: Catch(
             caught_by=frozenset(text(check) for check in items(at(row, "caught_by"))),
             also=frozenset(text(check) for check in items(at(row, "also"))),
+            by_wire=frozenset(text(check) for check in items(at(row, "by_wire"))),
         )
         for name, row in members(at(document, "switches")).items()
     }

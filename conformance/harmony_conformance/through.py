@@ -137,7 +137,7 @@ def run_through(
     """
     series, passed = _ask(None, through, _CHAT if select else tuple(APIS), select)
     right = _Right(sent=digests(series, arrivals=True), passed=frozenset(map(_digest, passed)))
-    failing = _failing(passed) - _FORCED
+    failing = {check for check in _failing(passed) if _family(check) != _CLIENTS} - _FORCED
     watch = partial(_watch, through=through, select=select)
     with ProcessPoolExecutor(workers, initializer=_RIGHT.append, initargs=(right,)) as pool:
         watched: list[Watched] = []
@@ -199,6 +199,7 @@ def _watch(defect: str, *, through: Through, select: tuple[str, ...]) -> Watched
         if rule.id in catch.caught_by - failing and (reasons := tuple(_why_not(rule, changed_ones)))
     }
     seen = failing & catch.caught_by
+    strange = failing - catch.caught_by - catch.also - catch.by_wire - _FORCED
     if not seen and not unseen:
         unseen = dict.fromkeys(sorted(catch.caught_by), (_NOT_SENT,))
     return Watched(
@@ -206,13 +207,17 @@ def _watch(defect: str, *, through: Through, select: tuple[str, ...]) -> Watched
         seen=tuple(sorted(seen)),
         unseen={check: reasons for check, reasons in unseen.items() if _MISSED not in reasons},
         missed=tuple(check for check, reasons in unseen.items() if _MISSED in reasons),
-        unrelated=tuple(sorted(failing - catch.caught_by - catch.also - _FORCED)),
+        unrelated=tuple(sorted(check for check in strange if _family(check) != _CLIENTS)),
     )
 
 
+def _family(check: str) -> str:
+    return check.partition(".")[0]
+
+
 def _failing(exchanges: Iterable[Exchange]) -> frozenset[str]:
-    """The checks of single exchanges that fail on one of these, those of the client's side left out."""
-    rules = tuple(rule for rule in CHECKS if not is_comparison(rule) and rule.family != _CLIENTS)
+    """The checks of single exchanges that fail on one of these."""
+    rules = tuple(rule for rule in CHECKS if not is_comparison(rule))
     return frozenset(
         result.check
         for x in exchanges
