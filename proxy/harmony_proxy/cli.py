@@ -41,8 +41,12 @@ def configure(parser: ArgumentParser) -> None:
         help="whether the log holds samples of failing exchanges: as they were without credentials, or redacted (default: none)",
     )
     parser.add_argument("--policy", metavar="FILE", type=Path, help="a TOML file: what is done about which check where")
-    parser.add_argument("--repair", metavar="CHECK", nargs="+", default=[], help="repair what fails these (patterns)")
-    parser.add_argument("--block", metavar="CHECK", nargs="+", default=[], help="block what fails these (patterns)")
+    parser.add_argument(
+        "--repair", metavar="CHECK", action="extend", nargs="+", default=[], help="repair what fails these (patterns)"
+    )
+    parser.add_argument(
+        "--block", metavar="CHECK", action="extend", nargs="+", default=[], help="block what fails these (patterns)"
+    )
     parser.add_argument(
         "--fail",
         choices=[mode.value for mode in FailMode],

@@ -49,3 +49,12 @@ def test_without_mitmproxy_it_says_what_to_install(monkeypatch):
 def test_the_command_is_known_without_importing_mitmproxy():
     code = "import harmony_proxy.cli, sys; sys.exit(any(name.partition('.')[0] == 'mitmproxy' for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_checks_to_act_on_can_be_named_together_and_one_by_one():
+    parser = ArgumentParser()
+    COMMAND.configure(parser)
+    told = parser.parse_args(
+        ["--upstream", "reference", "--repair", "a", "b", "--repair", "c", "--block", "d", "--block", "e"]
+    )
+    assert (told.repair, told.block) == (["a", "b", "c"], ["d", "e"])
