@@ -37,7 +37,7 @@ test: $(READY)  ## all that CI runs; JOBS=2 at a time
 	@$(MAKE) --no-print-directory selftest-sample
 
 JOBS ?= 2
-together: lint unit-conformance unit-harmony_ref types unit-proxy golden
+together: lint unit-conformance unit-harmony_ref types unit-examples unit-proxy golden
 
 check: lint types  ## without running the tests
 
@@ -61,6 +61,14 @@ unit-%: $(READY) $(ORACLES)  # those of one folder, in one process
 	$(UNIT) $*/tests
 
 unit-proxy: $(MITMPROXY)/.ready
+
+EXAMPLES_OF_CHECKS := $(wildcard conformance/tests/test_golden*.py)
+
+unit-conformance: $(READY) $(ORACLES)
+	$(UNIT) conformance/tests $(EXAMPLES_OF_CHECKS:%=--ignore=%)
+
+unit-examples: $(READY)
+	$(UNIT) $(EXAMPLES_OF_CHECKS)
 
 .oracles/%/.ready: requirements/%.lock
 	$(PYTHON) -m venv .oracles/$*
