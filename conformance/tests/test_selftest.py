@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from harmony_conformance.checks import CHECKS
 from harmony_conformance.direct import at_once, client_to
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.selftest import run_reference
+from harmony_conformance.selftest import read_switches, run_reference
 from harmony_conformance.suite import Options, make_plan, run
 from harmony_conformance.target import parse_target
 from harmony_conformance.unchanged import changed, digests
@@ -115,3 +116,9 @@ def test_an_answer_that_breaks_off_is_cut_without_a_wire_too():
 def test_waiting_for_what_never_comes_is_an_error():
     with pytest.raises(RuntimeError, match="waiting for each other"):
         at_once(asyncio.Event().wait())
+
+
+def test_every_check_is_there_for_a_defect():
+    there = {check for row in read_switches().values() for check in row.caught_by}
+    assert {check.id for check in CHECKS} - there == set()
+    assert there - {check.id for check in CHECKS} == set()
