@@ -23,7 +23,7 @@ from harmony_proxy.recorder import Recorder
 from harmony_proxy.tally import Tally, from_json
 
 QUEUED_EXCHANGES = 10_000
-QUEUED_BYTES = 256 * 1024 * 1024
+QUEUED_BYTES = 64 * 1024 * 1024
 RESTARTS = 5
 _LOOK_SECONDS = 0.05
 _BATCH_EXCHANGES = 64
