@@ -43,6 +43,7 @@ class Configured:
             ("repair", Sequence[str], many, "Patterns of the ids of checks that are repaired.", None),
             ("block", Sequence[str], many, "Patterns of the ids of checks for which an answer is blocked.", None),
             ("fail", str, "open", "What becomes of an answer that could not be examined.", modes),
+            ("fallback", str, "observe", "What becomes of an answer that a repair cannot mend.", ["observe", "block"]),
             ("excerpts", str, NONE, "What of the traffic the findings in the log quote.", kinds),
             ("capture", str, NONE, "Whether the log holds samples of failing exchanges.", kinds),
             ("engine", str, "openai", "The engine that answers, as in --upstream.", None),
@@ -95,6 +96,7 @@ def _rules() -> Rules:
             repair=_listed(ctx.options.harmony_repair),
             block=_listed(ctx.options.harmony_block),
             fail=ctx.options.harmony_fail,
+            fallback=ctx.options.harmony_fallback,
         )
     except BadSetting as problem:
         raise _refused(f"harmony_policy, harmony_repair, harmony_block, harmony_fail: {problem}") from None

@@ -12,7 +12,7 @@ from harmony_conformance.command import Command, UsageError
 from harmony_conformance.target import BadTarget, Target, parse_target
 from harmony_proxy.judge_settings import LOW, NONE, QUOTING, Settings
 from harmony_proxy.loading import PREFIX, BadSetting, Rules, address, load_rules
-from harmony_proxy.policy import FailMode
+from harmony_proxy.policy import Action, FailMode
 
 _LISTEN = "127.0.0.1:8090"
 _DRAIN = 30.0
@@ -52,6 +52,12 @@ def configure(parser: ArgumentParser) -> None:
         choices=[mode.value for mode in FailMode],
         default=FailMode.OPEN.value,
         help="whether what could not be examined passes (open, the default) or is blocked (closed); with --repair or --block",
+    )
+    parser.add_argument(
+        "--fallback",
+        choices=[Action.OBSERVE.value, Action.BLOCK.value],
+        default=Action.OBSERVE.value,
+        help="whether what a repair cannot mend passes (observe, the default) or is blocked (block); with --repair",
     )
     parser.add_argument(
         "--reasoning-field",
@@ -110,6 +116,7 @@ def _rules(arguments: Namespace) -> Rules:
             repair=arguments.repair,
             block=arguments.block,
             fail=arguments.fail,
+            fallback=arguments.fallback,
             reasoning_field=arguments.reasoning_field,
         )
     except BadSetting as problem:

@@ -4,6 +4,7 @@ HARMONY_GUARD_POLICY     a TOML file (see `policy`)
 HARMONY_GUARD_REPAIR     patterns of check ids, by commas
 HARMONY_GUARD_BLOCK      the same
 HARMONY_GUARD_FAIL       open (default) or closed
+HARMONY_GUARD_FALLBACK   where a repair cannot: observe (default) or block
 HARMONY_GUARD_LOG        the outcome log, appended to
 HARMONY_GUARD_EXCERPTS   none (default), redacted, full: what of the traffic findings quote
 HARMONY_GUARD_CAPTURE    none (default), redacted, full: samples of failing exchanges
@@ -23,7 +24,7 @@ from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, at, text
 from harmony_proxy.acted import Actors
 from harmony_proxy.judge_settings import LOW, NONE, NORMAL, QUOTING, Settings
-from harmony_proxy.policy import OBSERVE, BadPolicy, FailMode, Policy, flag_policy, read_policy
+from harmony_proxy.policy import OBSERVE, Action, BadPolicy, FailMode, Policy, flag_policy, read_policy
 
 PREFIX = "HARMONY_GUARD_"
 _LARGEST_PORT = 65535
@@ -50,12 +51,13 @@ class Configuration:
     metrics: tuple[str, int] | None = None
 
 
-def load_rules(
+def load_rules(  # noqa: PLR0913 - all that flags say of a policy
     file: Path | None = None,
     *,
     repair: Sequence[str] = (),
     block: Sequence[str] = (),
     fail: str = FailMode.OPEN.value,
+    fallback: str = Action.OBSERVE.value,
     reasoning_field: str | None = None,
 ) -> Rules:
     """The rules of a policy file, or of flags.
@@ -71,9 +73,11 @@ def load_rules(
             field = text(at(document, "reasoning_field")) or None
             return _rules(lambda musts, can: read_policy(document, musts=musts, repairable=can), field)
         if not repair and not block:
-            FailMode(fail)
+            flag_policy((), (), fail, fallback, musts=(), repairable=())
             return Rules()
-        return _rules(lambda musts, can: flag_policy(repair, block, fail, musts=musts, repairable=can), reasoning_field)
+        return _rules(
+            lambda musts, can: flag_policy(repair, block, fail, fallback, musts=musts, repairable=can), reasoning_field
+        )
     except OSError as problem:
         raise BadSetting(f"{file}: {problem.strerror}") from None
     except (BadPolicy, ValueError) as problem:
@@ -99,6 +103,7 @@ def from_environment(environment: Mapping[str, str]) -> Configuration:
         repair=_listed(told("REPAIR")),
         block=_listed(told("BLOCK")),
         fail=told("FAIL", FailMode.OPEN.value),
+        fallback=told("FALLBACK", Action.OBSERVE.value),
         reasoning_field=told("REASONING_FIELD") or None,
     )
     judging = Settings(

@@ -111,8 +111,14 @@ def read_policy(value: Json, *, musts: Collection[str], repairable: Collection[s
     return Policy(routes=(*routes, rest))
 
 
-def flag_policy(
-    repair: Iterable[str], block: Iterable[str], fail: str, *, musts: Collection[str], repairable: Collection[str]
+def flag_policy(  # noqa: PLR0913 - all that flags say of a policy
+    repair: Iterable[str],
+    block: Iterable[str],
+    fail: str,
+    fallback: str = Action.OBSERVE.value,
+    *,
+    musts: Collection[str],
+    repairable: Collection[str],
 ) -> Policy:
     """The policy of `--repair` and `--block`: patterns of ids; where both fit, the longer one counts.
 
@@ -120,7 +126,7 @@ def flag_policy(
         BadPolicy: as above.
     """
     rules: dict[str, Json] = {**dict.fromkeys(repair, "repair"), **dict.fromkeys(block, "block")}
-    return read_policy({"fail": fail, "checks": rules}, musts=musts, repairable=repairable)
+    return read_policy({"fail": fail, "fallback": fallback, "checks": rules}, musts=musts, repairable=repairable)
 
 
 def _route(told: Mapping[str, Json], where: str, musts: Collection[str], repairable: Collection[str]) -> Route:

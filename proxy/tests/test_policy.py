@@ -64,7 +64,16 @@ def test_what_cannot_be_is_said_in_one_line(document, said):
 def test_flags_are_a_policy_too():
     made = flag_policy(["channels.*"], ["channels.b"], "closed", musts=MUSTS, repairable=CAN).route("/")
     assert dict(made.actions) == {"channels.a": Action.REPAIR, "channels.b": Action.BLOCK}
-    assert made.fail is FailMode.CLOSED
+    assert (made.fail, made.fallback) == (FailMode.CLOSED, Action.OBSERVE)
+    made = flag_policy(["channels.*"], [], "open", "block", musts=MUSTS, repairable=CAN).route("/")
+    assert (made.fail, made.fallback) == (FailMode.OPEN, Action.BLOCK)
+
+
+def test_the_environment_says_what_is_done_where_a_repair_cannot():
+    told = from_environment({"HARMONY_GUARD_REPAIR": "channels.*", "HARMONY_GUARD_FALLBACK": "block"}).rules
+    assert told.policy.route("/v1/chat/completions").fallback is Action.BLOCK
+    told = load_rules(repair=["channels.*"], fallback="block")
+    assert told.policy.route("/v1/chat/completions").fallback is Action.BLOCK
 
 
 def test_without_settings_everything_is_observed_and_nothing_written():
@@ -78,6 +87,7 @@ def test_without_settings_everything_is_observed_and_nothing_written():
     [
         ("EXCERPTS", "all", "HARMONY_GUARD_EXCERPTS 'all' is none of redacted, full, none"),
         ("FAIL", "sometimes", "sometimes"),
+        ("FALLBACK", "repair", "'observe' or 'block'"),
         ("METRICS", "9090", "'9090' is no HOST:PORT"),
         ("POLICY", "/no/such/file", "/no/such/file: No such file or directory"),
         ("PRIORITY", "high", "neither low nor normal"),
