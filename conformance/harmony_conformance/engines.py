@@ -185,6 +185,7 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
                 side=Side(path="/v1/tokenize", ids=("tokens",)),
                 running=Gauge(path=METRICS, name="sglang:num_running_reqs"),
                 reasoning_field="reasoning_content",
+                paths={"sglang-generate": "/generate"},
             ),
             Engine(name="transformers", reasoning_field="reasoning_content"),
             Engine(name="openrouter", hosts=("openrouter.ai",)),

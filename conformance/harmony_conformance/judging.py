@@ -28,7 +28,7 @@ _ABOUT: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "responses": frozenset({"responses"}),
         "completions": frozenset(api.name for api in APIS.values() if api.is_raw),
-        "native": frozenset(api.name for api in APIS.values() if api.word in ("ollama", "tgi")),
+        "native": frozenset(api.name for api in APIS.values() if api.word in ("ollama", "tgi", "sglang")),
     }
 )
 """The APIs that a family is about, where it is not about all of them."""

@@ -96,10 +96,38 @@ OTHER_APIS = (
         quotation="Whether to return generation details.",
     ),
     Clause(
+        id="sglang#finish-reason",
+        source="SGLang, python/sglang/srt/managers/schedule_batch.py, FINISH_MATCHED_TOKEN and FINISH_LENGTH",
+        quotation='"type": "stop",  # to match OpenAI API\'s return value […] "matched": self.matched […] "type": "length",  # to match OpenAI API\'s return '
+        'value […] "length": self.length',
+    ),
+    Clause(
+        id="sglang#stream",
+        source="SGLang documentation, Sampling Parameters, Streaming",
+        quotation='output = data["text"].strip() […] print(output[prev:], end="", flush=True) […] prev = len(output)',
+        differs="With --incremental-streaming-output an event holds what is new.",
+    ),
+    Clause(
+        id="sglang#separate-reasoning",
+        source="SGLang documentation, Reasoning Parser",
+        quotation="SGLang supports parsing reasoning content out from “normal” content for reasoning models",
+    ),
+    Clause(
+        id="sglang#parse-function-call",
+        source="SGLang, python/sglang/srt/entrypoints/http_server.py, POST /parse_function_call",
+        quotation="A native API endpoint to parse function calls from a text.",
+    ),
+    Clause(
+        id="sglang#tokenize",
+        source="SGLang, python/sglang/srt/entrypoints/openai/protocol.py, TokenizeResponse",
+        quotation="tokens: Union[List[int], List[List[int]]]",
+    ),
+    Clause(
         id="completions#prompt",
         source=_COMPLETIONS + "prompt",
         quotation="The prompt(s) to generate completions for, encoded as a string, array of strings, array of tokens, or array of token arrays.",
-        differs="Ollama: if `true` no formatting will be applied to the prompt (`raw`).",
+        differs="Ollama: if `true` no formatting will be applied to the prompt (`raw`). SGLang: The input prompt. Can be a single prompt or a batch of "
+        "prompts (`text`); The token IDs for text; one can specify either text or input_ids.",
     ),
     Clause(
         id="completions#text",

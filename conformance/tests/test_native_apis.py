@@ -1,4 +1,4 @@
-"""Ollama, TGI and Completions as the judge reads them: requests there and back, answers of the reference server, and garbage."""
+"""Ollama, TGI, SGLang, llama.cpp and Completions as the judge reads them: requests there and back, answers of the reference server, and garbage."""
 
 import json
 from contextlib import suppress
@@ -15,6 +15,7 @@ from harmony_conformance.apis import (
     OLLAMA,
     OLLAMA_GENERATE,
     OLLAMA_RAW,
+    SGLANG_GENERATE,
     TGI,
     TGI_GENERATE,
     NotSpelled,
@@ -27,7 +28,7 @@ from harmony_conformance.reference_server import MODEL, running
 from harmony_conformance.turn import read_completion, read_stream
 from harmony_ref import render_conversation_for_completion
 
-NATIVE = (OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW, TGI, TGI_GENERATE, COMPLETIONS, LLAMACPP_COMPLETION)
+NATIVE = (OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW, TGI, TGI_GENERATE, COMPLETIONS, LLAMACPP_COMPLETION, SGLANG_GENERATE)
 TALKING = (OLLAMA, TGI)
 DATE = "2025-06-28"
 WEATHER = {
@@ -273,14 +274,16 @@ def test_a_failure_within_a_stream_stays_a_failure():
     assert told["error"]["message"] == "no"
 
 
-@pytest.mark.parametrize(("api", "ids"), [(COMPLETIONS, True), (TGI_GENERATE, False), (OLLAMA_RAW, False)])
+@pytest.mark.parametrize(
+    ("api", "ids"), [(COMPLETIONS, True), (TGI_GENERATE, False), (OLLAMA_RAW, False), (SGLANG_GENERATE, True)]
+)
 def test_a_conversation_is_sent_as_the_prompt_that_it_is(api, ids, http):
     request = {"model": MODEL, "messages": LOOP, "tools": [WEATHER], "max_tokens": 9, "temperature": 0}
     spelled = api.spell({**request, "return_token_ids": True})
     chat = http.post("/v1/chat/completions", json={**request, "return_token_ids": True}).json()
     turn = read_completion(api.whole(http.post(api.path, json=spelled).json()))
     assert turn.prompt_ids == tuple(chat["prompt_token_ids"])
-    assert isinstance(spelled.get("prompt", spelled.get("inputs")), list) is ids
+    assert any(isinstance(spelled.get(name), list) for name in ("prompt", "inputs", "input_ids")) is ids
 
 
 RAW = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
@@ -292,6 +295,7 @@ RAW = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
         (COMPLETIONS, {"prompt": RAW, "max_tokens": 99, "return_token_ids": True}),
         (TGI_GENERATE, {"inputs": RAW, "parameters": {"decoder_input_details": True}}),
         (OLLAMA_RAW, {"prompt": RAW, "raw": True, "stream": False, "return_token_ids": True}),
+        (SGLANG_GENERATE, {"text": RAW, "return_prompt_token_ids": True}),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
@@ -311,6 +315,7 @@ def test_a_raw_continuation_shows_its_ids(api, body, http):
         (COMPLETIONS, "", {"prompt": RAW, "max_tokens": 99, "stream": True, "stream_options": {"include_usage": True}}),
         (TGI_GENERATE, "/generate_stream", {"inputs": RAW}),
         (OLLAMA_RAW, "", {"prompt": RAW, "raw": True}),
+        (SGLANG_GENERATE, "", {"text": RAW, "stream": True, "return_prompt_token_ids": True}),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
@@ -351,3 +356,76 @@ def test_llama_cpp_is_asked_in_its_own_words():
     assert LLAMACPP_COMPLETION.asked(spelled)["max_tokens"] == 9
     with pytest.raises(NotSpelled, match="logprobs"):
         LLAMACPP_COMPLETION.spell({**request, "logprobs": True})
+
+
+def test_sglang_is_asked_in_its_own_words():
+    request = {"model": MODEL, "messages": LOOP, "tools": [WEATHER], "max_tokens": 9, "stop": "x", "seed": 3}
+    spelled = SGLANG_GENERATE.spell({**request, "stream": True, "return_token_ids": True, "temperature": 0})
+    prompt = list(render_conversation_for_completion(conversation_of(request, Reading(), date=DATE)))
+    sampling = {"max_new_tokens": 9, "sampling_seed": 3, "temperature": 0, "stop": "x"}
+    told = {"model": MODEL, "input_ids": prompt, "sampling_params": sampling, "stream": True}
+    assert spelled == told | {"return_prompt_token_ids": True}
+    asked = SGLANG_GENERATE.asked(spelled)
+    assert [asked[name] for name in ("max_tokens", "seed", "stop", "stream")] == [9, 3, "x", True]
+
+
+def of_sglang(text, ids, count, ending=None, **more):
+    told = {"finish_reason": ending, "prompt_tokens": 5, "completion_tokens": count, "cached_tokens": 4}
+    return {"text": text, "output_ids": ids, "meta_info": told, **more}
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [
+            of_sglang("a", [64], 1),
+            of_sglang("a", [64, 200007], 2),
+            of_sglang("aab", [64, 200007, 375], 3, {"type": "stop"}),
+        ],
+        [of_sglang("a", [64], 1), of_sglang("", [200007], 2), of_sglang("ab", [375], 3, {"type": "stop"})],
+    ],
+    ids=["all so far", "what is new"],
+)
+def test_a_stream_of_sglang_is_read_either_way(events):
+    turn = read_stream(SGLANG_GENERATE.chunks([*events, None]))
+    assert (turn.content, turn.output_ids, turn.finish_reason) == ("aab", (64, 200007, 375), "stop")
+    assert (turn.usage.prompt_tokens, turn.usage.completion_tokens, turn.usage.cached_tokens) == (5, 3, 4)
+
+
+def test_several_answers_of_sglang_are_choices():
+    answers = [of_sglang("a", [64], 1, {"type": "stop"}), of_sglang("b", [65], 1, {"type": "length", "length": 1})]
+    told = SGLANG_GENERATE.whole(answers)
+    assert [at(choice, "finish_reason") for choice in told["choices"]] == ["stop", "length"]
+    assert told["usage"]["completion_tokens"] == 2
+    streamed = [{**answer, "index": index} for index, answer in enumerate(answers)]
+    assert [at(chunk, "choices", 0, "delta", "content") for chunk in SGLANG_GENERATE.chunks(streamed)] == ["a", "b"]
+
+
+def test_an_aborted_generation_of_sglang_is_a_failure():
+    ending = {"type": "abort", "message": "too long", "status_code": 400, "err_type": "BadRequestError"}
+    assert SGLANG_GENERATE.whole(of_sglang("", [], 0, ending))["error"]["message"] == "too long"
+    assert SGLANG_GENERATE.whole({"error": "no"})["error"]["message"] == "no"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "names"),
+    [
+        ("/sglang/generate", {"text": "x", "input_ids": [64]}, ["error"]),
+        ("/sglang/generate", {"text": "x", "sampling_params": {"max_tokens": 1}}, ["error"]),
+        (
+            "/separate_reasoning",
+            {"text": "x", "reasoning_parser": "qwen3"},
+            ["code", "message", "object", "param", "type"],
+        ),
+        ("/v1/tokenize", {}, ["code", "message", "object", "param", "type"]),
+    ],
+)
+def test_the_reference_server_refuses_in_the_words_of_sglang(path, body, names, http):
+    response = http.post(path, json=body)
+    assert (response.status_code, sorted(response.json())) == (400, names)
+
+
+def test_the_tokenizer_of_sglang_shows_the_prompt_of_a_chat(http):
+    request = {"messages": LOOP, "tools": [WEATHER], "reasoning_effort": "high"}
+    chat = http.post("/v1/chat/completions", json={"model": MODEL, **request, "return_token_ids": True}).json()
+    assert http.post("/v1/tokenize", json=request).json()["tokens"] == chat["prompt_token_ids"]

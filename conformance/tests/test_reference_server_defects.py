@@ -16,7 +16,7 @@ import pytest
 
 from harmony_conformance.cli import main
 from harmony_conformance.reference_server import DEFECTS, MODEL, SURFACE_DEFECTS, create_app, running
-from harmony_conformance.reference_server.defects import continuing, responses, surfaces
+from harmony_conformance.reference_server.defects import continuing, responses, sglang, surfaces
 from harmony_ref import decode, encode, encode_with_special_tokens
 
 OF_RESPONSES = {defect.id for defect in responses.DEFECTS}
@@ -41,7 +41,7 @@ BAD = f'{HEAD}{{"a":<|call|>'
 TWO_CALLS = f"{HEAD}1<|end|>{START}{HEAD}2<|call|>"
 
 
-OF_OTHER_APIS = {defect.id for defect in (*surfaces.DEFECTS, *continuing.DEFECTS)}
+OF_OTHER_APIS = {defect.id for defect in (*surfaces.DEFECTS, *continuing.DEFECTS, *sglang.DEFECTS)}
 """Shown in `test_reference_server_surface_defects.py`."""
 
 

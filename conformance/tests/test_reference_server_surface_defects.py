@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from harmony_conformance.reference_server import DEFECTS, MODEL, SURFACE_DEFECTS, create_app
-from harmony_conformance.reference_server.defects import continuing, responses, surfaces
+from harmony_conformance.reference_server.defects import continuing, responses, sglang, surfaces
 from harmony_ref import decode
 
 OF_RESPONSES = {defect.id for defect in responses.DEFECTS}
@@ -72,6 +72,18 @@ class Server:
 
     def completions(self, **body):
         return self.send("/v1/completions", {"prompt": "A: ", "max_tokens": 64, "harmony_script": BLANK, **body}).json()
+
+    def sglang(self, **body):
+        asked = {"text": "A: ", "sampling_params": {"max_new_tokens": 64}, "harmony_script": BLANK, **body}
+        return self.send("/sglang/generate", asked)
+
+    def separated(self, text):
+        return self.send("/separate_reasoning", {"text": text, "reasoning_parser": "gpt-oss"}).json()
+
+    def parsed(self, text, name="f"):
+        tools = [{"type": "function", "function": {"name": name}}]
+        asked = {"text": text, "tools": tools, "tool_call_parser": "gpt-oss"}
+        return self.send("/parse_function_call", asked).json()["calls"]
 
     def events(self, **body):
         text = self.responses(stream=True, **body).text
@@ -208,6 +220,22 @@ SHOWN = {
     ),
     "completions-text-trimmed": (lambda s: s.completions()["choices"][0]["text"], "finalGood day."),
     "completions-echo-ignored": (lambda s: s.completions(echo=True)["choices"][0]["text"], "finalGood day. "),
+    "sglang-always-stopped": (
+        lambda s: s.sglang(sampling_params={"max_new_tokens": 2}).json()["meta_info"]["finish_reason"],
+        {"type": "stop", "matched": 200002},
+    ),
+    "sglang-events-of-new-text": (
+        lambda s: [json.loads(line[6:])["text"] for line in s.sglang(stream=True).text.split("\n\n")[:-2]][1:3],
+        ["Good", " day"],
+    ),
+    "sglang-reasoning-unseparated": (lambda s: s.separated(THINK + FINAL)["text"], "Hm.Good day."),
+    "sglang-untyped-call-lost": (lambda s: s.parsed(THINK + CALL.replace(" <|constrain|>json", "")), []),
+    "sglang-first-call-as-text": (lambda s: s.parsed(CALL), []),
+    "sglang-dotted-name-lost": (lambda s: s.parsed(THINK + CALL.replace("functions.f", "functions.a.f"), "a.f"), []),
+    "sglang-tokenize-with-a-beginning": (
+        lambda s: s.send("/v1/tokenize", {"prompt": "<|start|>"}).json(),
+        {"tokens": [199998, 200006], "count": 2, "max_model_len": 131072},
+    ),
     "completions-logprobs-one-short": (
         lambda s: missing(s.completions(logprobs=1)["choices"][0]["logprobs"]),
         1,
@@ -219,7 +247,7 @@ def test_every_defect_is_shown():
     assert set(SHOWN) == {
         *OF_RESPONSES,
         *SURFACE_DEFECTS,
-        *(defect.id for defect in (*surfaces.DEFECTS, *continuing.DEFECTS)),
+        *(defect.id for defect in (*surfaces.DEFECTS, *continuing.DEFECTS, *sglang.DEFECTS)),
     }
     assert not set(SURFACE_DEFECTS) & set(DEFECTS)
 

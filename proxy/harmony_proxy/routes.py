@@ -14,6 +14,7 @@ from harmony_conformance.apis import (
     OLLAMA_GENERATE,
     OLLAMA_RAW,
     RESPONSES,
+    SGLANG_GENERATE,
     TGI,
     TGI_GENERATE,
 )
@@ -30,6 +31,7 @@ _ENDINGS: Mapping[tuple[str, str], str] = MappingProxyType(
         ("api", "generate"): OLLAMA_GENERATE.name,
         ("", "generate"): TGI_GENERATE.name,
         ("", "generate_stream"): TGI_GENERATE.name,
+        ("sglang", "generate"): SGLANG_GENERATE.name,
         ("", "completion"): LLAMACPP_COMPLETION.name,
     }
 )
@@ -45,5 +47,7 @@ def api_of(path: str) -> str:
 
 
 def api_as_asked(name: str, request: Json) -> str:
-    """The same where the request tells: what Ollama is to continue as it stands, is raw."""
+    """The same where the request tells: what Ollama is to continue as it stands, is raw; SGLang's prompts have other names than TGI's."""
+    if name == TGI_GENERATE.name and any(at(request, prompt) is not None for prompt in ("text", "input_ids")):
+        return SGLANG_GENERATE.name
     return OLLAMA_RAW.name if name == OLLAMA_GENERATE.name and at(request, "raw") is True else name

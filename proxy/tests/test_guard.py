@@ -13,7 +13,7 @@ from harmony_proxy.guard import Guard
 from harmony_proxy.heads import Heads
 from harmony_proxy.policy import OBSERVE, Action, FailMode, Policy, Route
 from harmony_proxy.recorder import End
-from harmony_proxy.routes import api_of
+from harmony_proxy.routes import api_as_asked, api_of
 
 PATH = "/v1/chat/completions"
 CHECK = "channels.no_marker_leak"
@@ -271,7 +271,20 @@ def test_what_is_no_api_of_ours_is_observed(path):
 
 @pytest.mark.parametrize(
     ("path", "api"),
-    [("/completion", "llamacpp-completion"), ("/v1/completions", "completions"), ("/v1/completion", "")],
+    [
+        ("/completion", "llamacpp-completion"),
+        ("/v1/completions", "completions"),
+        ("/v1/completion", ""),
+        ("/sglang/generate", "sglang-generate"),
+    ],
 )
 def test_the_end_of_a_path_tells_its_api(path, api):
     assert api_of(path) == api
+
+
+@pytest.mark.parametrize(
+    ("body", "api"),
+    [({"inputs": "Hi"}, "tgi-generate"), ({"text": "Hi"}, "sglang-generate"), ({"input_ids": [1]}, "sglang-generate")],
+)
+def test_the_name_of_the_prompt_tells_whose_generate_it_is(body, api):
+    assert api_as_asked(api_of("/generate"), body) == api

@@ -12,6 +12,7 @@ from harmony_conformance.apis.llamacpp import LLAMACPP_COMPLETION
 from harmony_conformance.apis.ollama import OLLAMA
 from harmony_conformance.apis.ollama_generate import OLLAMA_GENERATE, OLLAMA_RAW
 from harmony_conformance.apis.responses import RESPONSES
+from harmony_conformance.apis.sglang import SGLANG_GENERATE
 from harmony_conformance.apis.tgi import TGI
 from harmony_conformance.apis.tgi_generate import TGI_GENERATE
 
@@ -25,6 +26,7 @@ _ALL = (
     TGI,
     TGI_GENERATE,
     LLAMACPP_COMPLETION,
+    SGLANG_GENERATE,
 )
 
 APIS: Mapping[str, Api] = MappingProxyType({api.name: api for api in _ALL})
@@ -49,6 +51,7 @@ __all__ = [
     "OLLAMA_GENERATE",
     "OLLAMA_RAW",
     "RESPONSES",
+    "SGLANG_GENERATE",
     "TGI",
     "TGI_GENERATE",
     "Api",

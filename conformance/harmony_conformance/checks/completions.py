@@ -1,6 +1,6 @@
 """Family `completions`: a prompt that the client wrote in Harmony itself is continued as it stands, and told as it was written.
 
-Of every API that takes one: Completions, TGI's generate, Ollama's with `raw`.
+Of every API that takes one: Completions, the generate of TGI and of SGLang, Ollama's with `raw`, llama.cpp's completion.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ def continues_a_prompt(x: Exchange) -> bool:
     return x.spoken.is_raw and x.validity not in on.ODD and on.was_answered.holds(x)
 
 
+_PROMPTS = ("prompt", "inputs", "text", "input_ids")
+"""The members of a request that hold the prompt."""
+
+
 @condition
 def has_one_prompt(x: Exchange) -> bool:
     """requests with one prompt, which is not to be cut"""
@@ -31,8 +35,7 @@ def has_one_prompt(x: Exchange) -> bool:
 
 def _prompt(x: Exchange) -> str | tuple[int, ...] | None:
     """The prompt of the request, a text or ids; None where it is neither, or there are several."""
-    sent = at(x.request.json, "prompt")
-    sent = at(x.request.json, "inputs") if sent is None else sent
+    sent = next((one for name in _PROMPTS if (one := at(x.request.json, name)) is not None), None)
     if isinstance(sent, str):
         return sent or None
     ids = tuple(one for token in items(sent) if (one := number(token)) is not None and tokens.is_known(one))
@@ -198,7 +201,7 @@ def _same_prompt(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
 
 
 def _settings(x: Exchange) -> JsonObject:
-    return {name: value for name, value in members(x.request.json).items() if name not in ("prompt", "inputs")}
+    return {name: value for name, value in members(x.request.json).items() if name not in _PROMPTS}
 
 
 @evidence

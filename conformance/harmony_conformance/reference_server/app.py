@@ -26,6 +26,10 @@ from harmony_conformance.reference_server.load import Load
 from harmony_conformance.reference_server.ollama.surface import Ollama
 from harmony_conformance.reference_server.ollama.surface import error_body as ollama_error
 from harmony_conformance.reference_server.responses.surface import Responses
+from harmony_conformance.reference_server.sglang.surface import PATHS as SGLANG_PATHS
+from harmony_conformance.reference_server.sglang.surface import PREFIX as SGLANG_PREFIX
+from harmony_conformance.reference_server.sglang.surface import SGLang
+from harmony_conformance.reference_server.sglang.surface import error_body as sglang_error
 from harmony_conformance.reference_server.tgi.surface import Tgi
 from harmony_conformance.reference_server.tgi.surface import error_body as tgi_error
 from harmony_conformance.reference_server.transport import (
@@ -71,6 +75,7 @@ def create_app(
             *Completions(host).routes(),
             *Ollama(host).routes(),
             *Tgi(host).routes(),
+            *SGLang(host).routes(),
             Route("/v1/models", server.models, methods=["GET"]),
             Route("/health", server.health, methods=["GET"]),
             Route("/metrics", server.metrics, methods=["GET"]),
@@ -171,6 +176,7 @@ _APIS = {
     "/v1/completions": Api.COMPLETIONS,
     "/api/": Api.OLLAMA,
     **dict.fromkeys(("/tgi", "/generate", "/tokenize", "/chat_tokenize"), Api.TGI),
+    **dict.fromkeys((SGLANG_PREFIX, *SGLANG_PATHS), Api.SGLANG),
 }
 """The API that a path belongs to, by how it begins."""
 
@@ -184,7 +190,11 @@ def _openai(problem: ApiError) -> JsonObject:
     return problem.body
 
 
-_WORDS: dict[Api, Callable[[ApiError], JsonObject]] = {Api.OLLAMA: ollama_error, Api.TGI: tgi_error}
+_WORDS: dict[Api, Callable[[ApiError], JsonObject]] = {
+    Api.OLLAMA: ollama_error,
+    Api.TGI: tgi_error,
+    Api.SGLANG: sglang_error,
+}
 
 
 def _failure(request: Request, error: Exception) -> ApiError:

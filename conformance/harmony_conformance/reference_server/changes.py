@@ -29,6 +29,7 @@ class Api(StrEnum):
     COMPLETIONS = "completions"
     OLLAMA = "ollama"
     TGI = "tgi"
+    SGLANG = "sglang"
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from harmony_conformance.reference_server.defects import (
     responses,
     result,
     routing,
+    sglang,
     stream,
     structured,
     surfaces,
@@ -51,6 +52,7 @@ DEFECTS: Mapping[str, Defect] = MappingProxyType(
             responses,
             surfaces,
             continuing,
+            sglang,
         )
         for defect in family.DEFECTS
     }

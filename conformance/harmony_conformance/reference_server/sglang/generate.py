@@ -1,0 +1,92 @@
+"""The answer to /generate: the text, the ids and what is to be known of both; of a stream, all of it so far in each event."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from harmony_conformance.json_value import Json, JsonObject
+from harmony_conformance.reference_server.answer import DONE
+from harmony_conformance.reference_server.changes import Api, Changes
+from harmony_conformance.reference_server.generation import Generation, Sampling
+from harmony_conformance.reference_server.plain_text import PlainText, continuation
+from harmony_conformance.reference_server.sglang.request import GenerateRequest
+from harmony_ref import tokens
+
+_CERTAIN = 0.0  # the logarithm of 1: the model is sure of what its script says
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generated:
+    """A request that was accepted, and the generation that goes on from its prompt; to be told once."""
+
+    id: str
+    request: GenerateRequest
+    prompt: tuple[int, ...]
+    generation: Generation
+    text: PlainText
+    changes: Changes
+
+    def whole(self) -> JsonObject:
+        """The answer in one piece."""
+        said = "".join(piece.text for piece in self.text.pieces())
+        return self.changes.json(self._told(said, self._ending()), Api.SGLANG)
+
+    def stream(self) -> Iterator[Json]:
+        """The data of each event, and `[DONE]`."""
+        return self.changes.stream(self._events(), Api.SGLANG)
+
+    def _events(self) -> Iterator[Json]:
+        said = ""
+        for piece in self.text.pieces():
+            said += piece.text
+            if not self.generation.is_over and self.text.stopped_by is None:
+                yield self.changes.json(self._told(said, None), Api.SGLANG)
+        yield self.changes.json(self._told(said, self._ending()), Api.SGLANG)
+        yield DONE
+
+    def _told(self, said: str, ending: "JsonObject | None") -> JsonObject:
+        emitted = self.generation.emitted
+        logprobs: list[Json] = [[_CERTAIN, token, None] for token in emitted]
+        return {
+            "text": said,
+            "output_ids": [*emitted],
+            "meta_info": {
+                "id": self.id,
+                "finish_reason": ending,
+                "prompt_tokens": len(self.prompt),
+                "weight_version": "default",
+                "num_retractions": 0,
+                **({"output_token_logprobs": logprobs} if self.request.shows_logprobs else {}),
+                "reasoning_tokens": 0,
+                "completion_tokens": len(emitted),
+                "cached_tokens": 0,
+            },
+            **({"prompt_token_ids": [*self.prompt]} if self.request.shows_prompt else {}),
+        }
+
+    def _ending(self) -> JsonObject:
+        """What ended it, and which token or text that was."""
+        emitted = self.generation.emitted
+        if self.text.stopped_by is not None:
+            return {"type": "stop", "matched": self.text.stopped_by}
+        if self.generation.cut or not emitted:
+            return {"type": "length", "length": len(emitted)}
+        return {"type": "stop", "matched": emitted[-1]}
+
+
+def generated(request: GenerateRequest, ident: str, changes: Changes) -> Generated:
+    """The generation that answers a request."""
+    prompt = changes.prompt(request.prompt)
+    asked = (
+        Sampling(limit=request.limit, stopping=frozenset()) if request.ignores_stops else Sampling(limit=request.limit)
+    )
+    sampling = changes.sampling(asked)
+    script = (request.script if request.script is not None else continuation(prompt)) or (tokens.ENDOFTEXT,)
+    generation = Generation(script if request.limit else (), sampling)
+    return Generated(
+        id=ident,
+        request=request,
+        prompt=prompt,
+        generation=generation,
+        text=PlainText(generation, request.spelling, sampling.stopping),
+        changes=changes,
+    )
