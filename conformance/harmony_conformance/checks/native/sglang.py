@@ -229,7 +229,7 @@ def has_prompt_and_tokens(series: Series) -> bool:
 def tokenize_shows_what_is_fed(series: Series) -> Iterator[Finding]:
     """`/v1/tokenize` shows of a text the tokens that /generate is fed of it: as many as are counted, and those that are returned.
 
-    Who counts with it beforehand, or cuts to a length, works with another prompt than the model (defect V42 is vLLM's of this kind).
+    Who counts with it beforehand, or cuts to a length, works with another prompt than the model.
     """
     for x, other in _pairs(series):
         ids, fed, count = _ids(other), x.prompt.ids, on.prompt_count(x)
