@@ -14,6 +14,7 @@ from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.commands import NAMES, load
 
 _GROUP = "harmony_conformance.commands"
+_STOPPED = 128 + 2  # as a shell says of a program that SIGINT ended
 _CLOSED_PIPE = 128 + 13  # as a shell says of a program that SIGPIPE ended: what it found was not told to the end
 
 
@@ -27,7 +28,11 @@ class _Parser(ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    chosen = _parser(words[0] if words else "").parse_args(words)
+    try:
+        chosen = _parser(words[0] if words else "").parse_args(words)
+    except KeyboardInterrupt:  # while modules are still being read
+        print("harmony-conformance: stopped", file=sys.stderr)
+        return _STOPPED
     command: Command = chosen.command
     try:
         return _told(command.run(chosen))
@@ -35,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"harmony-conformance {command.name}: {problem}", file=sys.stderr)
         return Exit.USAGE
     except KeyboardInterrupt as stopped:
-        print(f"harmony-conformance {command.name}: {stopped or 'stopped'}", file=sys.stderr)
-        return 130
+        print(f"harmony-conformance {command.name}: {str(stopped) or 'stopped'}", file=sys.stderr)
+        return _STOPPED
     except BrokenPipeError:
         _write_no_more()
         return _CLOSED_PIPE

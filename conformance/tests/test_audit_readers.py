@@ -10,7 +10,6 @@ from harmony_conformance.audit.readers import (
     Form,
     Found,
     LeftOut,
-    read_exchanges,
     read_line,
     read_recorded,
 )
@@ -206,16 +205,6 @@ def test_no_json_value_breaks_the_reader(line):
     assert isinstance(found, Found | LeftOut | Problem)
     if isinstance(found, Found):
         assert found.exchange.turn is None or found.exchange.turn is not None
-
-
-def test_a_log_is_read_in_order_and_nothing_is_lost(tmp_path):
-    path = tmp_path / "log.jsonl"
-    good = json.dumps({"request": ASKED, "response": ANSWER})
-    path.write_text(f"{good}\nbad\n\n{good}\n", encoding="utf-8")
-    found = list(read_exchanges(path))
-    assert [type(one) for one in found] == [Found, Problem, Found]
-    assert [one.offset for one in found] == [0, len(good) + 1, len(good) + 6]
-    assert found[2].exchange.id == f"{path}@{len(good) + 6}"
 
 
 def write_recording(path, lines):

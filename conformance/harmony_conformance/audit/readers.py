@@ -1,18 +1,17 @@
 """Logs to exchanges. Two forms of line: our own `exchanges.jsonl`, and plain OpenAI-style lines with `request` and `response`.
 
-`read_exchanges` reads a log of any size, one exchange at a time; a line that is none is told with its offset and the reason. `read_recorded` reads
-a recorded run whole and strictly, grouped as it was sent.
+`read_line` reads one line of a log of any size; where it is no exchange, its offset and the reason are told. `read_recorded` reads a recorded run whole
+and strictly, grouped as it was sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from harmony_conformance.apis import APIS, CHAT_COMPLETIONS
-from harmony_conformance.audit.lines import LINE_LIMIT, Line, Place, Problem, read_lines
+from harmony_conformance.audit.lines import Line, Problem, read_lines
 from harmony_conformance.audit.openai_lines import read_openai_line
 from harmony_conformance.command import UsageError
 from harmony_conformance.exchange import Exchange, Series
@@ -107,17 +106,6 @@ class LeftOut:
     """An exchange of a recorded run's discovery, at this offset: it is counted, not judged."""
 
     offset: int
-
-
-def read_exchanges(
-    path: Path, form: Form = Form.AUTO, *, limit: int = LINE_LIMIT
-) -> Iterator[Found | LeftOut | Problem]:
-    """The exchanges of a log, one at a time, and what could not be read between them."""
-    for line in read_lines(path, limit=limit):
-        if isinstance(line, Problem):
-            yield line
-        else:
-            yield read_line(line, form, name=str(Place(file=str(path), offset=line.offset)))
 
 
 def read_line(line: Line, form: Form, *, name: str) -> Found | LeftOut | Problem:

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nsmallest
-from types import MappingProxyType
 from typing import TypeVar
 
 from harmony_conformance.audit.excerpt import names_in
@@ -43,8 +42,8 @@ class Example:
 class CheckTally:
     """What one check said of all exchanges. `reasons` counts why it was not applicable, `evidence` on what it rested."""
 
-    counts: Mapping[Outcome, int] = field(default_factory=lambda: MappingProxyType(dict[Outcome, int]()))
-    reasons: Mapping[str, int] = field(default_factory=lambda: MappingProxyType(dict[str, int]()))
+    counts: Mapping[Outcome, int] = field(default_factory=dict[Outcome, int])
+    reasons: Mapping[str, int] = field(default_factory=dict[str, int])
     evidence: frozenset[str] = frozenset()
     examples: tuple[Example, ...] = ()
 
@@ -79,8 +78,8 @@ class Tally:
 
     exchanges: int = 0
     left_out: int = 0
-    checks: Mapping[str, CheckTally] = field(default_factory=lambda: MappingProxyType(dict[str, CheckTally]()))
-    unread: Mapping[str, Unread] = field(default_factory=lambda: MappingProxyType(dict[str, Unread]()))
+    checks: Mapping[str, CheckTally] = field(default_factory=dict[str, CheckTally])
+    unread: Mapping[str, Unread] = field(default_factory=dict[str, Unread])
 
     def __add__(self, other: Tally) -> Tally:
         """Both together."""
@@ -96,8 +95,8 @@ class Tally:
         return Tally(
             exchanges=self.exchanges + other.exchanges,
             left_out=self.left_out + other.left_out,
-            checks=MappingProxyType(checks),
-            unread=MappingProxyType(unread),
+            checks=checks,
+            unread=unread,
         )
 
     @property
@@ -168,8 +167,8 @@ class Counting:
         """The sum."""
         checks = {
             check: CheckTally(
-                counts=MappingProxyType({outcome: n for (name, outcome), n in self._counts.items() if name == check}),
-                reasons=MappingProxyType({reason: n for (name, reason), n in self._reasons.items() if name == check}),
+                counts={outcome: n for (name, outcome), n in self._counts.items() if name == check},
+                reasons={reason: n for (name, reason), n in self._reasons.items() if name == check},
                 evidence=frozenset(self._evidence.get(check, ())),
                 examples=_first(
                     example for (name, _), kept in self._examples.items() if name == check for example in kept
@@ -180,8 +179,8 @@ class Counting:
         return Tally(
             exchanges=self._exchanges,
             left_out=self._left_out,
-            checks=MappingProxyType(checks),
-            unread=MappingProxyType(dict(self._unread)),
+            checks=checks,
+            unread=dict(self._unread),
         )
 
     def _keep(self, judged: Judged, result: Result) -> None:
@@ -215,4 +214,4 @@ def _by_place(example: Example) -> Place:
 
 
 def _sum(one: Mapping[Key, int], other: Mapping[Key, int]) -> Mapping[Key, int]:
-    return MappingProxyType({key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}})
+    return {key: one.get(key, 0) + other.get(key, 0) for key in {**one, **other}}

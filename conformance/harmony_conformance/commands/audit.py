@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Generator, Iterator
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
 from rich.console import Console
 
-from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, apply_to_reason, names_in
-from harmony_conformance.audit.lines import Place, Problem
-from harmony_conformance.audit.readers import Form, LeftOut, read_exchanges
+from harmony_conformance.audit.batches import Reading, batches
+from harmony_conformance.audit.excerpt import Excerpts
+from harmony_conformance.audit.readers import Form
 from harmony_conformance.audit.report import exit_code, make_audit, nothing_checked, unread
-from harmony_conformance.audit.scan import Counting, Judged, Tally, judge_alone
+from harmony_conformance.audit.scan import Tally
 from harmony_conformance.audit.terminal import print_audit
-from harmony_conformance.check import Outcome
-from harmony_conformance.checks import CHECKS
+from harmony_conformance.audit.workers import scan_all
 from harmony_conformance.command import Command, UsageError
-from harmony_conformance.json_value import Json, JsonObject, dumps
-from harmony_conformance.report.model import finding_json
+from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.run_options import FAIL_ON
 
 _PIPED_WIDTH = 160
@@ -46,7 +45,20 @@ def configure(parser: ArgumentParser) -> None:
         default=Excerpts.REDACTED.value,
         help="what of the traffic the report quotes (default: redacted: letters and digits masked)",
     )
+    parser.add_argument(
+        "--workers",
+        type=_count,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="judge in so many processes; a small log is judged in one (default: as many as there are processors, %(default)s)",
+    )
     parser.add_argument("--fail-on", choices=list(FAIL_ON), default="must", help="which failures give exit code 1")
+
+
+def _count(value: str) -> int:
+    if not value.isdecimal() or int(value) < 1:
+        raise ArgumentTypeError(f"{value!r} is no number of processes: 1 or more")
+    return int(value)
 
 
 def execute(arguments: Namespace) -> int:
@@ -56,7 +68,8 @@ def execute(arguments: Namespace) -> int:
         _refuse(path)
     excerpts = Excerpts(arguments.excerpts)
     with _kept(arguments.out) as (failures, unreadable):
-        tallied = _scan(paths, Form(arguments.format), excerpts, failures, unreadable)
+        reading = Reading(form=Form(arguments.format), excerpts=excerpts)
+        tallied = _scan(paths, reading, arguments.workers, failures, unreadable)
     audit = make_audit(tallied, tuple(map(str, paths)), excerpts, version("harmony-conformance"))
     if arguments.out is not None:
         (arguments.out / "audit.jsonl").write_bytes(b"".join(_line_bytes(line) for line in audit.jsonl()))
@@ -85,48 +98,15 @@ def _refuse(path: Path) -> None:
         raise UsageError(f"{path}: no such file")
 
 
-def _scan(paths: list[Path], form: Form, excerpts: Excerpts, failures: Write, unreadable: Write) -> Tally:
-    counting = Counting()
-    for path in paths:
-        for place, found in _placed(path, form):
-            match found:
-                case Problem():
-                    counting.add_problem(place, found)
-                    unreadable({"file": place.file, "offset": place.offset, "kind": found.kind, "detail": found.detail})
-                case LeftOut():
-                    counting.leave_out()
-                case Judged():
-                    counting.add(found)
-                    _write_failures(found, excerpts, failures)
-    return counting.tally()
-
-
-def _placed(path: Path, form: Form) -> Iterator[tuple[Place, Judged | LeftOut | Problem]]:
-    for found in read_exchanges(path, form):
-        place = Place(file=str(path), offset=found.offset)
-        if isinstance(found, LeftOut | Problem):
-            yield place, found
-        else:
-            yield place, Judged(place=place, exchange=found.exchange, results=judge_alone(found.exchange, CHECKS))
-
-
-def _write_failures(judged: Judged, excerpts: Excerpts, write: Write) -> None:
-    failed = [result for result in judged.results if result.outcome in (Outcome.FAIL, Outcome.ERROR)]
-    if not failed:
-        return
-    names = names_in(judged.exchange)
-    for result in failed:
-        findings: list[Json] = [finding_json(apply_excerpts(told, excerpts, names)) for told in result.findings]
-        write(
-            {
-                "exchange": str(judged.place),
-                "check": result.check,
-                "severity": result.severity.value,
-                "outcome": result.outcome.value,
-                "findings": findings,
-                "reason": apply_to_reason(result.reason, excerpts),
-            }
-        )
+def _scan(paths: list[Path], reading: Reading, workers: int, failures: Write, unreadable: Write) -> Tally:
+    total = Tally()
+    for scanned in scan_all(batches(paths), reading, workers=workers):
+        total += scanned.tally
+        for told in scanned.unreadable:
+            unreadable(told)
+        for told in scanned.failures:
+            failures(told)
+    return total
 
 
 @contextmanager
