@@ -11,11 +11,11 @@ import os
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType, TracebackType
-from typing import Self, cast
+from typing import Self, TypeVar, cast
 
 import httpx
 
@@ -41,6 +41,7 @@ _RIGHT_CERTIFICATE: Mapping[str, str] = MappingProxyType(
     }
 )
 _NOT_KEPT = frozenset({"set-cookie", "authorization"})
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +219,20 @@ class Client:
                 if leave_after is not None and events >= leave_after:
                     return Failure(kind=FailureKind.CLIENT_LEFT, detail=f"the client left after {leave_after} events")
         return None
+
+
+def completed(work: Coroutine[object, object, Answer]) -> Answer:
+    """What `work` answers, on a loop of its own.
+
+    It is kept from `asyncio.run`, which before Python 3.13 spells out what its task has answered, to no end: for the results of a run, seconds.
+    """
+    answers: list[Answer] = []
+
+    async def without_answer() -> None:
+        answers.append(await work)
+
+    asyncio.run(without_answer())
+    return answers[0]
 
 
 def now() -> float:

@@ -20,8 +20,9 @@ from harmony_conformance.exchange import Exchange, PromptLevel, Series
 from harmony_conformance.json_value import JsonObject, at, items, text
 from harmony_conformance.mistakes import is_call
 from harmony_conformance.prompt import PromptMessage
-from harmony_ref import encode_with_special_tokens
-from harmony_ref.styles.rendering import rendered_messages
+from harmony_ref import Message, encode_with_special_tokens
+from harmony_ref.styles import Style
+from harmony_ref.styles.rendering import each_rendered
 
 _LOOKED_AT = 32
 _OF_EACH = 3
@@ -122,14 +123,30 @@ def _kinds(x: Exchange) -> frozenset[str]:
 def _forms_of(x: Exchange) -> Iterator[Form]:
     """The forms that give the very tokens of a prompt."""
     date = next(_values("date", [x]), None)
+    tried: dict[Style, list[tuple[Sequence[Message], bool]]] = {}  # most readings of a request are the same messages
     for reading, forms in groupby(FORMS, key=lambda form: form.reading):
         typed = conversation_of(x.asked, reading, date=date)
         untyped = tuple(replace(message, content_type=None) if is_call(message) else message for message in typed)
         for form in forms:
             messages = typed if form.types_calls else untyped
-            ids = chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, form.style))
-            if (*ids, *_BEGUN) == x.prompt.ids:
+            of_style = tried.setdefault(form.style, [])
+            fits = next((fits for others, fits in of_style if others == messages), None)
+            if fits is None:
+                fits = _gives(x.prompt.ids or (), messages, form.style)
+                of_style.append((messages, fits))
+            if fits:
                 yield form
+
+
+def _gives(prompt: Sequence[int], messages: Sequence[Message], style: Style) -> bool:
+    """Whether these messages in a style are the prompt; not rendered further than to the first that is not."""
+    place = 0
+    for rendered in each_rendered(messages, style):
+        end = place + len(rendered.ids)
+        if tuple(prompt[place:end]) != rendered.ids:
+            return False
+        place = end
+    return tuple(prompt[place:]) == _BEGUN
 
 
 def _lines(exchanges: Sequence[Exchange]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -7,9 +7,9 @@ narrow a value to one type, and answer an empty value where it has another. A ch
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
@@ -34,13 +34,15 @@ def loads(document: str | bytes) -> Json:
     """
     if isinstance(document, bytes):
         document = document.decode("utf-8", "replace")
-    return _parsed(document, float)
+    return _parsed(document, _DECODER)
 
 
-def _parsed(document: str, fraction: Callable[[str], Any]) -> Json:
-    """The value of a document; `fraction` makes a number of a spelling with a fraction or an exponent."""
+def _parsed(document: str, decoder: json.JSONDecoder) -> Json:
+    """The value of a document."""
+    if document.startswith("\ufeff"):
+        raise NotJson("Unexpected UTF-8 BOM (decode using utf-8-sig)", document, 0)
     try:
-        value: Json = json.loads(document, parse_constant=_refuse_constant, parse_float=fraction)
+        value: Json = decoder.decode(document)
     except json.JSONDecodeError as problem:
         raise NotJson(problem.msg.removesuffix(" at").rstrip(": "), problem.doc, problem.pos) from None
     except RecursionError:
@@ -54,14 +56,20 @@ def _refuse_constant(name: str) -> Json:
     raise ValueError(f"{name} is not JSON")
 
 
+# made once: `json.loads` and `json.dumps` make one for every text, where there is an option
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
 def dumps(value: Json) -> str:
     """Compact JSON with non-ASCII characters as they are, members in the order given."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def canonical(value: Json) -> str:
     """JSON that is equal for equal values: sorted members, no blanks."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return _CANONICAL.encode(value)
 
 
 def equal_json(one: str, other: str) -> bool:
@@ -71,7 +79,7 @@ def equal_json(one: str, other: str) -> bool:
     0.10000000000000000001 differ, although one float stands for both.
     """
     try:
-        return _same(_parsed(one, _exact), _parsed(other, _exact))
+        return _same(_parsed(one, _EXACT), _parsed(other, _EXACT))
     except NotJson:
         return False
 
@@ -108,6 +116,10 @@ def _exact(spelled: str) -> float | Decimal:
         return Decimal(spelled)
     except InvalidOperation:  # an exponent beyond all measure
         return float(spelled)
+
+
+_EXACT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_exact)
+"""A number keeps the spelling of its fraction or exponent."""
 
 
 def _same(one: Json, other: Json) -> bool:

@@ -6,7 +6,6 @@ consequence, is *unrelated*: a false alarm. No check is an undifferentiated comp
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from harmony_conformance import golden
 from harmony_conformance.apis import APIS, CHAT_COMPLETIONS
 from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.client import completed
 from harmony_conformance.direct import at_once, client_of
 from harmony_conformance.evidence import disagreements, prompt_counts, shown_by
 from harmony_conformance.evidence_table import Shown, read_evidence
@@ -151,7 +151,7 @@ class SelfTest:
 def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None], workers: int) -> SelfTest:
     """Run the suite on the correct server, and without a wire on each defect, in `workers` processes. `told` gets each result as it comes, in order."""
     plan, switches = _plan(EVERY_API.apis), read_switches()
-    correct = asyncio.run(run(parse_target("reference"), EVERY_API, plan, lambda _: None, lambda _: None))
+    correct = completed(run(parse_target("reference"), EVERY_API, plan, lambda _: None, lambda _: None))
     served = run_reference(None, _served(plan), EVERY_API.apis).series
     right = digests((*served, *_rows(plan, Changes())), arrivals=True)
     named = tuple(defects)

@@ -7,7 +7,6 @@ from its own environment, and the client masks one that a server echoes.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from tempfile import TemporaryDirectory
 from filelock import FileLock
 
 from harmony_conformance.audit.readers import read_recorded
+from harmony_conformance.client import completed
 from harmony_conformance.command import UsageError
 from harmony_conformance.discovery import Capabilities
 from harmony_conformance.exchange import Exchange, Series
@@ -60,7 +60,7 @@ def open_run(target: Target, options: Options, out: Path | None, stack: ExitStac
         target = replace(target, base=stack.enter_context(running(defects=target.defects)))
     kept = folder if out is None else out.absolute()
     kept.mkdir(parents=True, exist_ok=True)
-    found = asyncio.run(look(target, options))
+    found = completed(look(target, options))
     (folder / _DISCOVERY).write_bytes(b"".join(exchange_line(x) for x in found.exchanges))
     offers = tuple(replace(offer, exchanges=()) for offer in found.offers)
     lean = replace(found, exchanges=(), offers=offers)
@@ -84,4 +84,4 @@ def _record(run: SharedRun, found: Capabilities, options: Options, scenarios: Se
             file.write(exchange_line(x))
             file.flush()
 
-        asyncio.run(send_scenarios(run.target, options, found, scenarios, keep))
+        completed(send_scenarios(run.target, options, found, scenarios, keep))

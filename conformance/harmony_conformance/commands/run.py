@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import sys
@@ -24,7 +23,7 @@ from harmony_conformance.apis import APIS, CHAT_COMPLETIONS, NotSpelled
 from harmony_conformance.asking import Asking, NotSent, build
 from harmony_conformance.audit.readers import read_recorded
 from harmony_conformance.check import Outcome, Severity
-from harmony_conformance.client import CA_DIR, CA_FILE, Wait
+from harmony_conformance.client import CA_DIR, CA_FILE, Wait, completed
 from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.discovery import DISCOVERY, Capabilities
 from harmony_conformance.engines import ScriptBy
@@ -107,7 +106,8 @@ def execute(arguments: Namespace) -> int:
         out = _folder(arguments.out or _new_folder(target))
         finished = _live(target, options, plan, out, arguments.api_key_env)
     mask = Mask(secrets(options.key, dict(options.headers)))
-    report = masked(_report(target, options, finished, arguments.api_key_env), mask.text)
+    report = _report(target, options, finished, arguments.api_key_env)
+    report = report if mask.is_idle else masked(report, mask.text)
     write_files(report, out, FAIL_ON[arguments.fail_on])
     print_report(report, console)
     print(f"run kept in {out}", file=sys.stderr)
@@ -188,7 +188,7 @@ def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str 
                 recording[0].flush()
                 advance()
 
-            return asyncio.run(run(target, options, plan, keep, told))
+            return completed(run(target, options, plan, keep, told))
     except NothingThere as problem:
         _remove_empty(out)
         why = problem.told(key_env) if isinstance(problem, KeyRefused) and options.key else str(problem)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-from harmony_conformance.report.excerpt import LINE_LIMIT, Part, Piece, cut, line, spelled
+from harmony_conformance.report.excerpt import LINE_LIMIT, Part, Piece, cut, line, spelled, visible
 
 _VOID = frozenset({"meta", "br", "hr", "col"})
 
@@ -78,6 +78,9 @@ def _piece(piece: Piece, keep: str) -> Markup:
 
 def _runs(value: str, keep: str) -> Iterable[str]:
     """The text in stretches of what can be seen and what can not."""
+    if value.isprintable():  # nearly always, and told at once
+        yield from (value,) if value else ()
+        return
     run: list[str] = []
     for char in value:
         if run and _can_be_seen(char, keep) != _can_be_seen(run[-1], keep):
@@ -99,4 +102,4 @@ def _can_be_seen(char: str, keep: str) -> bool:
 
 
 def _seen(value: str) -> str:
-    return "".join(char if char.isprintable() else spelled(char) for char in value)
+    return visible(value, keep="")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from types import MappingProxyType
 
 from harmony_conformance.check import Check, Comparison, Outcome, Severity
@@ -82,7 +83,7 @@ class CheckResults:
         """Its severity."""
         return self.results[0].severity
 
-    @property
+    @cached_property
     def counts(self) -> Counter[Outcome]:
         """How many scenarios ended how."""
         return Counter(result.outcome for result in self.results)

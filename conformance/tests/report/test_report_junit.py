@@ -112,3 +112,10 @@ def test_what_xml_has_no_place_for_is_spelled_out(samples):
 
 def test_two_renderings_are_equal(real_report):
     assert junit(real_report) == junit(real_report)
+
+
+def test_it_is_written_as_elementtree_writes_it(samples, hostile):
+    document = junit(samples.all_outcomes(hostile))
+    root = read(document)
+    ET.indent(root)
+    assert document == f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'

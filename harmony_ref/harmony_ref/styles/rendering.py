@@ -120,9 +120,15 @@ def rendered_messages(messages: Sequence[Message], style: Style) -> list[Rendere
         RenderError: a message that Harmony has no form for.
         MessageError: a string or number that JSON cannot carry.
     """
+    return list(each_rendered(messages, style))
+
+
+def each_rendered(messages: Sequence[Message], style: Style) -> Iterator[RenderedMessage]:
+    """The same, one by one, each when it is asked for."""
     note = has_function_tools(messages)
     try:
-        return [_rendered(index, message, style, note=note) for index, message in enumerate(messages)]
+        for index, message in enumerate(messages):
+            yield _rendered(index, message, style, note=note)
     except MessageError as error:
         raise MessageError(subject="conversation", problem=error.problem) from None
     except RecursionError:
