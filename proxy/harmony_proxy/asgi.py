@@ -17,12 +17,12 @@ from itertools import count
 from pathlib import Path
 
 from harmony_proxy.guard import Guard
-from harmony_proxy.handing import Handed, Handing
+from harmony_proxy.handing import Handing
 from harmony_proxy.heads import Heads
 from harmony_proxy.judge_settings import Settings
 from harmony_proxy.loading import Configuration, Rules, from_environment, load_rules
 from harmony_proxy.policy import Policy
-from harmony_proxy.recorder import LIMIT, End, Recorder
+from harmony_proxy.recorder import LIMIT, End
 from harmony_proxy.routes import api_of
 from harmony_proxy.tally import Gauges
 from harmony_proxy.watching import ENDED, Acting, App, Clock, Message, Receive, Scope, Send, Watched
@@ -82,33 +82,16 @@ class HarmonyGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope."""
-        if scope["type"] == "http":
-            if scope["method"] == "POST" and api_of(scope["path"]):
-                if not self._is_started:
-                    self.start()
-                if self._observes:
-                    await self._observed(scope, receive, send)
-                else:
-                    await self._acted(scope, receive, send)
-                return
-        elif scope["type"] == "lifespan":
-            await self._app(scope, receive, self._until_shut_down(send))
+        if scope["type"] != "http" or scope["method"] != "POST" or not api_of(scope["path"]):
+            is_life = scope["type"] == "lifespan"
+            await self._app(scope, receive, self._until_shut_down(send) if is_life else send)
             return
-        await self._app(scope, receive, send)
-
-    def start(self) -> None:
-        """Begin to judge. The first exchange does so: a server may make us in one process and serve in others."""
-        self._is_started = True
-        self._handing.start()
-        if self._metrics is not None:
-            from harmony_proxy.metrics import serve_metrics  # noqa: PLC0415 - needs prometheus_client, which few have
-
-            serve_metrics(self._metrics, self._handing, self.gauges)
-
-    async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        recorder = Recorder(limit=self._limit)
-        recorder.request_head(scope["method"], scope["path"], scope["headers"])
-        watched = Watched(recorder, receive, send, self._clock)
+        if not self._is_started:
+            self.start()
+        if not self._observes:
+            await self._acted(scope, receive, send)
+            return
+        watched = Watched(scope, receive, send, self._clock, self._limit)
         scope[ENDED] = watched.ended
         self.gauges.open += 1
         try:
@@ -118,11 +101,22 @@ class HarmonyGuard:
             raise
         finally:
             self.gauges.open -= 1
-            scope.pop(
-                ENDED, None
-            )  # or all of it would go round in a circle, through the server's own send, and wait for the garbage collector
-            watched.broke_off()
-            self._hand_over(watched, self._name())
+            # or all of it would go round in a circle, through the server's own send, and wait for the garbage collector
+            scope.pop(ENDED, None)
+            if not watched.is_over:
+                watched.broke_off()
+            for _ in range(watched.problems):
+                self._handing.problem()
+            self._handing.hand_over(watched, self._name(), watched.started)
+
+    def start(self) -> None:
+        """Begin to judge. The first exchange does so: a server may make us in one process and serve in others."""
+        self._is_started = True
+        self._handing.start()
+        if self._metrics is not None:
+            from harmony_proxy.metrics import serve_metrics  # noqa: PLC0415 - needs prometheus_client, which few have
+
+            serve_metrics(self._metrics, self._handing, self.gauges)
 
     async def _acted(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = self._name()
@@ -151,12 +145,7 @@ class HarmonyGuard:
             acting.broke_off()
             for _ in range(guard.problems):
                 self._handing.problem()
-            self._hand_over(acting, name)
-
-    def _hand_over(self, watched: Watched, name: str) -> None:
-        for _ in range(watched.problems):
-            self._handing.problem()
-        self._handing.hand_over(Handed(recorder=watched.recorder, id=name, started=watched.started))
+            self._handing.hand_over(acting.recorder, name, acting.started)
 
     def _name(self) -> str:
         return f"{self._run}-{next(self._numbers)}"

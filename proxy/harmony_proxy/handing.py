@@ -1,6 +1,7 @@
 """From the data path to the process that judges: a bounded queue and one thread. Handing over never blocks; what does not fit is counted and dropped.
 
-The thread looks at the queue now and then instead of being woken for each exchange, and packs what it finds in one write. A process that ends is told
+An exchange is packed when it is handed over: what waits is bytes. The thread looks at the queue now and then instead of being woken for each exchange, and
+writes what it finds at once. A process that ends is told
 of, counted and begun again a bounded number of times; what it had and had not answered is lost, and counted as lost.
 """
 
@@ -8,17 +9,17 @@ from __future__ import annotations
 
 import atexit
 import os
-import pickle
 import subprocess
 import sys
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Lock, Thread
-from typing import NamedTuple
+from typing import IO
 
 from harmony_conformance.json_value import NotJson, at, loads, number, text
-from harmony_proxy.judge_settings import LENGTH_BYTES, TOTALS, Settings
+from harmony_proxy.frames import framed, packed
+from harmony_proxy.judge_settings import TOTALS, Settings
 from harmony_proxy.recorder import Recorder
 from harmony_proxy.tally import Tally, from_json
 
@@ -26,17 +27,8 @@ QUEUED_EXCHANGES = 10_000
 QUEUED_BYTES = 64 * 1024 * 1024
 RESTARTS = 5
 _LOOK_SECONDS = 0.05
-_BATCH_EXCHANGES = 64
 _BATCH_BYTES = 512 * 1024
 _CLOSE_SECONDS = 30.0
-
-
-class Handed(NamedTuple):
-    """An exchange that is over, its id, and when it began (seconds since the epoch)."""
-
-    recorder: Recorder
-    id: str
-    started: float
 
 
 class Handing:
@@ -52,9 +44,10 @@ class Handing:
     ) -> None:
         self._settings = settings
         self._say = say
-        self._queue: deque[Handed] = deque()
-        self._most = (queued_exchanges, queued_bytes)
-        self._bytes = 0
+        self._queue: deque[bytes] = deque()
+        self._most_exchanges, self._most_bytes = queued_exchanges, queued_bytes
+        self._put = self._taken = 0
+        # bytes: each is counted by one side only, so that neither has to wait for the other
         self._counts: Tally = Counter()
         self._lock = Lock()
         self._closing = Event()
@@ -92,15 +85,25 @@ class Handing:
             self._thread.start()
             atexit.register(self.close)
 
-    def hand_over(self, handed: Handed) -> None:
-        """Queue an exchange that is over, or count it as dropped where the queue is full. Never blocks."""
-        cost = handed.recorder.cost
-        with self._lock:
-            if len(self._queue) >= self._most[0] or self._bytes + cost > self._most[1] or self._is_given_up:
-                self._counts["dropped",] += 1
-                return
-            self._bytes += cost
-        self._queue.append(handed)
+    def hand_over(self, recorder: Recorder, name: str, started: float) -> None:
+        """Queue an exchange that is over, or count it as dropped where the queue is full. Never blocks. `name` is its id, `started` seconds since the epoch.
+
+        Called by one thread: that of the traffic.
+        """
+        if self._put >= self._taken + self._most_bytes or len(self._queue) >= self._most_exchanges or self._is_given_up:
+            self._count(("dropped",), 1)
+            return
+        try:
+            exchange = packed(recorder, name, started)
+        except Exception:  # noqa: BLE001 - what cannot be packed is ours to count
+            self._count(("problems",), 1)
+            return
+        put = self._put + len(exchange)
+        if put > self._taken + self._most_bytes:
+            self._count(("dropped",), 1)
+            return
+        self._put = put
+        self._queue.append(exchange)
 
     def problem(self) -> None:
         """Count something that went wrong on our side; the traffic was not touched by it."""
@@ -135,28 +138,21 @@ class Handing:
         if self._process is not None and self._process.poll() is not None:
             self._again()
 
-    def _take(self) -> list[Handed]:
-        batch: list[Handed] = []
+    def _take(self) -> list[bytes]:
+        batch: list[bytes] = []
         size = 0
-        while self._queue and len(batch) < _BATCH_EXCHANGES and size < _BATCH_BYTES:
-            handed = self._queue.popleft()
-            batch.append(handed)
-            size += handed.recorder.cost
-        if batch:
-            with self._lock:
-                self._bytes -= size
+        while self._queue and size < _BATCH_BYTES:
+            exchange = self._queue.popleft()
+            batch.append(exchange)
+            size += len(exchange)
+        self._taken += size
         return batch
 
-    def _hand(self, batch: list[Handed]) -> None:
-        try:
-            frame = pickle.dumps([each.recorder.packed(each.id, each.started) for each in batch], protocol=5)
-        except Exception:  # noqa: BLE001 - what cannot be packed is ours to count
-            self._count(("problems",), len(batch))
-            return
+    def _hand(self, batch: list[bytes]) -> None:
         while self._process is not None:
             try:
                 self._sent += len(batch)
-                self._write(len(frame).to_bytes(LENGTH_BYTES) + frame)
+                self._write(batch)
             except OSError:
                 self._sent -= len(batch)
                 self._again()
@@ -164,13 +160,19 @@ class Handing:
                 return
         self._count(("dropped",), len(batch))
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, batch: list[bytes]) -> None:
         process = self._process
         if process is None or process.stdin is None:
             raise BrokenPipeError
-        left = memoryview(data)
-        while left:
-            left = left[os.write(process.stdin.fileno(), left) :]
+        small: list[bytes] = []
+        for piece in framed(batch):
+            if len(piece) < _BATCH_BYTES:
+                small.append(piece)
+                continue
+            _all_of(process.stdin, b"".join(small))
+            small.clear()
+            _all_of(process.stdin, piece)
+        _all_of(process.stdin, b"".join(small))
 
     def _begin(self) -> None:
         self._begun += 1
@@ -250,6 +252,12 @@ class Handing:
         if times:
             with self._lock:
                 self._counts[name] += times
+
+
+def _all_of(pipe: IO[bytes], data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(pipe.fileno(), left) :]
 
 
 def _counts_of(total: bytes) -> Tally:

@@ -25,7 +25,7 @@ from mitmproxy.http import Headers, HTTPFlow, Response
 from mitmproxy.net.http.status_codes import RESPONSES
 
 from harmony_proxy.guard import Guard
-from harmony_proxy.handing import Handed, Handing
+from harmony_proxy.handing import Handing
 from harmony_proxy.heads import Head
 from harmony_proxy.loading import Rules
 from harmony_proxy.recorder import End
@@ -244,7 +244,7 @@ class ConformanceAddon:
         try:
             for _ in range(watched.guard.problems):
                 self._handing.problem()
-            self._handing.hand_over(Handed(recorder=watched.guard.recorder, id=watched.id, started=watched.started))
+            self._handing.hand_over(watched.guard.recorder, watched.id, watched.started)
         except Exception:  # noqa: BLE001 - as above
             self._handing.problem()
 

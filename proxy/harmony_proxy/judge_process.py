@@ -2,7 +2,7 @@
 
     python -m harmony_proxy.judge_process SETTINGS
 
-What comes in is framed pickles on stdin (eight bytes of length, then a list of `Kept`), and only ever from the parent, over a pipe that nobody else has.
+What comes in is `frames` on stdin, and only ever from the parent, over a pipe that nobody else has.
 What goes out are lines: words to be said, and now and then the counts of all that was judged so far. It ends when its stdin ends or its parent is gone;
 after SIGTERM it goes on for a while, to judge what was handed over, and no longer. It has low priority, so that judging takes only what the traffic leaves.
 """
@@ -10,7 +10,6 @@ after SIGTERM it goes on for a while, to judge what was handed over, and no long
 from __future__ import annotations
 
 import os
-import pickle
 import select
 import signal
 import sys
@@ -27,6 +26,7 @@ from harmony_conformance.check import Check, Comparison
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, text
 from harmony_conformance.judge import Result
+from harmony_proxy.frames import unframed
 from harmony_proxy.judge_settings import LENGTH_BYTES, TOTALS, Settings, read_settings
 from harmony_proxy.outcome_log import Samples, log_line
 from harmony_proxy.passage import passage
@@ -111,7 +111,7 @@ class _Frames:
 
     def __iter__(self) -> Iterator[list[Kept]]:
         while (head := self._read(LENGTH_BYTES)) and (body := self._read(int.from_bytes(head))):
-            yield [Kept(*each) for each in pickle.loads(body)]  # noqa: S301 - of our own parent, over a pipe
+            yield unframed(body)
 
     def _read(self, size: int) -> bytes:
         """So many bytes, none where there are no more."""

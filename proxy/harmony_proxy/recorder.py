@@ -34,8 +34,12 @@ class End(StrEnum):
     SHUT_DOWN = "shut_down"
 
 
+_ENDS = tuple(End)
+COMPLETE, CLIENT_LEFT, _SHUT_DOWN = map(_ENDS.index, (End.COMPLETE, End.CLIENT_LEFT, End.SHUT_DOWN))
+
+
 class Kept(NamedTuple):
-    """An exchange that is over, as it is handed on: plain values, cheap to pack.
+    """An exchange that is over: plain values.
 
     `request_headers` holds credentials: what they were is masked wherever the server echoed them, then forgotten; they are never written. Times are
     seconds after the request was sent; `started` is seconds since the epoch. `is_whole` says whether bodies are kept.
@@ -67,42 +71,69 @@ class Kept(NamedTuple):
     added: float
 
 
-class Recorder:
-    """State: what has been kept, how much has gone by, and how it ended. `repaired`, `blocked`, `left` and `added` are for whoever acts on the answer."""
+Gone = tuple[int, int, int, float | None]
+"""Of an exchange that was too large: bytes of the request and the response, chunks and the first byte that went by."""
 
-    # what an exchange mostly leaves as it is, is the class's: one that begins is to cost little
-    _method = _path = _detail = ""
-    _request_headers: Headers = ()
-    _headers: Headers = ()
-    _request_bytes = _response_bytes = _chunks = 0
-    _cost = _HEADER_COST
-    _status: int | None = None
-    _first_byte: float | None = None
-    _end: End | None = None
-    _seconds = added = 0.0
+Further = tuple[str, Gone | None, dict[str, int], tuple[str, ...], dict[str, str], float]
+"""How it ended in words, what was not kept, and what was done: repaired, blocked, left; seconds added."""
+
+Packed = tuple[
+    str,
+    float,
+    str,
+    str,
+    Headers,
+    list[bytes],
+    int | None,
+    Headers,
+    list[bytes],
+    list[float],
+    float,
+    float,
+    int,
+    int,
+    Further | None,
+]
+"""An exchange as it is handed on, without work: id, when it started; method, path, headers and body of the request; status, headers, chunks and times of the
+response; what stands for 0 in the times, when it was over and how it ended (a place in `End`), the limit, and what most exchanges have nothing of."""
+
+
+class Recorder:
+    """State: what has been kept, how much room is left, and how it ended. `repaired`, `blocked`, `left` and `added` are for whoever acts on the answer."""
+
+    added = 0.0
     repaired: Mapping[str, int] = MappingProxyType({})
     blocked: tuple[str, ...] = ()
     left: Mapping[str, str] = MappingProxyType({})
+    _is_acted_on = True
 
     def __init__(self, *, limit: int = LIMIT) -> None:
         self._limit = limit
+        self._room = limit - _HEADER_COST
+        self._method = self._path = self._detail = ""
+        self._request_headers: Headers = ()
         self._request: list[bytes] = []
+        self._status: int | None = None
+        self._headers: Headers = ()
         self._parts: list[bytes] = []
         self._times: list[float] = []
+        self._begun = self._ended_at = 0.0  # the first stands for 0 in the times
+        self._end: int | None = None
+        self._gone: _Gone | None = None
 
     @property
     def cost(self) -> int:
         """About how many bytes of memory are held."""
-        return self._cost if self._cost <= self._limit else _HEADER_COST
+        return self._limit - self._room if self._room >= 0 else _HEADER_COST
 
     @property
     def is_whole(self) -> bool:
         """Whether everything that went by is kept."""
-        return self._cost <= self._limit
+        return self._room >= 0
 
     def has_room(self, size: int) -> bool:
         """Whether a further chunk of that size would be kept."""
-        return self._cost + size + _CHUNK_COST <= self._limit
+        return self._room >= size + _CHUNK_COST
 
     @property
     def is_over(self) -> bool:
@@ -125,12 +156,11 @@ class Recorder:
 
     def request_body(self, data: bytes) -> None:
         """More of the request's body."""
-        self._request_bytes += len(data)
-        self._cost += len(data)
-        if self._cost <= self._limit:
+        self._room -= len(data)
+        if self._room >= 0:
             self._request.append(data)
         else:
-            self._forget()
+            self._past_limit().request_bytes += len(data)
 
     def response_head(self, status: int, headers: Headers) -> None:
         """The status and headers of the response."""
@@ -138,19 +168,14 @@ class Recorder:
 
     def feed(self, data: bytes, at: float) -> None:
         """More of the response's body, `at` seconds after the request was sent."""
-        size = len(data)
-        if not size:
+        if not data:
             return
-        if not self._chunks:
-            self._first_byte = at
-        self._chunks += 1
-        self._response_bytes += size
-        self._cost = cost = self._cost + size + _CHUNK_COST
-        if cost <= self._limit:
+        self._room -= len(data) + _CHUNK_COST
+        if self._room >= 0:
             self._parts.append(data)
             self._times.append(at)
         else:
-            self._forget()
+            self._past_limit().count(len(data), at)
 
     def end(self, at: float) -> None:
         """The response is complete."""
@@ -159,43 +184,107 @@ class Recorder:
     def abort(self, end: End, detail: str, at: float) -> None:
         """The exchange broke off. Only the first end counts."""
         if self._end is None:
-            self._end, self._detail, self._seconds = end, detail, at
+            self._end, self._detail, self._ended_at = _ENDS.index(end), detail, at
 
-    def packed(self, name: str, started: float) -> tuple[object, ...]:
-        """What is kept, in a plain value: the members of `Kept` in their order. `name` is the id of the exchange."""
-        parts = self._parts
+    def packed(self, name: str, started: float) -> Packed:
+        """What is kept, as it is handed on. `name` is the id of the exchange, `started` is seconds since the epoch."""
         return (
             name,
             started,
             self._method,
-            self._path.partition("?")[0],  # keys travel in a query
-            tuple(self._request_headers),
-            b"".join(self._request),
-            self._request_bytes,
+            self._path,
+            self._request_headers,
+            self._request,
             self._status,
-            tuple(self._headers),
-            b"".join(parts),
+            self._headers,
+            self._parts,
             self._times,
-            [len(part) for part in parts],
-            self._response_bytes,
-            self._chunks,
-            self._first_byte,
-            self._seconds,
-            (self._end or End.SHUT_DOWN).value,
-            self._detail,
-            self.is_whole,
+            self._begun,
+            self._ended_at,
+            _SHUT_DOWN if self._end is None else self._end,
             self._limit,
+            self._further() if self._is_acted_on or self._gone is not None or self._detail else None,
+        )
+
+    def kept(self, name: str, started: float) -> Kept:
+        """The same, read."""
+        return kept(self.packed(name, started))
+
+    def _further(self) -> Further:
+        """What most exchanges have nothing of."""
+        gone = self._gone
+        return (
+            self._detail,
+            (gone.request_bytes, gone.response_bytes, gone.chunks, gone.first_byte) if gone else None,
             dict(self.repaired),
-            self.blocked,
+            tuple(self.blocked),
             dict(self.left),
             self.added,
         )
 
-    def kept(self, name: str, started: float) -> Kept:
-        """The same with the names of its members."""
-        return Kept._make(self.packed(name, started))
+    def _past_limit(self) -> _Gone:
+        gone = self._gone
+        if gone is None:
+            gone = self._gone = _Gone()
+            gone.request_bytes = sum(map(len, self._request))
+            for data, at in zip(self._parts, self._times, strict=True):
+                gone.count(len(data), at)
+            self._request.clear()
+            self._parts.clear()
+            self._times.clear()
+        return gone
 
-    def _forget(self) -> None:
-        self._request.clear()
-        self._parts.clear()
-        self._times.clear()
+
+class _Gone:
+    """How much has gone by of an exchange that is too large to be kept."""
+
+    __slots__ = ("chunks", "first_byte", "request_bytes", "response_bytes")
+
+    def __init__(self) -> None:
+        self.request_bytes = self.response_bytes = self.chunks = 0
+        self.first_byte: float | None = None
+
+    def count(self, size: int, at: float) -> None:
+        """One more chunk of the response."""
+        if self.first_byte is None:
+            self.first_byte = at
+        self.response_bytes += size
+        self.chunks += 1
+
+
+def kept(packed: Packed) -> Kept:
+    """What was packed, read; it may come from another process."""
+    name, started, method, path, asked, request, status, answered, parts, times, begun, over, end, limit, further = (
+        packed
+    )
+    detail, gone, repaired, blocked, left, added = further or ("", None, {}, (), {}, 0.0)
+    request_body = b"".join(request)
+    sizes = [len(part) for part in parts]
+    whole = (len(request_body), sum(sizes), len(parts), times[0] if times else None)
+    request_bytes, response_bytes, chunks, first_byte = gone or whole
+    return Kept(
+        id=name,
+        started=started,
+        method=method,
+        path=path.partition("?")[0],  # keys travel in a query
+        request_headers=tuple((name, value) for name, value in asked),
+        request_body=request_body,
+        request_bytes=request_bytes,
+        status=status,
+        response_headers=tuple((name, value) for name, value in answered),
+        response_body=b"".join(parts),
+        times=[at - begun for at in times],
+        sizes=sizes,
+        response_bytes=response_bytes,
+        chunks=chunks,
+        first_byte=None if first_byte is None else first_byte - begun,
+        seconds=over - begun,
+        end=_ENDS[end].value,
+        detail=detail,
+        is_whole=gone is None,
+        limit=limit,
+        repaired=repaired,
+        blocked=tuple(blocked),
+        left=left,
+        added=added,
+    )

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from harmony_conformance.exchange import Exchange
 from harmony_proxy.asgi import HarmonyGuard
-from harmony_proxy.handing import Handed, Handing
+from harmony_proxy.handing import Handing
 from harmony_proxy.judge_settings import Settings
 from harmony_proxy.passage import passage
+from harmony_proxy.recorder import Kept, Recorder
 from harmony_proxy.watching import App
 
 
@@ -22,7 +23,7 @@ class Watching:
 
     def exchanges(self) -> Sequence[Exchange]:
         """What has gone by, as it is judged; what the guard does not judge is not among it."""
-        put_together = (passage(handed.recorder.kept(handed.id, handed.started)) for handed in self._kept.handed)
+        put_together = (passage(kept) for kept in self._kept.handed)
         return tuple(found.exchange for found in put_together if found.exchange is not None)
 
 
@@ -31,14 +32,14 @@ class _Keeping(Handing):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.handed: list[Handed] = []
+        self.handed: list[Kept] = []
 
     def start(self) -> None:
         """Nothing has to begin."""
 
-    def hand_over(self, handed: Handed) -> None:
+    def hand_over(self, recorder: Recorder, name: str, started: float) -> None:
         """Keep it."""
-        self.handed.append(handed)
+        self.handed.append(recorder.kept(name, started))
 
     def problem(self) -> None:
         """What goes wrong with the guard is no small matter here.

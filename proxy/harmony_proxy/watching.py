@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from harmony_proxy.guard import Guard
-from harmony_proxy.recorder import End, Recorder
+from harmony_proxy.recorder import CLIENT_LEFT, COMPLETE, End, Recorder
 from harmony_proxy.tally import Gauges
 
 Message = MutableMapping[str, Any]
@@ -28,16 +28,16 @@ class Blocked(OSError):  # noqa: N818 - it says what happened
     """What an application gets that goes on with an answer that was blocked: the same as from a client that has left."""
 
 
-class Watched:
-    """One exchange that is observed. State: when it began, and whether it is over."""
+class Watched(Recorder):
+    """One exchange that is observed: what is kept of it, and what stands in its way. State also: when it began, and whether the client has left."""
 
-    __slots__ = ("_begun", "_clock", "_has_left", "_is_over", "_receive", "_send", "problems", "recorder", "started")
+    _is_acted_on = False
 
-    def __init__(self, recorder: Recorder, receive: Receive, send: Send, clock: Clock) -> None:
-        self.recorder = recorder
-        self._clock = clock
-        self._receive, self._send = receive, send
-        self._is_over = self._has_left = False
+    def __init__(self, scope: Scope, receive: Receive, send: Send, clock: Clock, limit: int) -> None:
+        super().__init__(limit=limit)
+        self._method, self._path, self._request_headers = scope["method"], scope["path"], scope["headers"]
+        self._receive, self._send, self._clock = receive, send, clock
+        self._has_left = False
         self.problems = 0
         self.started = time.time()
         self._begun = clock()
@@ -45,64 +45,59 @@ class Watched:
     async def receive(self) -> Message:
         """What the application asks for."""
         message = await self._receive()
-        if self._is_over:
-            return message
-        if message["type"] == "http.request":
-            self.recorder.request_body(message.get("body", b""))
-        else:
-            self._has_left = True
+        if self._end is None:
+            if message["type"] == "http.request":
+                self.request_body(message.get("body", b""))
+            else:
+                self._has_left = True
         return message
 
     def send(self, message: Message) -> Awaitable[None]:
         """What the application sends: noted, and sent on as it is. No coroutine of ours: it would cost more than the note."""
-        if not self._is_over:
+        if self._end is None:
             try:
                 kind = message["type"]
                 if kind == "http.response.body":
-                    now = self._clock() - self._begun
-                    self.recorder.feed(message.get("body", b""), now)
+                    now = self._clock()
+                    self.feed(message.get("body", b""), now)
                     if not message.get("more_body", False):
-                        self._is_over = True
-                        if not self._has_left:
-                            self.recorder.abort(End.COMPLETE, "", now)
+                        self._end, self._ended_at = CLIENT_LEFT if self._has_left else COMPLETE, now
                 elif kind == "http.response.start":
-                    self.recorder.response_head(message["status"], message.get("headers", ()))
+                    self._status, self._headers = message["status"], message.get("headers", ())
             except Exception:  # noqa: BLE001 - what goes wrong with us must not touch the traffic
                 self.problems += 1
         return self._send(message)
 
     def ended(self, end: End, detail: str) -> None:
         """The application knows how it ended."""
-        self._is_over = True
-        self.recorder.abort(end, detail, self._now())
+        self.abort(end, detail, self._clock())
 
     def broke_off(self) -> None:
         """The application is done; if its answer is not, it broke off. Only the first end counts."""
-        if not self.recorder.is_over:
-            self.recorder.abort(self._how_it_broke(), "", self._now())
-
-    def _how_it_broke(self) -> End:
-        if self._has_left:
-            return End.CLIENT_LEFT
-        return End.CUT if self.recorder.has_status else End.RESET
-
-    def _now(self) -> float:
-        return self._clock() - self._begun
+        if self._end is None:
+            self.abort(_how_it_broke(self, has_left=self._has_left), "", self._clock())
 
 
-class Acting(Watched):
-    """One exchange that is acted on. State also: whether the client has had the head, whether it was blocked, and whether it is counted as held."""
+def _how_it_broke(recorder: Recorder, *, has_left: bool) -> End:
+    if has_left:
+        return End.CLIENT_LEFT
+    return End.CUT if recorder.has_status else End.RESET
 
-    __slots__ = ("_broken", "_gauges", "_guard", "_is_held", "_is_ours", "_is_started", "_kind", "_stopped")
+
+class Acting:
+    """One exchange that is acted on. State: whether the client has had the head, whether it was blocked or is over or is counted as held."""
 
     def __init__(self, guard: Guard, receive: Receive, send: Send, clock: Clock, gauges: Gauges) -> None:
-        super().__init__(guard.recorder, receive, send, clock)
+        self.recorder = guard.recorder
         self._guard = guard
+        self._receive, self._send, self._clock = receive, send, clock
         self._gauges = gauges
-        self._is_started = self._is_held = self._is_ours = False
+        self._is_over = self._has_left = self._is_started = self._is_held = self._is_ours = False
         self._broken: tuple[End, str] | None = None
         self._stopped = asyncio.Event()
         self._kind: Message = {"type": "http.response.start"}
+        self.started = time.time()
+        self._begun = clock()
 
     async def receive(self) -> Message:
         """What the application asks for; once its answer is blocked, that the client has left."""
@@ -160,16 +155,19 @@ class Acting(Watched):
         self._count_held(False)
         if self._is_over or self._is_ours or self._guard.must_stop:
             return
-        end, detail = self._broken or (self._how_it_broke(), "")
+        end, detail = self._broken or (_how_it_broke(self.recorder, has_left=self._has_left), "")
         closing = self._guard.abort(end, detail, self._now())
         if closing.body:
             await self._give(closing.body, is_last=closing.head is not None)
 
     def broke_off(self) -> None:
-        """See there; how it ended was told, or is plain."""
+        """The application is done; how it ended was told, or is plain. Only the first end counts."""
         self._count_held(False)
-        end, detail = self._broken or (self._how_it_broke(), "")
+        end, detail = self._broken or (_how_it_broke(self.recorder, has_left=self._has_left), "")
         self.recorder.abort(end, detail, self._now())
+
+    def _now(self) -> float:
+        return self._clock() - self._begun
 
     async def _begin(self) -> None:
         head = self._guard.head

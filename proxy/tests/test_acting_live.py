@@ -56,8 +56,8 @@ class Nobody:
     def start(self):
         return
 
-    def hand_over(self, handed):
-        self.acted = handed
+    def hand_over(self, recorder, *_):
+        self.acted = recorder
 
     def __getattr__(self, name):
         return lambda *_, **__: None

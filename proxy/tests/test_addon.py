@@ -23,12 +23,11 @@ from harmony_proxy import hooks
 from harmony_proxy.acted import Acted, Actors, Whole
 from harmony_proxy.addon import Configured
 from harmony_proxy.guard import Guard
-from harmony_proxy.handing import Handed
 from harmony_proxy.hooks import ConformanceAddon
 from harmony_proxy.loading import Rules
 from harmony_proxy.passage import passage
 from harmony_proxy.policy import Action, FailMode, Policy, Route
-from harmony_proxy.recorder import End, Recorder
+from harmony_proxy.recorder import End, Kept, Recorder
 
 CHECK = "channels.no_marker_leak"
 
@@ -37,18 +36,18 @@ class Hands:
     """Stands for the judging: keeps what it is handed."""
 
     def __init__(self):
-        self.handed: list[Handed] = []
+        self.handed: list[Kept] = []
         self.problems = 0
 
-    def hand_over(self, handed):
-        self.handed.append(handed)
+    def hand_over(self, recorder, name, started):
+        self.handed.append(recorder.kept(name, started))
 
     def problem(self):
         self.problems += 1
 
     @property
     def passages(self):
-        return [passage(handed.recorder.kept("x", 0.0)) for handed in self.handed]
+        return [passage(handed) for handed in self.handed]
 
 
 class Shouting:

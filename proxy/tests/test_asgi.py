@@ -35,8 +35,8 @@ class Hands:
     def start(self):
         self.is_started = True
 
-    def hand_over(self, handed):
-        self.handed.append(handed)
+    def hand_over(self, recorder, name, started):
+        self.handed.append(recorder.kept(name, started))
 
     def problem(self):
         self.problems += 1
@@ -47,7 +47,7 @@ class Hands:
     @property
     def passage(self):
         (handed,) = self.handed
-        return passage(handed.recorder.kept(handed.id, handed.started))
+        return passage(handed)
 
 
 class Swapping:

@@ -14,7 +14,7 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.conditions import has_response
 from harmony_conformance.spec import CLAUSES
 from harmony_proxy import handing as handing_module
-from harmony_proxy.handing import Handed, Handing
+from harmony_proxy.handing import Handing
 from harmony_proxy.judge_process import Judge
 from harmony_proxy.judge_settings import Settings, read_settings
 from harmony_proxy.recorder import End, Recorder
@@ -53,7 +53,7 @@ def recorded(chunks=ANSWER, kind=b"application/json", end=End.COMPLETE):
 
 
 def handed(number=1, **how):
-    return Handed(recorder=recorded(**how), id=f"run-{number}", started=1_769_860_800.0)
+    return recorded(**how), f"run-{number}", 1_769_860_800.0
 
 
 def judged(settings=Settings(), checks=CHECKS, write=None, recorder=None):  # noqa: B008 - frozen
@@ -153,14 +153,14 @@ def until(condition, seconds=60):
 
 def test_told_to_stop_it_judges_all_that_is_queued_in_the_order_of_ending(begun):
     with socket.create_server(("127.0.0.1", 0)):
-        begun.hand_over(handed(0))
+        begun.hand_over(*handed(0))
         until(lambda: begun.tally["judged",] == 1)
         folder = Path(f"/proc/{begun.process_id}/fd")
         links = [str(entry.readlink()) for entry in folder.iterdir()] if folder.exists() else []
         assert not [link for link in links if link.startswith("socket:")], "it has none of our sockets"
     os.kill(begun.process_id, signal.SIGTERM)
     for number in range(1, 100):
-        begun.hand_over(handed(number))
+        begun.hand_over(*handed(number))
     begun.close()
     lines = [json.loads(line) for line in begun.log.read_bytes().splitlines()]
     assert [line["id"] for line in lines] == [f"run-{number}" for number in range(100)]
@@ -168,12 +168,21 @@ def test_told_to_stop_it_judges_all_that_is_queued_in_the_order_of_ending(begun)
     assert not folder.exists(), "it ended with its stdin"
 
 
+def test_large_exchanges_and_small_ones_arrive_whole(begun):
+    large = json.dumps({**LEAK, "padding": "x" * 2_000_000}).encode()
+    for number in range(6):
+        begun.hand_over(*handed(number, chunks=(large,) if number % 2 else ANSWER))
+    begun.close()
+    lines = [json.loads(line) for line in begun.log.read_bytes().splitlines()]
+    assert [line["response_bytes"] for line in lines] == [len(ANSWER[0]), len(large)] * 3
+
+
 def test_a_process_that_dies_is_said_counted_and_begun_again(begun):
-    begun.hand_over(handed(1))
+    begun.hand_over(*handed(1))
     until(lambda: begun.tally["judged",] == 1)
     os.kill(begun.process_id, signal.SIGKILL)
     time.sleep(0.1)
-    begun.hand_over(handed(2))
+    begun.hand_over(*handed(2))
     until(lambda: begun.tally["judged",] == 2)
     assert begun.tally["restarts",] == 1
     assert begun.said == ["the process that judges has ended and is begun again"]
@@ -186,9 +195,9 @@ def test_one_that_cannot_be_begun_is_given_up_and_everything_is_counted(monkeypa
     one = Handing(Settings(), say=said.append)
     one.start()
     for number in range(3):
-        one.hand_over(handed(number))
+        one.hand_over(*handed(number))
     until(lambda: any("no longer judged" in words for words in said))
-    one.hand_over(handed(3))
+    one.hand_over(*handed(3))
     until(lambda: one.tally["dropped",] + one.tally["lost",] == 4)
     one.close()
 
@@ -197,7 +206,7 @@ def test_one_that_cannot_be_begun_is_given_up_and_everything_is_counted(monkeypa
 def test_a_full_queue_is_counted_and_never_waited_for(bound, count):
     one = Handing(Settings(), **bound)  # not started: nobody takes anything out
     for number in range(5):
-        one.hand_over(handed(number))
+        one.hand_over(*handed(number))
     assert one.queued == count
     assert one.tally["dropped",] == 5 - count
     assert f"{5 - count} not judged: the queue was full" in sentence(one.tally)

@@ -1,12 +1,14 @@
 import gzip
 import json
-import pickle
+from http import HTTPStatus
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_conformance.wire import FailureKind
+from harmony_proxy.frames import framed, packed, unframed
+from harmony_proxy.judge_settings import LENGTH_BYTES
 from harmony_proxy.passage import passage
 from harmony_proxy.recorder import End, Recorder
 
@@ -18,7 +20,7 @@ KEY = "sk-abcdef123456"
 
 def read(recorder, name="x"):
     """What the other process makes of what is handed to it."""
-    return passage(pickle.loads(pickle.dumps(recorder.kept(name, 0.0))))
+    return passage(*unframed(b"".join(framed([packed(recorder, name, 0.0)]))[LENGTH_BYTES:]))
 
 
 def recorded(
@@ -156,6 +158,14 @@ def test_memory_is_bounded_also_by_many_small_chunks():
     assert recorder.cost < 10_000
     recorder.end(1.0)
     assert read(recorder).kept.response_bytes == 1000
+
+
+def test_what_is_a_number_or_bytes_of_another_kind_is_handed_on_as_well():
+    recorder = recorded([bytearray(EVENTS[0]), memoryview(EVENTS[1])])
+    recorder.response_head(HTTPStatus.OK, ([name, value] for name, value in [(b"content-type", b"text/event-stream")]))
+    recorder.end(0.5)
+    told = read(recorder)
+    assert (told.kept.status, told.exchange.turn.content) == (200, "Hi")
 
 
 def test_only_the_first_end_counts():

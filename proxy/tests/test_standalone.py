@@ -98,8 +98,8 @@ class Hands:
     def close(self):
         pass
 
-    def hand_over(self, handed):
-        self.handed.append(handed)
+    def hand_over(self, recorder, name, started):
+        self.handed.append(recorder.kept(name, started))
 
     def problem(self):
         self.problems += 1
@@ -108,7 +108,7 @@ class Hands:
         """How the next exchange went by."""
         until(lambda: self.handed)
         handed = self.handed.pop()
-        return passage(handed.recorder.kept(handed.id, handed.started))
+        return passage(handed)
 
 
 def until(condition):
