@@ -96,6 +96,12 @@ OTHER_APIS = (
         quotation="Whether to return generation details.",
     ),
     Clause(
+        id="tgi#headers",
+        source="Text Generation Inference, router/src/server.rs, generate_internal",
+        quotation='headers.insert("x-prompt-tokens", input_length.into()); headers.insert("x-generated-tokens", '
+        "response.generated_text.generated_tokens.into())",
+    ),
+    Clause(
         id="sglang#finish-reason",
         source="SGLang, python/sglang/srt/managers/schedule_batch.py, FINISH_MATCHED_TOKEN and FINISH_LENGTH",
         quotation='"type": "stop",  # to match OpenAI API\'s return value […] "matched": self.matched […] "type": "length",  # to match OpenAI API\'s return '

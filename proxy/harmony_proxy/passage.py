@@ -16,7 +16,10 @@ from harmony_proxy.recorder import End, Headers, Kept
 from harmony_proxy.routes import api_as_asked, api_of
 
 _KEPT_HEADERS = frozenset(
-    {"content-type", "content-encoding", "transfer-encoding", "retry-after", "server", "x-request-id"}
+    {
+        *("content-type", "content-encoding", "transfer-encoding", "retry-after", "server", "x-request-id"),
+        *("x-prompt-tokens", "x-generated-tokens"),
+    }
 )
 _ID_LENGTH = 128
 _FAILURES = {

@@ -66,6 +66,14 @@ def test_where_chunks_end_makes_no_difference_to_what_is_read(cut):
     assert x.turn.content == "Hi"
 
 
+def test_headers_that_count_tokens_are_kept_and_others_are_not():
+    named = [(b"X-Prompt-Tokens", b"7"), (b"x-generated-tokens", b"6"), (b"x-compute-type", b"gpu")]
+    recorder = recorded(headers=((b"Content-Type", b"text/event-stream"), *named))
+    recorder.end(1.0)
+    kept = read(recorder).exchange.response.headers
+    assert (kept["x-prompt-tokens"], kept["x-generated-tokens"], "x-compute-type" in kept) == ("7", "6", False)
+
+
 def test_credentials_and_queries_are_not_kept():
     recorder = recorded([f"your key {KEY} is wrong".encode()], path=f"{PATH}?key={KEY}")
     recorder.end(1.0)

@@ -3,7 +3,8 @@
 ApiError            answered with `status` and {"error": {"message", "type", "param", "code"}}
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from harmony_conformance.json_value import JsonObject
@@ -46,10 +47,11 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """An answer in one piece: HTTP status and JSON body."""
+    """An answer in one piece: HTTP status and JSON body, and headers that the API has of its own."""
 
     status: int
     body: JsonObject
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def wrong_value(param: str, problem: str) -> ApiError:

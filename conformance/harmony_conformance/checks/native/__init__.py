@@ -19,6 +19,7 @@ from harmony_conformance.checks.native.sglang import (
 from harmony_conformance.checks.native.tgi import (
     chat_tokenize_shows_the_prompt,
     finish_reason_tells_why,
+    headers_agree_with_the_body,
     tokens_are_all_told,
 )
 
@@ -29,6 +30,7 @@ __all__ = [
     "events_go_on_from_each_other",
     "finish_reason_names_what_matched",
     "finish_reason_tells_why",
+    "headers_agree_with_the_body",
     "last_line_is_done",
     "lines_are_objects",
     "reasoning_is_separated",

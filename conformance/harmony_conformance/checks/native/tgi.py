@@ -11,6 +11,7 @@ from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, dumps, items, number, text
 from harmony_conformance.meaning import ENDINGS
 from harmony_conformance.prompt import shorten, show
+from harmony_conformance.wire import NO_HEADERS
 from harmony_ref import decode, tokens
 
 TOKENIZED = "/chat_tokenize"
@@ -106,6 +107,39 @@ def finish_reason_tells_why(x: Exchange) -> Iterator[Finding]:
             expected=" or ".join(sorted(right)),
             actual=f"{shorten(dumps(said))} behind {show([one for one in ids[-1:] if one is not None])}",
         )
+
+
+@evidence
+def headers_count(x: Exchange) -> bool:
+    """answers of TGI whose headers count tokens, and so does the body"""
+    headers = x.response.headers if x.response is not None else NO_HEADERS
+    is_tgi = x.api in (TGI.name, TGI_GENERATE.name) and on.ended_well.holds(x)
+    return is_tgi and any(name in headers and count is not None for name, count in _counts(x).items())
+
+
+def _counts(x: Exchange) -> dict[str, int | None]:
+    """What the body counts, by the header that counts it too."""
+    usage = x.turn.usage if x.turn is not None else None
+    fed = len(x.prompt.ids) if x.prompt.ids is not None else x.prompt.count
+    return {"x-prompt-tokens": fed, "x-generated-tokens": usage.completion_tokens if usage is not None else None}
+
+
+@check(MUST, spec="tgi#headers", when=headers_count)
+def headers_agree_with_the_body(x: Exchange) -> Iterator[Finding]:
+    """The headers `x-prompt-tokens` and `x-generated-tokens` count what the body counts.
+
+    A gateway bills by the headers, since it need not read the body then; where they differ, one of the two is paid that was not spent.
+    """
+    headers = x.response.headers if x.response is not None else NO_HEADERS
+    for name, count in _counts(x).items():
+        told = headers.get(name)
+        if told is not None and count is not None and told.strip() != str(count):
+            yield Finding(
+                message="a header counts other tokens than the body",
+                at=f"header {name}",
+                expected=str(count),
+                actual=shorten(told),
+            )
 
 
 def _pairs(series: Series) -> Iterator[tuple[Exchange, list[int]]]:

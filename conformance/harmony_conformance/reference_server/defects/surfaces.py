@@ -72,6 +72,11 @@ def _refuse_results(message: JsonObject) -> JsonObject:
     return message
 
 
+def _characters_as_tokens(reply: Reply) -> Reply:
+    count = reply.headers.get("x-compute-characters")
+    return reply if count is None else replace(reply, headers={**reply.headers, "x-prompt-tokens": count})
+
+
 def _tool_prompt(body: JsonObject) -> JsonObject:
     messages = items(body.get("messages"))
     if not body.get("tools") or not messages:
@@ -133,6 +138,12 @@ DEFECTS = (
         _tool_prompt,
     ),
     on_request(Api.TGI, "tgi-effort-ignored", ["T04"], "`reasoning_effort` is ignored.", without("reasoning_effort")),
+    Defect(
+        id="tgi-header-counts-characters",
+        catalogue=(),
+        summary="The header `x-prompt-tokens` counts the characters of the prompt.",
+        change=OnReply(_characters_as_tokens, Api.TGI),
+    ),
     Defect(
         id="ollama-lines-as-events",
         catalogue=(),

@@ -153,8 +153,8 @@ class Tgi:
         )
 
     def _reply(self, body: JsonObject, headers: dict[str, str]) -> Response:
-        reply = self._host.changes.reply(Reply(status=HTTPStatus.OK, body=body), Api.TGI)
-        return json_response(reply.status, reply.body, headers)
+        reply = self._host.changes.reply(Reply(status=HTTPStatus.OK, body=body, headers=headers), Api.TGI)
+        return json_response(reply.status, reply.body, dict(reply.headers))
 
 
 def _events(data: Iterator[Json]) -> Iterator[str]:
@@ -163,12 +163,12 @@ def _events(data: Iterator[Json]) -> Iterator[str]:
 
 
 def _headers(prompt: tuple[int, ...], generation: Generation, delay: float) -> dict[str, str]:
-    """What TGI tells of times (milliseconds) and counts."""
+    """What TGI tells of times (milliseconds, that of computing in seconds) and counts."""
     written = len(generation.emitted)
     inference = str(int(written * delay * 1000))
     return {
         "x-compute-type": "cpu+reference",
-        "x-compute-time": inference,
+        "x-compute-time": f"{written * delay:g}",
         "x-compute-characters": str(len(decode(prompt))),
         "x-total-time": inference,
         "x-validation-time": "0",
