@@ -127,6 +127,9 @@ REQUESTS = st.fixed_dictionaries(
         "temperature": st.just(0),
         "harmony_script": st.just([200002]),
         "return_token_ids": st.just(True),
+        "logprobs": st.just(True),
+        "top_logprobs": st.just(2),
+        "include": st.just(["reasoning.encrypted_content"]),
     },
 )
 
@@ -142,7 +145,7 @@ def test_what_is_spelled_is_read_back(request):
 
 
 @pytest.mark.parametrize(
-    "member", [{"n": 2}, {"logprobs": True}, {"stop": ["x"]}, {"logit_bias": {"1": 1}}, {"frequency_penalty": 1}]
+    "member", [{"n": 2}, {"logprobs": 5}, {"stop": ["x"]}, {"logit_bias": {"1": 1}}, {"frequency_penalty": 1}]
 )
 def test_what_the_api_does_not_have_is_not_spelled(member):
     with pytest.raises(NotSpelled):

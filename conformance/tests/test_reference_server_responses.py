@@ -392,7 +392,8 @@ def test_answer_repeats_its_request(http):
         ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
         ({"text": {"format": {"type": "json_schema", "name": "x"}}}, "text.format.schema"),
         ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name"),
-        ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"include": ["file_search_call.results"]}, "include"),
+        ({"top_logprobs": 21}, "top_logprobs"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"background": True}, "background"),
         ({"previous_response_id": "resp_x"}, "previous_response_id"),
@@ -410,3 +411,25 @@ def test_refusal_names_the_parameter(http, members, param):
 def test_unknown_model_is_not_found(client):
     with pytest.raises(openai.NotFoundError, match="does not exist"):
         client.responses.create(model="gpt-4", input="x")
+
+
+def test_log_probabilities_are_told_where_include_lists_them(http):
+    asked = {"include": ["message.output_text.logprobs"], "top_logprobs": 2, "harmony_script": THINK_AND_ANSWER}
+    (told,) = (part["logprobs"] for item in answer(http, **asked)["output"][1:] for part in item["content"])
+    assert "".join(entry["token"] for entry in told) == "Teal."
+    assert [len(entry["top_logprobs"]) for entry in told] == [2] * len(told)
+    streamed = events(http, **asked)
+    deltas = [
+        entry for event in streamed if event["type"] == "response.output_text.delta" for entry in event["logprobs"]
+    ]
+    done = next(event["logprobs"] for event in streamed if event["type"] == "response.output_text.done")
+    assert [entry["token"] for entry in deltas] == [entry["token"] for entry in told]
+    assert done == deltas
+    assert set(deltas[0]) == {"token", "logprob", "top_logprobs"}
+    assert streamed[-1]["response"]["output"][1]["content"][0]["logprobs"] == told
+    assert answer(http, top_logprobs=2)["output"][-1]["content"][0]["logprobs"] == []
+
+
+THINK_AND_ANSWER = (
+    "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Teal.<|return|>"
+)

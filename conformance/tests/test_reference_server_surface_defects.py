@@ -54,6 +54,10 @@ class Server:
     def responses(self, **body):
         return self.send("/v1/responses", {"input": "x", **body})
 
+    def logprobs(self):
+        told = self.responses(include=["message.output_text.logprobs"], harmony_script=FINAL)
+        return [entry["token"] for entry in items(told)[0]["content"][0]["logprobs"]]
+
     def ollama(self, **body):
         return self.send("/api/chat", {"messages": [USER], "stream": False, **body})
 
@@ -145,6 +149,8 @@ SHOWN = {
         lambda s: s.events(harmony_script=THINK, max_output_tokens=4)[-1]["type"],
         "response.completed",
     ),
+    "responses-logprobs-ignored": (lambda s: s.logprobs(), []),
+    "responses-logprobs-shifted": (lambda s: s.logprobs(), [" day", "."]),
     "responses-ids-repeated": (
         lambda s: len({item["id"] for item in items(s.responses(harmony_script=THINK + FINAL))}),
         1,
@@ -194,6 +200,10 @@ SHOWN = {
     ),
     "tgi-tool-prompt": (lambda s: "Given the functions available" in prompt(s.tgi(tools=[NESTED])), True),
     "tgi-effort-ignored": (lambda s: "Reasoning: high" in prompt(s.tgi(reasoning_effort="high")), False),
+    "tgi-header-counts-characters": (
+        lambda s: s.tgi().headers["x-prompt-tokens"] == s.tgi().headers["x-compute-characters"],
+        True,
+    ),
     "ollama-lines-as-events": (lambda s: {line[:6] for line in s.lines()}, {"data: "}),
     "ollama-done-on-every-line": (lambda s: {json.loads(line)["done"] for line in s.lines()}, {True}),
     "ollama-arguments-as-text": (

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import isfinite
 
 from harmony_conformance import conditions as on
+from harmony_conformance.apis import CHAT_COMPLETIONS, RESPONSES
 from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, variant
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series
@@ -56,6 +57,12 @@ def _entries(x: Exchange) -> list[Json]:
 
 
 @condition
+def can_tell_logprobs(x: Exchange) -> bool:
+    """ordinary exchanges on Chat Completions or the Responses API, whose answers have a place for log probabilities"""
+    return x.api in (CHAT_COMPLETIONS.name, RESPONSES.name) and on.is_conversation.holds(x)
+
+
+@condition
 def asks_for_logprobs(x: Exchange) -> bool:
     """requests for log probabilities"""
     return at(x.asked, "logprobs") is True
@@ -79,7 +86,11 @@ def has_logprobs(x: Exchange) -> bool:
     return bool(_entries(x))
 
 
-@check(SHOULD, spec="chat#logprobs", when=(on.is_chat, on.ended_well, was_generated, asks_for_logprobs, has_content))
+@check(
+    SHOULD,
+    spec="chat#logprobs",
+    when=(can_tell_logprobs, on.ended_well, was_generated, asks_for_logprobs, has_content),
+)
 def logprobs_are_returned(x: Exchange) -> Iterator[Finding]:
     """Log probabilities that were asked for are returned, in streams too, or the request is refused.
 
@@ -94,7 +105,7 @@ def logprobs_are_returned(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="chat#logprobs", when=(on.is_chat, on.ended_well, was_generated, has_logprobs, has_content))
+@check(MUST, spec="chat#logprobs", when=(can_tell_logprobs, on.ended_well, was_generated, has_logprobs, has_content))
 def logprobs_spell_the_text(x: Exchange) -> Iterator[Finding]:
     """The tokens of the log probabilities, one after the other, are the text of the content.
 
@@ -142,7 +153,7 @@ def _covers_more(spelled: str, content: str) -> bool:
     return "<|message|>" in spelled and all(character in rest for character in content)
 
 
-@check(MUST, spec="chat#top-logprobs", when=(on.is_chat, on.ended_well, was_generated, has_logprobs))
+@check(MUST, spec="chat#top-logprobs", when=(can_tell_logprobs, on.ended_well, was_generated, has_logprobs))
 def logprobs_are_logarithms(x: Exchange) -> Iterator[Finding]:
     """Each entry has its token and a logarithm, no number above 0; at most so many likely tokens as were asked for.
 

@@ -22,6 +22,9 @@ def completion(body: Json) -> Json:
         return body
     output = items(body.get("output"))
     choice: JsonObject = {"index": 0, "message": _message(output), "finish_reason": finish_reason(body)}
+    entries = [entry for item in output for entry in logprobs(members(item))]
+    if entries:
+        choice["logprobs"] = {"content": entries}
     if "token_ids" in body:
         choice["token_ids"] = body["token_ids"]
     told: JsonObject = {**identity(body, "chat.completion"), "choices": [choice]}
@@ -107,6 +110,13 @@ def call(item: JsonObject, arguments: str) -> JsonObject:
     """A function call as chat has it; it is known by its `call_id`."""
     function: JsonObject = {"name": item.get("name"), "arguments": arguments}
     return {"id": item.get("call_id"), "type": "function", "function": function}
+
+
+def logprobs(item: JsonObject) -> list[Json]:
+    """The log probabilities of the texts of an item."""
+    if item.get("type") != "message":
+        return []
+    return [entry for part in items(item.get("content")) for entry in items(at(part, "logprobs"))]
 
 
 def rest_of(item: JsonObject, place: int) -> JsonObject:

@@ -22,8 +22,6 @@ _NOTHING: Mapping[str, tuple[Json, ...]] = MappingProxyType(
     {
         "n": (None, 1),
         "stop": (None, []),
-        "logprobs": (None, False),
-        "top_logprobs": (None, 0),
         "logit_bias": (None, {}),
         "frequency_penalty": (None, 0),
         "presence_penalty": (None, 0),
@@ -48,8 +46,12 @@ _READ = frozenset(
         "stream_options",
         "store",
         "chat_template_kwargs",
+        "logprobs",
+        "top_logprobs",
     }
 )
+LOGPROBS: Final = "message.output_text.logprobs"
+"""What `include` lists where the log probabilities of the answer's tokens are to be told."""
 _BUILT_IN: Mapping[str, JsonObject] = MappingProxyType(
     {
         "browser": {"type": "web_search_preview"},
@@ -70,12 +72,31 @@ def spelled(request: JsonObject) -> JsonObject:
     said: JsonObject = {
         _RENAMED.get(name, name): value for name, value in request.items() if name not in _READ and name not in _NOTHING
     }
-    told = {**said, **_input(request), **_tools(request), **_text(request), "store": request.get("store") is True}
+    told = {
+        **said,
+        **_input(request),
+        **_tools(request),
+        **_text(request),
+        **_logprobs(request),
+        "store": request.get("store") is True,
+    }
     if "tool_choice" in request:
         told["tool_choice"] = _choice(request["tool_choice"])
     if "reasoning_effort" in request:
         told["reasoning"] = {**members(said.get("reasoning")), "effort": request["reasoning_effort"]}
     return told
+
+
+def _logprobs(request: JsonObject) -> JsonObject:
+    """The log probabilities among what is to be included, and how many likely tokens are told with each."""
+    if request.get("logprobs") not in (True, False, None):
+        raise NotSpelled("a `logprobs` that is neither true nor false")
+    listed: JsonObject = {}
+    if request.get("logprobs") is True:
+        listed["include"] = [*items(request.get("include")), LOGPROBS]
+    if request.get("top_logprobs") is not None:
+        listed["top_logprobs"] = request["top_logprobs"]
+    return listed
 
 
 def _input(request: JsonObject) -> JsonObject:

@@ -15,6 +15,7 @@ from harmony_conformance.apis.responses.answer import (
     failure,
     finish_reason,
     identity,
+    logprobs,
     rest_of,
     shared,
 )
@@ -43,6 +44,7 @@ _WHOLES = {
 }
 """What each event that ends a text has whole, and in which member."""
 
+_TEXT_DELTA, _TEXT_DONE = "response.output_text.delta", "response.output_text.done"
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _FUNCTION_CALL = "function_call"
 _PART = frozenset({"content_index", "summary_index"})
@@ -64,6 +66,7 @@ class _Item:
     call: int | None = None
     is_described: bool = False
     is_named: bool = False
+    has_logprobs: bool = False
     told: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
 
     def has_told(self, kind: str, part: int | None = None) -> bool:
@@ -101,14 +104,17 @@ class _Stream:
         elif response:
             more = {name: value for name, value in shared(response).items() if name == "prompt_token_ids"}
         ids = self._ids(members(event), response if kind in _ENDS else {})
-        return {**self._identity, "choices": self._choices(delta, finish, ids), **more}
+        entries = [*self._logprobs(kind, members(event), response if kind in _ENDS else {})]
+        return {**self._identity, "choices": self._choices(delta, finish, ids, entries), **more}
 
-    def _choices(self, delta: JsonObject, finish: Json, ids: Json) -> list[Json]:
-        if not delta and finish is None and ids is None:
+    def _choices(self, delta: JsonObject, finish: Json, ids: Json, entries: list[Json]) -> list[Json]:
+        if not delta and finish is None and ids is None and not entries:
             return []
         role: JsonObject = {} if self._has_role else {"role": "assistant"}
         self._has_role = True
         choice: JsonObject = {"index": 0, "delta": {**role, **delta}, "finish_reason": finish}
+        if entries:
+            choice["logprobs"] = {"content": entries}
         return [choice if ids is None else {**choice, "token_ids": ids}]
 
     def _ids(self, event: JsonObject, response: JsonObject) -> Json:
@@ -117,6 +123,31 @@ class _Stream:
             self._has_ids = True
             return event["token_ids"]
         return None if self._has_ids else response.get("token_ids")
+
+    def _logprobs(self, kind: str, event: JsonObject, response: JsonObject) -> Iterator[Json]:
+        """The log probabilities that an event tells of a text of which none was told before; those of a delta are new each time."""
+        if kind == _TEXT_DELTA:
+            item = self._named(event)
+            item.has_logprobs = item.has_logprobs or bool(items(event.get("logprobs")))
+            yield from items(event.get("logprobs"))
+        elif kind in (_TEXT_DONE, "response.output_item.done"):
+            value = members(event.get("item"))
+            item = (
+                self._named(event)
+                if kind == _TEXT_DONE
+                else self._item(text(value.get("id")), number(event.get("output_index")), is_new=False)
+            )
+            yield from self._late(item, items(event.get("logprobs")) or logprobs(value))
+        for place, last in enumerate(items(response.get("output"))):
+            item = self._by_id.get(text(at(last, "id"))) or self._item("", place, is_new=False)
+            yield from self._late(item, logprobs(members(last)))
+
+    def _late(self, item: _Item, entries: list[Json]) -> list[Json]:
+        """What is told of a whole text, where its deltas did not tell it."""
+        if item.has_logprobs:
+            return []
+        item.has_logprobs = bool(entries)
+        return entries
 
     def _delta(self, kind: str, event: JsonObject) -> JsonObject:
         if kind in ("response.output_item.added", "response.output_item.done"):

@@ -18,8 +18,10 @@ _READ = frozenset(
         "max_output_tokens",
         "chat_template_kwargs",
         "store",
+        "include",
     }
 )
+_LOGPROBS = "message.output_text.logprobs"
 _BUILT_IN: Mapping[str, str] = MappingProxyType(
     {
         "web_search": "browser",
@@ -52,7 +54,18 @@ def chat_request(request: Json) -> Json:
         **_choice(request),
         **_form(request),
         **_reasoning(request),
+        **_logprobs(request),
     }
+
+
+def _logprobs(request: JsonObject) -> JsonObject:
+    """What is to be included, as chat says it."""
+    included = request.get("include")
+    if not isinstance(included, list):
+        return {"include": included} if "include" in request else {}
+    rest = [entry for entry in included if entry != _LOGPROBS]
+    wanted: JsonObject = {"logprobs": True} if rest != included else {}
+    return {**wanted, "include": rest} if rest or not wanted else wanted
 
 
 def _messages(request: JsonObject) -> JsonObject:

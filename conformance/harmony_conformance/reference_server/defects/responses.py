@@ -138,7 +138,33 @@ def _no_calls_of_its_own(body: JsonObject) -> JsonObject:
     return {**body, "output": kept}
 
 
+def _without_logprobs(body: JsonObject) -> JsonObject:
+    included = items(body.get("include"))
+    return {**body, "include": [one for one in included if one != _LOGPROBS]} if _LOGPROBS in included else body
+
+
+_LOGPROBS = "message.output_text.logprobs"
+
+
+def _first_lost(part: JsonObject) -> JsonObject:
+    return {**part, "logprobs": items(part["logprobs"])[1:]} if items(part.get("logprobs")) else part
+
+
 DEFECTS = (
+    on_request(
+        Api.RESPONSES,
+        "responses-logprobs-ignored",
+        [],
+        "Log probabilities that `include` lists are not told.",
+        _without_logprobs,
+    ),
+    on_json(
+        Api.RESPONSES,
+        "responses-logprobs-shifted",
+        [],
+        "The log probabilities of a text lack the first.",
+        in_list("output", in_list("content", _first_lost)),
+    ),
     Defect(
         id="responses-stream-breaks-at-calls",
         catalogue=("V11",),

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from harmony_conformance.json_value import JsonObject
-from harmony_conformance.reference_server.answer import Field, call_id, destination, tokens_in
+from harmony_conformance.reference_server.answer import Delta, Field, call_id, destination, tokens_in
+from harmony_conformance.reference_server.candidate import logprobs
 from harmony_conformance.reference_server.changes import Api
 from harmony_conformance.reference_server.errors import ApiError
 from harmony_conformance.reference_server.fields import MODEL
@@ -44,6 +45,7 @@ class Answer:
     run: Run
     output: list[JsonObject] = field(default_factory=list[JsonObject])
     _calls: int = 0
+    _ids: list[int] = field(default_factory=list[int])
     _reasoning_tokens: int = 0
     _open: "OutputItem | None" = None
     _is_thought: bool = False
@@ -89,8 +91,10 @@ class Answer:
             match event:
                 case Opened():
                     decoder.reset()
+                    self._ids.clear()
                     yield from self._begin(event)
                 case Text():
+                    self._ids += event.ids if event.data else ()
                     yield from self._write(decoder.decode(event.data))
                     self._reasoning_tokens += tokens_in(event) if self._is_thought else 0
                 case Closed():
@@ -113,6 +117,9 @@ class Answer:
         if not self._is_told:
             self._is_told = True
             yield from self._open.begin()
+        if isinstance(self._open, Message) and self.request.likely is not None:
+            self._open.take(logprobs(Delta(field=Field.CONTENT, text=text, ids=tuple(self._ids)), self.request.likely))
+        self._ids.clear()
         yield from self._open.write(text)
 
     def _end(self, event: Event) -> Iterator[JsonObject]:

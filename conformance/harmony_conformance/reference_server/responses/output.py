@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from harmony_conformance.json_value import Json, JsonObject
+from harmony_conformance.json_value import Json, JsonObject, items, members
 from harmony_conformance.reference_server.responses.built_in import browsing_action
 from harmony_conformance.reference_server.responses.sealed import sealed
 
@@ -105,6 +105,12 @@ class Message:
         self._place = place
         self._phase = phase
         self._text = ""
+        self._logprobs: list[Json] = []
+        self._new: list[Json] = []
+
+    def take(self, entries: list[Json]) -> None:
+        """The log probabilities of the tokens of the next piece of text."""
+        self._new = entries
 
     def begin(self) -> Iterator[JsonObject]:
         """The item without a part, then its part without a text."""
@@ -114,11 +120,14 @@ class Message:
     def write(self, text: str) -> Iterator[JsonObject]:
         """One delta."""
         self._text += text
-        yield self._place.event("output_text.delta", content_index=0, delta=text, logprobs=[])
+        told, self._new = self._new, []
+        self._logprobs += told
+        yield self._place.event("output_text.delta", content_index=0, delta=text, logprobs=_without_bytes(told))
 
     def end(self, status: str) -> Iterator[JsonObject]:
         """The text, the part and the item."""
-        yield self._place.event("output_text.done", content_index=0, text=self._text, logprobs=[])
+        told = _without_bytes(self._logprobs)
+        yield self._place.event("output_text.done", content_index=0, text=self._text, logprobs=told)
         yield self._place.event("content_part.done", content_index=0, part=self._part())
         yield self._place.item("done", self.value(status))
 
@@ -136,7 +145,22 @@ class Message:
         }
 
     def _part(self) -> JsonObject:
-        return {"type": "output_text", "text": self._text, "annotations": [], "logprobs": []}
+        return {"type": "output_text", "text": self._text, "annotations": [], "logprobs": [*self._logprobs]}
+
+
+def _without_bytes(entries: list[Json]) -> list[Json]:
+    """Log probabilities as events have them."""
+    return [
+        {
+            **{name: value for name, value in members(entry).items() if name != "bytes"},
+            **(
+                {"top_logprobs": _without_bytes(items(top))}
+                if (top := members(entry).get("top_logprobs")) is not None
+                else {}
+            ),
+        }
+        for entry in entries
+    ]
 
 
 class FunctionCall:

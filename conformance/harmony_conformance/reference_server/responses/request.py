@@ -16,10 +16,11 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
     "conversation": (None,),
     "max_tool_calls": (None,),
     "prompt": (None,),
-    "top_logprobs": (None, 0),
     "truncation": (None, "disabled", "auto"),
 }
-_INCLUDED = frozenset({"reasoning.encrypted_content"})
+_SEALED, _LOGPROBS = "reasoning.encrypted_content", "message.output_text.logprobs"
+_INCLUDED = frozenset({_SEALED, _LOGPROBS})
+_MOST_LIKELY = 20
 _SUMMARIES = (None, "auto", "concise", "detailed")
 
 
@@ -40,6 +41,7 @@ class ResponsesRequest(Asked):
         built_in: the types of the built-in tools that are offered.
         thoughts: where reasoning is told; in `summary` where the client asks for one.
         seals_thoughts: whether `encrypted_content` is asked for.
+        likely: how many likely tokens are told with each log probability of the answer; None where none are asked for.
         allowed: the functions that may be called, None where that is all of them.
         ends_at_stop: whether a token that ends the turn ends the generation.
         echoed: members of the request that every response repeats.
@@ -51,6 +53,7 @@ class ResponsesRequest(Asked):
     built_in: tuple[str, ...]
     thoughts: Thoughts
     seals_thoughts: bool
+    likely: int | None
     stored: bool
     allowed: frozenset[str] | None
     ends_at_stop: bool
@@ -69,7 +72,8 @@ def read_request(body: JsonObject, entries: Sequence[Json]) -> ResponsesRequest:
     tools, built_in = _tools(body.get("tools"))
     choice, demanded = _tool_choice(body.get("tool_choice"), tools)
     form, schema, name = _answer_form(body.get("text"))
-    reasoning = _object(body, "reasoning")
+    reasoning, included = _object(body, "reasoning"), _included(body.get("include"))
+    likely = _likely(body.get("top_logprobs"))
     return ResponsesRequest(
         items=read_items(list(entries)),
         entries=tuple(entries),
@@ -84,7 +88,8 @@ def read_request(body: JsonObject, entries: Sequence[Json]) -> ResponsesRequest:
         schema=schema,
         schema_name=name,
         thoughts=_thoughts(reasoning),
-        seals_thoughts=_included(body.get("include")),
+        seals_thoughts=_SEALED in included,
+        likely=likely if _LOGPROBS in included else None,
         limit=fields.limit(body, "max_output_tokens"),
         streamed=fields.switch(body, "stream"),
         stored=fields.switch(body, "store", otherwise=True),
@@ -187,13 +192,21 @@ def _thoughts(reasoning: JsonObject) -> Thoughts:
     return Thoughts.CONTENT if summary is None else Thoughts.SUMMARY
 
 
-def _included(value: Json) -> bool:
+def _likely(value: Json) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_LIKELY:
+        raise wrong_value("top_logprobs", f"a whole number from 0 to {_MOST_LIKELY} is needed.")
+    return value
+
+
+def _included(value: Json) -> list[Json]:
     if value is not None and not isinstance(value, list):
         raise wrong_value("include", "a list is needed.")
     for entry in items(value):
         if entry not in _INCLUDED:
-            raise unsupported("include", f"{entry!r} is not offered; {', '.join(sorted(_INCLUDED))} is.")
-    return bool(value)
+            raise unsupported("include", f"{entry!r} is not offered; {' and '.join(sorted(_INCLUDED))} are.")
+    return items(value)
 
 
 _DEFAULTS: JsonObject = {
