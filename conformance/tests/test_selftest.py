@@ -10,7 +10,7 @@ import pytest
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.direct import at_once, client_to
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.selftest import read_switches, run_reference
+from harmony_conformance.selftest import Catch, judge_defect, read_switches, run_reference
 from harmony_conformance.suite import Options, make_plan, run
 from harmony_conformance.target import parse_target
 from harmony_conformance.unchanged import changed, digests
@@ -122,3 +122,20 @@ def test_every_check_is_there_for_a_defect():
     there = {check for row in read_switches().values() for check in row.caught_by}
     assert {check.id for check in CHECKS} - there == set()
     assert there - {check.id for check in CHECKS} == set()
+
+
+@pytest.mark.parametrize(
+    ("failed", "expected"),
+    [
+        ({"a", "b"}, (("a",), (), (), True)),
+        ({"a", "b", "c"}, (("a",), ("c",), (), False)),
+        ({"b"}, ((), (), ("a",), False)),
+        ({"a"}, (("a",), (), ("b",), False)),
+    ],
+    ids=["as named", "another check fails too", "missed", "a consequence does not show"],
+)
+def test_what_fails_is_what_the_table_names(failed, expected):
+    catch = Catch(caught_by=frozenset({"a"}), also=frozenset({"b"}), by_wire=frozenset({"d"}))
+    one = judge_defect("defect", frozenset(failed), catch)
+    assert (one.caught_by, one.unrelated, one.silent, one.as_named) == expected
+    assert one.line()["silent"] == list(one.silent)

@@ -75,9 +75,9 @@ def _sampled(console: Console, defects: Sequence[str], file: Path | None) -> int
     _write("--json", file, rows)
     for fault in outcome.faults:
         console.print(f"[bold red]{fault}[/]", soft_wrap=True)
-    clean = sum(result.caught and not result.unrelated for result in outcome.defects)
+    clean = sum(result.as_named for result in outcome.defects)
     console.print(
-        f"a sample: {clean} of {len(rows)} defects caught without a false alarm, {len(DEFECTS) - len(rows)} not run; no blind mutants"
+        f"a sample: {clean} of {len(rows)} defects caught by just the checks that are named for them, {len(DEFECTS) - len(rows)} not run; no blind mutants"
     )
     return Exit.CONFORMS if clean == len(rows) and not outcome.faults else Exit.DIVERGES
 
@@ -138,6 +138,8 @@ def _tell(console: Console, result: DefectResult) -> None:
     )
     if result.unrelated:
         console.print(f"  [bold red]unrelated checks failed too:[/] {', '.join(result.unrelated)}", soft_wrap=True)
+    if result.silent:
+        console.print(f"  [bold red]named for it, and did not fail:[/] {', '.join(result.silent)}", soft_wrap=True)
 
 
 def _summary(console: Console, outcome: SelfTest, blind: BlindScore) -> None:
@@ -157,7 +159,8 @@ def _summary(console: Console, outcome: SelfTest, blind: BlindScore) -> None:
         console.print(f"  [bold red]unexplained:[/] {dumps(survivor)}", soft_wrap=True)
     caught = sum(result.caught for result in outcome.defects)
     console.print(
-        f"named defects: {caught} of {len(outcome.defects)} caught, {sum(bool(result.unrelated) for result in outcome.defects)} with unrelated failures"
+        f"named defects: {caught} of {len(outcome.defects)} caught, {sum(bool(result.unrelated) for result in outcome.defects)} with unrelated failures, "
+        f"{sum(bool(result.silent) for result in outcome.defects)} with a named check that did not fail"
     )
 
 
