@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pytest
@@ -14,6 +14,7 @@ from harmony_conformance.json_value import Json, at, dumps, items, loads, member
 from harmony_conformance.wire import Chunk, Request, Response
 
 _ENVELOPE = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-oss-20b"}
+STATUS = "responses.status_says_how_it_ended"
 _TEXTS = ("reasoning", "reasoning_content", "thinking", "content")
 
 
@@ -35,7 +36,12 @@ class Shown:
 def shown() -> tuple[Shown, ...]:
     """Every exchange of the examples that was answered, and has no failure of the wire."""
     return tuple(
-        Shown(check=one.check, name=one.name, outcome=one.outcome.value, x=wire(x))
+        Shown(
+            check=one.check,
+            name=one.name,
+            outcome=one.outcome.value,
+            x=_with_ids(x) if one.check == STATUS else wire(x),
+        )
         for one in golden.examples()
         for x in one.series.exchanges.values()
         if x.response is not None and x.failure is None
@@ -44,6 +50,20 @@ def shown() -> tuple[Shown, ...]:
 
 def wire(x: Exchange) -> Exchange:
     return Exchange(id=x.id, request=x.request, response=x.response, api=x.api)
+
+
+def _with_ids(x: Exchange) -> Exchange:
+    """A response that shows the ids of the tokens which its script has."""
+    script = None if x.script is None or x.response is None else [*x.script]
+    if script is None or x.response is None:
+        return wire(x)
+    if x.events is None:
+        body = dumps({**members(x.told), "token_ids": script}).encode()
+    else:
+        *events, last = [members(event.value) for event in x.events.events]
+        last = {**last, "response": {**members(last["response"]), "token_ids": script}}
+        body = b"".join(b"data: " + dumps(event).encode() + b"\n\n" for event in (*events, last))
+    return wire(replace(x, response=replace(x.response, chunks=(Chunk(at=0.1, data=body),))))
 
 
 def parts_of(told: str, size: int) -> list[str]:
@@ -147,6 +167,80 @@ def _as_ollama(x: Exchange, size: int | None, api: str) -> Exchange | None:
     return _answered(x, asked, api, "application/x-ndjson", data)
 
 
+def _as_response(x: Exchange, size: int) -> Exchange | None:
+    """A whole chat completion as a stream of the Responses API; None where it has no words for it."""
+    if x.api != "chat" or x.events is not None or len(items(at(x.body, "choices"))) != 1:
+        return None
+    try:
+        asked = APIS["responses"].spell({**members(x.request.json), "stream": True})
+    except Exception:  # noqa: BLE001 - what it has no words for
+        return None
+    usage: dict[str, Json] | None = None
+    if isinstance(at(x.body, "usage"), dict):
+        names = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens", "total_tokens": "total_tokens"}
+        details = at(x.body, "usage", "completion_tokens_details")
+        usage = {told: at(x.body, "usage", name) for name, told in names.items()}
+        usage |= {"output_tokens_details": details} if isinstance(details, dict) else {}
+    is_cut = at(x.body, "choices", 0, "finish_reason") == "length"
+    data = list(response_stream(_items(at(x.body, "choices", 0, "message")), size, usage, is_cut=is_cut))
+    return _answered(x, asked, "responses", "text/event-stream", data)
+
+
+def _items(message: Json) -> Iterator[tuple[str, str, Json]]:
+    """The items of a message: the type, the text, and a call."""
+    for name in _TEXTS:
+        if text(at(message, name)):
+            yield "message" if name == "content" else "reasoning", text(at(message, name)), None
+    for call in items(at(message, "tool_calls")):
+        yield "function_call", text(at(call, "function", "arguments")), call
+
+
+def response_stream(
+    told: Iterable[tuple[str, str, Json]], size: int, usage: Json, *, is_cut: bool = False
+) -> Iterator[bytes]:
+    """The events of a response, as vLLM frames them."""
+    head = {"id": "resp_1", "object": "response", "created_at": 1, "model": "gpt-oss-20b", "output": []}
+    head |= {"incomplete_details": None, "usage": None, "status": "in_progress"}
+    status = "incomplete" if is_cut else "completed"
+    details = {"reason": "max_output_tokens"} if is_cut else None
+    events, output = [{"type": f"response.{kind}", "response": head} for kind in ("created", "in_progress")], []
+    for index, (kind, said, call) in enumerate(told):
+        item, about = _item(kind, index, call), {"item_id": f"{kind}_{index}", "output_index": index}
+        part = {"type": "reasoning_text", "text": ""} if kind == "reasoning" else {"type": "output_text", "text": ""}
+        part |= {} if kind == "reasoning" else {"annotations": [], "logprobs": []}
+        stem = {"reasoning": "reasoning_text", "message": "output_text"}.get(kind, "function_call_arguments")
+        place = {**about, "content_index": 0} if call is None else about
+        done = {**part, "text": said}
+        events.append({"type": "response.output_item.added", "output_index": index, "item": item})
+        if call is None:
+            events.append({"type": "response.content_part.added", **place, "part": part})
+        events += [{"type": f"response.{stem}.delta", **place, "delta": one} for one in parts_of(said, size)]
+        if call is None:
+            events.append({"type": f"response.{stem}.done", **place, "text": said})
+            events.append({"type": "response.content_part.done", **place, "part": done})
+            item = {**item, "content": [done], "status": status}
+        else:
+            events.append({"type": f"response.{stem}.done", **place, "name": item["name"], "arguments": said})
+            item = {**item, "arguments": said, "status": status}
+        events.append({"type": "response.output_item.done", "output_index": index, "item": item})
+        output.append(item)
+    last = {**head, "output": output, "usage": usage, "status": status, "incomplete_details": details}
+    events.append({"type": f"response.{status}", "response": last})
+    for number_, event in enumerate(events):
+        kind = text(event["type"]).encode()
+        body = dumps({**event, "sequence_number": number_}).encode("utf-8", "backslashreplace")
+        yield b"event: " + kind + b"\ndata: " + body + b"\n\n"
+
+
+def _item(kind: str, index: int, call: Json) -> dict[str, Json]:
+    more: dict[str, Json] = {"content": [], "role": "assistant"}
+    if kind == "reasoning":
+        more = {"content": [], "summary": []}
+    elif kind == "function_call":
+        more = {"call_id": at(call, "id"), "name": at(call, "function", "name"), "arguments": ""}
+    return {"id": f"{kind}_{index}", "type": kind, "status": "in_progress", **more}
+
+
 Telling = Callable[[Exchange], "Exchange | None"]
 
 
@@ -159,6 +253,8 @@ def tellings() -> Mapping[str, Telling]:
         "at once": lambda x: _streamed(x, 10**6),
         "ollama": lambda x: _as_ollama(x, None, "ollama"),
         "ollama, pieces": lambda x: _as_ollama(x, 4, "ollama"),
+        "response": lambda x: _as_response(x, 5),
+        "response, letters": lambda x: _as_response(x, 1),
         "generate": lambda x: _as_ollama(x, None, "ollama-generate"),
         "generate, letters": lambda x: _as_ollama(x, 1, "ollama-generate"),
     }
@@ -173,3 +269,9 @@ def with_body() -> Callable[[Exchange, bytes], Exchange]:
         return replace(x, response=replace(x.response, chunks=(Chunk(at=0.1, data=data),)))
 
     return put
+
+
+@pytest.fixture(scope="session")
+def told_as_response() -> Callable[..., list[bytes]]:
+    """The events of a response that says something: items of type, text and call."""
+    return lambda told, size=10**6, usage=None, **more: list(response_stream(told, size, usage, **more))

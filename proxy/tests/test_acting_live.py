@@ -144,10 +144,13 @@ def test_the_ollama_client_gets_what_the_model_meant(script, expected, stream):
     assert told[-1].done_reason == "stop"
 
 
-async def read_response(client, request):
+def response_request(request):
     settings = {"model": request["model"], "input": "Hi", "extra_body": request["extra_body"]}
     tools = [{"type": "function", **TOOLS[0]["function"], "strict": False}] if "tools" in request else openai.omit
-    told = await client.responses.create(**settings, tools=tools)
+    return {**settings, "tools": tools}
+
+
+def of_response(told):
     kinds = {kind: [item for item in told.output if item.type == kind] for kind in ("reasoning", "function_call")}
     reasoning = "".join(part.text for item in kinds["reasoning"] for part in item.content)
     calls = [(item.name, json.loads(item.arguments)) for item in kinds["function_call"]]
@@ -155,12 +158,63 @@ async def read_response(client, request):
     return reasoning, told.output_text, calls, "tool_calls" if calls else "stop"
 
 
-@pytest.mark.parametrize("name", ["output-unparsed", "output-unparsed, a call", "raw-call-in-content"])
-def test_the_openai_client_gets_what_the_model_meant_as_a_response(name):
+async def read_response(client, request):
+    return of_response(await client.responses.create(**response_request(request)))
+
+
+async def read_response_stream(client, request):
+    """What the client's own accumulation of the events comes to; the last response says the same."""
+    grown, announced = {}, {}
+    async with client.responses.stream(**response_request(request)) as stream:
+        async for event in stream:
+            if event.type == "response.output_item.added":
+                announced[event.output_index] = event.item.id
+            if event.type.endswith(".delta"):
+                assert event.item_id == announced[event.output_index]
+                grown[event.output_index] = grown.get(event.output_index, "") + event.delta
+        told = await stream.get_final_response()
+    texts = [item.arguments if item.type == "function_call" else item.content[0].text for item in told.output]
+    assert texts == [grown[place] for place in range(len(told.output))]
+    assert [item.id for item in told.output] == [announced[place] for place in range(len(told.output))]
+    assert bool(told.usage.output_tokens_details.reasoning_tokens) == any(
+        item.type == "reasoning" for item in told.output
+    )
+    return of_response(told)
+
+
+RESPONSES = (
+    "output-unparsed",
+    "output-unparsed, a call",
+    "raw-call-in-content",
+    "start-inside-reasoning",
+    "channel-in-tool-name",
+)
+
+
+@pytest.mark.parametrize("read", [read_response, read_response_stream], ids=["whole", "streamed"])
+@pytest.mark.parametrize("name", RESPONSES)
+def test_the_openai_client_gets_what_the_model_meant_as_a_response(name, read):
     script, expected = DEFECTS[name]
     defect = name.partition(",")[0]
-    assert through(guarded(defect), read_response, asked(script)) == expected
+    assert through(guarded(defect), read, asked(script)) == expected
     assert through(create_app(defects=[defect]), read_response, asked(script)) != expected
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_the_openai_client_is_told_that_the_limit_cut_a_response(stream):
+    async def read(client, request):
+        more = {"harmony_script": request["extra_body"]["harmony_script"], "return_token_ids": True}
+        told = await client.responses.create(
+            model=request["model"], input="Hi", max_output_tokens=9, extra_body=more, stream=stream
+        )
+        *_, last = [event async for event in told] if stream else [told]
+        kind, last = (last.type, last.response) if stream else ("", last)
+        return kind, last.status, last.incomplete_details and last.incomplete_details.reason
+
+    ending = "response.incomplete" if stream else ""
+    defect = "responses-completed-when-cut"
+    assert through(guarded(defect), read, asked(ANSWER)) == (ending, "incomplete", "max_output_tokens")
+    assert through(create_app(defects=[defect]), read, asked(ANSWER))[1] == "completed"
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

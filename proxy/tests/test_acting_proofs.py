@@ -51,15 +51,17 @@ def examples(shown, check):
     return [one for one in shown if one.check == check and one.outcome == "fail"]
 
 
+WAYS = ("pieces", "ollama", "ollama, pieces", "generate", "response", "response, letters")
 LEAKS = ("channels.no_channel_words", "channels.no_reasoning_in_content")
-NEAR = frozenset(rule.id for rule in CHECKS if rule.family in ("channels", "tool_calls", "reasoning", "streaming"))
+_NEAR = ("channels", "tool_calls", "reasoning", "streaming", "responses")
+NEAR = frozenset(rule.id for rule in CHECKS if rule.family in _NEAR)
 
 
 def ways(one, tellings, check):
     """The example, and the same answer told in other ways, as long as the check still fails: the key under which it stands in the table, and the exchange."""
     yield one.name, one.x, None
     suffix = " (without the ids)" if one.x.output.ids is not None else ""
-    for name in ("pieces", "ollama", "ollama, pieces", "generate") if one.check in LEAKS else ("pieces", "ollama"):
+    for name in WAYS if one.check in LEAKS else ("pieces", "ollama", "response"):
         x = tellings[name](one.x)
         if x is not None and check in fails(x, (check,)):
             yield one.name + (suffix or (" (streamed)" if x.events is not None else "")), x, NEAR

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from harmony_conformance.apis import APIS
 from harmony_conformance.wire import Request, Response
 from harmony_proxy.acting import REPAIRS, StreamActor
-from harmony_proxy.acting.verdicts import fails
 from harmony_proxy.policy import Action
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
@@ -312,18 +311,3 @@ def test_values_of_any_shape_pass(value):
     data = b"data: " + json.dumps({"choices": value}).encode() + b"\n\n"
     out, end = run(actor(), [data, DONE])
     assert b"".join(out) + end == data + DONE
-
-
-def test_streams_of_an_api_that_is_not_repaired_pass_or_are_blocked_as_set(shown):
-    for fallback in (Action.OBSERVE, Action.BLOCK):
-        for one in shown:
-            if one.x.api != "responses" or one.x.events is None:
-                continue
-            told = StreamActor(
-                one.x.request, one.x.response, "responses", REPAIRING, fallback=fallback, request_id="r", limit=1 << 24
-            )
-            out, end = run(told, [chunk.data for chunk in one.x.response.chunks])
-            fails_ = fails(one.x, REPAIRING) if fallback is Action.BLOCK else {}
-            assert set(told.acted.blocked) == set(fails_), one.id
-            if not fails_:
-                assert b"".join(out) + end == one.x.response.body

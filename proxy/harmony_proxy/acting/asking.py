@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from harmony_conformance.check import Finding
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.wire import Chunk
-from harmony_proxy.acting.dialect import Dialect
 from harmony_proxy.acting.events import Piece
-from harmony_proxy.acting.history import History
 from harmony_proxy.acting.verdicts import fails
 
 PROBES = (" x", "`", '"', "\n```\n", "\n~~~\n", "\u201d ", "' ")
@@ -25,11 +24,24 @@ _READINGS = 4
 """For verdicts, so many characters are read as the stream has bytes, times this: its text is much shorter than they are."""
 
 
+class Went(Protocol):
+    """What went out of a stream: as events, as short as can be, and the bytes themselves, where the whole stream is judged at its end."""
+
+    @property
+    def raw(self) -> Sequence[bytes]:
+        """The bytes."""
+        ...
+
+    def events(self) -> Iterator[JsonObject]:
+        """Events that say the same."""
+        ...
+
+
 class Asking:
     """State: how many characters were read for verdicts. The exchange is the one of the stream, without its body."""
 
-    def __init__(self, x: Exchange, dialect: Dialect | None, *, is_lines: bool) -> None:
-        self._x, self._dialect, self._is_lines = x, dialect, is_lines
+    def __init__(self, x: Exchange, *, is_lines: bool) -> None:
+        self._x, self._is_lines = x, is_lines
         self._read = 0
 
     def framed(self, value: JsonObject) -> bytes:
@@ -42,30 +54,30 @@ class Asking:
         return self._read <= _FREE + _READINGS * size
 
     def fails(
-        self, went: History, held: Iterable[Piece], checks: Collection[str], more: bytes = b""
+        self, went: Went, held: Iterable[Piece], checks: Collection[str], more: bytes = b""
     ) -> Mapping[str, tuple[Finding, ...]]:
         """Which of these checks fail on the answer as far as it is there, and on `more`."""
+        return fails(self.exchange(went, held, more), checks)
+
+    def exchange(self, went: Went, held: Iterable[Piece], more: bytes = b"") -> Exchange:
+        """The answer as far as it is there, and `more`."""
         data = b"".join((*map(self.framed, went.events()), *(piece.raw for piece in held), more))
         self._read += len(data)
-        return fails(self._with(data), checks)
+        return self._with(data)
 
-    def fails_whole(self, went: History, held: Iterable[Piece], checks: Collection[str]) -> Collection[str]:
+    @staticmethod
+    def failing(x: Exchange, checks: Collection[str]) -> Collection[str]:
+        """Which of these checks fail on an exchange."""
+        return fails(x, checks).keys()
+
+    def fails_whole(self, went: Went, held: Iterable[Piece], checks: Collection[str]) -> Collection[str]:
         """Which of these checks fail on the answer, which is complete, as it was framed."""
         return fails(self._with(b"".join((*went.raw, *(piece.raw for piece in held)))), checks).keys()
 
-    def is_final(
-        self, found: Collection[str], went: History, held: Iterable[Piece], places: Iterable[tuple[int, str]]
-    ) -> bool:
-        """Whether these checks fail whatever text follows in one of these places."""
-        if self._dialect is None:
-            return False
+    def is_final(self, found: Collection[str], went: Went, held: Iterable[Piece], probes: Iterable[JsonObject]) -> bool:
+        """Whether these checks fail whichever of these events follows."""
         held = tuple(held)
-        for choice, member in places:
-            for probe in PROBES:
-                event = self.framed(self._dialect.delta(choice, _delta_of(member, probe), ()))
-                if set(self.fails(went, held, found, event)) != set(found):
-                    return False
-        return True
+        return all(set(self.fails(went, held, found, self.framed(event))) == set(found) for event in probes)
 
     def _with(self, data: bytes) -> Exchange:
         if self._x.response is None:
@@ -73,7 +85,8 @@ class Asking:
         return replace(self._x, response=replace(self._x.response, chunks=(Chunk(at=0.0, data=data),)))
 
 
-def _delta_of(member: str, said: str) -> JsonObject:
+def delta_of(member: str, said: str) -> JsonObject:
+    """A delta with more of a text."""
     if member.startswith(CALL):
         return {"tool_calls": [{"index": int(member.removeprefix(CALL)), "function": {"arguments": said}}]}
     return {member: said}

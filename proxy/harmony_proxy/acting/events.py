@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 from harmony_conformance.json_value import Json, dumps
 from harmony_conformance.sse import DONE
+from harmony_proxy.acting.dialect import Part
 
 EVENT_LIMIT = 1024 * 1024
 """The most bytes of one event."""
@@ -32,11 +34,16 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse)
 
 @dataclass(kw_only=True)
 class Piece:
-    """One event: its bytes, and its data (None where it has none: a comment, an empty line). `is_line`: one of a stream of lines."""
+    """One event: its bytes, and its data (None where it has none: a comment, an empty line).
+
+    `is_line`: one of a stream of lines. `parts` is what it says, and `source` which item it is about, as they were read when it came.
+    """
 
     raw: bytes
     data: str | None = None
     is_line: bool = False
+    parts: Sequence[Part] = ()
+    source: int | None = None
 
     @property
     def is_done(self) -> bool:

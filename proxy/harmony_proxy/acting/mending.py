@@ -13,6 +13,7 @@ from harmony_conformance.json_value import Json, JsonObject, at, items, members,
 from harmony_proxy.acting.dialect import Dialect, Part, called, counted, home_of, object_called
 from harmony_proxy.acting.needles import BEGINS_GLUED, CALL_SEAM, MARKER, SEAM
 from harmony_proxy.acting.reading import Kind, NoPlace, Reader, Said
+from harmony_proxy.acting.responses import with_status
 
 _CODE = re.compile(r"```[\s\S]*?```|~~~[\s\S]*?~~~|`[^`\n]+`")
 _PRIVATE = 0xE000
@@ -202,6 +203,13 @@ def finish_mended(answer: Answer) -> Json:
     return _put(answer, {}, finish) if finish else None
 
 
+def status_mended(answer: Answer) -> Json:
+    """The status of a response that goes with how the emitted tokens end."""
+    if not (answer.x.was_cut or answer.x.has_ended):
+        return None
+    return with_status(members(answer.value), is_cut=answer.x.was_cut)
+
+
 def finish_of(said: str | None, *, calls: bool) -> str | None:
     """The finish reason that is right in the place of one that is wrong, None where nobody can tell."""
     meant = said if said in _KNOWN else _WORDS.get((said or "").lower())
@@ -341,6 +349,7 @@ MENDINGS: tuple[Mending, ...] = (
     call_ids_cleaned,
     arguments_cut,
     finish_mended,
+    status_mended,
 )
 """All changes, in the order in which they are tried."""
 

@@ -18,6 +18,7 @@ from harmony_proxy.acting.mending import (
     names_cleaned,
     refusal_told,
     repetition_removed,
+    status_mended,
     told_from_ids,
     told_from_text,
 )
@@ -111,6 +112,11 @@ _ALL = (
         check="reasoning.reasoning_holds_no_answer",
         does="Where the emitted ids came with the answer, it is told as they mean it.",
         by=(told_from_ids,),
+    ),
+    Repair(
+        check="responses.status_says_how_it_ended",
+        does="Where the emitted ids show that the limit cut the answer, or that it ended, the status, its reason and the last event say so.",
+        by=(status_mended,),
     ),
 )
 

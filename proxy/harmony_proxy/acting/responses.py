@@ -1,4 +1,4 @@
-"""A whole answer of the Responses API told anew: its items are one reasoning, one message and the calls. Its streams number the items, and are left."""
+"""A whole answer of the Responses API told anew: its items are one reasoning, one message and the calls. Its streams are told in `responses_stream`."""
 
 from __future__ import annotations
 
@@ -41,6 +41,12 @@ def _told(value: Json, parts: Mapping[int, Sequence[JsonObject]], _finish: Mappi
     kept = _Kept(output, said)
     made: list[Json] = [told for item in output if (told := kept.item(item)) is not None]
     return [{**members(value), "output": [*_new_reasoning(output, said), *made, *_new_items(output, said)]}]
+
+
+def with_status(response: JsonObject, *, is_cut: bool) -> JsonObject:
+    """A response with the status of an answer that the limit cut, or that ended by itself."""
+    details: JsonObject | None = {"reason": "max_output_tokens"} if is_cut else None
+    return {**response, "status": "incomplete" if is_cut else "completed", "incomplete_details": details}
 
 
 class _Kept:

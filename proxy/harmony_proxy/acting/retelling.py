@@ -1,45 +1,119 @@
-"""The events of a stream told anew, from where a check failed on: state by state what each choice says, and nothing about why."""
+"""A stream told anew, from where a check failed on: its texts, who reads those that leak, and the names of its calls. What the APIs have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, number, text
-from harmony_proxy.acting.asking import CALL
+from harmony_proxy.acting.asking import CALL, Asking, Went
 from harmony_proxy.acting.dialect import Dialect, Part, home_of
+from harmony_proxy.acting.events import Piece
 from harmony_proxy.acting.mending import clean_name
 from harmony_proxy.acting.needles import MARKER, SEAM
+from harmony_proxy.acting.notes import Notes
 from harmony_proxy.acting.reading import Kind, NoPlace, Reader, Said
-from harmony_proxy.acting.telling import Telling
 from harmony_proxy.acting.tracking import Status, Tracked, TrackedArguments
-from harmony_proxy.acting.whole import renamed
 
 Place = tuple[int, str]
-"""A choice, and the member of it that holds a text (`call/0`: the arguments of its first call)."""
+"""A choice, or an item of the Responses API, and the member of it that holds a text (`call/0`: the arguments of its first call)."""
+
+
+class Stream(Protocol):
+    """A streamed answer of one API: how it is read, and how it is told anew."""
+
+    texts: dict[Place, Tracked]
+    declared: frozenset[str]
+    cleans_names: bool
+    is_at_work: bool
+    problem: str
+    ends_with_choices: bool
+
+    @property
+    def number(self) -> int:
+        """Which number the next event has, where they are numbered."""
+        ...
+
+    @property
+    def went(self) -> Went:
+        """What went out."""
+        ...
+
+    def parts(self, piece: Piece) -> Sequence[Part]:
+        """What an event says; to be asked once, when it comes."""
+        ...
+
+    def texts_of(self, part: Part) -> Iterator[tuple[Tracked, str]]:
+        """The texts of a part, each with the piece that it goes on with."""
+        ...
+
+    def is_plain(self, part: Part) -> bool:
+        """Whether a part is nothing but text of something that was told before."""
+        ...
+
+    def announces(self, piece: Piece) -> bool:
+        """Whether an event only says that something will be told."""
+        ...
+
+    def is_end(self, piece: Piece) -> bool:
+        """Whether the server says with this event that the answer is complete."""
+        ...
+
+    def is_odd(self, call: Json) -> bool:
+        """Whether a call names a function that the request does not declare, or has an id with a marker."""
+        ...
+
+    def probe(self, place: Place, said: str) -> JsonObject:
+        """An event in which a text goes on."""
+        ...
+
+    def passed(self, piece: Piece) -> None:
+        """An event went out as it came."""
+        ...
+
+    def tell(self, piece: Piece) -> list[bytes]:
+        """What goes out for an event."""
+        ...
+
+    def rest(self) -> list[bytes]:
+        """What readers still hold where the stream breaks off."""
+        ...
+
+    def saved(self) -> Callable[[], None]:
+        """What takes it back to where it is now."""
+        ...
+
+    def forget(self, statuses: Mapping[Place, Status]) -> None:
+        """What was begun is given up: these texts stay as they are."""
+        ...
+
+    def begin(self, statuses: Mapping[Place, Status]) -> None:
+        """From here on, what leaks is told anew.
+
+        Raises:
+            NoPlace: it began before.
+        """
+        ...
 
 
 class Retelling:
     """State: the texts of each choice, who reads those that leak, and whether the names of calls are cleaned.
 
-    `problem` says what had no place in the answer, since it was asked last.
+    `problem` says what had no place in the answer, since it was asked last. `ends_with_choices`: whether the answer is complete once all choices are.
     """
 
-    def __init__(self, dialect: Dialect, declared: frozenset[str], body: bytes, reasoning_field: str | None) -> None:
+    ends_with_choices = True
+    number = 0
+
+    def __init__(self, dialect: Dialect, declared: frozenset[str], asking: Asking, notes: Notes) -> None:
         self.dialect = dialect
         self.declared = declared
         self.texts: dict[Place, Tracked] = {}
-        self.tellings: dict[int, Telling] = {}
         self.cleans_names = False
-        self.is_at_work = reasoning_field is not None
+        self.is_at_work = False
         self.problem = ""
-        self._body = body
-        self._field = reasoning_field
-
-    @property
-    def thought(self) -> str:
-        """The reasoning that was found in other places."""
-        return "".join(piece for telling in self.tellings.values() for piece in telling.thought)
+        self.asking = asking
+        self.notes = notes
 
     def texts_of(self, part: Part) -> Iterator[tuple[Tracked, str]]:
         """The texts of a part, each with the piece that it goes on with."""
@@ -55,13 +129,8 @@ class Retelling:
             found = self.texts[place] = TrackedArguments() if place[1].startswith(CALL) else Tracked()
         return found
 
-    def saved(self) -> tuple[dict[int, Telling], bool, bool]:
-        """What to go back to."""
-        return {choice: replace(one) for choice, one in self.tellings.items()}, self.cleans_names, self.is_at_work
-
-    def go_back(self, saved: tuple[dict[int, Telling], bool, bool], statuses: Mapping[Place, Status]) -> None:
+    def forget(self, statuses: Mapping[Place, Status]) -> None:
         """What was begun is given up: these texts stay as they are."""
-        self.tellings, self.cleans_names, self.is_at_work = saved
         for place, status in statuses.items():
             if status is Status.READY:
                 tracked = self.texts[place]
@@ -88,48 +157,16 @@ class Retelling:
                 raise NoPlace("its thought as content, which went out before its end showed it")
             tracked.reader = Reader(home, self.declared, before=tracked.before, glued=tracked.is_glued)
 
-    def deltas(self, part: Part) -> list[JsonObject]:
-        """What a choice says in an event, told anew where it leaks."""
-        telling = self._telling(part)
-        calls = items(part.said.get("tool_calls"))
-        telling.calls += sum(1 for call in calls if text(at(call, "function", "name")))
-        if not self.is_at_work:
-            return [part.said]
-        bare = self._with_calls(part, calls)
-        spoken: list[Said] = []
+    def spoken(self, part: Part) -> tuple[list[Said], frozenset[str]]:
+        """What the texts of a part say that are told anew, and the members in which they stood."""
+        said_: list[Said] = []
+        read: list[str] = []
         for member, said in self.dialect.texts(part):
             tracked = self.texts.get((part.choice, member))
             if tracked is not None and tracked.reader is not None:
-                bare = {name: one for name, one in bare.items() if name != member}
-                spoken += self._read(tracked, said, home_of(self.dialect, member))
-        if part.finish is not None:
-            spoken += self._rest_of(part.choice)
-        deltas = telling.deltas(spoken, is_over=part.finish is not None)
-        if self._field is not None:
-            deltas = [renamed(one, self.dialect, self._field) for one in deltas]
-            bare = renamed(bare, self.dialect, self._field)
-        if not deltas:
-            says_nothing = bare != part.said and not bare.keys() - {"role"}
-            return [] if says_nothing else [bare]
-        first, *others = deltas
-        return [{**bare, **first}, *others] if not bare.keys() & first.keys() else [bare, first, *others]
-
-    def rest(self) -> Iterator[JsonObject]:
-        """Events with what readers still hold where the stream ends without a finish reason."""
-        for choice, telling in self.tellings.items():
-            for said in telling.deltas(self._rest_of(choice), is_over=True):
-                yield self.dialect.delta(choice, said, ())
-
-    def _telling(self, part: Part) -> Telling:
-        found = self.tellings.get(part.choice)
-        if found is None:
-            found = self.tellings[part.choice] = Telling(
-                dialect=self.dialect, body=self._body, choice=part.choice, reasoning=self.dialect.reasoning[0]
-            )
-        for name in part.said:
-            if name in self.dialect.reasoning and part.said[name]:
-                found.reasoning = name
-        return found
+                read.append(member)
+                said_ += self._read(tracked, said, home_of(self.dialect, member))
+        return said_ + (self.rest_of(part.choice) if part.finish is not None else []), frozenset(read)
 
     def _read(self, tracked: Tracked, said: str, home: Kind) -> list[Said]:
         """What a piece of a leaking text says; where a message has no place, it stays where it stands, and nothing more is read."""
@@ -140,7 +177,7 @@ class Retelling:
         except NoPlace as problem:
             return self._given_up(tracked, tracked.reader, home, problem)
 
-    def _rest_of(self, choice: int) -> list[Said]:
+    def rest_of(self, choice: int) -> list[Said]:
         """What the readers of a choice have not told yet."""
         rest: list[Said] = []
         for (of, member), tracked in self.texts.items():
@@ -159,12 +196,8 @@ class Retelling:
         tracked.reader, tracked.is_given_up = None, True
         return [*reader.told(), Said(kind=home, text=reader.unread)]
 
-    def _with_calls(self, part: Part, calls: list[Json]) -> JsonObject:
-        """A delta with the names of its calls cleaned, and their arguments cut."""
-        changed = [self._call(part.choice, call) for call in calls]
-        return {**part.said, "tool_calls": changed} if changed != calls else part.said
-
-    def _call(self, choice: int, call: Json) -> Json:
+    def cleaned(self, choice: int, call: Json) -> Json:
+        """A call with its name and id cleaned, and its arguments cut."""
         function = at(call, "function")
         if not isinstance(function, dict) or not isinstance(call, dict):
             return call

@@ -1,0 +1,175 @@
+"""Streams of chunks, each with a choice or more (Chat Completions, TGI, Ollama): read, and told anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from harmony_conformance.json_value import Json, JsonObject, at, items, text
+from harmony_proxy.acting.asking import Asking, delta_of
+from harmony_proxy.acting.dialect import Dialect, Part, counted
+from harmony_proxy.acting.events import Piece
+from harmony_proxy.acting.history import History
+from harmony_proxy.acting.mending import finish_of
+from harmony_proxy.acting.notes import Notes
+from harmony_proxy.acting.retelling import Place, Retelling
+from harmony_proxy.acting.telling import Telling
+from harmony_proxy.acting.whole import renamed
+
+FINISH = "tool_calls.finish_reason_agrees"
+_WORDS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
+
+
+class ChatStream(Retelling):
+    """State: what each choice was told, besides what all have."""
+
+    def __init__(  # noqa: PLR0913 - all that a stream is told anew by
+        self,
+        dialect: Dialect,
+        declared: frozenset[str],
+        asking: Asking,
+        notes: Notes,
+        *,
+        body: bytes,
+        reasoning_field: str | None,
+        mends_finish: bool,
+        keeps_bytes: bool,
+    ) -> None:
+        super().__init__(dialect, declared, asking, notes)
+        self.is_at_work = reasoning_field is not None
+        self.went = History(dialect, keeps_bytes=keeps_bytes)
+        self._tellings: dict[int, Telling] = {}
+        self._body, self._field, self._mends_finish = body, reasoning_field, mends_finish
+
+    def parts(self, piece: Piece) -> Sequence[Part]:
+        """What each choice says in an event."""
+        return self.dialect.parts(piece.value)
+
+    def is_plain(self, part: Part) -> bool:
+        """Whether a part is nothing but text of a choice that was told before."""
+        return part.finish is None and "tool_calls" not in part.said and part.choice in self._tellings
+
+    def announces(self, piece: Piece) -> bool:
+        """Nothing does."""
+        del piece
+        return False
+
+    def is_end(self, piece: Piece) -> bool:
+        """Whether this is the last line."""
+        return piece.is_line and at(piece.value, "done") is True
+
+    def probe(self, place: Place, said: str) -> JsonObject:
+        """An event in which a text goes on."""
+        return self.dialect.delta(place[0], delta_of(place[1], said), ())
+
+    def passed(self, piece: Piece) -> None:
+        """An event went out as it came."""
+        self.went.add(piece.raw, piece.parts)
+
+    def saved(self) -> Callable[[], None]:
+        """What takes it back to where it is now."""
+        tellings = {choice: replace(one) for choice, one in self._tellings.items()}
+        cleans_names, is_at_work, went = self.cleans_names, self.is_at_work, self.went.copy()
+
+        def go_back() -> None:
+            self._tellings, self.cleans_names, self.is_at_work, self.went = tellings, cleans_names, is_at_work, went
+
+        return go_back
+
+    def tell(self, piece: Piece) -> list[bytes]:
+        """What goes out for an event: the very bytes, unless something of it is told anew."""
+        parts = piece.parts
+        if not parts:
+            return [self._unsaid(piece)]
+        said: dict[int, list[JsonObject]] = {}
+        finish: dict[int, str] = {}
+        for part in parts:
+            deltas = self._deltas(part)
+            if deltas != [part.said]:
+                said[part.choice] = deltas
+            if part.finish is not None and (mended := self._mended(part, piece)) is not None:
+                finish[part.choice] = mended
+        if not said and not finish:
+            self.went.add(piece.raw, parts)
+            return [piece.raw]
+        out: list[bytes] = []
+        for value in self.dialect.told(piece.value, said, finish):
+            out.append(piece.told(self._counted(value)))
+            self.went.add(out[-1], self.dialect.parts(value))
+        return out
+
+    def rest(self) -> list[bytes]:
+        """Events with what readers still hold where the stream ends without a finish reason."""
+        return [self.asking.framed(event) for event in self._rest()]
+
+    def _rest(self) -> Iterator[JsonObject]:
+        for choice, telling in self._tellings.items():
+            for said in telling.deltas(self.rest_of(choice), is_over=True):
+                yield self.dialect.delta(choice, said, ())
+
+    def _unsaid(self, piece: Piece) -> bytes:
+        """An event that says nothing, with the usage that goes with what was told anew."""
+        value = self._counted(piece.value)
+        raw = piece.raw if value is piece.value else piece.told(value)
+        self.went.add(raw, ())
+        return raw
+
+    def _counted(self, value: Json) -> Json:
+        """A value whose usage counts the reasoning that was found."""
+        if not self.is_at_work or at(value, "usage") is None:
+            return value
+        return counted(value, "".join(piece for telling in self._tellings.values() for piece in telling.thought))
+
+    def _mended(self, part: Part, piece: Piece) -> str | None:
+        """The finish reason in place of one that is wrong."""
+        telling = self._tellings[part.choice]
+        calls, said, has_word = telling.calls > 0, part.finish, self.dialect.finishes_with_calls
+        if telling.made and said == "stop" and has_word:
+            return "tool_calls"
+        is_odd = said not in _WORDS or (has_word and said == ("stop" if calls else "tool_calls"))
+        if not (is_odd and self._mends_finish):
+            return None
+        if FINISH not in self.asking.fails(self.went, (), (FINISH,), piece.raw):
+            return None
+        mended = finish_of(said, calls=calls)
+        if mended is None:
+            self.notes.leave((FINISH,), "nobody can tell what the finish reason should be")
+        else:
+            self.notes.count((FINISH,))
+        return mended
+
+    def _deltas(self, part: Part) -> list[JsonObject]:
+        """What a choice says in an event, told anew where it leaks."""
+        telling = self._telling(part)
+        calls = items(part.said.get("tool_calls"))
+        telling.calls += sum(1 for call in calls if text(at(call, "function", "name")))
+        if not self.is_at_work:
+            return [part.said]
+        bare = self._with_calls(part, calls)
+        spoken, read = self.spoken(part)
+        bare = {name: one for name, one in bare.items() if name not in read}
+        deltas = telling.deltas(spoken, is_over=part.finish is not None)
+        if self._field is not None:
+            deltas = [renamed(one, self.dialect, self._field) for one in deltas]
+            bare = renamed(bare, self.dialect, self._field)
+        if not deltas:
+            says_nothing = bare != part.said and not bare.keys() - {"role"}
+            return [] if says_nothing else [bare]
+        first, *others = deltas
+        return [{**bare, **first}, *others] if not bare.keys() & first.keys() else [bare, first, *others]
+
+    def _telling(self, part: Part) -> Telling:
+        found = self._tellings.get(part.choice)
+        if found is None:
+            found = self._tellings[part.choice] = Telling(
+                dialect=self.dialect, body=self._body, choice=part.choice, reasoning=self.dialect.reasoning[0]
+            )
+        for name in part.said:
+            if name in self.dialect.reasoning and part.said[name]:
+                found.reasoning = name
+        return found
+
+    def _with_calls(self, part: Part, calls: list[Json]) -> JsonObject:
+        """A delta with the names of its calls cleaned, and their arguments cut."""
+        changed = [self.cleaned(part.choice, call) for call in calls]
+        return {**part.said, "tool_calls": changed} if changed != calls else part.said
