@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic, TypeVar
 
@@ -86,6 +86,8 @@ class Condition(Generic[Subject]):
     holds: Callable[[Subject], bool]
     about: str
     ground: Ground
+    is_of_several: bool = False
+    """Whether it takes several exchanges: of a series of one it does not hold, and need not be asked."""
 
 
 def condition(function: Callable[[Subject], bool]) -> Condition[Subject]:
@@ -96,6 +98,11 @@ def condition(function: Callable[[Subject], bool]) -> Condition[Subject]:
 def evidence(function: Callable[[Subject], bool]) -> Condition[Subject]:
     """A condition on what the endpoint shows: where it does not hold, the check is not applicable for want of evidence."""
     return Condition(function, _first_line(function), Ground.EVIDENCE)
+
+
+def of_several(needed: Condition[Series]) -> Condition[Series]:
+    """A condition that takes several exchanges, such as one on pairs of them."""
+    return replace(needed, is_of_several=True)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

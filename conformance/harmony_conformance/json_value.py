@@ -145,10 +145,12 @@ def object_in(document: str) -> JsonObject | None:
 def at(value: Json, *path: str | int) -> Json:
     """The value at `path` (member names and indexes), None where there is none."""
     for step in path:
-        if isinstance(step, str):
-            value = value.get(step) if isinstance(value, dict) else None
+        if isinstance(value, dict):
+            value = value.get(step)  # type: ignore[arg-type] # an index is no member's name, and finds none
+        elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
+            value = value[step]
         else:
-            value = value[step] if isinstance(value, list) and -len(value) <= step < len(value) else None
+            return None
     return value
 
 

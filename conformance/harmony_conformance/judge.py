@@ -9,16 +9,16 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
+from harmony_conformance.agenda import Agenda, Branch, Unmet, agenda, settled
 from harmony_conformance.apis import CHAT_COMPLETIONS
-from harmony_conformance.check import Check, Comparison, Condition, Finding, Ground, Outcome, Severity, Verdict
+from harmony_conformance.check import Check, Comparison, Finding, Ground, Outcome, Severity, Verdict
 from harmony_conformance.conditions import ODD, is_chat
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series
 from harmony_conformance.gauge import API as METRICS
 from harmony_conformance.spec_clause import Clause
 from harmony_conformance.wire import FailureKind
-
-Unmet = Condition[Exchange] | Condition[Series]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Result:
     reason: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Subject:
     """What one check is asked about, and what every check asks of it again: computed once."""
 
@@ -67,6 +67,11 @@ class _Subject:
         )
 
 
+class _ToldOf(NamedTuple):
+    exchanges: tuple[str, ...]
+    evidence: tuple[str, ...]
+
+
 @dataclass(frozen=True)
 class Case:
     """The series of all tries of a scenario. Made once for all checks: what they share, such as conditions, is then evaluated once."""
@@ -83,9 +88,23 @@ class Case:
         """The API that it went over."""
         return self.series[0].api if self.series else CHAT_COMPLETIONS.name
 
-    def subjects(self, rule: Check | Comparison) -> tuple[_Subject, ...]:
+    def subjects(self, kind: type[Exchange | Series]) -> tuple[_Subject, ...]:
         """What a check is asked about, one by one: the series, or every choice of every exchange."""
-        return self._as_series if rule.subject is Series else self._as_exchanges
+        return self._as_series if kind is Series else self._as_exchanges
+
+    def told_of(self, subjects: tuple[_Subject, ...]) -> _ToldOf:
+        """What a result tells of the subjects that a check applied to: the same of all checks that applied to the same ones."""
+        known = self._told.get(subjects)
+        if known is None:
+            known = self._told[subjects] = _ToldOf(
+                exchanges=tuple(dict.fromkeys(name for subject in subjects for name in subject.ids)),
+                evidence=tuple(sorted(frozenset[str]().union(*(subject.evidence for subject in subjects)))),
+            )
+        return known
+
+    @cached_property
+    def _told(self) -> dict[tuple[_Subject, ...], _ToldOf]:
+        return {}
 
     @cached_property
     def _as_series(self) -> tuple[_Subject, ...]:
@@ -109,9 +128,16 @@ def judge(
     `exercises` names the checks that the scenario was made for: where one of them does not apply because the model or the endpoint did something else,
     the outcome is inconclusive, not "not applicable".
     """
-    case = Case(series)
-    for rule in checks:
-        yield judge_case(rule, case, exercised=rule.id in exercises)
+    return judge_rules(tuple(checks), Case(series), exercises)
+
+
+def judge_rules(
+    rules: tuple[Check | Comparison, ...], case: Case, exercises: frozenset[str] = frozenset()
+) -> Iterator[Result]:
+    """Results of several checks on the series of a scenario."""
+    for rule, result in zip(rules, _inapplicable(agenda(rules), case), strict=True):
+        exercised = rule.id in exercises
+        yield _judged(rule, case, exercised=exercised) if result is None or exercised else result
 
 
 def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: bool) -> Result:
@@ -121,13 +147,17 @@ def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: 
 
 def judge_case(rule: Check | Comparison, case: Case, *, exercised: bool) -> Result:
     """The result of one of several checks on the series of a scenario."""
-    subjects = case.subjects(rule)
-    if not exercised and (missing := _missing(rule, subjects)):
-        return _not_applicable(rule, case.name, case.api, len(case.series), missing)
-    trials = [_try(rule, subject) for subject in subjects]
-    applied = [trial for trial in trials if trial.applied]
-    findings = tuple(finding for trial in applied for finding in trial.findings)
+    return next(judge_rules((rule,), case, frozenset({rule.id} if exercised else ())))
+
+
+def _judged(rule: Check | Comparison, case: Case, *, exercised: bool) -> Result:
+    trials = [_try(rule, subject) for subject in case.subjects(rule.subject)]
+    applied = [trial for trial in trials if not trial.unmet]
+    findings: list[Finding] = []
+    for trial in applied:
+        findings += trial.findings
     outcome, reason = _outcome(applied, findings, trials, exercised=exercised)
+    told = case.told_of(tuple([trial.subject for trial in applied]))
     return Result(
         check=rule.id,
         severity=rule.severity,
@@ -135,40 +165,51 @@ def judge_case(rule: Check | Comparison, case: Case, *, exercised: bool) -> Resu
         scenario=case.name,
         api=case.api,
         outcome=outcome,
-        exchanges=tuple(dict.fromkeys(name for trial in applied for name in trial.subject.ids)),
-        evidence=tuple(sorted(frozenset[str]().union(*(trial.subject.evidence for trial in applied)))),
-        passed=sum(trial.passed for trial in applied),
+        exchanges=told.exchanges,
+        evidence=told.evidence,
+        passed=sum([trial.passed for trial in applied]),
         applied=len(applied),
         tries=len(case.series),
-        findings=findings,
+        findings=tuple(findings),
         reason=reason,
     )
 
 
-def _missing(rule: Check | Comparison, subjects: Sequence[_Subject]) -> tuple[Unmet, ...]:
-    """The conditions for want of which a check applies to nothing of a case: most checks to most cases, so that this is asked first.
+def _inapplicable(rules: Agenda, case: Case) -> Sequence[Result | None]:
+    """In the place of each check that applies to nothing of a case, what is said of it: of most checks, so that they are asked together.
 
-    Empty where it does apply, where a condition raises, and where the endpoint refused for its rate limit: then it takes more to tell what came of it.
+    None where a check does apply, where a condition raises, and where the endpoint refused for its rate limit: then it takes more to tell what came of it.
     """
-    missing: dict[Unmet, None] = {}
-    for subject in subjects:
-        if subject.refused:
-            return ()
-        try:
-            unmet = _unmet(rule, subject)
-        except Exception:  # noqa: BLE001 - it will be raised again, and reported
-            return ()
-        if unmet is None:
-            return ()
-        missing[unmet] = None
-    return tuple(missing)
+    stops = tuple(_stops(rules, case.subjects(kind)) for kind in (Exchange, Series))
+    return _told_of_none(rules, case.name, case.api, len(case.series), stops)
+
+
+_Stops = tuple[tuple[Branch, ...], ...]
+"""Where the rules of an agenda stop, for each of some subjects."""
+
+
+def _stops(rules: Agenda, subjects: Sequence[_Subject]) -> _Stops:
+    if any(subject.refused for subject in subjects):
+        return ()
+    return tuple(rules.stops(subject.whole, subject.known) for subject in subjects)
+
+
+@lru_cache(maxsize=512)
+def _told_of_none(
+    rules: Agenda, scenario: str, api: str, tries: int, stops: tuple[_Stops, ...]
+) -> Sequence[Result | None]:
+    """What is said of the checks that apply to nothing: mostly the same of every exchange of a log, so that it is remembered."""
+    missing = {place: lacking for of_a_kind in stops for place, lacking in settled(of_a_kind).items()}
+    return tuple(
+        _not_applicable(rule, scenario, api, tries, missing[place]) if place in missing else None
+        for place, rule in enumerate(rules.rules)
+    )
 
 
 @lru_cache(maxsize=4096)
 def _not_applicable(
     rule: Check | Comparison, scenario: str, api: str, tries: int, missing: tuple[Unmet, ...]
 ) -> Result:
-    """What is said of a check that applies to nothing: the same of every exchange of a log, so that it is remembered."""
     return Result(
         check=rule.id,
         severity=rule.severity,
@@ -192,8 +233,7 @@ def _evidence(x: Exchange) -> Iterator[str]:
         yield f"side by side: {x.together}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Trial:
+class _Trial(NamedTuple):
     subject: _Subject
     unmet: str = ""
     ground: Ground = Ground.BEHAVIOUR
@@ -201,12 +241,12 @@ class _Trial:
     error: str = ""
 
     @property
-    def applied(self) -> bool:
-        return not self.unmet
-
-    @property
     def passed(self) -> bool:
-        return not self.error and not any(finding.verdict is Verdict.FAIL for finding in self.findings)
+        return not self.error and not (self.findings and _has_failure(self.findings))
+
+
+def _has_failure(findings: Iterable[Finding]) -> bool:
+    return any(finding.verdict is Verdict.FAIL for finding in findings)
 
 
 def _try(rule: Check | Comparison, subject: _Subject) -> _Trial:
@@ -216,7 +256,7 @@ def _try(rule: Check | Comparison, subject: _Subject) -> _Trial:
         if unmet is not None:
             return _Trial(subject=subject, unmet=unmet.about, ground=_ground(unmet, subject))
         own, choice = (exchanges[0].id, exchanges[0].choice) if len(exchanges) == 1 else ("", 0)
-        findings = tuple(_placed(finding, own, choice) for finding in _run(rule, subject.whole))
+        findings = tuple([_placed(finding, own, choice) for finding in _run(rule, subject.whole)])
     except Exception as error:  # noqa: BLE001 - whatever a check raises is our error, and is reported as one
         where = traceback.extract_tb(error.__traceback__)[-1]
         return _Trial(subject=subject, error=f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})")
@@ -261,7 +301,7 @@ def _outcome(
     errors = [trial.error for trial in applied if trial.error]
     if errors:
         return Outcome.ERROR, errors[0]
-    if any(finding.verdict is Verdict.FAIL for finding in findings):
+    if findings and _has_failure(findings):
         return Outcome.FAIL, ""
     if findings:
         return Outcome.VARIANT, ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance.check import condition, evidence
+from harmony_conformance.check import condition, evidence, of_several
 from harmony_conformance.exchange import Exchange, Series
 
 
@@ -21,6 +21,7 @@ def pair(series: Series, first: str, second: str) -> tuple[Exchange, Exchange] |
 STREAMED = "+stream"
 
 
+@of_several
 @condition
 def has_whole_and_streamed(series: Series) -> bool:
     """requests that were sent both streamed and not"""
@@ -35,6 +36,7 @@ def whole_and_streamed(series: Series) -> Iterator[tuple[str, str]]:
             yield whole, name
 
 
+@of_several
 @evidence
 def has_same_request_twice(series: Series) -> bool:
     """requests that were sent twice, streamed and not, or again, and whose prompts were counted"""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from harmony_conformance import conditions as on
 from harmony_conformance.accounting import Account, Requests, explain_counts, nearest
-from harmony_conformance.check import MUST, SHOULD, Finding, comparison, condition, evidence, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, comparison, condition, evidence, of_several, variant
 from harmony_conformance.exchange import Series
 from harmony_conformance.mistakes import Mistake
 
@@ -18,6 +18,7 @@ _WHERE = "/usage/prompt_tokens"
 _FORMS_TOLD = 3
 
 
+@of_several
 @evidence
 def has_accounts(series: Series) -> bool:
     """series of requests made to be compared by their prompt_tokens, where the same request is counted the same"""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, comparison, condition, evidence, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, comparison, condition, evidence, of_several, variant
 from harmony_conformance.conversation import Reading, conversation_of
 from harmony_conformance.difference import json_differences
 from harmony_conformance.exchange import ACROSS, Exchange, Series
@@ -15,6 +15,7 @@ from harmony_conformance.turn import Turn, same_calls
 from harmony_ref import Message
 
 
+@of_several
 @condition
 def went_over_several_apis(series: Series) -> bool:
     """scenarios that went over several APIs of one endpoint"""

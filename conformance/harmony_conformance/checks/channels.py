@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, evidence, variant
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange
+from harmony_conformance.leak.characters import REPLACEMENT, asks_about_characters
 from harmony_conformance.leak.emitted import emitted
 from harmony_conformance.leak.evidence import Leak, Strength, marker_leaks, near, reasoning_leaks, word_leaks
 from harmony_conformance.leak.repetition import asks_again, doubled, looping
-from harmony_conformance.leak.request import said
 from harmony_conformance.leak.run_on import asks_for_talk, goes_on_as_the_user
 from harmony_conformance.meaning import Meaning, told_in_order, written_tokens
 from harmony_conformance.prompt import shorten
@@ -122,17 +121,10 @@ def speaks_of_nobody(x: Exchange) -> bool:
     return not asks_for_talk(x)
 
 
-_REPLACEMENT = "\ufffd"
-_ON_CHARACTERS = re.compile(
-    r"\b(?:unicode|utf-?\d*|encod\w+|decod\w+|mojibake|replacement character|u\+fffd|bytes?|binary|garbled|corrupt\w*|latin-?1|ascii)\b",
-    re.IGNORECASE,
-)
-
-
 @condition
 def speaks_of_whole_characters(x: Exchange) -> bool:
     """requests without U+FFFD that are not about the encoding of texts"""
-    return not any(_REPLACEMENT in text or _ON_CHARACTERS.search(text) for text in said(x))
+    return not asks_about_characters(x)
 
 
 @check(MUST, spec="harmony#roles", when=(on.is_read, on.model_spoke, on.output_is_known))
@@ -177,12 +169,12 @@ def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
     was_cut = x.turn is not None and x.turn.finish_reason == "length"
     for answer in x.answers:
         for field in answer.fields:
-            told = field.text.rstrip(_REPLACEMENT) if was_cut else field.text
-            if field.place is not Place.OTHER and _REPLACEMENT in told:
+            told = field.text.rstrip(REPLACEMENT) if was_cut else field.text
+            if field.place is not Place.OTHER and REPLACEMENT in told:
                 yield Finding(
                     message=f"{field.where} holds U+FFFD, and the request does not",
                     at=field.where,
-                    excerpt=near(told, _REPLACEMENT),
+                    excerpt=near(told, REPLACEMENT),
                 )
 
 

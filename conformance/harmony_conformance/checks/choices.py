@@ -7,7 +7,7 @@ from math import isfinite
 
 from harmony_conformance import conditions as on
 from harmony_conformance.apis import CHAT_COMPLETIONS, RESPONSES
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, of_several, variant
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series
 from harmony_conformance.json_value import Json, at, canonical, dumps, items, members, number, text
@@ -193,6 +193,7 @@ def _is_logarithm(entry: Json) -> bool:
     return isinstance(at(entry, "token"), str) and is_number and float(str(value)) <= _ROUNDING
 
 
+@of_several
 @evidence
 def has_answers_with_ids(series: Series) -> bool:
     """answers with an id to requests that are not the same"""
@@ -241,6 +242,7 @@ SEEDED = ("first", "second", "third")
 """Steps that send the same request with the same seed."""
 
 
+@of_several
 @condition
 def has_seeded_requests(series: Series) -> bool:
     """the same request with the same seed, answered three times"""

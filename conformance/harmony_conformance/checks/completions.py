@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from harmony_conformance import conditions as on
 from harmony_conformance.apis import COMPLETIONS
-from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, variant
+from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, of_several, variant
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number
@@ -204,6 +204,7 @@ def _settings(x: Exchange) -> JsonObject:
     return {name: value for name, value in members(x.request.json).items() if name not in _PROMPTS}
 
 
+@of_several
 @evidence
 def has_ids_and_text(series: Series) -> bool:
     """the same prompt sent as a text and as ids, answered by the same script"""

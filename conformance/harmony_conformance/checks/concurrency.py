@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from harmony_conformance.check import MUST, Finding, comparison, condition, evidence
+from harmony_conformance.check import MUST, Finding, comparison, condition, evidence, of_several
 from harmony_conformance.difference import json_differences
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json
@@ -15,6 +15,7 @@ from harmony_conformance.turn import Turn
 LANE, ALONE = "lane ", "alone "
 
 
+@of_several
 @condition
 def has_lanes(series: Series) -> bool:
     """requests sent side by side, two at least at the same time, each with a word of its own"""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.aftermath import aftermaths, differences
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, of_several, variant
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, pointer, text
@@ -214,6 +214,7 @@ def questionable_request_is_handled(x: Exchange) -> Iterator[Finding]:
         )
 
 
+@of_several
 @condition
 def has_plain_after_odd(series: Series) -> bool:
     """plain requests before and after requests that are wrong or odd on purpose"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check, comparison, evidence, variant
+from harmony_conformance.check import MUST, Finding, check, comparison, evidence, of_several, variant
 from harmony_conformance.departure import is_under_another_name
 from harmony_conformance.difference import text_difference
 from harmony_conformance.engines import REASONING_FIELDS
@@ -91,6 +91,7 @@ def _since_last_user(x: Exchange) -> list[PromptMessage]:
     return [message for message in messages[last + 1 :] if message.role == "assistant"]
 
 
+@of_several
 @evidence
 def has_finished_pair(series: Series) -> bool:
     """pairs of requests that differ in the length of a finished turn's reasoning, with prompts counted"""
@@ -164,6 +165,7 @@ def _named(series: Series) -> Iterator[tuple[str, Exchange, bool]]:
             yield sent_as, x, more - less >= len(encode(part.text))
 
 
+@of_several
 @evidence
 def has_named_reasoning(series: Series) -> bool:
     """requests that send reasoning of an open tool loop under each of its names, with prompts shown or counted"""

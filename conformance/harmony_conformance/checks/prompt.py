@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, of_several, variant
 from harmony_conformance.declaration import (
     as_identifier,
     declarations,
@@ -373,6 +373,7 @@ def _departed(found: Departure, besides: str) -> Finding:
     )
 
 
+@of_several
 @evidence
 def has_counted_pair(series: Series) -> bool:
     """pairs of requests whose prompts are counted and differ in one text"""

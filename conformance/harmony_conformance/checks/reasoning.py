@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, of_several, variant
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import at, text
@@ -137,6 +137,7 @@ _NEAREST = {"minimal": ("low",), "none": ("low",), "xhigh": ("high",), "max": ("
 _NEAR_MEDIUM = ("auto", "default")
 
 
+@of_several
 @condition
 def has_cut_reasoning(series: Series) -> bool:
     """an answer with reasoning, and the same cut by the token limit"""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, comparison, evidence, within_limits
+from harmony_conformance.check import MUST, Finding, comparison, evidence, of_several, within_limits
 from harmony_conformance.difference import first_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.pairs import CountedPair, counted_pair
@@ -47,6 +47,7 @@ def takes_long_talks(series: Series) -> bool:
     return not _is_too_long(series.exchanges.get(TALKS[1]))
 
 
+@of_several
 @evidence
 def has_long_message(series: Series) -> bool:
     """a short and a very long message, both answered, their prompts counted"""
@@ -64,6 +65,7 @@ def long_message_is_whole(series: Series) -> Iterator[Finding]:
         yield _changed("the long message", pair)
 
 
+@of_several
 @evidence
 def has_long_talk(series: Series) -> bool:
     """a short and a very long conversation, both answered, their prompts counted"""
@@ -109,6 +111,7 @@ def _undated(ids: tuple[int, ...]) -> str:
 _DATE = re.compile(r"(?<=Current date: )\d{4}-\d\d-\d\d")
 
 
+@of_several
 @evidence
 def has_same_prompt_twice(series: Series) -> bool:
     """requests that were sent twice, streamed and not, or again, and whose prompt tokens are shown"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, of_several, variant
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_schema import first_violation
 from harmony_conformance.json_value import Json, NotJson, at, loads, text
@@ -138,6 +138,7 @@ def _is_whole_answer(x: Exchange) -> bool:
     return on.ended_well.holds(x) and answers_by_itself.holds(x) and bool(x.turn and x.turn.content)
 
 
+@of_several
 @condition
 def has_plain_and_structured(series: Series) -> bool:
     """answers with and without a demand for JSON, of which those without have reasoning"""

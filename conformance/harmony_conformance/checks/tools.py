@@ -13,6 +13,7 @@ from harmony_conformance.check import (
     comparison,
     condition,
     evidence,
+    of_several,
     variant,
     within_limits,
 )
@@ -195,6 +196,7 @@ def _counted(series: Series) -> tuple[Exchange, int] | None:
     return (found[1], more - less) if less is not None and more is not None else None
 
 
+@of_several
 @evidence
 def has_counted_tools(series: Series) -> bool:
     """the same request with and without tools, their prompts counted"""

@@ -21,6 +21,7 @@ from harmony_conformance.leak.markers import LEFT_BEHIND, MARKER, STRUCTURE, rea
 from harmony_conformance.leak.reasoning import ASKS_TO_THINK_ALOUD, OPENED, TAGGED, WRAPPED, repeated
 from harmony_conformance.leak.request import is_about_harmony, quotes, said
 from harmony_conformance.leak.words import GLUED, GLUED_IN_REASONING, LONE, may_hold_words
+from harmony_conformance.once import once
 from harmony_conformance.texts import Answer, Field, Place
 from harmony_ref import encode
 
@@ -43,7 +44,7 @@ class Leak:
     strength: Strength = Strength.PROVEN
 
 
-_Reading = Callable[[Exchange, Answer], Iterator[Leak]]
+_ByText = Callable[[Exchange], tuple[tuple[Leak, ...], ...]]
 _ByIds = Callable[[Emitted, Answer], Iterator[Leak]]
 
 
@@ -67,12 +68,27 @@ def reasoning_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
     return _read(x, _thoughts_of_ids if by_ids else None, _thoughts_of_text)
 
 
-def _read(x: Exchange, by_ids: _ByIds | None, by_text: _Reading) -> Iterator[Leak]:
-    for answer in x.answers:
+def _read(x: Exchange, by_ids: _ByIds | None, by_text: _ByText) -> Iterator[Leak]:
+    for place, answer in enumerate(x.answers):
         if answer.ids is not None and by_ids is not None:
             yield from by_ids(emitted(answer.ids), answer)
         else:
-            yield from by_text(x, answer)
+            yield from by_text(x)[place]
+
+
+@once
+def _markers_of_text(x: Exchange) -> tuple[tuple[Leak, ...], ...]:
+    return tuple(tuple(_markers(x, answer)) for answer in x.answers)
+
+
+@once
+def _words_of_text(x: Exchange) -> tuple[tuple[Leak, ...], ...]:
+    return tuple(tuple(_words(x, answer)) for answer in x.answers)
+
+
+@once
+def _thoughts_of_text(x: Exchange) -> tuple[tuple[Leak, ...], ...]:
+    return tuple(tuple(_thoughts(x, answer)) for answer in x.answers)
 
 
 def _markers_of_ids(completion: Emitted, answer: Answer) -> Iterator[Leak]:
@@ -97,7 +113,7 @@ def _thoughts_of_ids(completion: Emitted, answer: Answer) -> Iterator[Leak]:
         )
 
 
-def _markers_of_text(x: Exchange, answer: Answer) -> Iterator[Leak]:
+def _markers(x: Exchange, answer: Answer) -> Iterator[Leak]:
     for field in answer.fields:
         text = readable(field.text)
         if MARKER.search(text) is not None:
@@ -193,7 +209,7 @@ def _corroborated(x: Exchange, answer: Answer) -> str:
 _HEADERS = 24  # what the headers of a few messages cost
 
 
-def _words_of_text(x: Exchange, answer: Answer) -> Iterator[Leak]:
+def _words(x: Exchange, answer: Answer) -> Iterator[Leak]:
     for field in answer.fields:
         text = readable(field.text)
         if not may_hold_words(text):
@@ -230,21 +246,24 @@ _GLUED_IN = {place: GLUED if place is Place.CONTENT else GLUED_IN_REASONING for 
 _WORD = 20  # the end of what was found is the word itself
 
 
-def _thoughts_of_text(x: Exchange, answer: Answer) -> Iterator[Leak]:
+def _thoughts(x: Exchange, answer: Answer) -> Iterator[Leak]:
     reasoning = answer.text_of(Place.REASONING)
     for field in answer.fields:
         if field.place is not Place.CONTENT:
             continue
-        tagged = any(TAGGED.search(text) for text in said(x))
         wrapped = WRAPPED.match(field.text)
         if wrapped is not None:
             yield Leak(
                 where=field.where,
                 message=f"{field.where} begins with a thought in tags",
                 excerpt=field.text[:_AROUND],
-                strength=Strength.QUOTED if tagged else Strength.PROVEN,
+                strength=Strength.QUOTED if _speaks_of_tags(x) else Strength.PROVEN,
             )
-        elif "<" in field.text and (opened := OPENED.search(without_code(field.text))) is not None and not tagged:
+        elif (
+            "<" in field.text
+            and (opened := OPENED.search(without_code(field.text))) is not None
+            and not _speaks_of_tags(x)
+        ):
             message = f"{opened.group()!r} in {field.where} may be a leak"
             excerpt = near(field.text, opened.group())
             yield Leak(where=field.where, message=message, excerpt=excerpt, strength=Strength.SUSPECTED)
@@ -256,6 +275,10 @@ def _thoughts_of_text(x: Exchange, answer: Answer) -> Iterator[Leak]:
                 excerpt=reasoning[:_LONGEST],
                 strength=Strength.QUOTED if asked else Strength.PROVEN,
             )
+
+
+def _speaks_of_tags(x: Exchange) -> bool:
+    return any(TAGGED.search(text) for text in said(x))
 
 
 _AROUND = 40

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from harmony_conformance.injection import SPECIAL
 
@@ -47,6 +48,7 @@ _NEEDED_FOR_CODE = (
     "~~~",
     "<|",
 )  # one of them is in whatever the pattern finds; most texts have none, and are long
+_NEEDED_FOR_HARMONY = ("harmony", "token", "template", "markup", "chatml", "channel", "gpt-oss", "<|")
 _ABOUT_HARMONY = re.compile(
     r"\bharmony\b[^.?!]{0,60}\b(?:formats?|responses?|templates?|prompts?|tokens?|parsers?|encoding|channels?|messages?|headers?|spec)\b"
     r"|\b(?:formats?|tokens?|parsers?|channels?) (?:of|in) harmony\b|\bopenai[ -_]harmony\b"
@@ -75,4 +77,12 @@ def without_code(text: str) -> str:
 
 def speaks_of_harmony(text: str) -> bool:
     """Whether a text is about the format itself: it holds a marker, or names the format, its tokens, or templates as such."""
-    return MARKER.search(text) is not None or _ABOUT_HARMONY.search(text) is not None
+    return holds_any(text, _NEEDED_FOR_HARMONY) and (
+        MARKER.search(text) is not None or _ABOUT_HARMONY.search(text) is not None
+    )
+
+
+def holds_any(text: str, needed: Iterable[str]) -> bool:
+    """Whether one of these words, in lower case, stands in a text, whatever its case: told much sooner than by a pattern that needs one of them."""
+    folded = text.replace("\u0130", "i").replace("\u0131", "i").casefold()  # letters that patterns take for an i, too
+    return any(word in folded for word in needed)

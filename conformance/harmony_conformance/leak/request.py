@@ -10,10 +10,16 @@ from collections.abc import Iterator
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, at, items, members, strings
 from harmony_conformance.leak.markers import readable, speaks_of_harmony
+from harmony_conformance.once import once
 
 
-def said(x: Exchange) -> Iterator[str]:
+@once
+def said(x: Exchange) -> tuple[str, ...]:
     """Every text of a request but those of the assistant: messages, tools, the schema of the answer."""
+    return tuple(_said(x))
+
+
+def _said(x: Exchange) -> Iterator[str]:
     for message in items(at(x.asked, "messages")):
         if at(message, "role") != "assistant":
             yield from strings(message)
@@ -23,6 +29,7 @@ def said(x: Exchange) -> Iterator[str]:
             yield from _names(value)
 
 
+@once
 def is_about_harmony(x: Exchange) -> bool:
     """Whether anybody but the assistant speaks of the format, its tokens or templates."""
     return any(speaks_of_harmony(readable(text)) for text in said(x))

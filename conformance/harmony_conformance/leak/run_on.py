@@ -6,7 +6,7 @@ import re
 
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, items, strings
-from harmony_conformance.leak.markers import without_code
+from harmony_conformance.leak.markers import holds_any, without_code
 from harmony_conformance.leak.request import said
 
 _SPEAKERS = ("User", "Human", "USER", "HUMAN")
@@ -22,6 +22,14 @@ _ASKS_FOR_TALK = re.compile(
     r"\b(?:dialog(?:ue)?s?|conversations?|chats?|chatbots?|transcripts?|scripts?|interviews?|role[- ]?play\w*|plays?|scenes?|skits?|examples?|samples?"
     r"|scenarios?|few-shot|prompts?|logs?|stories|story|templates?|speakers?|turns?|users?|humans?|q ?& ?a|continue|simulate|format)\b",
     re.IGNORECASE,
+)
+_NEEDED_FOR_TALK = tuple(
+    part
+    for words in (
+        "dialog conversation chat script interview role play scene skit example sample scenario few-shot prompt log stories",
+        "story template speaker turn user human q continue simulate format",
+    )
+    for part in words.split()
 )
 
 
@@ -53,4 +61,6 @@ def asks_for_talk(x: Exchange) -> bool:
         if at(message, "role") == "user"
         for text in strings(at(message, "content"))
     ]
-    return any(_ASKS_FOR_TALK.search(text) for text in asked) or any(_SPEAKER.search(text) for text in said(x))
+    return any(holds_any(text, _NEEDED_FOR_TALK) and _ASKS_FOR_TALK.search(text) for text in asked) or any(
+        ":" in text and _SPEAKER.search(text) for text in said(x)
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.apis import TGI, TGI_GENERATE
-from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence
+from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, of_several
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, dumps, items, number, text
 from harmony_conformance.meaning import ENDINGS
@@ -162,6 +162,7 @@ def _is_same(one: Exchange, other: Exchange) -> bool:
     return all(dumps(at(one.asked, name)) == dumps(at(other.asked, name)) for name in ("messages", "tools"))
 
 
+@of_several
 @condition
 def has_chat_and_tokens(series: Series) -> bool:
     """a chat with TGI and the tokens that /chat_tokenize shows of the same request"""

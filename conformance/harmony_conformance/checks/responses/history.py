@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, of_several, variant
 from harmony_conformance.checks.responses.reading import is_responses, output, response, told_a_response
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
@@ -41,6 +41,7 @@ def _same(one: list[Json], other: list[Json]) -> bool:
     return [canonical(item) for item in one] == [canonical(item) for item in other]
 
 
+@of_several
 @condition
 def goes_on_both_ways(series: Series) -> bool:
     """conversations that go on by `previous_response_id`, and once more by sending all items back, both answered"""

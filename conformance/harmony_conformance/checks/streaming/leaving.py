@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.aftermath import aftermaths, differences
-from harmony_conformance.check import MUST, SHOULD, Finding, comparison, evidence
+from harmony_conformance.check import MUST, SHOULD, Finding, comparison, evidence, of_several
 from harmony_conformance.exchange import Series
 from harmony_conformance.gauge import requests_running
 
 
+@of_several
 @evidence
 def has_plain_after_leaving(series: Series) -> bool:
     """plain requests before and after a stream that the client left"""

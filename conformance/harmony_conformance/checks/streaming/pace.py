@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, comparison, evidence
+from harmony_conformance.check import MUST, Finding, comparison, evidence, of_several
 from harmony_conformance.checks.streaming.reading import says
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import at, items
@@ -16,6 +16,7 @@ _SLOW = 0.5  # seconds
 PACED = "paced"
 
 
+@of_several
 @evidence
 def has_slow_streams(series: Series) -> bool:
     """four streams, sent one after another with nothing beside, of at least 20 deltas and half a second each"""
