@@ -135,6 +135,10 @@ engine-vllm-responses: $(READY)  ## opt-in: the same vLLM, asked over the Respon
 engine-vllm-render: $(READY)  ## opt-in: what a real vLLM makes of prompts and of scripted tokens, without a model
 	engines/vllm-render/run.sh
 
+.PHONY: engine-vllm-render-responses
+engine-vllm-render-responses: $(READY)  ## opt-in: the same, of its prompts of the Responses API
+	OUT=reports/vllm-0.33.0-render-responses engines/vllm-render/run.sh --api responses
+
 .PHONY: engine-llama-cpp
 engine-llama-cpp: $(READY)  ## opt-in: a real llama.cpp on this machine, scripted through its prompt
 	engines/llama-cpp/run.sh

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harmony_conformance.engines import DERENDER, RENDER
+from harmony_conformance.engines import DERENDER, renders_at
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, number, text
 from harmony_conformance.meaning import ENDINGS
@@ -38,7 +38,7 @@ class Event:
 
 def render_request(x: Exchange) -> Request:
     """The request that is answered with the ids of the prompt."""
-    return replace(x.request, path=RENDER)
+    return replace(x.request, path=renders_at(x.request.path).path)
 
 
 def whole_request(x: Exchange, request_id: str = _ID) -> Request:

@@ -14,7 +14,16 @@ from harmony_conformance.exchange import Exchange, PromptLevel, Validity
 from harmony_conformance.halves import answer_in_halves, answered
 from harmony_conformance.identity import identify
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, members, text
-from harmony_conformance.offers import SCRIPT, WORD, Offer, counts_prompts, look_for, says, shows_prompts
+from harmony_conformance.offers import (
+    SCRIPT,
+    WORD,
+    Offer,
+    counts_prompts,
+    look_for,
+    look_for_prompts,
+    says,
+    shows_prompts,
+)
 from harmony_conformance.refusal import REFUSED_KEY, KeyRefused, NothingThere, is_rate_limited, refusal
 from harmony_conformance.scripting import Scripting, with_script
 from harmony_conformance.side import revealed_prompt
@@ -134,7 +143,8 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
     first, limited = await _first_answer(send, plain, models)
     if first.turn is None:
         halves = await _in_halves(send, engine, first, script, models)
-        return replace(halves, engine_version=version, engine=engine, signs=told.signs)
+        offers = tuple([await look_for_prompts(send, api, engine, limited) for api in question.apis])
+        return replace(halves, engine_version=version, engine=engine, signs=told.signs, offers=offers)
     seen = [first]
     second = _exchange("plain again", limited, await send(_chat(limited)))
     seen.append(second)

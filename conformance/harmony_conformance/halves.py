@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from harmony_conformance import derender
 from harmony_conformance.client import Sent
-from harmony_conformance.engines import RENDERS
+from harmony_conformance.engines import renders_at
 from harmony_conformance.exchange import AnsweredBy, Exchange
 from harmony_conformance.json_value import Json
 from harmony_conformance.side import shown_prompt
@@ -32,13 +32,13 @@ async def answer_in_halves(send: Send, asked: Exchange, event_tokens: int) -> Ex
         return None
     shown = replace(answered(asked, sent), answered_by=AnsweredBy.RENDER)
     refused = shown.response is None or not shown.response.is_success or shown.failure is not None
-    prompt = None if refused else shown_prompt(RENDERS, shown.body)
+    prompt = None if refused else shown_prompt(renders_at(asked.request.path), shown.told)
     if prompt is None:
         return shown
     x = replace(shown, rendered=prompt)
     if x.script is None:
         return x
-    request_id = derender.request_id(shown.body)
+    request_id = derender.request_id(shown.told)
     x = replace(x, response=None, answered_by=AnsweredBy.DERENDER)
     if x.wants_stream:
         return await _streamed(send, x, request_id, event_tokens)

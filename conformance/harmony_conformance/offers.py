@@ -92,6 +92,19 @@ async def look_for(send: SendRequest, api: Api, engine: Engine, plain: JsonObjec
     )
 
 
+async def look_for_prompts(send: SendRequest, api: Api, engine: Engine, plain: JsonObject) -> Offer:
+    """Whether a server that generates nothing shows the prompts of an API."""
+    path = engine.paths.get(api.name, api.path)
+    try:
+        asked = Request(path=path, body=dumps(api.spell(plain)).encode())
+    except NotSpelled as problem:
+        return Offer(api=api, path=path, reason=f"the API has no {problem}")
+    side = renders_at(path)
+    if api.is_raw or not await shows_prompts(send, side, asked):
+        return Offer(api=api, path=path, reason=f"nothing is generated there, and no prompt is shown at {side.path}")
+    return Offer(api=api, path=path, side=side)
+
+
 async def shows_prompts(send: SendRequest, side: Side, request: Request) -> bool:
     """Whether a side endpoint shows the prompt of a request."""
     asked = asks_for_prompt(side, request)

@@ -164,7 +164,7 @@ class Sender:
         return x if sent is None else as_proven(x, answered(asked, sent), way)
 
     async def _once(self, step: Step, asked: Exchange) -> Exchange | None:
-        if asked.api == CHAT_COMPLETIONS.name and self._in_halves(step):
+        if self._in_halves(step, asked.api):
             return await answer_in_halves(self._send, asked, step.event_tokens or _EVENT)
         sent = await self.gate.send(self.client, asked.request, step.leave_after, asked.together or 1)
         if sent is None:
@@ -188,10 +188,10 @@ class Sender:
         self.keep(x)
         return x
 
-    def _in_halves(self, step: Step) -> bool:
+    def _in_halves(self, step: Step, api: str) -> bool:
         if step.path != CHAT or step.settles is not None:
             return False
-        is_derendered = step.script is not None and self.found.script_by is ScriptBy.DERENDER
+        is_derendered = step.script is not None and self.found.ways[api] is ScriptBy.DERENDER
         return is_derendered or not self.found.generates
 
     async def _with_rendered(self, x: Exchange) -> Exchange:

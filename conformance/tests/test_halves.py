@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from harmony_conformance import derender
+from harmony_conformance.apis import COMPLETIONS, OLLAMA, RESPONSES
 from harmony_conformance.check import Outcome
 from harmony_conformance.client import Client, Sent, Settings
 from harmony_conformance.discovery import Question, discover
@@ -21,6 +22,7 @@ from harmony_conformance.wire import Chunk, Request, Response
 from harmony_ref import Delta, MessageStarted, Role, StreamParser, encode_with_special_tokens, tokens
 
 SAYS = [200005, 17196, 200008, 13225, 200002]  # Hello in the final channel
+OF_RESPONSES = "/v1/responses/render"
 NOT_FOUND = (404, {"error": {"message": "Not Found"}})
 NOT_OFFERED = (405, {"error": {"message": "Method Not Allowed"}})
 
@@ -37,8 +39,11 @@ class Halves:
             return 200, {"data": [{"id": MODEL}], "version": "0.33.0"}
         if method != "POST":
             return NOT_OFFERED
-        if path in self.refuses or path not in (RENDER, DERENDER):
+        if path in self.refuses or path not in (RENDER, DERENDER, OF_RESPONSES):
             return NOT_FOUND
+        if path == OF_RESPONSES:
+            said = json.loads(body)["input"]
+            return 200, {"request_id": "resp_1", "token_ids": encode_with_special_tokens(said if said == "Hi" else "?")}
         if path == RENDER:
             return self.rendered(body)
         asked = json.loads(body)
@@ -301,6 +306,21 @@ def test_discovery_finds_out_that_nothing_is_generated(halves, script, way):
     assert capabilities.told()["prompt_source"] == RENDER
     assert "none is generated" in capabilities.output
     assert [path for path, _ in halves.asked].count(CHAT) == 1
+
+
+def test_prompts_of_other_apis_are_shown_behind_their_own_paths(halves):
+    others = (RESPONSES, OLLAMA, COMPLETIONS)
+    asked_for = Question(engine=ENGINES["vllm"], apis=others)
+    offers = asyncio.run(discover(sending(halves), asked_for)).offers
+    assert [(offer.api, offer.side and offer.side.path, bool(offer.reason)) for offer in offers] == [
+        (RESPONSES, OF_RESPONSES, False),
+        (OLLAMA, None, True),
+        (COMPLETIONS, None, True),
+    ]
+    x = Exchange(id="x", api="responses", request=Request(path="/v1/responses", body=b'{"input": "Hi"}'))
+    shown = answer(halves, x)
+    assert (shown.answered_by, shown.prompt.source, shown.turn) == (AnsweredBy.RENDER, OF_RESPONSES, None)
+    assert shown.prompt.ids == (12194,)
 
 
 def test_without_the_half_that_reads_outputs_only_prompts_are_looked_at(base):
