@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TypeAlias
 
 from harmony_conformance.apis import APIS, CHAT_COMPLETIONS, CONVERSATIONS
 from harmony_conformance.check import Check, Comparison, Outcome
 from harmony_conformance.conditions import is_chat
 from harmony_conformance.engines import ScriptBy
-from harmony_conformance.exchange import ACROSS, Series
+from harmony_conformance.exchange import ACROSS, Exchange, Series
 from harmony_conformance.judge import Case, Result, judge, judge_case
 from harmony_conformance.scenario import Scenario, expand, needed_model, why_not_sent
 from harmony_conformance.scripting import settled
+
+Key: TypeAlias = tuple[str, str]
+"""The name of a scenario, and of the API that it goes over."""
+Ways: TypeAlias = Mapping[str, ScriptBy]
+"""How the model is scripted in each API that an endpoint offers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +57,7 @@ def is_of(rule: Check | Comparison, api: str) -> bool:
 
 
 def judge_all(
-    series: Iterable[Series], plan: Plan, ways: Mapping[str, ScriptBy] | None = None, limit: int | None = None
+    series: Iterable[Series], plan: Plan, ways: Ways | None = None, limit: int | None = None
 ) -> Iterator[Result]:
     """Results of every check on every scenario, in the plan's order; a scenario that was not sent has results for the checks it is made for.
 
@@ -61,22 +67,52 @@ def judge_all(
     `ways`: how the endpoint's model was scripted in each API that it offers, None where that is not known, as of a recording. `limit`: the number of
     requests allowed, if that kept some from being sent.
     """
-    by_key: dict[tuple[str, str], list[Series]] = {}
+    by_key: dict[Key, list[Series]] = {}
     for one in series:
         by_key.setdefault((one.name, one.api), []).append(one)
-    comparing = [rule for rule in plan.checks if rule.family == COMPARES_APIS]
     for scenario in plan.scenarios:
-        sent = Case([one for one in by_key.get(scenario.key, []) if one.exchanges])
-        if ways is not None and scenario.api not in ways:
-            continue
-        for rule in plan.checks:
-            if is_of(rule, scenario.api) and (sent.series or rule.id in scenario.exercises):
-                yield judge_pair(rule, scenario, sent, ways, limit)
+        yield from judge_scenario(scenario, by_key.get(scenario.key, ()), plan, ways, limit)
+    yield from judge_across(by_key, plan)
+
+
+def judge_scenario(
+    scenario: Scenario, series: Iterable[Series], plan: Plan, ways: Ways | None = None, limit: int | None = None
+) -> Iterator[Result]:
+    """Results of every check on the series of one scenario over one API; none, where the endpoint does not offer that."""
+    if ways is not None and scenario.api not in ways:
+        return
+    sent = Case([one for one in series if one.exchanges])
+    for rule in plan.checks:
+        if is_of(rule, scenario.api) and (sent.series or rule.id in scenario.exercises):
+            yield judge_pair(rule, scenario, sent, ways, limit)
+
+
+def judge_across(by_key: Mapping[Key, Sequence[Series]], plan: Plan) -> Iterator[Result]:
+    """Results of the checks that compare APIs on what went over several."""
+    comparing = [rule for rule in plan.checks if rule.family == COMPARES_APIS]
     for many in joined(by_key) if comparing else ():
         yield from judge(many, comparing)
 
 
-def joined(by_key: Mapping[tuple[str, str], Sequence[Series]]) -> Iterator[list[Series]]:
+class Judge:
+    """Who judges a run: this one in the end, when all of it was sent."""
+
+    def __init__(self, plan: Plan) -> None:
+        """`plan`: what is to be sent, and judged by what."""
+        self._all_of = plan
+
+    def hold(self, x: Exchange, line: bytes) -> None:
+        """Take an exchange as it was recorded, `line`."""
+
+    def take(self, one: Series, ways: Ways) -> None:
+        """Take a series all of which was sent."""
+
+    async def results(self, series: Sequence[Series], ways: Ways, limit: int | None) -> tuple[Result, ...]:
+        """All results, in the order of the plan, once everything was sent. See `judge_all`."""
+        return tuple(judge_all(series, self._all_of, ways, limit))
+
+
+def joined(by_key: Mapping[Key, Sequence[Series]]) -> Iterator[list[Series]]:
     """For each scenario that went over several APIs, one series of all of them for each try, a step named `step@api`."""
     for name in dict.fromkeys(name for name, _ in by_key):
         told = [many for (other, api), many in by_key.items() if other == name and api in CONVERSATIONS]
@@ -94,7 +130,7 @@ def judge_pair(
     rule: Check | Comparison,
     scenario: Scenario,
     sent: Case,
-    ways: Mapping[str, ScriptBy] | None = None,
+    ways: Ways | None = None,
     limit: int | None = None,
 ) -> Result:
     """The result of one check on the series of one scenario, `sent`.
@@ -115,7 +151,7 @@ def judge_pair(
     return replace(result, outcome=Outcome.INCONCLUSIVE, reason=reason)
 
 
-def _why_not_sent(scenario: Scenario, ways: Mapping[str, ScriptBy] | None) -> str | None:
+def _why_not_sent(scenario: Scenario, ways: Ways | None) -> str | None:
     if ways is None:
         return needed_model(scenario)
     way = ways.get(scenario.api)
@@ -131,7 +167,9 @@ def in_order(series: Iterable[Series], scenarios: Iterable[Scenario]) -> tuple[S
         steps = sorted(one.exchanges.items(), key=lambda named: place.get(named[0], len(place)))
         return settled(replace(one, exchanges=dict(steps)))
 
-    def attempt(one: Series) -> int:
-        return next((x.attempt for x in one.exchanges.values()), 0)
-
     return tuple(sorted((ordered(one) for one in series), key=attempt))
+
+
+def attempt(one: Series) -> int:
+    """Which of the tries of a scenario it is."""
+    return next((x.attempt for x in one.exchanges.values()), 0)

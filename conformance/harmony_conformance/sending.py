@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -36,6 +36,21 @@ _LOOKING_AGAIN = 0.1  # seconds
 
 Keep = Callable[[Exchange], None]
 """Takes an exchange that is over."""
+Over = Callable[[Series], None]
+"""Takes a series that is."""
+
+
+def sendable(scenarios: Iterable[Scenario], ways: Mapping[str, ScriptBy]) -> list[Scenario]:
+    """The scenarios that can be sent to an endpoint that offers these APIs, and in each of them is scripted so."""
+    return [
+        scenario
+        for scenario in scenarios
+        if scenario.api in ways and why_not_sent(scenario, ways[scenario.api]) is None
+    ]
+
+
+def _unheard(series: Series) -> None:
+    """For those who wait for all."""
 
 
 class Gate:
@@ -85,15 +100,11 @@ class Sender:
     found: Capabilities
     askings: Mapping[str, Asking]
     keep: Keep
+    over: Over = _unheard
 
     async def all(self, scenarios: Sequence[Scenario], tries: int) -> tuple[Series, ...]:
         """The series of every scenario and try; those that need a script only where one can be played, those that need quiet last."""
-        ways = self.found.ways
-        sent = [
-            scenario
-            for scenario in scenarios
-            if scenario.api in ways and why_not_sent(scenario, ways[scenario.api]) is None
-        ]
+        sent = sendable(scenarios, self.found.ways)
         beside = [self.series(scenario, attempt) for attempt in range(tries) for scenario in sent if not scenario.alone]
         done = list(await asyncio.gather(*beside))
         for scenario in (scenario for scenario in sent if scenario.alone):
@@ -114,7 +125,9 @@ class Sender:
                 told = x.body if scenario.api == CHAT_COMPLETIONS.name or not group[0].is_native else x.told
                 if told is not None:
                     answers[x.step] = told
-        return settled(Series(name=scenario.name, exchanges=exchanges))
+        series = settled(Series(name=scenario.name, exchanges=exchanges))
+        self.over(series)
+        return series
 
     async def _step(
         self, scenario: Scenario, step: Step, attempt: int, answers: dict[str, Json], together: int

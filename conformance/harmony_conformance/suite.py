@@ -20,7 +20,7 @@ from harmony_conformance.exchange import Series
 from harmony_conformance.expectations import holds_rows, read_expectations
 from harmony_conformance.json_value import Json, JsonObject, loads
 from harmony_conformance.judge import Result
-from harmony_conformance.judging import Plan, is_about, judge_all
+from harmony_conformance.judging import Judge, Plan, is_about
 from harmony_conformance.latency import probe, summarise
 from harmony_conformance.reference_server.serving import running, running_beside
 from harmony_conformance.scenario import (
@@ -161,23 +161,24 @@ async def send_scenarios(
         return await _sender(client, target, options, found, keep).all(scenarios, options.tries)
 
 
-async def run(
+async def run(  # noqa: PLR0913, PLR0917 - what the command has
     target: Target,
     options: Options,
     plan: Plan,
     keep: Keep,
     told: Callable[[Capabilities | Wait], None],
+    judge: Judge | None = None,
 ) -> Run:
     """Discover, send, judge.
 
     `keep` gets every exchange as soon as it is over; `told` gets each wait that the endpoint asks for during discovery, and then what was found out
-    about it.
+    about it. `judge`: where that is somebody else than whoever sends, when all is sent.
 
     Raises:
         NothingThere: the endpoint can not be used.
     """
     async with connected(target, options) as client:
-        return await run_by(client, target, options, plan, keep, told)
+        return await run_by(client, target, options, plan, keep, told, judge)
 
 
 async def run_by(  # noqa: PLR0913, PLR0917 - what `run` takes, and the client
@@ -187,21 +188,30 @@ async def run_by(  # noqa: PLR0913, PLR0917 - what `run` takes, and the client
     plan: Plan,
     keep: Keep,
     told: Callable[[Capabilities | Wait], None],
+    judge: Judge | None = None,
 ) -> Run:
     """The same, by a client that is connected."""
+    judge = judge or Judge(plan)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     found = await discover(_asking_patiently(client, told), _question(target, options))
     told(found)
     for x in found.exchanges:
         keep(x)
-    sender = _sender(client, target, options, found, keep)
+
+    def over(one: Series) -> None:
+        judge.take(one, found.ways)
+
+    sender = replace(_sender(client, target, options, found, keep), over=over)
     series = await sender.all(plan.scenarios, options.tries)
+    results = await judge.results(
+        series, found.ways, sender.gate.reached
+    )  # before the probe, which wants a quiet machine
     probing = replace(options, latency_requests=options.latency_requests if found.generates else 0)
     latency = await _latency(client, _asking(found, options), target, probing, keep)
     return Run(
         capabilities=found,
         series=series,
-        results=tuple(judge_all(series, plan, found.ways, sender.gate.reached)),
+        results=results,
         latency=latency,
         started=started,
     )

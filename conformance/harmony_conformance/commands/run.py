@@ -32,6 +32,7 @@ from harmony_conformance.fingerprint import fingerprint
 from harmony_conformance.json_value import JsonObject, at, dumps, members, text
 from harmony_conformance.judge import Result, worst
 from harmony_conformance.judging import Plan, in_order, judge_all
+from harmony_conformance.judging_beside import few_collections, judge_of
 from harmony_conformance.offers import Offer
 from harmony_conformance.recording import exchange_line
 from harmony_conformance.refusal import KeyRefused, NothingThere
@@ -98,6 +99,7 @@ def execute(arguments: Namespace) -> int:
     if arguments.dry_run:
         return _dry_run(options, plan)
     console = report_console()
+    few_collections()
     if target.replay is not None:
         finished = _replay(target, plan)
         out = _folder(arguments.out or _new_folder(target))
@@ -176,6 +178,7 @@ def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str 
     answered: set[str] = set()
     try:
         with ExitStack() as stack:
+            judge = stack.enter_context(judge_of(plan, options))
             advance = stack.enter_context(_progress(plan, options))
 
             def keep(x: Exchange) -> None:
@@ -184,11 +187,13 @@ def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str 
                     recording.append(stack.enter_context((out / EXCHANGES).open("wb")))
                 if x.scenario != DISCOVERY:
                     answered.add(x.scenario)
-                recording[0].write(exchange_line(x))
+                line = exchange_line(x)
+                recording[0].write(line)
                 recording[0].flush()
+                judge.hold(x, line)
                 advance()
 
-            return completed(run(target, options, plan, keep, told))
+            return completed(run(target, options, plan, keep, told, judge))
     except NothingThere as problem:
         _remove_empty(out)
         why = problem.told(key_env) if isinstance(problem, KeyRefused) and options.key else str(problem)
