@@ -11,6 +11,7 @@ from harmony_proxy.acting.dialect import Dialect, Part, counted
 from harmony_proxy.acting.events import Piece
 from harmony_proxy.acting.history import History
 from harmony_proxy.acting.mending import finish_of
+from harmony_proxy.acting.moulds import Key, Moulds
 from harmony_proxy.acting.notes import Notes
 from harmony_proxy.acting.retelling import Place, Retelling
 from harmony_proxy.acting.telling import Telling
@@ -65,6 +66,23 @@ class ChatStream(Retelling):
     def passed(self, piece: Piece) -> None:
         """An event went out as it came."""
         self.went.add(piece.raw, piece.parts)
+
+    def learn(self, piece: Piece, moulds: Moulds) -> None:
+        """Make a mould of an event that went out as it came, if it is nothing but more of one text of one choice."""
+        (part, *others), told = piece.parts, [*self.dialect.texts(piece.parts[0])]
+        if others or part.ids or len(told) != 1:
+            return
+        member, said = told[0]
+
+        def is_same(value: Json, other: str) -> bool:
+            return self.dialect.parts(value) == (replace(part, said={**part.said, member: other}),)
+
+        moulds.learn(piece.raw, said, (part.choice, member, 0), self.texts[part.choice, member], is_same)
+
+    def grow(self, raw: bytes, key: Key, said: str, number: int | None) -> None:
+        """An event that fits a mould went out as it came."""
+        del number
+        self.went.grow(raw, key[0], key[1], said)
 
     def saved(self) -> Callable[[], None]:
         """What takes it back to where it is now."""

@@ -71,12 +71,16 @@ class Piece:
         return b"".join(line + end for line in (*others, b"data: " + data)) + end
 
 
-_DATA = b"data: "
+def _are_events(data: bytes) -> bool:
+    """Whether the bytes are whole events, in the form that nearly all have: lines that end with a line feed, and one empty line behind each event."""
+    return data.endswith(b"\n\n") and b"\r" not in data and b"\n\n\n" not in data and not data.startswith(b"\n")
 
 
-def _is_one_event(data: bytes) -> bool:
-    """Whether the bytes are one event in the form that nearly all have: one line of data, and an empty line."""
-    return data.startswith(_DATA) and data.find(b"\n") == len(data) - 2 and data.endswith(b"\n\n") and b"\r" not in data
+def _simple(raw: bytes) -> Piece:
+    """Such an event."""
+    lines = [line for line in raw.split(b"\n") if line.startswith(b"data:") or line == b"data"]
+    data = [line[5:].removeprefix(b" ") for line in lines]
+    return Piece(raw=raw, data=b"\n".join(data).decode("utf-8", "replace") if data else None)
 
 
 def _is_data(line: bytes) -> bool:
@@ -87,6 +91,11 @@ class Splitter(Protocol):
     """What cuts a body into events."""
 
     is_lost: bool
+
+    @property
+    def is_between(self) -> bool:
+        """Whether all bytes so far were complete events."""
+        ...
 
     def feed(self, data: bytes) -> list[Piece]:
         """The events that `data` completes."""
@@ -110,13 +119,17 @@ class SseSplitter:
         self._after_cr = False
         self.is_lost = False
 
+    @property
+    def is_between(self) -> bool:
+        """Whether all bytes so far were complete events, the last of which ended with a line feed."""
+        return not self._raw and not self._after_cr and not self._first
+
     def feed(self, data: bytes) -> list[Piece]:
         """The events that `data` completes. An event ends with the carriage return of its last line; a line feed behind that belongs to the next."""
         if not data:
             return []
-        if not self._raw and _is_one_event(data):
-            self._first = self._after_cr = False
-            return [Piece(raw=data, data=data[len(_DATA) : -2].decode("utf-8", "replace"))]
+        if not self._raw and not self._after_cr and not self._first and _are_events(data):
+            return [_simple(event + b"\n\n") for event in data[:-2].split(b"\n\n")]
         self._raw += data
         if self._after_cr and data.startswith(b"\n"):
             self._line = self._scanned = self._scanned + 1
@@ -162,6 +175,11 @@ class LineSplitter:
         self._limit = limit
         self._raw = bytearray()
         self.is_lost = False
+
+    @property
+    def is_between(self) -> bool:
+        """Whether all bytes so far were complete lines."""
+        return not self._raw
 
     def feed(self, data: bytes) -> list[Piece]:
         """The lines that `data` completes."""

@@ -51,6 +51,12 @@ class History:
             if part.ids:
                 choice.ids.extend(part.ids)
 
+    def grow(self, raw: bytes, choice: int, member: str, said: str) -> None:
+        """An event went out in which nothing but a text went on that began before."""
+        if self._keeps_bytes:
+            self.raw.append(raw)
+        self._choices[choice].texts[member].append(said)
+
     def _add_calls(self, choice: _Choice, calls: Iterable[Json]) -> None:
         if self._dialect is None or self._dialect.calls_are_whole:
             choice.whole_calls.extend(calls)

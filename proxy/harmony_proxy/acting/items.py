@@ -164,6 +164,13 @@ class Items:
         elif kind == DONE:
             self.finish(item, members(event.get("item")))
 
+    def grow(self, raw: bytes, item: Item, what: What, said: str, number_: int | None) -> None:
+        """An event went out in which nothing but a text went on that began before."""
+        self.keep(raw)
+        if number_ is not None:
+            self.number = number_ + 1
+        item.texts[what].append(said)
+
     def note_last(self, value: JsonObject, source: int) -> None:
         """An item that only the last response tells."""
         self.finish(self._announced({"item": value}, source), value)

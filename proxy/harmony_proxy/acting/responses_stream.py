@@ -16,6 +16,7 @@ from harmony_proxy.acting.dialect import Part, counted, home_of
 from harmony_proxy.acting.events import Piece
 from harmony_proxy.acting.item_telling import ItemTelling
 from harmony_proxy.acting.items import Item, Items, item_of
+from harmony_proxy.acting.moulds import Key, Moulds
 from harmony_proxy.acting.notes import Notes
 from harmony_proxy.acting.reading import Kind, Said
 from harmony_proxy.acting.responses import WHOLE, with_status
@@ -107,6 +108,25 @@ class ResponsesStream(Retelling):
         self._items.note(event, piece.source)
         for part in piece.parts if text(event.get("type")) in ENDS else ():
             self._items.note_last(self._untold(part, members(event.get("response"))), part.choice)
+
+    def learn(self, piece: Piece, moulds: Moulds) -> None:
+        """Make a mould of an event that went out as it came: a delta."""
+        event, part = members(piece.value), piece.parts[0]
+        item, told = self._items.of(part.choice), [*self.dialect.texts(part)]
+        if item is None or part.ids or len(told) != 1 or event.get("delta") != told[0][1]:
+            return
+        member, said = told[0]
+
+        def is_same(value: Json, other: str) -> bool:
+            return value == {**event, "delta": other}
+
+        moulds.learn(piece.raw, said, (part.choice, *item.what), self.texts[part.choice, member], is_same)
+
+    def grow(self, raw: bytes, key: Key, said: str, number: int | None) -> None:
+        """An event that fits a mould went out as it came."""
+        item = self._items.of(key[0])
+        if item is not None:
+            self._items.grow(raw, item, key[1:], said, number)
 
     def saved(self) -> Callable[[], None]:
         """What takes it back to where it is now."""

@@ -10,6 +10,7 @@ from harmony_proxy.acting.asking import CALL, Asking, Went
 from harmony_proxy.acting.dialect import Dialect, Part, home_of
 from harmony_proxy.acting.events import Piece
 from harmony_proxy.acting.mending import clean_name
+from harmony_proxy.acting.moulds import Key, Moulds
 from harmony_proxy.acting.needles import MARKER, SEAM
 from harmony_proxy.acting.notes import Notes
 from harmony_proxy.acting.reading import Kind, NoPlace, Reader, Said
@@ -69,6 +70,14 @@ class Stream(Protocol):
 
     def passed(self, piece: Piece) -> None:
         """An event went out as it came."""
+        ...
+
+    def learn(self, piece: Piece, moulds: Moulds) -> None:
+        """Make a mould of an event that went out as it came, if it is nothing but more of a text."""
+        ...
+
+    def grow(self, raw: bytes, key: Key, said: str, number: int | None) -> None:
+        """An event that fits a mould went out as it came."""
         ...
 
     def tell(self, piece: Piece) -> list[bytes]:
