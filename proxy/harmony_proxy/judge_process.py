@@ -4,7 +4,8 @@
 
 What comes in is `frames` on stdin, and only ever from the parent, over a pipe that nobody else has.
 What goes out are lines: words to be said, and now and then the counts of all that was judged so far. It ends when its stdin ends or its parent is gone;
-after SIGTERM it goes on for a while, to judge what was handed over, and no longer. It has low priority, so that judging takes only what the traffic leaves.
+after SIGTERM it goes on for a while, to judge what was handed over, and no longer. It has low priority, so that judging takes only what the traffic leaves;
+on a machine of few cores it gives way beyond that (`giving_way`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, text
 from harmony_conformance.judge import Result
 from harmony_proxy.frames import unframed
-from harmony_proxy.judge_settings import LENGTH_BYTES, TOTALS, Settings, read_settings
+from harmony_proxy.giving_way import giving_way
+from harmony_proxy.judge_settings import LENGTH_BYTES, LOW, TOTALS, Settings, read_settings
 from harmony_proxy.outcome_log import Samples, log_line
 from harmony_proxy.passage import passage
 from harmony_proxy.recorder import Kept
@@ -109,6 +111,11 @@ class _Frames:
         """Go on for a while and no longer."""
         self._until = self._until or time.monotonic() + DRAIN_SECONDS
 
+    @property
+    def is_to_stop(self) -> bool:
+        """Whether we were told to stop."""
+        return self._until is not None
+
     def __iter__(self) -> Iterator[list[Kept]]:
         while (head := self._read(LENGTH_BYTES)) and (body := self._read(int.from_bytes(head))):
             yield unframed(body)
@@ -141,7 +148,7 @@ class _Frames:
 
 def _give_way(priority: str) -> None:
     """Run only when nobody else wants to; the parent takes that back when it wants us to come to an end."""
-    if priority != "low":
+    if priority != LOW:
         return
     try:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
@@ -174,8 +181,12 @@ def main(argument: str) -> int:
 
     _give_way(settings.priority)
     judge = Judge(settings, write, CHECKS)
+    way = giving_way() if settings.priority == LOW else None
     for batch in frames:
-        totals.add(len(batch), judge.counts(batch))
+        for kept in batch:
+            totals.add(1, judge.counts((kept,)))
+            if way is not None and not frames.is_to_stop and (seconds := way.rest()):
+                time.sleep(seconds)
     totals.tell()
     return 0
 
