@@ -69,7 +69,8 @@ class HarmonyGuard:
         self._limit = limit
         self._clock = clock
         self._handing = handing or Handing(_judging(told, log, excerpts, capture))
-        self._run = os.urandom(4).hex()
+        self._run = f"{os.urandom(4).hex()}-"
+        self._is_told = getattr(app, "tells_its_end", False)
         self._numbers = count(1)
         self.gauges = Gauges()
         self._metrics = told.metrics
@@ -92,7 +93,8 @@ class HarmonyGuard:
             await self._acted(scope, receive, send)
             return
         watched = Watched(scope, receive, send, self._clock, self._limit)
-        scope[ENDED] = watched.ended
+        if self._is_told:
+            scope[ENDED] = watched.ended
         self.gauges.open += 1
         try:
             await self._app(scope, watched.receive, watched.send)
@@ -101,11 +103,12 @@ class HarmonyGuard:
             raise
         finally:
             self.gauges.open -= 1
-            # or all of it would go round in a circle, through the server's own send, and wait for the garbage collector
-            scope.pop(ENDED, None)
+            if self._is_told:
+                # or all of it would go round in a circle, through the server's own send, and wait for the garbage collector
+                scope.pop(ENDED, None)
             if not watched.is_over:
                 watched.broke_off()
-            for _ in range(watched.problems):
+            if watched.problems:
                 self._handing.problem()
             self._handing.hand_over(watched, self._name(), watched.started)
 
@@ -148,7 +151,7 @@ class HarmonyGuard:
             self._handing.hand_over(acting.recorder, name, acting.started)
 
     def _name(self) -> str:
-        return f"{self._run}-{next(self._numbers)}"
+        return self._run + str(next(self._numbers))
 
     def _until_shut_down(self, send: Send) -> Send:
         async def sending(message: Message) -> None:

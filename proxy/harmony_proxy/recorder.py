@@ -107,7 +107,7 @@ class Recorder:
     left: Mapping[str, str] = MappingProxyType({})
     _is_acted_on = True
 
-    def __init__(self, *, limit: int = LIMIT) -> None:
+    def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
         self._room = limit - _HEADER_COST
         self._method = self._path = self._detail = ""

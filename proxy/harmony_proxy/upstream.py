@@ -66,6 +66,8 @@ class Refused(Exception):  # noqa: N818 - it says what happened
 class Upstream:
     """Passes requests on to `base` (scheme, host, port, and maybe a path that is put before each)."""
 
+    tells_its_end = True
+
     def __init__(self, base: str, *, limits: Limits | None = None) -> None:
         self._base = base.rstrip("/")
         self._has_path = "/" in self._base.partition("://")[2]

@@ -18,7 +18,8 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ENDED = "harmony_guard.ended"
-"""In the scope: what an application calls that knows better than we how its answer ended (an `End` and a detail). What it sends after that is its own."""
+"""In the scope, where the application has a true `tells_its_end`: what it calls as it knows better than we how its answer ended (an `End` and a detail).
+What it sends after that is its own."""
 
 Clock = Callable[[], float]
 """Seconds since whenever."""
@@ -34,7 +35,7 @@ class Watched(Recorder):
     _is_acted_on = False
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, clock: Clock, limit: int) -> None:
-        super().__init__(limit=limit)
+        Recorder.__init__(self, limit)
         self._method, self._path, self._request_headers = scope["method"], scope["path"], scope["headers"]
         self._receive, self._send, self._clock = receive, send, clock
         self._has_left = False
@@ -56,13 +57,13 @@ class Watched(Recorder):
         """What the application sends: noted, and sent on as it is. No coroutine of ours: it would cost more than the note."""
         if self._end is None:
             try:
-                kind = message["type"]
-                if kind == "http.response.body":
-                    now = self._clock()
-                    self.feed(message.get("body", b""), now)
-                    if not message.get("more_body", False):
-                        self._end, self._ended_at = CLIENT_LEFT if self._has_left else COMPLETE, now
-                elif kind == "http.response.start":
+                if message["type"] == "http.response.body":
+                    at = self._clock()
+                    if "body" in message:
+                        self.feed(message["body"], at)
+                    if "more_body" not in message or not message["more_body"]:
+                        self._end, self._ended_at = CLIENT_LEFT if self._has_left else COMPLETE, at
+                elif message["type"] == "http.response.start":
                     self._status, self._headers = message["status"], message.get("headers", ())
             except Exception:  # noqa: BLE001 - what goes wrong with us must not touch the traffic
                 self.problems += 1
