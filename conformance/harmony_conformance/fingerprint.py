@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 
 from harmony_conformance.accounting import FORMS, Form, explain_counts
 from harmony_conformance.apis import CONVERSATIONS
@@ -70,8 +70,8 @@ class Fingerprint:
 def fingerprint(series: Iterable[Series]) -> Fingerprint | None:
     """The renderer behind a run, by ids where they are shown, else by counts. None where neither says anything."""
     listed = list(series)
-    exchanges = [x for one in listed for x in one.exchanges.values() if x.api in CONVERSATIONS and x.turn is not None]
-    shown = _telling([x for x in exchanges if x.prompt.ids is not None and items(at(x.asked, "messages"))])
+    exchanges = [x for one in listed for x in one.exchanges.values() if x.api in CONVERSATIONS]
+    shown = _telling([x for x in exchanges if items(at(x.asked, "messages"))])
     if shown:
         return _by_ids(shown)
     counted = next((one for one in listed if has_accounts.holds(one)), None)
@@ -105,12 +105,23 @@ def _by_counts(series: Series) -> Fingerprint:
 
 
 def _telling(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """Some with each set of roles and declarations, since forms differ there, those with most kinds first; each request once."""
-    alike: dict[frozenset[str], list[Exchange]] = {}
-    for x in {x.asked_body: x for x in exchanges}.values():
-        alike.setdefault(_kinds(x), []).append(x)
-    richest = sorted(alike.values(), key=lambda group: len(_kinds(group[0])), reverse=True)
-    return [x for group in richest for x in group[:_OF_EACH]][:_LOOKED_AT]
+    """Some whose prompts are shown with each set of roles and declarations, since forms differ there, those with most kinds first; each request once.
+
+    Requests are told apart before an answer is read: of thousands, a few are looked at.
+    """
+    equal: dict[bytes, list[Exchange]] = {}
+    for x in exchanges:
+        equal.setdefault(x.asked_body, []).append(x)
+    alike: dict[frozenset[str], list[list[Exchange]]] = {}
+    for same in equal.values():
+        alike.setdefault(_kinds(same[0]), []).append(same)
+    richest = sorted(alike.items(), key=lambda group: len(group[0]), reverse=True)
+    return [x for _, group in richest for x in islice(filter(None, map(_shown, group)), _OF_EACH)][:_LOOKED_AT]
+
+
+def _shown(same: Sequence[Exchange]) -> Exchange | None:
+    """Of equal requests, the last whose prompt is shown with the answer."""
+    return next((x for x in reversed(same) if x.turn is not None and x.prompt.ids is not None), None)
 
 
 def _kinds(x: Exchange) -> frozenset[str]:

@@ -151,8 +151,9 @@ def settled(series: Series) -> Series:
     exchanges = dict(series.exchanges)
     for whole, streamed in whole_and_streamed(series):
         x = exchanges[streamed]
-        shows_ids = x.turn is not None and x.turn.output_ids is not None
-        if exchanges[whole].unplayed == _UNPLAYED and x.script is not None and not shows_ids:
+        if exchanges[whole].unplayed != _UNPLAYED or x.script is None:
+            continue
+        if x.turn is None or x.turn.output_ids is None:
             exchanges[streamed] = _without_script(x)
     return replace(series, exchanges=exchanges)
 
@@ -162,11 +163,12 @@ def is_unproven(x: Exchange, way: Scripting) -> bool:
 
     A stream is settled by the whole answer to the same request, see `settled`.
     """
+    if way.by is not ScriptBy.TELEPROMPTER or x.script is None or x.api == CHAT_COMPLETIONS.name:
+        return False
     is_held = any(at(x.asked, name) for name in ("tools", "response_format"))
     is_shown = x.turn is None or x.turn.output_ids is not None
     is_of_a_whole = x.step.partition(STREAMED)[1] != ""
-    is_told = way.by is ScriptBy.TELEPROMPTER and x.script is not None and x.api != CHAT_COMPLETIONS.name
-    return is_told and is_held and not is_shown and not is_of_a_whole
+    return is_held and not is_shown and not is_of_a_whole
 
 
 def in_chat(x: Exchange, asks_for_ids: Collection[str]) -> Exchange:

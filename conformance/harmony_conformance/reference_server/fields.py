@@ -7,12 +7,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from http import HTTPStatus
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from harmony_conformance.json_value import Json, JsonObject
+from harmony_conformance.json_value import Json, JsonObject, dumps, loads, members
 from harmony_conformance.reference_server.errors import ApiError, unsupported, wrong_value
 from harmony_ref import tokens
 
@@ -230,10 +231,18 @@ def chosen_tool(name: str, tools: Sequence[Tool]) -> Tool:
 
 def refuse_bad_schema(schema: JsonObject, where: str) -> None:
     """Refuse what is no JSON schema."""
+    if problem := _problem_of_schema(dumps(schema)):
+        raise wrong_value(where, f"it is no JSON schema: {problem}")
+
+
+@lru_cache(maxsize=1024)
+def _problem_of_schema(schema: str) -> str:
+    """Why a text is no JSON schema, empty where it is one. Remembered: to see it takes longer than all the rest of a request."""
     try:
-        Draft202012Validator.check_schema(schema)
+        Draft202012Validator.check_schema(members(loads(schema)))
     except SchemaError as problem:
-        raise wrong_value(where, f"it is no JSON schema: {problem.message}") from None
+        return str(problem.message)
+    return ""
 
 
 def script(body: JsonObject) -> tuple[int, ...] | None:
