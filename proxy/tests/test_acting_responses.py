@@ -158,18 +158,18 @@ def test_the_official_client_reads_what_the_model_meant(name, size, told_as_resp
     assert bool(last["usage"]["output_tokens_details"]["reasoning_tokens"]) == has_thought
 
 
-@pytest.mark.parametrize("name", LEAKING)
+@pytest.mark.parametrize("name", ["markers", "two calls and more", "two items"])
 def test_the_same_at_every_split_of_the_bytes(name, told_as_response):
     data = b"".join(told_as_response(LEAKING[name][0], 7))
     expected = run(actor(), [data])
-    for split in range(1, len(data), 397):
+    for split in range(1, len(data), 197):
         assert run(actor(), [data[:split], data[split:]]) == expected, split
     assert run(actor(), [data[place : place + 50] for place in range(0, len(data), 50)]) == expected
 
 
 def test_every_repaired_example_is_read_by_the_official_client(shown, tellings):
     read_, left = 0, 0
-    for one in shown:
+    for one in shown[::2]:
         x = tellings["response"](one.x) if one.check in REPAIRS and one.outcome == "fail" else None
         if x is None or not fails(x, REPAIRS):
             continue
@@ -185,7 +185,7 @@ def test_every_repaired_example_is_read_by_the_official_client(shown, tellings):
             grown, last = read(data)
             assert grown == [said for _, said in items(last)], one.id
             read_ += 1
-    assert read_ > 25 > left
+    assert read_ > 12 > left
 
 
 def test_what_holds_no_leak_comes_out_as_it_came_at_every_split(shown):

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_conformance.apis import APIS
-from harmony_conformance.wire import Request, Response
-from harmony_proxy.acting import REPAIRS, StreamActor
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.wire import Chunk, Request, Response
+from harmony_proxy.acting import REPAIRS, StreamActor, act_on_whole
 from harmony_proxy.policy import Action
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
@@ -311,3 +312,113 @@ def test_values_of_any_shape_pass(value):
     data = b"data: " + json.dumps({"choices": value}).encode() + b"\n\n"
     out, end = run(actor(), [data, DONE])
     assert b"".join(out) + end == data + DONE
+
+
+BEHIND = {
+    "a seam behind a marker": (
+        "<|channel|>commentary<|message|>Look.<|end|>assistantfinalHello!",
+        ("", "Look.Hello!", [], "stop"),
+    ),
+    "tags behind a marker": (
+        "<think>Hm.</think>Hi.<|end|><reasoning>Well.</reasoning>Hello!",
+        ("Hm.Well.", "Hi.Hello!", [], "stop"),
+    ),
+    "tags behind a header": ("<|channel|>final<|message|><think>Hm.</think>Hello!", ("Hm.", "Hello!", [], "stop")),
+}
+
+
+@pytest.mark.parametrize("size", [1, 3, 10**6])
+@pytest.mark.parametrize("name", BEHIND)
+def test_a_leak_of_another_kind_behind_one_is_told_anew_too(name, size):
+    text, expected = BEHIND[name]
+    one = actor()
+    out, end = run(one, stream(*(text[place : place + size] for place in range(0, len(text), size))))
+    assert said(b"".join(out) + end) == expected
+    assert one.acted.repaired
+    assert not one.acted.left
+
+
+NAMELESS = 'assistantcode{"path":"/tmp"}'
+
+
+@pytest.mark.parametrize("size", [1, 7, 10**6])
+def test_a_leak_behind_one_that_cannot_be_repaired_is_named_or_blocked(size):
+    text = "analysisWe greet.assistantfinalHello!" + NAMELESS
+    pieces = stream(*(text[place : place + size] for place in range(0, len(text), size)))
+    one = actor()
+    out, end = run(one, pieces)
+    assert one.acted.left
+    told = said(b"".join(out) + end)[1]
+    assert (
+        told == text if size > 100 else told == "Hello!" + NAMELESS
+    )  # in one piece there is nothing to tell without it
+    one = actor(fallback=Action.BLOCK)
+    run(one, pieces)
+    assert one.acted.blocked == ("channels.no_channel_words",)
+
+
+def test_a_call_without_a_name_at_the_start_is_named():
+    one = actor()
+    pieces = stream(NAMELESS)
+    out, end = run(one, pieces)
+    assert b"".join(out) + end == b"".join(pieces)
+    assert "no repair" in one.acted.left["channels.no_channel_words"]
+
+
+# TGI, whose chunks are those of Chat Completions and whose finish reasons are its own
+
+
+def tgi(*texts):
+    end = event({"role": "assistant", "content": ""}, "eos_token")
+    return [event({"role": "assistant", "content": text}) for text in texts] + [end, DONE]
+
+
+@pytest.mark.parametrize("name", ["glued", "markers", "tags", "the end"])
+def test_streams_of_tgi_are_told_anew(name):
+    texts, (reasoning, content, _, _) = LEAKING[name]
+    one = actor(api="tgi")
+    out, end = run(one, tgi(*texts))
+    assert said(b"".join(out) + end) == (reasoning, content, [], "eos_token")
+    assert one.acted.repaired
+    assert not one.acted.left
+
+
+def test_a_call_in_a_stream_of_tgi_becomes_one():
+    texts, (_, content, calls, _) = LEAKING["a call"]
+    out, end = run(actor(api="tgi"), tgi(*texts))
+    assert said(b"".join(out) + end) == ("", content, calls, "eos_token")
+
+
+def test_a_stream_of_tgi_that_holds_no_leak_comes_out_as_it_came():
+    pieces = tgi("Hello", " there", "! 2 < 3")
+    out, end = run(actor(api="tgi"), pieces)
+    assert out == pieces
+    assert end == b""
+
+
+def whole_of_tgi(text, **more):
+    message = {"role": "assistant", "content": text}
+    body = {
+        "id": "",
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": "eos_token"}],
+    }
+    chunk = Chunk(at=0.1, data=json.dumps({**body, **more}).encode())
+    return Exchange(
+        id="x",
+        request=asked(),
+        response=Response(status=200, chunks=(chunk,), headers={"content-type": "application/json"}),
+        api="tgi",
+    )
+
+
+@pytest.mark.parametrize("name", ["glued", "markers", "tags", "the end", "a call"])
+def test_whole_answers_of_tgi_are_told_anew(name):
+    texts, (reasoning, content, calls, _) = LEAKING[name]
+    told = act_on_whole(whole_of_tgi("".join(texts)), REPAIRING, fallback=Action.OBSERVE)
+    choice = json.loads(told.body)["choices"][0]
+    assert (choice["message"].get("reasoning", ""), choice["message"]["content"] or "") == (reasoning, content)
+    called = [call["function"] for call in choice["message"].get("tool_calls", ())]
+    assert [(call["name"], call["arguments"]) for call in called] == calls
+    assert choice["finish_reason"] == "eos_token"
+    assert told.acted.repaired

@@ -50,7 +50,7 @@ _DIGITS = re.compile(r"(?<=_)\d{1,6}")
 
 
 _GOES_ON_AS_CALL = re.compile(r"assistant\s?(?:analysis|commentary)\s?(?:t|to|to=[\w.-]{0,100}\s*\w{0,8}\s*)?\Z")
-SEAM_COMPLETE = re.compile(rf"assistant\s?(?:{'|'.join(CHANNELS)})(?=\S)|assistant(?:json|code)(?=\{{)")
+SEAM_COMPLETE = re.compile(rf"assistant\s?(?:{'|'.join(CHANNELS)})(?=\S|\n)|assistant(?:json|code)(?=\{{)")
 """Words of a header with what follows them."""
 
 

@@ -117,9 +117,7 @@ class Reader:
 
     def _begin(self, *, is_over: bool) -> bool:
         """Whether it is known how the field begins."""
-        tagged = TAG.match(self._rest) if self._home is Kind.CONTENT else None
-        if tagged is not None:
-            self._tag, self._kind, self._rest = tagged["tag"], Kind.REASONING, self._rest[tagged.end() :]
+        if self._begin_tag():
             self._is_start = False
             return True
         found = MARKER.search(self._rest)
@@ -140,12 +138,21 @@ class Reader:
                 self._kind = self._place_of(word)
         return True
 
+    def _begin_tag(self) -> bool:
+        """Whether a message begins with a thought in tags."""
+        tagged = TAG.match(self._rest) if self._home is Kind.CONTENT else None
+        if tagged is not None:
+            self._tag, self._kind, self._rest = tagged["tag"], Kind.REASONING, self._rest[tagged.end() :]
+        return tagged is not None
+
     def _may_go_on_as_header(self) -> bool:
         marker = unfinished_marker(self._rest)
         return marker is not None and BARE_HEADER.fullmatch(self._rest[:marker]) is not None
 
     def _step(self, *, is_over: bool) -> bool:
         """Whether a token was read, so that there may be another."""
+        if self._header is None and not self._tag and self._kind is Kind.CONTENT and not self._before:
+            self._begin_tag()
         if self._tag:
             return self._step_in_tag(is_over=is_over)
         marker = MARKER.search(self._rest)
@@ -274,6 +281,8 @@ class Reader:
         if self._glued:
             found = _GOES_ON.search(self._rest)
             return found.start() if found is not None else len(self._rest)
+        if not self._before and may_be_header(self._rest):
+            return 0
         place = unfinished_seam(self._rest, self._before)
         candidates = [one for one in (place, unfinished_call(self._rest)) if one is not None]
         return min(candidates, default=len(self._rest))

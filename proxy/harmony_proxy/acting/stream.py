@@ -26,7 +26,7 @@ from harmony_proxy.acting.mending import declared_by
 from harmony_proxy.acting.moulds import Moulds
 from harmony_proxy.acting.notes import Notes
 from harmony_proxy.acting.reading import NoPlace
-from harmony_proxy.acting.repairs import REPAIRS
+from harmony_proxy.acting.repairs import NO_REPAIR, REPAIRS
 from harmony_proxy.acting.responses_stream import STATUS, ResponsesStream
 from harmony_proxy.acting.retelling import Place, Stream
 from harmony_proxy.acting.tracking import Status
@@ -47,6 +47,7 @@ TEXTS = frozenset(
 """The checks that are asked while the stream goes on."""
 
 _NO_NAME = "what was left of the name is no function that the request declares"
+_ANOTHER = "another leak behind one that was repaired"
 _TOO_LATE = "what leaks went out before it showed"
 
 
@@ -293,7 +294,8 @@ class StreamActor:
         except NoPlace as problem:
             reason = f"the model wrote {problem}"
         else:
-            reason = told.problem or (_TOO_LATE if Status.READY in statuses.values() else _NO_NAME)
+            late = NO_REPAIR if b"".join(out) == b"".join(piece.raw for piece in held) else _TOO_LATE
+            reason = told.problem or (late if Status.READY in statuses.values() else _NO_NAME)
             if not self._asking.fails(told.went, (), found):
                 self._notes.count(found)
                 return out
@@ -323,6 +325,8 @@ class StreamActor:
     def _conclude(self) -> list[bytes]:
         """The answer is complete: what fails now fails for good."""
         out = self._resolve(is_last=True)
+        if not self.is_over and self._told is not None and self._notes.repaired:
+            self._notes.leave(self._asking.fails(self._told.went, (), self._asked), _ANOTHER)
         if not self.is_over and self._blocking:
             found = self._asking.fails_whole(self._went, self._held, self._blocking)
             return self._block(found) if found else out

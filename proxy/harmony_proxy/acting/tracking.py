@@ -33,6 +33,7 @@ _RISKY = re.compile(
     + r")\Z"
 )
 """What may be part of a needle; the rest goes by without another look."""
+_NAMELESS = re.compile(r"assistant(?:json|code)\{")
 _MARKED = ("<", "\\", "&")
 
 
@@ -137,7 +138,7 @@ class Tracked:
             return Status.READY if f"</{tagged['tag']}>" in new else Status.OPEN
         if may_be_header(text):
             return Status.OPEN
-        if CALL_SEAM.match(text) is not None:
+        if CALL_SEAM.match(text) is not None or _NAMELESS.match(text) is not None:
             return Status.READY
         if BEGINS_GLUED.match(text) is None:
             return Status.CLEAR
