@@ -27,6 +27,7 @@ import uvloop
 from answers import Plan
 from contenders import CONTENDERS, LITELLM, NotStartedError, Running, nginx_program
 from load import Answer, Client
+from pairs import APART, in_turn
 from processes import cost, memory, settle
 
 HERE = Path(__file__).parent
@@ -42,44 +43,60 @@ class Size:
 
     Attributes:
         seconds: of asking for whole answers; answers: how many of them, at most. What is judged later has to be judged before the next is measured.
+        turns: how often those of a group that is compared closely follow each other (see pairs).
         idle: seconds for which nothing is asked, to know what a process uses by itself.
         streams: how often streams of some events follow each other over one connection; events: of a stream in company.
-        flat: events of a stream without a pace.
+        flat: events of a stream without a pace; apart: of one that begins when others are under way.
         gigabytes: of the long stream; 0 for none.
         holds: numbers of streams to be held at the same time, in rising order.
     """
 
     rounds: int
+    turns: int
     seconds: float
     answers: int
     idle: float
     streams: int
     events: int
     flat: int
+    apart: int
     gigabytes: float
     hold_seconds: float
     holds: tuple[int, ...]
 
 
 FULL = Size(
-    rounds=5, seconds=0.5, answers=1000, idle=2, streams=20, events=60, flat=1500, gigabytes=1, hold_seconds=4,
+    rounds=5, turns=8, seconds=0.5, answers=1000, idle=2, streams=20, events=60, flat=1500, apart=150, gigabytes=1, hold_seconds=4,
     holds=(100, 200, 300, 400, 500, 600, 700, 800, 1000, 1200, 1400),
 )  # fmt: skip
 QUICK = replace(
     FULL,
     rounds=1,
+    turns=2,
     seconds=0.4,
     answers=500,
     idle=1,
     streams=6,
     events=20,
     flat=300,
+    apart=40,
     gigabytes=0.1,
     hold_seconds=2,
     holds=(50, 300),
 )
 TINY = replace(
-    QUICK, seconds=0.02, answers=40, idle=0.1, streams=1, events=3, flat=8, gigabytes=0, hold_seconds=0.3, holds=(2,)
+    QUICK,
+    turns=1,
+    seconds=0.02,
+    answers=40,
+    idle=0.1,
+    streams=1,
+    events=3,
+    flat=8,
+    apart=3,
+    gigabytes=0,
+    hold_seconds=0.3,
+    holds=(2,),
 )
 SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
@@ -115,10 +132,12 @@ def whole(connections: int, plan: Plan) -> Measure:
     return measure
 
 
-def streams(count: int, plan: Callable[[Size], Plan], times: Callable[[Size], int] = lambda size: 1) -> Measure:
+def streams(
+    count: int, plan: Callable[[Size], Plan], times: Callable[[Size], int] = lambda size: 1, spread: float = 0.02
+) -> Measure:
     async def measure(client: Client, size: Size) -> Found:
         begun = asyncio.get_running_loop().time()
-        answers = await client.streams(count=count, plan=plan(size), spread=0.02, times=times(size))
+        answers = await client.streams(count=count, plan=plan(size), spread=spread, times=times(size))
         latencies = [latency for answer in answers for latency in answer.latencies]
         return Found(
             units=len(latencies),
@@ -138,6 +157,7 @@ MEASURES: dict[str, Measure] = {
     "stream, 1": streams(1, lambda size: Plan(events=6, pace=10_000), lambda size: size.streams),
     "stream, 32": streams(32, lambda size: Plan(events=size.events, pace=20_000)),
     "stream, 8, no pace": streams(8, lambda size: Plan(events=size.flat)),
+    APART: streams(32, lambda size: Plan(events=size.apart, pace=20_000), spread=0.64),
 }
 SPARED = {"litellm": {"stream, 8, no pace"}}
 """Who is spared what: it would take minutes."""
@@ -250,9 +270,10 @@ def measure(names: list[str], size: Size, folder: Path, skipped: dict[str, str])
             for name in taking_part[first:] + taking_part[:first]:
                 settle(running[name].pid)
                 say(f"round {number + 1} of {size.rounds}: {name}")
-                for what in MEASURES:
+                for what in [what for what in MEASURES if what != APART]:
                     if what not in SPARED.get(name, ()) and (name in ASGI or what not in ASGI_ONLY):
                         add(found[what].setdefault(name, {}), figures(running[name], what, size, idle[name]))
+        turns = in_turn(names, size.turns, lambda what, name: figures(running[name], what, size, idle[name]), say)
         limits, memories = {}, {}
         for name in [name for name in LONG if name in names and size.gigabytes]:
             say(f"a long stream: {name}")
@@ -263,8 +284,8 @@ def measure(names: list[str], size: Size, folder: Path, skipped: dict[str, str])
     finally:
         for one in reversed(running.values()):
             one.stop()
-    measured = {what: {name: spreads(values) for name, values in by.items()} for what, by in found.items()}
-    return {"measures": measured, "limits": limits, "memory": memories}
+    measured = {what: {name: spreads(values) for name, values in by.items()} for what, by in found.items() if by}
+    return {"measures": measured, "turns": turns, "limits": limits, "memory": memories}
 
 
 def idling(running: dict[str, Running], seconds: float) -> dict[str, float]:
