@@ -8,7 +8,7 @@ interpreter, and the pipe between them is nobody else's.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from harmony_proxy.judge_settings import LENGTH_BYTES
 from harmony_proxy.recorder import Kept, Recorder, kept
@@ -30,23 +30,16 @@ def packed(recorder: Recorder, name: str, started: float) -> bytes:
         return marshal.dumps(_plain(told), _VERSION)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
-def framed(exchanges: Sequence[bytes]) -> Iterable[bytes]:
-    """A frame, in pieces: its length, then each exchange after its own."""
-    yield (sum(map(len, exchanges)) + LENGTH_BYTES * len(exchanges)).to_bytes(LENGTH_BYTES)
-    for exchange in exchanges:
-        yield len(exchange).to_bytes(LENGTH_BYTES)
-        yield exchange
+def framed(exchanges: list[bytes]) -> tuple[bytes, bytes]:
+    """A frame: its length, and what is in it."""
+    body = marshal.dumps(exchanges, _VERSION)
+    return len(body).to_bytes(LENGTH_BYTES), body
 
 
 def unframed(body: bytes) -> list[Kept]:
     """The exchanges of a frame, without its length."""
-    found: list[Kept] = []
-    start = 0
-    while start < len(body):
-        begin = start + LENGTH_BYTES
-        start = begin + int.from_bytes(body[start:begin])
-        found.append(kept(marshal.loads(body[begin:start])))  # noqa: S302 - of our own parent, over a pipe
-    return found
+    exchanges: list[bytes] = marshal.loads(body)  # noqa: S302 - of our own parent, over a pipe
+    return [kept(marshal.loads(exchange)) for exchange in exchanges]  # noqa: S302 - as above
 
 
 def _plain(value: object) -> object:

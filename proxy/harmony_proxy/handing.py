@@ -164,15 +164,8 @@ class Handing:
         process = self._process
         if process is None or process.stdin is None:
             raise BrokenPipeError
-        small: list[bytes] = []
         for piece in framed(batch):
-            if len(piece) < _BATCH_BYTES:
-                small.append(piece)
-                continue
-            _all_of(process.stdin, b"".join(small))
-            small.clear()
             _all_of(process.stdin, piece)
-        _all_of(process.stdin, b"".join(small))
 
     def _begin(self) -> None:
         self._begun += 1
