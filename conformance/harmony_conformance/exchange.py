@@ -17,6 +17,7 @@ from harmony_conformance.json_value import Json, NotJson, at, dumps, items, memb
 from harmony_conformance.meaning import ENDINGS, Called, Expectation, Meaning, cut_at_stop, read_ids, unpadded
 from harmony_conformance.prompt import PromptMessage, PromptReading, Wanted, read_prompt, wanted
 from harmony_conformance.sse import EventStream, read_events, read_lines, retold
+from harmony_conformance.streamed import StreamedChoice, streamed_choices
 from harmony_conformance.texts import Answer, read_answers, read_streamed_answers
 from harmony_conformance.turn import Turn, read_completion, read_stream
 from harmony_conformance.wire import Failure, Request, Response
@@ -154,9 +155,7 @@ class Exchange:
     def choices(self) -> int:
         """How many choices the answer has."""
         if self.stream is not None:
-            return len(
-                {number(at(choice, "index")) or 0 for chunk in self.chunks for choice in items(at(chunk, "choices"))}
-            )
+            return len({told.number or 0 for told in self.streamed})
         return len(items(at(self.body, "choices")))
 
     @property
@@ -219,6 +218,11 @@ class Exchange:
         return tuple(event.value for event in self.stream.events if event.value is not None) if self.stream else ()
 
     @cached_property
+    def streamed(self) -> tuple[StreamedChoice, ...]:
+        """The choices of the stream's chunks, in the order in which they came."""
+        return streamed_choices(self.chunks)
+
+    @cached_property
     def turn(self) -> Turn | None:
         """What the client was told; None where it was given no completion. What was told to the server before is left out."""
         turn = self._turn
@@ -231,7 +235,7 @@ class Exchange:
         if self.response is None or not self.response.is_success:
             return None
         if self.stream is not None:
-            return read_stream(self.chunks) if any(items(at(chunk, "choices")) for chunk in self.chunks) else None
+            return read_stream(self.chunks) if self.streamed else None
         return read_completion(self.body) if items(at(self.body, "choices")) else None
 
     @cached_property
@@ -239,7 +243,7 @@ class Exchange:
         """Every choice of the answer with each text in it; the first with the best evidence of its tokens."""
         if self.turn is None:
             return ()
-        found = read_answers(self.body) if self.stream is None else read_streamed_answers(self.chunks)
+        found = read_answers(self.body) if self.stream is None else read_streamed_answers(self.streamed)
         return tuple(
             replace(answer, ids=self.output.ids) if position == 0 else answer for position, answer in enumerate(found)
         )
@@ -384,10 +388,11 @@ class Exchange:
         """The error object or text that the body, or an event of the stream, carries; None where there is none."""
         candidates: Iterator[Json] = iter(self.chunks) if self.stream is not None else iter((self.body,))
         for value in candidates:
-            found = members(value).get("error")
+            told = members(value)
+            found = told.get("error")
             if found is not None:
                 return found
-            if at(value, "object") == "error":
+            if told.get("object") == "error":
                 return value
         return None
 

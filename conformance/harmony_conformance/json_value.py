@@ -34,6 +34,13 @@ def loads(document: str | bytes) -> Json:
     """
     if isinstance(document, bytes):
         document = document.decode("utf-8", "replace")
+    try:
+        value: Json
+        value, end = _DECODER.raw_decode(document)
+        if end == len(document):
+            return value
+    except (ValueError, RecursionError):
+        pass  # blanks around it, or no JSON: told by the longer way
     return _parsed(document, _DECODER)
 
 

@@ -16,6 +16,7 @@ from harmony_conformance.wire import Chunk
 DONE = "[DONE]"
 _OF_THE_RUN = frozenset({"id", "created", "created_at", "system_fingerprint"})
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_FIELD, _END = b"data: ", b"\n\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,20 +32,21 @@ class Event:
         """Whether this is the `[DONE]` that ends an OpenAI stream."""
         return self.data.strip() == DONE
 
-    @cached_property
+    @property
     def json(self) -> Json:
         """The data as JSON.
 
         Raises:
             NotJson: it is none.
         """
-        return loads(self.data)
+        value = self.value
+        return value if value is not None else loads(self.data)
 
     @cached_property
     def value(self) -> Json:
         """The data as JSON, None where it is none."""
         try:
-            return self.json
+            return loads(self.data)
         except NotJson:
             return None
 
@@ -73,6 +75,13 @@ class EventDecoder:
         events: list[Event] = []
         if not data:
             return events
+        if data.startswith(_FIELD) and data.endswith(_END) and not (self._line or self._data or self._name):
+            # whole events of one line each, as nearly all servers send them
+            lines = data[len(_FIELD) : -len(_END)].split(_END + _FIELD)
+            together = b"".join(lines)
+            if b"\n" not in together and b"\r" not in data:
+                self._first = self._after_cr = False
+                return [Event(data=line.decode("utf-8", "replace"), at=at) for line in lines]
         ends_in_cr = data.endswith(b"\r")
         if self._after_cr:
             data = data.removeprefix(b"\n")
@@ -129,8 +138,10 @@ class EventStream:
 def read_events(chunks: Iterable[Chunk]) -> EventStream:
     """All events of a recorded body, each with the time of the chunk that completed it."""
     decoder = EventDecoder()
-    events = tuple(event for chunk in chunks for event in decoder.feed(chunk.data, chunk.at))
-    return EventStream(events=events, unfinished=decoder.unfinished(), stray=tuple(decoder.stray))
+    events: list[Event] = []
+    for chunk in chunks:
+        events += decoder.feed(chunk.data, chunk.at)
+    return EventStream(events=tuple(events), unfinished=decoder.unfinished(), stray=tuple(decoder.stray))
 
 
 def read_lines(chunks: Iterable[Chunk]) -> EventStream:

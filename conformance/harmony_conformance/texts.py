@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.json_value import Json, NotJson, at, items, loads, members, number, text
+from harmony_conformance.streamed import StreamedChoice
 from harmony_conformance.turn import Turn
 from harmony_ref import tokens
 
@@ -73,26 +74,25 @@ def read_answers(body: Json) -> tuple[Answer, ...]:
     )
 
 
-def read_streamed_answers(chunks: Iterable[Json]) -> tuple[Answer, ...]:
-    """The choices of a stream of `chat.completion.chunk` objects by their index, deltas joined."""
+def read_streamed_answers(choices: Iterable[StreamedChoice]) -> tuple[Answer, ...]:
+    """The choices of a stream by their index, deltas joined."""
     deltas: dict[int, _Joined] = defaultdict(_Joined)
     ids: dict[int, list[Json]] = defaultdict(list)
     logprobs: dict[int, list[str]] = defaultdict(list)
-    for chunk in chunks:
-        for choice in items(at(chunk, "choices")):
-            index = number(at(choice, "index")) or 0
-            deltas[index].add(at(choice, "delta"))
-            ids[index].extend(items(at(choice, "token_ids")))
-            logprobs[index].extend(_named(choice))
+    for told in choices:
+        index = told.number or 0
+        deltas[index].add(told.delta)
+        ids[index] += items(told.choice.get("token_ids"))
+        logprobs[index] += _named(told.choice)
     return tuple(
         Answer(fields=tuple(_texts(joined.value())), ids=_known(ids[index]), logprobs=tuple(logprobs[index]))
         for index, joined in sorted(deltas.items())
     )
 
 
-def _named(choice: Json) -> Iterator[str]:
+def _named(choice: Json) -> list[str]:
     """The tokens that the log probabilities of a choice are about; what else might have come is no part of the answer."""
-    return (text(at(entry, "token")) for entry in items(at(choice, "logprobs", "content")))
+    return [text(at(entry, "token")) for entry in items(at(choice, "logprobs", "content"))]
 
 
 class _Joined:
@@ -111,7 +111,10 @@ class _Joined:
                 self._pieces.append(piece)
             case dict():
                 for name, member in piece.items():
-                    self._members.setdefault(name, _Joined()).add(member)
+                    joined = self._members.get(name)
+                    if joined is None:
+                        joined = self._members[name] = _Joined()
+                    joined.add(member)
             case list():
                 for position, item in enumerate(piece):
                     index = number(at(item, "index"))

@@ -86,23 +86,28 @@ _OUTPUT_IDS = (("choices", 0, "token_ids"), ("choices", 0, "response_token_ids")
 
 def read_completion(body: Json) -> Turn:
     """The first choice of a `chat.completion` object."""
-    choice = at(body, "choices", 0)
-    message = at(choice, "message")
+    told = members(body)
+    choice = members(at(body, "choices", 0))
+    message = members(choice.get("message"))
     reasoning_field = _reasoning_field(message)
     return Turn(
-        role=_optional_text(at(message, "role")),
-        content=content_text(at(message, "content")),
-        reasoning=_optional_text(at(message, reasoning_field)) if reasoning_field else None,
+        role=_optional_text(message.get("role")),
+        content=content_text(message.get("content")),
+        reasoning=_optional_text(message[reasoning_field]) if reasoning_field else None,
         reasoning_field=reasoning_field,
-        tool_calls=tuple(_read_call(call) for call in items(at(message, "tool_calls"))),
-        finish_reason=_optional_text(at(choice, "finish_reason")),
-        usage=read_usage(at(body, "usage")),
-        prompt_ids=next((ids for place in _PROMPT_IDS if (ids := _ids(at(body, *place)))), None),
-        output_ids=next((ids for place in _OUTPUT_IDS if (ids := _ids(at(body, *place)))), None),
-        id=_optional_text(at(body, "id")),
-        model=_optional_text(at(body, "model")),
-        refusal=_optional_text(at(message, "refusal")),
+        tool_calls=tuple([_read_call(call) for call in items(message.get("tool_calls"))]),
+        finish_reason=_optional_text(choice.get("finish_reason")),
+        usage=read_usage(told.get("usage")),
+        prompt_ids=_first_ids(body, _PROMPT_IDS),
+        output_ids=_first_ids(body, _OUTPUT_IDS),
+        id=_optional_text(told.get("id")),
+        model=_optional_text(told.get("model")),
+        refusal=_optional_text(message.get("refusal")),
     )
+
+
+def _first_ids(body: Json, places: Iterable[tuple[str | int, ...]]) -> tuple[int, ...] | None:
+    return next((ids for place in places if (ids := _ids(at(body, *place)))), None)
 
 
 @dataclass(kw_only=True)
@@ -121,7 +126,8 @@ def read_stream(chunks: Iterable[Json]) -> Turn:
     role: str | None = None
     finish: str | None = None
     usage: Usage | None = None
-    identity: tuple[str | None, str | None] = (None, None)
+    name: str | None = None
+    model: str | None = None
     content: list[str] = []
     reasoning: list[str] = []
     has_content = False
@@ -132,26 +138,28 @@ def read_stream(chunks: Iterable[Json]) -> Turn:
     has_ids = False
     refusal: str | None = None
     for chunk in chunks:
-        identity = (identity[0] or _optional_text(at(chunk, "id")), identity[1] or _optional_text(at(chunk, "model")))
-        usage = read_usage(at(chunk, "usage")) or usage
-        prompt_ids = prompt_ids or _ids(at(chunk, "prompt_token_ids"))
-        for choice in items(at(chunk, "choices")):
-            if number(at(choice, "index")) not in (0, None):
+        told = members(chunk)
+        name = name or _optional_text(told.get("id"))
+        model = model or _optional_text(told.get("model"))
+        usage = read_usage(told.get("usage")) or usage
+        prompt_ids = prompt_ids or _ids(told.get("prompt_token_ids"))
+        for choice in map(members, items(told.get("choices"))):
+            if number(choice.get("index")):
                 continue
-            finish = _optional_text(at(choice, "finish_reason")) or finish
-            if (ids := _ids(at(choice, "token_ids"))) is not None:
+            finish = _optional_text(choice.get("finish_reason")) or finish
+            if (ids := _ids(choice.get("token_ids"))) is not None:
                 output_ids.extend(ids)
                 has_ids = True
-            delta = at(choice, "delta")
-            role = role or _optional_text(at(delta, "role"))
-            refusal = refusal or _optional_text(at(delta, "refusal"))
-            if (piece := content_text(at(delta, "content"))) is not None:
+            delta = members(choice.get("delta"))
+            role = role or _optional_text(delta.get("role"))
+            refusal = refusal or _optional_text(delta.get("refusal"))
+            if (piece := content_text(delta.get("content"))) is not None:
                 content.append(piece)
                 has_content = True
             if (named := _reasoning_field(delta)) is not None:
                 reasoning_field = reasoning_field or named
-                reasoning.append(text(at(delta, named)))
-            for call in items(at(delta, "tool_calls")):
+                reasoning.append(text(delta[named]))
+            for call in items(delta.get("tool_calls")):
                 _join_call(calls, call)
     return Turn(
         role=role,
@@ -166,8 +174,8 @@ def read_stream(chunks: Iterable[Json]) -> Turn:
         usage=usage,
         prompt_ids=prompt_ids,
         output_ids=tuple(output_ids) if has_ids else None,
-        id=identity[0],
-        model=identity[1],
+        id=name,
+        model=model,
         refusal=refusal,
     )
 
@@ -203,8 +211,14 @@ def _read_call(call: Json) -> ToolCall:
 def _reasoning_field(message: Json) -> str | None:
     """The first field that holds text, else the first that is there."""
     held = members(message)
-    there = [name for name in REASONING_FIELDS if isinstance(held.get(name), str)]
-    return next((name for name in there if held[name]), there[0] if there else None)
+    there: str | None = None
+    for name in REASONING_FIELDS:
+        value = held.get(name)
+        if isinstance(value, str):
+            if value:
+                return name
+            there = there or name
+    return there
 
 
 def _optional_text(value: Json) -> str | None:

@@ -43,17 +43,17 @@ def _indexes(x: Exchange) -> Iterator[int]:
     if x.stream is None:
         yield from (number(at(choice, "index")) or 0 for choice in items(at(x.body, "choices")))
         return
-    yield from {number(at(choice, "index")) or 0 for chunk in x.chunks for choice in items(at(chunk, "choices"))}
+    yield from {told.number or 0 for told in x.streamed}
 
 
 def _entries(x: Exchange) -> list[Json]:
     """The entries of the log probabilities of the first choice, of a stream those of all its chunks."""
-    holders = (
-        (at(chunk, "choices", 0) for chunk in x.chunks) if x.stream is not None else iter((at(x.body, "choices", 0),))
-    )
-    return [
-        entry for held in holders if not number(at(held, "index")) for entry in items(at(held, "logprobs", "content"))
-    ]
+    if x.stream is None:
+        first = members(at(x.body, "choices", 0))
+        logprobs = [] if number(first.get("index")) else [first.get("logprobs")]
+    else:
+        logprobs = [told.choice.get("logprobs") for told in x.streamed if not told.number and not told.place]
+    return [entry for held in logprobs if held is not None for entry in items(at(held, "content"))]
 
 
 @condition

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.aftermath import aftermaths, differences
@@ -117,38 +117,42 @@ def answer_is_well_formed(x: Exchange) -> Iterator[Finding]:
             expected="UTF-8 text",
             actual=repr(body[problem.start : problem.start + 8]),
         )
-    holders = ((chunk, "delta") for chunk in x.chunks) if x.stream is not None else iter(((x.body, "message"),))
-    for position, (value, holder) in enumerate(holders):
-        for index, choice in enumerate(items(at(value, "choices"))):
-            where = (f"chunk {position}" if holder == "delta" else "") + pointer("choices", index)
-            wrong = next(_misshapen(choice, holder), None)
-            if wrong is not None:
-                yield Finding(
-                    message=wrong[0], at=f"{where}/{wrong[1]}", expected=wrong[2], actual=shorten(dumps(wrong[3]))
-                )
-                return
+    said: Iterable[tuple[str, int, Json]]
+    if x.stream is not None:
+        holder, said = "delta", ((f"chunk {told.chunk}", told.place, told.delta) for told in x.streamed)
+    else:
+        choices = enumerate(items(at(x.body, "choices")))
+        holder, said = "message", (("", place, at(choice, "message")) for place, choice in choices)
+    for where, place, value in said:
+        wrong = _misshapen(value, holder)
+        if wrong is not None:
+            message, there, expected, actual = wrong
+            at_choice = where + pointer("choices", place)
+            yield Finding(message=message, at=f"{at_choice}/{there}", expected=expected, actual=shorten(dumps(actual)))
+            return
 
 
 _HALF = re.compile("[\ud800-\udfff]")  # one code of a surrogate pair
 
 
-def _misshapen(choice: Json, holder: str) -> Iterator[tuple[str, str, str, Json]]:
-    """What is wrong with a choice: in words, where, what was expected, and what stands there."""
-    said = at(choice, holder)
+def _misshapen(said: Json, holder: str) -> tuple[str, str, str, Json] | None:
+    """What is first wrong with a message or delta: in words, where, what was expected, and what stands there."""
     if not isinstance(said, dict):
-        yield f"a choice has no {holder} that is an object", holder, "an object", said
-        return
+        return f"a choice has no {holder} that is an object", holder, "an object", said
     role = said.get("role", "assistant")
     if role != "assistant" and not (role is None and holder == "delta"):
-        yield "the speaker is not the assistant", f"{holder}/role", "assistant", role
-    for name in ("content", *REASONING_FIELDS):
+        return "the speaker is not the assistant", f"{holder}/role", "assistant", role
+    for name in _TEXTS:
         value = said.get(name)
-        if value is None:
-            continue
-        if not isinstance(value, str) and not (name == "content" and isinstance(value, list)):
-            yield f"{name} is no text", f"{holder}/{name}", "a text or null", value
-        elif isinstance(value, str) and _HALF.search(value) is not None:
-            yield f"{name} holds half of a surrogate pair", f"{holder}/{name}", "whole characters", value
+        if isinstance(value, str):
+            if not value.isascii() and _HALF.search(value) is not None:
+                return f"{name} holds half of a surrogate pair", f"{holder}/{name}", "whole characters", value
+        elif value is not None and not (name == "content" and isinstance(value, list)):
+            return f"{name} is no text", f"{holder}/{name}", "a text or null", value
+    return None
+
+
+_TEXTS = ("content", *REASONING_FIELDS)
 
 
 @check(MUST, spec="http#server-error", when=(on.has_response, on.was_sent))

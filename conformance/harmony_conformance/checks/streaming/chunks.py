@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.checks.streaming.reading import deltas, is_error, says
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import Json, at, dumps, items, number, text
+from harmony_conformance.json_value import JsonObject, at, dumps, items, members, text
 from harmony_conformance.prompt import shorten
 
 
 @check(MUST, spec="chat#chunk", when=(on.is_chat, on.was_streamed, on.was_answered))
 def one_identity(x: Exchange) -> Iterator[Finding]:
     """All chunks of a stream have the same id, model and time of creation; a fingerprint that changes is a variant."""
+    chunks = [*map(members, x.chunks)]
+    telling = [told for told in chunks if items(told.get("choices")) or told.get("usage") is not None]
     for member in ("id", "model", "created"):
-        values = [
-            at(chunk, member) for chunk in x.chunks if items(at(chunk, "choices")) or at(chunk, "usage") is not None
-        ]
-        changed = next((index for index, value in enumerate(values) if value != values[0]), None)
-        if changed is not None:
+        values = [told.get(member) for told in telling]
+        if values.count(values[0]) < len(values) if values else False:
+            changed = next(index for index, value in enumerate(values) if value != values[0])
             yield Finding(
                 message=f"{member} changes within the stream",
                 at=f"chunk {changed}/{member}",
@@ -28,7 +29,7 @@ def one_identity(x: Exchange) -> Iterator[Finding]:
                 actual="another one",
             )
 
-    fingerprints = {text(at(chunk, "system_fingerprint")) for chunk in x.chunks} - {""}
+    fingerprints = {text(told.get("system_fingerprint")) for told in chunks} - {""}
     if len(fingerprints) > 1:
         yield variant("the fingerprint changes within the stream", where="system_fingerprint")
 
@@ -39,18 +40,16 @@ def choices_are_numbered(x: Exchange) -> Iterator[Finding]:
 
     Clients join deltas by the index of their choice, and read the first choice of a chunk without looking whether there is one.
     """
-    for position, chunk in enumerate(x.chunks):
-        for place, choice in enumerate(items(at(chunk, "choices"))):
-            index = number(at(choice, "index"))
-            if index is None or index < 0:
-                yield Finding(
-                    message="a choice has no index",
-                    at=f"chunk {position}/choices/{place}/index",
-                    expected="a whole number",
-                    actual=shorten(dumps(at(choice, "index"))),
-                )
-                return
-    empty = [chunk for chunk in x.chunks if at(chunk, "choices") == [] and at(chunk, "usage") is None]
+    for told in x.streamed:
+        if told.number is None or told.number < 0:
+            yield Finding(
+                message="a choice has no index",
+                at=f"chunk {told.chunk}/choices/{told.place}/index",
+                expected="a whole number",
+                actual=shorten(dumps(told.choice.get("index"))),
+            )
+            return
+    empty = [chunk for chunk in x.chunks if members(chunk).get("choices") == [] and at(chunk, "usage") is None]
     if empty and not any(map(is_error, empty)):
         yield variant("a chunk has neither choices nor usage", where="choices")
 
@@ -85,12 +84,11 @@ FINISH_REASONS = ("stop", "length", "tool_calls", "content_filter", "function_ca
 @check(MUST, spec="chat#finish-reason", when=(on.is_chat, on.came_in_chunks, on.ended_well))
 def one_finish_reason(x: Exchange) -> Iterator[Finding]:
     """Each choice has exactly one finish_reason, a word, and no text or call after it; a word that the API does not have is a variant."""
-    chosen: dict[int, list[Json]] = {}
-    for chunk in x.chunks:
-        for choice in items(at(chunk, "choices")):
-            chosen.setdefault(number(at(choice, "index")) or 0, []).append(choice)
+    chosen: defaultdict[int, list[JsonObject]] = defaultdict(list)
+    for piece in x.streamed:
+        chosen[piece.number or 0].append(piece.choice)
     for index, choices in sorted(chosen.items()):
-        told = [at(choice, "finish_reason") for choice in choices if at(choice, "finish_reason") is not None]
+        told = [reason for choice in choices if (reason := choice.get("finish_reason")) is not None]
         if len(told) != 1:
             yield Finding(
                 message=f"the stream has {len(told)} finish reasons",
@@ -109,8 +107,8 @@ def one_finish_reason(x: Exchange) -> Iterator[Finding]:
                     expected=", ".join(FINISH_REASONS),
                     actual=shorten(dumps(told[0])),
                 )
-        position = next(i for i, choice in enumerate(choices) if at(choice, "finish_reason") is not None)
-        later = [at(choice, "delta") for choice in choices[position + 1 :] if says(at(choice, "delta"))]
+        position = next(i for i, choice in enumerate(choices) if choice.get("finish_reason") is not None)
+        later = [delta for choice in choices[position + 1 :] if says(delta := choice.get("delta"))]
         if later:
             yield Finding(
                 message="text or calls follow the finish_reason",

@@ -8,7 +8,7 @@ from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.checks.streaming.reading import is_error
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import NotJson, at
+from harmony_conformance.json_value import NotJson, at, members
 from harmony_conformance.prompt import shorten
 from harmony_conformance.sse import Event
 
@@ -46,7 +46,8 @@ def ends_with_done(x: Exchange) -> Iterator[Finding]:
     if x.stream is None:
         return
     events = x.stream.events
-    broken = next((index for index, event in enumerate(events) if is_error(event.value)), None)
+    is_broken = x.error is not None
+    broken = next((index for index, event in enumerate(events) if is_error(event.value)), None) if is_broken else None
     if broken is not None:
         later = next((index for index in range(broken + 1, len(events)) if not _may_follow(events[index])), None)
         if later is not None:
@@ -99,6 +100,9 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
             actual=shorten(line),
         )
     for index, event in enumerate(x.stream.events):
+        told = members(event.value)
+        if told.get("object") == "chat.completion.chunk" and isinstance(told.get("choices"), list):
+            continue
         if event.is_done:
             continue
         try:

@@ -6,15 +6,12 @@ from collections.abc import Iterator
 
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import Json, at, items, members, number
+from harmony_conformance.json_value import Json, at, members
 
 
 def deltas(x: Exchange) -> Iterator[Json]:
     """The deltas of the first choice, in order."""
-    for chunk in x.chunks:
-        for choice in items(at(chunk, "choices")):
-            if number(at(choice, "index")) in (0, None):
-                yield at(choice, "delta")
+    return (told.delta for told in x.streamed if told.is_first)
 
 
 def is_error(value: Json) -> bool:
