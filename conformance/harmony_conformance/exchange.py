@@ -244,9 +244,9 @@ class Exchange:
         if self.turn is None:
             return ()
         found = read_answers(self.body) if self.stream is None else read_streamed_answers(self.streamed)
-        return tuple(
-            replace(answer, ids=self.output.ids) if position == 0 else answer for position, answer in enumerate(found)
-        )
+        if not found or found[0].ids == self.output.ids:
+            return found
+        return (replace(found[0], ids=self.output.ids), *found[1:])
 
     @cached_property
     def prompt(self) -> PromptEvidence:

@@ -198,7 +198,11 @@ def strings(value: Json) -> Iterator[str]:
 
 def pointer(*path: str | int) -> str:
     """A JSON pointer (RFC 6901) from member names and indexes."""
-    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+    return "".join([f"/{step}" if isinstance(step, int) else "/" + _escaped(step) for step in path])
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
 
 
 def resolve(value: Json, where: str) -> Json:

@@ -128,16 +128,20 @@ def judge(
     `exercises` names the checks that the scenario was made for: where one of them does not apply because the model or the endpoint did something else,
     the outcome is inconclusive, not "not applicable".
     """
-    return judge_rules(tuple(checks), Case(series), exercises)
+    return iter(judge_rules(tuple(checks), Case(series), exercises))
 
 
 def judge_rules(
     rules: tuple[Check | Comparison, ...], case: Case, exercises: frozenset[str] = frozenset()
-) -> Iterator[Result]:
+) -> list[Result]:
     """Results of several checks on the series of a scenario."""
-    for rule, result in zip(rules, _inapplicable(agenda(rules), case), strict=True):
-        exercised = rule.id in exercises
-        yield _judged(rule, case, exercised=exercised) if result is None or exercised else result
+    settled = _inapplicable(agenda(rules), case)
+    results: list[Result | None] = list(settled.results)
+    exercised = [place for place, rule in enumerate(rules) if rule.id in exercises] if exercises else ()
+    for place in sorted({*settled.open, *exercised}):
+        rule = rules[place]
+        results[place] = _judged(rule, case, exercised=rule.id in exercises)
+    return [result for result in results if result is not None]
 
 
 def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: bool) -> Result:
@@ -147,7 +151,7 @@ def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: 
 
 def judge_case(rule: Check | Comparison, case: Case, *, exercised: bool) -> Result:
     """The result of one of several checks on the series of a scenario."""
-    return next(judge_rules((rule,), case, frozenset({rule.id} if exercised else ())))
+    return judge_rules((rule,), case, frozenset({rule.id} if exercised else ()))[0]
 
 
 def _judged(rule: Check | Comparison, case: Case, *, exercised: bool) -> Result:
@@ -175,10 +179,19 @@ def _judged(rule: Check | Comparison, case: Case, *, exercised: bool) -> Result:
     )
 
 
-def _inapplicable(rules: Agenda, case: Case) -> Sequence[Result | None]:
-    """In the place of each check that applies to nothing of a case, what is said of it: of most checks, so that they are asked together.
+@dataclass(frozen=True, kw_only=True)
+class _Settled:
+    """What is said of the checks that apply to nothing, each in its place, and the places of the others."""
 
-    None where a check does apply, where a condition raises, and where the endpoint refused for its rate limit: then it takes more to tell what came of it.
+    results: tuple[Result | None, ...]
+    open: tuple[int, ...]
+
+
+def _inapplicable(rules: Agenda, case: Case) -> _Settled:
+    """What is said of the checks that apply to nothing of a case: most of them, so that they are asked together.
+
+    Open are those that do apply, those with a condition that raises, and those of which the endpoint refused something for its rate limit: then it takes
+    more to tell what came of it.
     """
     stops = tuple(_stops(rules, case.subjects(kind)) for kind in (Exchange, Series))
     return _told_of_none(rules, case.name, case.api, len(case.series), stops)
@@ -195,15 +208,14 @@ def _stops(rules: Agenda, subjects: Sequence[_Subject]) -> _Stops:
 
 
 @lru_cache(maxsize=512)
-def _told_of_none(
-    rules: Agenda, scenario: str, api: str, tries: int, stops: tuple[_Stops, ...]
-) -> Sequence[Result | None]:
-    """What is said of the checks that apply to nothing: mostly the same of every exchange of a log, so that it is remembered."""
+def _told_of_none(rules: Agenda, scenario: str, api: str, tries: int, stops: tuple[_Stops, ...]) -> _Settled:
+    """Mostly the same of every exchange of a log, so that it is remembered."""
     missing = {place: lacking for of_a_kind in stops for place, lacking in settled(of_a_kind).items()}
-    return tuple(
+    results = tuple(
         _not_applicable(rule, scenario, api, tries, missing[place]) if place in missing else None
         for place, rule in enumerate(rules.rules)
     )
+    return _Settled(results=results, open=tuple(place for place, told in enumerate(results) if told is None))
 
 
 @lru_cache(maxsize=4096)

@@ -82,8 +82,10 @@ def read_streamed_answers(choices: Iterable[StreamedChoice]) -> tuple[Answer, ..
     for told in choices:
         index = told.number or 0
         deltas[index].add(told.delta)
-        ids[index] += items(told.choice.get("token_ids"))
-        logprobs[index] += _named(told.choice)
+        if (shown := told.choice.get("token_ids")) is not None:
+            ids[index] += items(shown)
+        if told.choice.get("logprobs") is not None:
+            logprobs[index] += _named(told.choice)
     return tuple(
         Answer(fields=tuple(_texts(joined.value())), ids=_known(ids[index]), logprobs=tuple(logprobs[index]))
         for index, joined in sorted(deltas.items())
@@ -162,8 +164,9 @@ def _call(call: Json, where: str) -> Iterator[Field]:
 def _walk(value: Json, where: str, place: Place) -> Iterator[Field]:
     """The texts of a value. What part of a content it is, `type`, tells nothing."""
     match value:
-        case str() if value:
-            yield Field(where=where, text=value, place=place)
+        case str():
+            if value:
+                yield Field(where=where, text=value, place=place)
         case list():
             for index, item in enumerate(value):
                 yield from _walk(item, f"{where}/{index}", place)

@@ -141,19 +141,20 @@ def read_stream(chunks: Iterable[Json]) -> Turn:
         told = members(chunk)
         name = name or _optional_text(told.get("id"))
         model = model or _optional_text(told.get("model"))
-        usage = read_usage(told.get("usage")) or usage
+        usage = read_usage(counted) or usage if (counted := told.get("usage")) is not None else usage
         prompt_ids = prompt_ids or _ids(told.get("prompt_token_ids"))
         for choice in map(members, items(told.get("choices"))):
             if number(choice.get("index")):
                 continue
-            finish = _optional_text(choice.get("finish_reason")) or finish
-            if (ids := _ids(choice.get("token_ids"))) is not None:
+            if (reason := choice.get("finish_reason")) is not None:
+                finish = _optional_text(reason) or finish
+            if (shown := choice.get("token_ids")) is not None and (ids := _ids(shown)) is not None:
                 output_ids.extend(ids)
                 has_ids = True
             delta = members(choice.get("delta"))
             role = role or _optional_text(delta.get("role"))
             refusal = refusal or _optional_text(delta.get("refusal"))
-            if (piece := content_text(delta.get("content"))) is not None:
+            if (said := delta.get("content")) is not None and (piece := content_text(said)) is not None:
                 content.append(piece)
                 has_content = True
             if (named := _reasoning_field(delta)) is not None:
