@@ -354,6 +354,12 @@ def _kept_back(x: Exchange) -> str:
     return x.failure.detail if x.failure is not None and x.failure.kind is FailureKind.NOT_SENT else ""
 
 
+def applied_of(results: Iterable[Result]) -> list[Result]:
+    """The results of the checks that had something to say: few of all, of one exchange."""
+    aside = Outcome.NOT_APPLICABLE
+    return [result for result in results if result.outcome is not aside]
+
+
 def worst(results: Iterable[Result], fails_on: frozenset[Severity]) -> Outcome:
     """What a run comes to: error, fail (of the severities that count), or pass."""
     outcomes = {(result.outcome, result.severity) for result in results}

@@ -12,7 +12,7 @@ from harmony_conformance.check import Check, Comparison, Outcome
 from harmony_conformance.conditions import is_chat
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import ACROSS, Exchange, Series
-from harmony_conformance.judge import Case, Result, judge, judge_case
+from harmony_conformance.judge import Case, Result, judge, judge_case, judge_rules
 from harmony_conformance.scenario import Scenario, expand, needed_model, why_not_sent
 from harmony_conformance.scripting import settled
 
@@ -82,9 +82,11 @@ def judge_scenario(
     if ways is not None and scenario.api not in ways:
         return
     sent = Case([one for one in series if one.exchanges])
-    for rule in plan.checks:
-        if is_of(rule, scenario.api) and (sent.series or rule.id in scenario.exercises):
-            yield judge_pair(rule, scenario, sent, ways, limit)
+    rules = tuple(
+        rule for rule in plan.checks if (sent.series or rule.id in scenario.exercises) and is_of(rule, scenario.api)
+    )
+    for result in judge_rules(rules, sent, scenario.exercises):
+        yield _as_sent(result, scenario, sent, ways, limit)
 
 
 def judge_across(by_key: Mapping[Key, Sequence[Series]], plan: Plan) -> Iterator[Result]:
@@ -137,7 +139,10 @@ def judge_pair(
 
     Where none was sent, it is not applicable if the scenario makes no sense on that endpoint, else inconclusive, with the reason.
     """
-    result = judge_case(rule, sent, exercised=rule.id in scenario.exercises)
+    return _as_sent(judge_case(rule, sent, exercised=rule.id in scenario.exercises), scenario, sent, ways, limit)
+
+
+def _as_sent(result: Result, scenario: Scenario, sent: Case, ways: Ways | None, limit: int | None) -> Result:
     reached = f"--max-requests {limit} was reached"
     if sent.series:
         is_cut = limit is not None and any(len(one.exchanges) < len(tuple(expand(scenario))) for one in sent.series)

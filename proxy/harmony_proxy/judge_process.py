@@ -10,6 +10,7 @@ on a machine of few cores it gives way beyond that (`giving_way`).
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -181,6 +182,8 @@ def main(argument: str) -> int:
 
     _give_way(settings.priority)
     judge = Judge(settings, write, CHECKS)
+    gc.collect()
+    gc.freeze()  # what was loaded stays: no collection need look at it again
     way = giving_way() if settings.priority == LOW else None
     for batch in frames:
         for kept in batch:

@@ -20,7 +20,7 @@ from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, names_in
 from harmony_conformance.check import Outcome
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.judge import Result
+from harmony_conformance.judge import Result, applied_of
 from harmony_conformance.recording import write_exchange
 from harmony_conformance.report.model import ORDER, finding_json
 from harmony_proxy.passage import Passage
@@ -57,16 +57,18 @@ def log_line(told: Passage, started: str, results: Sequence[Result], excerpts: E
         line["acted"] = {"repaired": repaired, "blocked": list(kept.blocked), "left": left}
     if told.exchange is None:
         return {**line, "unjudged": told.unjudged}
-    counts = Counter(result.outcome for result in results)
+    applied = applied_of(results)
+    counts = Counter([result.outcome for result in applied])
+    counts[Outcome.NOT_APPLICABLE] = len(results) - len(applied)
     outcomes: JsonObject = {outcome.value: counts[outcome] for outcome in ORDER}
     line |= {
         "outcomes": outcomes,
-        "failed": _checks(results, Outcome.FAIL),
-        "variants": _checks(results, Outcome.VARIANT),
-        "errors": _checks(results, Outcome.ERROR),
+        "failed": _checks(applied, Outcome.FAIL),
+        "variants": _checks(applied, Outcome.VARIANT),
+        "errors": _checks(applied, Outcome.ERROR),
     }
     if excerpts is not Excerpts.NONE:
-        line["findings"] = _findings(told.exchange, results, excerpts)
+        line["findings"] = _findings(told.exchange, applied, excerpts)
     return line
 
 
@@ -79,10 +81,12 @@ class Samples:
 
     def take(self, x: Exchange, results: Sequence[Result]) -> JsonObject | None:
         """The exchange as it can be judged again, or its shape; None where there are enough, or none are wanted. Credentials were masked before."""
+        if self._capture is Excerpts.NONE:
+            return None
         wanted = [
             result.check for result in results if result.outcome is Outcome.FAIL and self._taken[result.check] < SAMPLES
         ]
-        if self._capture is Excerpts.NONE or not wanted:
+        if not wanted:
             return None
         self._taken.update(wanted)
         sample = write_exchange(x)

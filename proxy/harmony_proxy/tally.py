@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, at, items, number, text
-from harmony_conformance.judge import Result
+from harmony_conformance.judge import Result, applied_of
 from harmony_proxy.passage import Passage
 from harmony_proxy.routes import api_of
 
@@ -49,11 +49,14 @@ def tally_of(told: Passage, results: Sequence[Result]) -> Tally:
         counts.update(_observed(TTFT, [kept.first_byte]))
     if kept.added:
         counts.update(_observed(ADDED, [kept.added]))
-    for result in results:
-        counts["outcomes", result.outcome.value] += 1
-        if result.outcome is not Outcome.NOT_APPLICABLE:
-            counts["verdicts", result.check, result.outcome.value] += 1
-    if any(result.outcome is Outcome.FAIL and result.severity is Severity.MUST for result in results):
+    applied = applied_of(results)
+    if len(applied) < len(results):
+        counts["outcomes", Outcome.NOT_APPLICABLE.value] = len(results) - len(applied)
+    for result in applied:
+        outcome = result.outcome.value
+        counts["outcomes", outcome] += 1
+        counts["verdicts", result.check, outcome] += 1
+    if any(result.outcome is Outcome.FAIL and result.severity is Severity.MUST for result in applied):
         counts["failing",] += 1
     for check, times in kept.repaired.items():
         counts["acted", check, "repaired"] += times
@@ -112,9 +115,9 @@ def _times(x: Exchange, times: Sequence[float]) -> Tally:
     return counts + _observed(ANSWER_TTFT, [] if first is None else [first])
 
 
-def _observed(name: str, values: Iterable[float]) -> Tally:
-    counts: Tally = Counter()
-    for value in values:
-        counts[name, str(bisect_left(BUCKETS, value))] += 1
-        counts[f"{name}_sum",] += max(round(value * _MICROSECONDS), 0)
+def _observed(name: str, values: Sequence[float]) -> Tally:
+    buckets = Counter([bisect_left(BUCKETS, value) for value in values])
+    counts: Tally = Counter({(name, str(bucket)): times for bucket, times in buckets.items()})
+    if values:
+        counts[f"{name}_sum",] = sum([max(round(value * _MICROSECONDS), 0) for value in values])
     return counts
