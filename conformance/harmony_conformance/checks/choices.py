@@ -56,10 +56,10 @@ def _entries(x: Exchange) -> list[Json]:
     return [entry for held in logprobs if held is not None for entry in items(at(held, "content"))]
 
 
-@condition
+@evidence
 def can_tell_logprobs(x: Exchange) -> bool:
-    """ordinary exchanges on Chat Completions or the Responses API, whose answers have a place for log probabilities"""
-    return x.api in (CHAT_COMPLETIONS.name, RESPONSES.name) and on.is_conversation.holds(x)
+    """exchanges on Chat Completions or the Responses API, whose answers have a place for log probabilities"""
+    return x.api in (CHAT_COMPLETIONS.name, RESPONSES.name)
 
 
 @condition
@@ -89,7 +89,7 @@ def has_logprobs(x: Exchange) -> bool:
 @check(
     SHOULD,
     spec="chat#logprobs",
-    when=(can_tell_logprobs, on.ended_well, was_generated, asks_for_logprobs, has_content),
+    when=(on.is_conversation, can_tell_logprobs, on.ended_well, was_generated, asks_for_logprobs, has_content),
 )
 def logprobs_are_returned(x: Exchange) -> Iterator[Finding]:
     """Log probabilities that were asked for are returned, in streams too, or the request is refused.
@@ -105,7 +105,11 @@ def logprobs_are_returned(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="chat#logprobs", when=(can_tell_logprobs, on.ended_well, was_generated, has_logprobs, has_content))
+@check(
+    MUST,
+    spec="chat#logprobs",
+    when=(on.is_conversation, can_tell_logprobs, on.ended_well, was_generated, has_logprobs, has_content),
+)
 def logprobs_spell_the_text(x: Exchange) -> Iterator[Finding]:
     """The tokens of the log probabilities, one after the other, are the text of the content.
 
@@ -153,7 +157,11 @@ def _covers_more(spelled: str, content: str) -> bool:
     return "<|message|>" in spelled and all(character in rest for character in content)
 
 
-@check(MUST, spec="chat#top-logprobs", when=(can_tell_logprobs, on.ended_well, was_generated, has_logprobs))
+@check(
+    MUST,
+    spec="chat#top-logprobs",
+    when=(on.is_conversation, can_tell_logprobs, on.ended_well, was_generated, has_logprobs),
+)
 def logprobs_are_logarithms(x: Exchange) -> Iterator[Finding]:
     """Each entry has its token and a logarithm, no number above 0; at most so many likely tokens as were asked for.
 
