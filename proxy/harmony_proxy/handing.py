@@ -27,7 +27,8 @@ QUEUED_EXCHANGES = 10_000
 QUEUED_BYTES = 64 * 1024 * 1024
 RESTARTS = 5
 _LOOK_SECONDS = 0.05
-_BATCH_BYTES = 512 * 1024
+_BATCH_BYTES = 64 * 1024
+"""What a pipe holds. Memory for more would be asked of the system for each batch, and each page of it anew."""
 _CLOSE_SECONDS = 30.0
 
 
