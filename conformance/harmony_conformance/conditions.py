@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance import repeated
+from harmony_conformance import history, repeated
 from harmony_conformance.apis import CHAT_COMPLETIONS, CONVERSATIONS
 from harmony_conformance.check import condition, evidence
 from harmony_conformance.exchange import AnsweredBy, Exchange, Validity
@@ -12,7 +12,7 @@ from harmony_conformance.gauge import API as METRICS
 from harmony_conformance.injection import SPECIAL
 from harmony_conformance.json_value import at, members, number, strings, text
 from harmony_conformance.leak import request
-from harmony_conformance.prompt import Keep, Kind, Wanted, has_whole_conversation
+from harmony_conformance.prompt import Keep
 from harmony_conformance.wire import FailureKind
 
 SERVER_ERROR = 500
@@ -317,73 +317,6 @@ def is_refused_or_shows_prompt(x: Exchange) -> bool:
     return was_refused.holds(x) or prompt_is_known.holds(x)
 
 
-def _wants(x: Exchange, kind: Kind) -> bool:
-    return any(part.kind is kind for part in x.wanted)
-
-
-@condition
-def gives_instructions(x: Exchange) -> bool:
-    """requests with a system or developer message"""
-    return _wants(x, Kind.INSTRUCTIONS)
-
-
-@condition
-def has_call_history(x: Exchange) -> bool:
-    """requests whose history holds a function call"""
-    return _wants(x, Kind.CALL)
-
-
-@condition
-def has_results(x: Exchange) -> bool:
-    """requests whose history holds a function result"""
-    return _wants(x, Kind.RESULT)
-
-
-@condition
-def says_all(x: Exchange) -> bool:
-    """requests that have the whole conversation in them"""
-    return has_whole_conversation(x.asked)
-
-
-@condition
-def has_user_message(x: Exchange) -> bool:
-    """requests with a user message"""
-    return _wants(x, Kind.USER)
-
-
-@condition
-def has_earlier_answer(x: Exchange) -> bool:
-    """requests whose history holds an answer of the assistant"""
-    return _wants(x, Kind.FINAL)
-
-
-@condition
-def has_preamble_history(x: Exchange) -> bool:
-    """requests whose history holds content next to a function call"""
-    return _wants(x, Kind.PREAMBLE)
-
-
-@condition
-def has_finished_reasoning(x: Exchange) -> bool:
-    """requests that resend the reasoning of a turn that ended in a final answer"""
-    return any(True for _ in finished_reasoning(x))
-
-
-def finished_reasoning(x: Exchange) -> Iterator[Wanted]:
-    """The reasoning of finished turns: what has to be gone, and what the official sources settle differently."""
-    parts = x.wanted
-    for index, part in enumerate(parts):
-        is_finished = any(later.kind is Kind.FINAL for later in parts[index:])
-        if part.kind is Kind.REASONING and (part.keep is Keep.ABSENT or (part.keep is Keep.EITHER and is_finished)):
-            yield part
-
-
-@condition
-def has_loop_reasoning(x: Exchange) -> bool:
-    """requests that resend the reasoning of an open tool loop"""
-    return any(part.kind is Kind.REASONING and part.keep is Keep.PRESENT for part in x.wanted)
-
-
 @condition
 def quotes_markers(x: Exchange) -> bool:
     """requests whose texts hold special tokens as text"""
@@ -416,3 +349,8 @@ STREAMED = repeated.STREAMED
 pair, same_requests, prompt_count = repeated.pair, repeated.same_requests, repeated.prompt_count
 whole_and_streamed = repeated.whole_and_streamed
 has_whole_and_streamed, has_same_request_twice = repeated.has_whole_and_streamed, repeated.has_same_request_twice
+gives_instructions, says_all, has_user_message = history.gives_instructions, history.says_all, history.has_user_message
+has_call_history, has_results = history.has_call_history, history.has_results
+has_earlier_answer, has_preamble_history = history.has_earlier_answer, history.has_preamble_history
+has_finished_reasoning, finished_reasoning = history.has_finished_reasoning, history.finished_reasoning
+has_loop_reasoning = history.has_loop_reasoning

@@ -7,13 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
 
 from harmony_conformance.apis import APIS, CHAT_COMPLETIONS, Api, api_named
 from harmony_conformance.apis.api import Framing
 from harmony_conformance.choice import only_choice
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, number, object_in, text
+from harmony_conformance.known import (
+    AnsweredBy,
+    Counted,
+    OutputEvidence,
+    OutputLevel,
+    PromptEvidence,
+    PromptLevel,
+    Rendered,
+    Validity,
+)
 from harmony_conformance.meaning import ENDINGS, Called, Expectation, Meaning, cut_at_stop, read_ids, unpadded
 from harmony_conformance.prompt import PromptMessage, PromptReading, Wanted, read_prompt, wanted
 from harmony_conformance.sse import EventStream, read_events, read_lines, retold
@@ -23,86 +32,25 @@ from harmony_conformance.turn import Turn, read_completion, read_stream
 from harmony_conformance.wire import Failure, Request, Response
 from harmony_ref import decode, tokens
 
+__all__ = [
+    "ACROSS",
+    "ALL_APIS",
+    "AnsweredBy",
+    "Counted",
+    "Exchange",
+    "OutputEvidence",
+    "OutputLevel",
+    "PromptEvidence",
+    "PromptLevel",
+    "Rendered",
+    "Series",
+    "Validity",
+]
+
 ALL_APIS = "all"
 """Stands for the API of a series that went over several."""
 ACROSS = "@"
 """Between a step and its API, where a series went over several."""
-
-
-class Validity(StrEnum):
-    """What is known of a request; in a log it is unknown.
-
-    `invalid`: the API reference gives a type or a set of values, and the request has another. `questionable`: odd in a way that servers settle
-    differently, so that an answer and a refusal are both right.
-    """
-
-    VALID = "valid"
-    INVALID = "invalid"
-    QUESTIONABLE = "questionable"
-    UNKNOWN = "unknown"
-
-
-class PromptLevel(StrEnum):
-    """How much of the prompt can be seen, from most to least."""
-
-    IDS = "ids"
-    RENDERED = "rendered"
-    ACCOUNTING = "accounting"
-    NONE = "none"
-
-
-class OutputLevel(StrEnum):
-    """How much is known of what the model emitted, from most to least."""
-
-    SCRIPTED = "scripted"
-    EXACT = "exact"
-    API_ONLY = "api only"
-
-
-class AnsweredBy(StrEnum):
-    """What gave the answer: the API as clients use it, or one half of a server that generates nothing.
-
-    Of `render` there is the prompt alone. Of `derender` there is what a client would be given for the ids of a script; the framing of a stream, its
-    times, and every count and id of tokens in it are ours.
-    """
-
-    API = "api"
-    RENDER = "render"
-    DERENDER = "derender"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PromptEvidence:
-    """What is known of the prompt, and where it was seen. `ids` goes with levels ids and rendered, `count` is the number of prompt tokens reported."""
-
-    level: PromptLevel
-    source: str = ""
-    ids: tuple[int, ...] | None = None
-    count: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputEvidence:
-    """The ids the model emitted, where they are known."""
-
-    level: OutputLevel
-    ids: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rendered:
-    """The ids that a side endpoint says it would feed for the same request."""
-
-    source: str
-    ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counted:
-    """The number of prompt tokens that a side endpoint tells for the same request, without generating."""
-
-    source: str
-    tokens: int
 
 
 @dataclass(frozen=True, kw_only=True)
