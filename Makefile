@@ -147,6 +147,10 @@ engine-llama-cpp: $(READY)  ## opt-in: a real llama.cpp on this machine, scripte
 engine-llama-cpp-responses: $(READY)  ## opt-in: the same llama.cpp, asked over the Responses API
 	OUT=reports/llama.cpp-b11549-responses engines/llama-cpp/run.sh --api responses --latency 0
 
+.PHONY: engine-transformers
+engine-transformers: $(READY)  ## opt-in: a real `transformers serve` on this machine, scripted through its prompt
+	engines/transformers/run.sh
+
 .PHONY: engine-proxied-vllm engine-proxied-llama-cpp
 engine-proxied-vllm: $(READY)  ## opt-in: the proxy's shells before a real vLLM, one of them within it
 	engines/proxied/run.sh vllm

