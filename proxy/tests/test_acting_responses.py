@@ -158,11 +158,11 @@ def test_the_official_client_reads_what_the_model_meant(name, size, told_as_resp
     assert bool(last["usage"]["output_tokens_details"]["reasoning_tokens"]) == has_thought
 
 
-@pytest.mark.parametrize("name", ["markers", "two calls and more", "two items"])
+@pytest.mark.parametrize("name", ["two calls and more", "two items"])
 def test_the_same_at_every_split_of_the_bytes(name, told_as_response):
     data = b"".join(told_as_response(LEAKING[name][0], 7))
     expected = run(actor(), [data])
-    for split in range(1, len(data), 197):
+    for split in range(1, len(data), 397):
         assert run(actor(), [data[:split], data[split:]]) == expected, split
     assert run(actor(), [data[place : place + 50] for place in range(0, len(data), 50)]) == expected
 
@@ -244,6 +244,24 @@ def test_a_stream_without_numbers_and_indices_gets_the_indices_that_clients_need
         one.check for one in judged(exchange(data), FORM) if one.outcome is Outcome.FAIL
     }
     assert "sequence_number" not in last
+
+
+def test_an_item_that_was_announced_without_an_index_goes_on_without():
+    item = {"id": "msg_1", "type": "message", "role": "assistant", "content": [], "status": "in_progress"}
+    said = "Hi there<|start|>assistant<|channel|>final<|message|>You"
+    done = {**item, "content": [{"type": "output_text", "text": said}], "status": "completed"}
+    delta = {"type": "response.output_text.delta", "item_id": "msg_1"}
+    told = [
+        {"type": "response.created", "response": {"id": "resp_1", "object": "response", "status": "in_progress"}},
+        {"type": "response.output_item.added", "item": item},
+        {"type": "response.content_part.added", "item_id": "msg_1", "part": {"type": "output_text", "text": ""}},
+        *({**delta, "delta": said[place : place + 4]} for place in range(0, len(said), 4)),
+        {"type": "response.output_item.done", "item": done},
+        {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": [done]}},
+    ]
+    data = run(actor(), [b"data: " + json.dumps(event).encode() + b"\n\n" for event in told])
+    assert items(events(data)[-1]["response"]) == [("message", "Hi thereYou")]
+    assert not fails(exchange(data), ["responses.events_follow_the_grammar", "responses.texts_are_told_alike"])
 
 
 def test_the_text_of_a_last_response_alone_is_told_with_all_its_events():

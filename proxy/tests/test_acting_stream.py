@@ -338,6 +338,33 @@ def test_a_leak_of_another_kind_behind_one_is_told_anew_too(name, size):
     assert not one.acted.left
 
 
+UNMARKED = {
+    "an answer": (
+        "<|start|>assistant<|channel|>final The whole answer.<|return|>",
+        ("", "The whole answer.", [], "stop"),
+    ),
+    "a thought": (
+        "<|channel|>analysis Hm.<|end|><|start|>assistant<|channel|>final<|message|>Hi",
+        ("Hm.", "Hi", [], "stop"),
+    ),
+    "a call": (
+        '<|channel|>commentary to=functions.get_weather <|constrain|>json{"city":"Paris"}<|call|>',
+        ("", "", [("get_weather", '{"city":"Paris"}')], "tool_calls"),
+    ),
+    "a long answer": ("<|channel|>final " + "All of it. " * 30 + "<|return|>", ("", "All of it. " * 30, [], "stop")),
+}
+
+
+@pytest.mark.parametrize("size", [2, 10**6])
+@pytest.mark.parametrize("name", UNMARKED)
+def test_a_message_whose_marker_is_missing_is_not_lost(name, size):
+    text, expected = UNMARKED[name]
+    one = actor()
+    out, end = run(one, stream(*(text[place : place + size] for place in range(0, len(text), size))))
+    assert said(b"".join(out) + end) == expected
+    assert one.acted.repaired
+
+
 NAMELESS = 'assistantcode{"path":"/tmp"}'
 
 

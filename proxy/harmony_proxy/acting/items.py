@@ -40,6 +40,7 @@ class Item:
         texts: what was told of it, in pieces.
         end: as it was finished, None where it is not.
         is_ours: whether its texts were told anew.
+        is_indexed: whether it was announced under its index. Where the server leaves that out, an item is known by its id.
     """
 
     index: int
@@ -50,6 +51,7 @@ class Item:
     texts: dict[What, list[str]] = field(default_factory=dict[What, list[str]])
     end: JsonObject | None = None
     is_ours: bool = False
+    is_indexed: bool = True
 
     @property
     def kind(self) -> str:
@@ -72,11 +74,15 @@ class Item:
         kind, part = self.what
         name = {"summary_text": "summary_index", "arguments": ""}.get(kind, "content_index")
         place: JsonObject = {name: part} if name else {}
-        return {"type": f"response.{stem}", "item_id": self.id, "output_index": self.index, **place, **told}
+        return {"type": f"response.{stem}", "item_id": self.id, **self._placed, **place, **told}
+
+    @property
+    def _placed(self) -> JsonObject:
+        return {"output_index": self.index} if self.is_indexed else {}
 
     def as_item(self, ending: str, value: JsonObject) -> JsonObject:
         """An event with the whole item."""
-        return {"type": f"response.output_item.{ending}", "output_index": self.index, "item": value}
+        return {"type": f"response.output_item.{ending}", **self._placed, "item": value}
 
     def delta(self, said: str) -> JsonObject:
         """Its text goes on."""
@@ -192,7 +198,8 @@ class Items:
         value = members(event.get("item")) or {"id": text(event.get("item_id"))}
         index = number(event.get("output_index"))
         what = FIRST.get(text(value.get("type")), ("", 0))
-        made = Item(index=self.next_index if index is None else index, source=source, value=value, what=what)
+        place = self.next_index if index is None else index
+        made = Item(index=place, source=source, value=value, what=what, is_indexed=index is not None)
         self.all.append(made)
         return made
 
@@ -202,7 +209,7 @@ class Items:
             yield {"type": "response.in_progress", "token_ids": [*self.ids]}
         for item in self.all:
             own = (indices or {}).get(item.source) if item.end is None else None
-            shown = replace(item, index=_ELSEWHERE + item.index if own is None else own)
+            shown = replace(item, index=_ELSEWHERE + item.index if own is None else own, is_indexed=True)
             yield shown.as_item("added", _emptied(item.value))
             for what, pieces in item.texts.items():
                 if what[0] in _STEMS:

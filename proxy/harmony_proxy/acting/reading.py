@@ -30,6 +30,12 @@ from harmony_proxy.acting.needles import (
 _LONGEST_HEADER = 200
 _FUNCTIONS = "functions."
 _RECIPIENT = re.compile(r"\bto=([^\s<]+)")
+_UNMARKED = re.compile(
+    r"(?P<words>(?:\s?<\|(?:start|channel|constrain)\|>|\s?(?:assistant|analysis|commentary|final|json|code)(?![a-z])|\s?to=[\w.-]+)+)"
+    r"(?P<text>.*)",
+    re.DOTALL,
+)
+"""The words of a header, and what else stands in it."""
 _CHANNEL = re.compile(r"(?:\A|<\|channel\|>|assistant|\s)\s?(analysis|commentary|final)\b")
 _OTHER_ROLE = re.compile(r"\A(?:<\|start\|>)?\s*(?:user|system|developer|tool|functions\.[\w.-]+)\b")
 
@@ -103,6 +109,10 @@ class Reader:
             NoPlace: a message has no place in an answer.
         """
         self._read(is_over=True)
+        if self._header is not None:
+            whole = self._header + self._rest
+            if self._open_unmarked(whole[: unfinished_marker(whole)], ""):
+                self._read(is_over=True)
         if self._header is None:
             self._tell(self._rest)
         self._rest = ""
@@ -187,9 +197,13 @@ class Reader:
     def _step_in_header(self, marker: re.Match[str] | None) -> bool:
         if marker is None:
             if len(self._rest) > _LONGEST_HEADER:
+                if self._open_unmarked((self._header or "") + self._rest, ""):
+                    return True
                 raise NoPlace("a header that does not end")
             return False
         header = (self._header or "") + self._rest[: marker.start()]
+        if marker["marker"] != "message" and self._open_unmarked(header, self._rest[marker.start() :]):
+            return True
         self._raw += self._rest[: marker.end()]
         self._rest = self._rest[marker.end() :]
         name = marker["marker"]
@@ -199,6 +213,17 @@ class Reader:
             self._header = header + f"<|{name}|>"
         else:  # a header without a message
             self._header, self._kind, self._raw = None, self._home, ""
+        return True
+
+    def _open_unmarked(self, header: str, behind: str) -> bool:
+        """Whether a text stands behind the words of a header that has no end: the message whose marker is missing."""
+        found = _UNMARKED.fullmatch(header)
+        if found is None or may_be_header(found["text"]) or _OTHER_ROLE.match(header) is not None:
+            return False
+        if _CHANNEL.search(found["words"]) is None and _RECIPIENT.search(found["words"]) is None:
+            return False
+        self._rest = found["text"].removeprefix(" ") + behind
+        self._open(found["words"])
         return True
 
     def _open(self, header: str) -> None:
