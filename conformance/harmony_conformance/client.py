@@ -103,6 +103,7 @@ class Client:
         """`transport`: what carries requests, where that is no network."""
         self._settings = settings
         self._mask = Mask(secrets(settings.key, settings.headers))
+        self._urls: dict[str, httpx.URL] = {}
         authorization = {"authorization": f"Bearer {settings.key}"} if settings.key else {}
         self._http = httpx.AsyncClient(
             base_url=settings.base,
@@ -179,6 +180,12 @@ class Client:
         masked = {self._mask.text(name): self._mask.text(value) for name, value in headers.items()}
         return Sent(response=Response(status=status, headers=masked, chunks=self._mask.chunks(chunks)), failure=failure)
 
+    def _url(self, path: str) -> httpx.URL:
+        """The address of a path, put together once: requests have many bodies and few paths."""
+        if path not in self._urls:
+            self._urls[path] = self._http.build_request("GET", path).url
+        return self._urls[path]
+
     async def _receive(
         self,
         request: Request,
@@ -197,7 +204,7 @@ class Client:
         start = now()
         async with self._http.stream(
             request.method,
-            request.path,
+            self._url(request.path),
             content=request.body or None,
             headers=headers,
             extensions={"trace": connection.hear},
