@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import history, repeated
-from harmony_conformance.apis import CHAT_COMPLETIONS, CONVERSATIONS
+from harmony_conformance.apis import CHAT_COMPLETIONS, COMPLETIONS, CONVERSATIONS
 from harmony_conformance.check import condition, evidence
 from harmony_conformance.exchange import AnsweredBy, Exchange, Validity
 from harmony_conformance.gauge import API as METRICS
@@ -35,6 +35,24 @@ def is_conversation(x: Exchange) -> bool:
 def is_chat(x: Exchange) -> bool:
     """ordinary exchanges on Chat Completions"""
     return x.api == CHAT_COMPLETIONS.name and is_conversation.holds(x)
+
+
+@condition
+def is_completion(x: Exchange) -> bool:
+    """ordinary exchanges on Chat Completions and on Completions, whose streams are framed alike"""
+    return is_chat.holds(x) or (x.api == COMPLETIONS.name and is_answering.holds(x))
+
+
+@condition
+def is_answering(x: Exchange) -> bool:
+    """ordinary exchanges on an API that takes messages, or that continues a prompt"""
+    return is_conversation.holds(x) or (x.spoken.is_raw and x.validity not in ODD and not client_left(x))
+
+
+@condition
+def is_reporting(x: Exchange) -> bool:
+    """ordinary exchanges on an API whose answers have usage: those that take messages, and Completions"""
+    return is_conversation.holds(x) or is_completion.holds(x)
 
 
 def client_left(x: Exchange) -> bool:

@@ -94,7 +94,7 @@ class Exchange:
             replace(
                 self,
                 choice=place,
-                response=replace(self.response, chunks=only_choice(self.body, self.stream, self.response, place)),
+                response=replace(self.response, chunks=only_choice(self.told, self.events, self.response, place)),
             )
             for place in range(1, self.choices)
         )

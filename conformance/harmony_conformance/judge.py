@@ -14,7 +14,7 @@ from typing import NamedTuple
 from harmony_conformance.agenda import Agenda, Branch, Unmet, agenda, settled
 from harmony_conformance.apis import CHAT_COMPLETIONS
 from harmony_conformance.check import Check, Comparison, Finding, Ground, Outcome, Severity, Verdict
-from harmony_conformance.conditions import ODD, is_chat
+from harmony_conformance.conditions import ODD, is_chat, is_completion
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series
 from harmony_conformance.gauge import API as METRICS
 from harmony_conformance.spec_clause import Clause
@@ -325,7 +325,7 @@ def _outcome(
     reason = _applies_to(trial.unmet for trial in trials) if trials else "nothing was sent"
     if not exercised:
         return Outcome.NOT_APPLICABLE, reason
-    if all(trial.unmet == is_chat.about for trial in trials) and all(
+    if all(trial.unmet in _OF_ONE_API for trial in trials) and all(
         x.api != CHAT_COMPLETIONS.name for trial in trials for x in trial.subject.exchanges
     ):
         return Outcome.NOT_APPLICABLE, reason  # made for another API than this one
@@ -342,6 +342,9 @@ def _outcome(
     if any(trial.ground is Ground.EVIDENCE for trial in trials):
         return Outcome.NOT_APPLICABLE, "not enough evidence: " + reason
     return Outcome.INCONCLUSIVE, "the endpoint did not do what the scenario asks for: " + reason
+
+
+_OF_ONE_API = (is_chat.about, is_completion.about)
 
 
 def _wants_an_answer(x: Exchange) -> bool:

@@ -136,6 +136,12 @@ OTHER_APIS = (
         "prompts (`text`); The token IDs for text; one can specify either text or input_ids.",
     ),
     Clause(
+        id="completions#object",
+        source=_COMPLETIONS + "the completion object",
+        quotation='id: A unique identifier for the completion. […] object: The object type, which is always "text_completion" […] created: The Unix timestamp '
+        "(in seconds) of when the completion was created. […] model: The model used for completion.",
+    ),
+    Clause(
         id="completions#text",
         source=_COMPLETIONS + "create",
         quotation="Creates a completion for the provided prompt and parameters.",

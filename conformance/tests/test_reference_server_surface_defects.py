@@ -164,6 +164,14 @@ SHOWN = {
         ["."],
     ),
     "responses-last-output-empty": (lambda s: s.events(harmony_script=FINAL)[-1]["response"]["output"], []),
+    "responses-call-id-changes": (
+        lambda s: len({e["item"]["call_id"] for e in s.events(harmony_script=CALL, tools=[FLAT]) if "item" in e}),
+        2,
+    ),
+    "responses-id-changes": (
+        lambda s: [len(e["response"]["id"]) for e in s.events(harmony_script=FINAL) if "response" in e],
+        [38, 37, 37],
+    ),
     "responses-thoughts-last": (
         lambda s: [item["type"] for item in s.responses().json()["output"]],
         ["message", "reasoning"],
@@ -249,6 +257,12 @@ SHOWN = {
     "completions-logprobs-one-short": (
         lambda s: missing(s.completions(logprobs=1)["choices"][0]["logprobs"]),
         1,
+    ),
+    "completions-logprobs-shifted": (lambda s: s.completions(logprobs=1)["choices"][0]["logprobs"]["tokens"][-1], "<|channel|>"),
+    "completions-object-of-chat": (lambda s: s.completions()["object"], "chat.completion"),
+    "completions-counted-otherwise": (
+        lambda s: (usage := s.completions()["usage"])["total_tokens"] - sum(list(usage.values())[:2]),
+        -1,
     ),
 }
 

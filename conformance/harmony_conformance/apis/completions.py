@@ -8,7 +8,10 @@ from types import MappingProxyType
 from harmony_conformance.apis.api import Api
 from harmony_conformance.apis.members import refuse_others, without
 from harmony_conformance.apis.raw import prompt_ids, settings
-from harmony_conformance.json_value import Json, JsonObject, at, items, members
+from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+
+KIND = "text_completion"
+"""What an answer, and each chunk of one, says that it is."""
 
 _CHAT_ONLY: Mapping[str, tuple[Json, ...]] = MappingProxyType(
     {
@@ -43,7 +46,10 @@ def _whole(body: Json) -> Json:
 def _chunks(values: Iterable[Json]) -> Iterator[Json]:
     for value in values:
         if isinstance(at(value, "choices"), list):
-            yield _retold(members(value), "chat.completion.chunk", _delta)
+            told = members(value)
+            yield _retold(
+                told, "chat.completion.chunk" if told.get("object") == KIND else text(told.get("object")), _delta
+            )
         else:
             yield value
 

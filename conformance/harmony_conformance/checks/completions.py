@@ -5,14 +5,17 @@ Of every API that takes one: Completions, the generate of TGI and of SGLang, Oll
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
 from harmony_conformance import conditions as on
 from harmony_conformance.apis import COMPLETIONS
-from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, of_several, variant
+from harmony_conformance.apis.completions import KIND
+from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, of_several, variant
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, number
+from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, text
 from harmony_conformance.prompt import shorten, show
 from harmony_ref import decode, encode, encode_with_special_tokens, tokens
 
@@ -134,6 +137,48 @@ def echo_repeats_the_prompt(x: Exchange) -> Iterator[Finding]:
         )
 
 
+@condition
+def is_completions(x: Exchange) -> bool:
+    """answers of Completions"""
+    return x.api == COMPLETIONS.name
+
+
+def _are_numbered(choices: Json) -> bool:
+    indexes = [number(at(choice, "index")) for choice in items(choices)]
+    return isinstance(choices, list) and None not in indexes and len(set(indexes)) == len(indexes)
+
+
+_MEMBERS: tuple[tuple[str, Callable[[Json], bool], str], ...] = (
+    ("id", lambda value: isinstance(value, str) and bool(value), "a text"),
+    ("object", lambda value: value == KIND, KIND),
+    ("created", lambda value: number(value) is not None, "a time in seconds"),
+    ("model", lambda value: isinstance(value, str) and bool(value), "a text"),
+    ("choices", _are_numbered, "a list, and each choice with an index of its own"),
+)
+
+
+@check(SHOULD, spec="completions#object", when=(is_completions, continues_a_prompt, on.ended_well))
+def answer_has_its_members(x: Exchange) -> Iterator[Finding]:
+    """An answer of Completions, and each chunk of one, has id, object, time and model, and its choices their index.
+
+    Clients with typed objects leave out what is missing, or refuse the whole answer.
+    """
+    told = [event.value for event in x.events.events if not event.is_done] if x.events is not None else [x.told]
+    for place, value in enumerate(told):
+        if at(value, "error") is not None:
+            continue
+        where = f"chunk {place}" if x.events is not None else ""
+        for name, is_right, expected in _MEMBERS:
+            if not is_right(at(value, name)):
+                yield Finding(
+                    message=f"`{name}` is missing or of the wrong kind",
+                    at=f"{where}/{name}",
+                    expected=expected,
+                    actual="nothing" if at(value, name) is None else shorten(dumps(at(value, name))),
+                )
+                return
+
+
 def _places(x: Exchange) -> dict[str, list[Json]]:
     """The lists of the log probabilities of the first choice, joined over a stream."""
     told = [event.value for event in x.events.events] if x.events is not None else [x.told]
@@ -154,7 +199,7 @@ def tells_logprobs(x: Exchange) -> bool:
 def logprobs_align(x: Exchange) -> Iterator[Finding]:
     """There is a token, a log probability and a place in the text for each token that was written, and of an echoed prompt for its tokens too.
 
-    The lists are read side by side: one entry less, and every value after it is another token's.
+    The lists are read side by side: one entry less, and every value after it is another token's. The tokens spell the text, but for special ones.
     """
     lists = _places(x)
     count = len(lists["tokens"])
@@ -176,6 +221,15 @@ def logprobs_align(x: Exchange) -> Iterator[Finding]:
             expected=f"{emitted} tokens",
             actual=f"{count} tokens",
         )
+    elif (
+        x.turn is not None and not x.meets_stop_string and not _spell(lists["tokens"], _unmarked(x.turn.content or ""))
+    ):
+        yield Finding(
+            message="the tokens do not spell the text",
+            at="/logprobs/tokens",
+            expected=shorten(x.turn.content or ""),
+            actual=shorten("".join(map(text, lists["tokens"]))),
+        )
     offsets = [number(place) or 0 for place in lists["text_offset"]]
     if offsets != sorted(offsets):
         yield Finding(
@@ -184,6 +238,32 @@ def logprobs_align(x: Exchange) -> Iterator[Finding]:
             expected="each at or behind the one before",
             actual=shorten(str(offsets)),
         )
+
+
+_OTHERWISE = ("\ufffd", "bytes:", "token_id:")
+"""What is told of a token that is a piece of a character, and no text by itself."""
+
+
+def _spell(told: list[Json], said: str) -> bool:
+    """Whether the tokens, joined and without special ones, are the text. A piece of a character may stand for any one."""
+    place = gap = 0
+    for is_piece, run in groupby(map(text, told), key=lambda one: any(mark in one for mark in _OTHERWISE)):
+        if is_piece:
+            gap += len(list(run))
+            continue
+        spelled = _unmarked("".join(run))
+        found = said.find(spelled, place, place + gap + len(spelled))
+        if found < 0:
+            return False
+        place, gap = found + len(spelled), 0 if spelled else gap
+    return len(said) - place <= gap
+
+
+_MARKERS = re.compile("|".join(map(re.escape, tokens.NAMED_SPECIALS.values())))
+
+
+def _unmarked(said: str) -> str:
+    return _MARKERS.sub("", said)
 
 
 def _same_prompt(series: Series) -> Iterator[tuple[Exchange, Exchange]]:

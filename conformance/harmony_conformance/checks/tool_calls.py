@@ -237,7 +237,7 @@ def was_not_cut(x: Exchange) -> bool:
 _REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 
 
-@check(MUST, spec="chat#finish-reason", when=(on.is_conversation, on.ended_well))
+@check(MUST, spec="chat#finish-reason", when=(on.is_reporting, on.ended_well))
 def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
     """finish_reason is one of the API's words: `tool_calls` exactly when calls are returned and the model stopped by itself.
 

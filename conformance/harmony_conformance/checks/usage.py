@@ -9,7 +9,7 @@ from harmony_conformance.check import MUST, Finding, check, comparison, conditio
 from harmony_conformance.exchange import Exchange, Series
 
 
-@check(MUST, spec="chat#usage", when=(on.is_conversation, on.should_have_usage))
+@check(MUST, spec="chat#usage", when=(on.is_reporting, on.should_have_usage))
 def is_reported(x: Exchange) -> Iterator[Finding]:
     """Usage is reported, with whole numbers that are not all zero.
 
@@ -45,7 +45,7 @@ def _is_empty(x: Exchange) -> bool:
     return x.turn is not None and not x.turn.says_something and not x.turn.reasoning
 
 
-@check(MUST, spec="chat#usage", when=(on.is_conversation, on.ended_well, on.has_usage))
+@check(MUST, spec="chat#usage", when=(on.is_answering, on.ended_well, on.has_usage))
 def adds_up(x: Exchange) -> Iterator[Finding]:
     """total_tokens is prompt_tokens plus completion_tokens, no part is larger than its whole or below zero, and reasoning that is returned is counted."""
     usage = x.turn.usage if x.turn is not None else None
@@ -100,7 +100,7 @@ def end_is_known(x: Exchange) -> bool:
 @check(
     MUST,
     spec="chat#usage",
-    when=(on.is_conversation, on.ended_well, on.has_usage, on.output_is_known, end_is_known, is_first_choice),
+    when=(on.is_answering, on.ended_well, on.has_usage, on.output_is_known, end_is_known, is_first_choice),
 )
 def counts_the_output(x: Exchange) -> Iterator[Finding]:
     """completion_tokens is the number of tokens the model emitted, of all choices; whether stop tokens count is the server's choice."""

@@ -20,6 +20,7 @@ from harmony_conformance.checks.responses.order import (
 )
 from harmony_conformance.checks.responses.telling import (
     events_name_their_item,
+    items_stay_as_announced,
     last_event_has_the_items,
     texts_are_told_alike,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "ids_are_unique",
     "items_have_their_members",
     "items_stand_in_order",
+    "items_stay_as_announced",
     "last_event_has_the_items",
     "response_has_its_members",
     "status_says_how_it_ended",

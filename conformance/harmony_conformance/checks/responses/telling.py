@@ -68,6 +68,49 @@ def _is_about_a_text(kind: str) -> bool:
     return kind.removesuffix(".delta").removesuffix(".done") in TEXTS or kind.startswith("response.content_part.")
 
 
+_LASTING = ("type", "id", "call_id", "name", "role")
+"""The members of an item that stay as they were announced; one that is missing or empty at first may come later."""
+
+
+@check(MUST, spec="responses#events", when=_STREAMED)
+def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
+    """An item is finished as it was added: with its type, id, `call_id`, name and role, its parts with their types, within one response of one id.
+
+    The official client builds the answer from what was added: a call that is given another `call_id` on the way is answered under a name that the server
+    does not know, and a part that becomes another one is an error.
+    """
+    announced: dict[tuple[int | str, int | None, str], str] = {}
+    for place, event in enumerate(told_events(x)):
+        for key, said in _named(event):
+            if said and announced.setdefault(key, said) != said:
+                yield Finding(
+                    message=f"the {key[2]} is not the one that was announced",
+                    at=f"event {place}",
+                    expected=announced[key],
+                    actual=said,
+                )
+                return
+
+
+def _named(event: JsonObject) -> Iterator[tuple[tuple[int | str, int | None, str], str]]:
+    """What an event calls the response, an item, and a part of one."""
+    kind, place = text(event.get("type")), place_of(event)
+    if isinstance(event.get("response"), dict):
+        yield ("", None, "id of the response"), text(at(event["response"], "id"))
+    if place is None:
+        return
+    if kind in ("response.output_item.added", _ITEM_DONE):
+        yield from (
+            ((place, None, f"{member} of the item"), text(at(event.get("item"), member))) for member in _LASTING
+        )
+    elif kind in ("response.content_part.added", "response.content_part.done"):
+        yield (place, part_of(event), "type of the part"), text(at(event.get("part"), "type"))
+    elif kind == "response.function_call_arguments.done":
+        yield (place, None, "name of the item"), text(event.get("name"))
+    elif (said := text_kind(event, ".delta")) in _KIND_OF_PART and said is not None:
+        yield (place, part_of(event), "type of the part"), said if said != "summary_text" else ""
+
+
 @check(MUST, spec="responses#text-done", when=_STREAMED)
 def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
     """The deltas of a text, joined, are the text that its `done` events, its part and its item have.

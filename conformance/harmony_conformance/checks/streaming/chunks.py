@@ -13,7 +13,7 @@ from harmony_conformance.json_value import JsonObject, at, dumps, items, members
 from harmony_conformance.prompt import shorten
 
 
-@check(MUST, spec="chat#chunk", when=(on.is_chat, on.was_streamed, on.was_answered))
+@check(MUST, spec="chat#chunk", when=(on.is_completion, on.was_streamed, on.was_answered))
 def one_identity(x: Exchange) -> Iterator[Finding]:
     """All chunks of a stream have the same id, model and time of creation; a fingerprint that changes is a variant."""
     chunks = [*map(members, x.chunks)]
@@ -34,7 +34,7 @@ def one_identity(x: Exchange) -> Iterator[Finding]:
         yield variant("the fingerprint changes within the stream", where="system_fingerprint")
 
 
-@check(MUST, spec="chat#chunk-choices", when=(on.is_chat, on.came_in_chunks))
+@check(MUST, spec="chat#chunk-choices", when=(on.is_completion, on.came_in_chunks))
 def choices_are_numbered(x: Exchange) -> Iterator[Finding]:
     """Each choice of a chunk has its index; a chunk without any choice, and without usage, is a variant.
 
@@ -81,7 +81,7 @@ def role_comes_first(x: Exchange) -> Iterator[Finding]:
 FINISH_REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 
 
-@check(MUST, spec="chat#finish-reason", when=(on.is_chat, on.came_in_chunks, on.ended_well))
+@check(MUST, spec="chat#finish-reason", when=(on.is_completion, on.came_in_chunks, on.ended_well))
 def one_finish_reason(x: Exchange) -> Iterator[Finding]:
     """Each choice has exactly one finish_reason, a word, and no text or call after it; a word that the API does not have is a variant."""
     chosen: defaultdict[int, list[JsonObject]] = defaultdict(list)
@@ -118,7 +118,7 @@ def one_finish_reason(x: Exchange) -> Iterator[Finding]:
             )
 
 
-@check(MUST, spec="chat#stream-usage", when=(on.is_chat, on.was_streamed, on.should_have_usage))
+@check(MUST, spec="chat#stream-usage", when=(on.is_completion, on.was_streamed, on.should_have_usage))
 def usage_comes_last(x: Exchange) -> Iterator[Finding]:
     """A stream that was asked for usage ends with one chunk that holds it, with an empty list of choices."""
     told = [chunk for chunk in x.chunks if isinstance(at(chunk, "usage"), dict)]

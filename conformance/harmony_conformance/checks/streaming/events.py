@@ -13,7 +13,7 @@ from harmony_conformance.prompt import shorten
 from harmony_conformance.sse import Event
 
 
-@check(MUST, spec="chat#stream", when=(on.is_chat, on.wanted_a_stream))
+@check(MUST, spec="chat#stream", when=(on.is_completion, on.wanted_a_stream))
 def is_a_stream(x: Exchange) -> Iterator[Finding]:
     """A request for a stream is answered by server-sent events (`text/event-stream`), which are always UTF-8."""
     charset = _charset(x)
@@ -37,7 +37,7 @@ def _charset(x: Exchange) -> str:
     return named.partition(";")[0].strip().strip('"').lower()
 
 
-@check(MUST, spec="chat#stream-usage", when=(on.is_chat, on.was_streamed))
+@check(MUST, spec="chat#stream-usage", when=(on.is_completion, on.was_streamed))
 def ends_with_done(x: Exchange) -> Iterator[Finding]:
     """A stream ends with `data: [DONE]`, once, and nothing follows it; one that breaks off ends with an error event.
 
@@ -87,7 +87,7 @@ def _may_follow(event: Event) -> bool:
     return event.is_done or is_error(event.value)
 
 
-@check(MUST, spec="chat#chunk", when=(on.is_chat, on.came_in_chunks))
+@check(MUST, spec="chat#chunk", when=(on.is_completion, on.came_in_chunks))
 def events_are_chunks(x: Exchange) -> Iterator[Finding]:
     """Each event is a `chat.completion.chunk` object in JSON, or an error object."""
     if x.stream is None:

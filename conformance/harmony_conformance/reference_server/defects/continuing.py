@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 from harmony_conformance.reference_server.changes import Api, Defect, OnJson, OnRequest
 from harmony_ref import encode_with_special_tokens, tokens
 
@@ -40,6 +40,19 @@ def _only_ordinary(details: JsonObject) -> JsonObject:
 def _without_the_end(body: JsonObject) -> JsonObject:
     shown = "tokenize_response"
     return {**body, shown: items(body[shown])[:-2]} if shown in body else body
+
+
+def _shifted(logprobs: JsonObject) -> JsonObject:
+    told = items(logprobs.get("tokens"))
+    return {**logprobs, "tokens": [*told[1:], *told[:1]]} if "tokens" in logprobs else logprobs
+
+
+def _as_chat(body: JsonObject) -> JsonObject:
+    return {**body, "object": "chat.completion"} if "choices" in body else body
+
+
+def _one_more_token(usage: JsonObject) -> JsonObject:
+    return {**usage, "completion_tokens": (number(usage.get("completion_tokens")) or 0) + 1}
 
 
 def _in_choices(change: _Body) -> _Body:
@@ -99,6 +112,24 @@ DEFECTS = (
         "completions-logprobs-one-short",
         "The last log probability is missing.",
         _in_choices(_in_member("logprobs", _one_short)),
+    ),
+    _on_json(
+        Api.COMPLETIONS,
+        "completions-logprobs-shifted",
+        "Each log probability stands beside the token that follows its own.",
+        _in_choices(_in_member("logprobs", _shifted)),
+    ),
+    _on_json(
+        Api.COMPLETIONS,
+        "completions-object-of-chat",
+        "An answer says that it is a `chat.completion`.",
+        _as_chat,
+    ),
+    _on_json(
+        Api.COMPLETIONS,
+        "completions-counted-otherwise",
+        "completion_tokens is one more than were written.",
+        _in_member("usage", _one_more_token),
     ),
 )
 """These defects."""

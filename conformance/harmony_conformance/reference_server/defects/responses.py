@@ -118,6 +118,19 @@ def _last_piece_as_text(stream: Iterator[Json]) -> Iterator[Json]:
         yield {**members(event), "text": last} if kind == "response.output_text.done" else event
 
 
+def _another_call_id(event: JsonObject) -> JsonObject:
+    """The call, when it is added, by an id that it does not keep."""
+    item = members(event.get("item"))
+    is_call = event.get("type") == "response.output_item.added" and item.get("type") == "function_call"
+    return {**event, "item": {**item, "call_id": f"{text(item.get('call_id'))}0"}} if is_call else event
+
+
+def _another_response_id(event: JsonObject) -> JsonObject:
+    is_first = event.get("type") == "response.created"
+    told = members(event.get("response"))
+    return {**event, "response": {**told, "id": f"{text(told.get('id'))}0"}} if is_first else event
+
+
 def _ends_empty(event: JsonObject) -> JsonObject:
     is_end = event.get("type") in ("response.completed", "response.incomplete")
     return {**event, "response": {**members(event["response"]), "output": []}} if is_end else event
@@ -282,6 +295,18 @@ DEFECTS = (
         catalogue=(),
         summary="The response of the last event has no output.",
         change=_in_events(_ends_empty),
+    ),
+    Defect(
+        id="responses-call-id-changes",
+        catalogue=(),
+        summary="A call is added with another `call_id` than it is finished with.",
+        change=_in_events(_another_call_id),
+    ),
+    Defect(
+        id="responses-id-changes",
+        catalogue=(),
+        summary="The event that begins a stream has another id of the response than the others.",
+        change=_in_events(_another_response_id),
     ),
     on_json(
         Api.RESPONSES,
