@@ -107,7 +107,7 @@ def _named(event: JsonObject) -> Iterator[tuple[tuple[int | str, int | None, str
         yield (place, part_of(event), "type of the part"), text(at(event.get("part"), "type"))
     elif kind == "response.function_call_arguments.done":
         yield (place, None, "name of the item"), text(event.get("name"))
-    elif (said := text_kind(event, ".delta")) in _KIND_OF_PART and said is not None:
+    elif (said := text_kind(event, ".delta") or "") in _KIND_OF_PART:
         yield (place, part_of(event), "type of the part"), said if said != "summary_text" else ""
 
 
