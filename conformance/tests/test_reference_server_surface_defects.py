@@ -258,7 +258,10 @@ SHOWN = {
         lambda s: missing(s.completions(logprobs=1)["choices"][0]["logprobs"]),
         1,
     ),
-    "completions-logprobs-shifted": (lambda s: s.completions(logprobs=1)["choices"][0]["logprobs"]["tokens"][-1], "<|channel|>"),
+    "completions-logprobs-shifted": (
+        lambda s: s.completions(logprobs=1)["choices"][0]["logprobs"]["tokens"][-1],
+        "<|channel|>",
+    ),
     "completions-object-of-chat": (lambda s: s.completions()["object"], "chat.completion"),
     "completions-counted-otherwise": (
         lambda s: (usage := s.completions()["usage"])["total_tokens"] - sum(list(usage.values())[:2]),

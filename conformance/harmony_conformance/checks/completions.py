@@ -41,7 +41,7 @@ def _prompt(x: Exchange) -> str | tuple[int, ...] | None:
     sent = next((one for name in _PROMPTS if (one := at(x.request.json, name)) is not None), None)
     if isinstance(sent, str):
         return sent or None
-    ids = tuple(one for token in items(sent) if (one := number(token)) is not None and tokens.is_known(one))
+    ids = tuple(known for token in items(sent) if (known := number(token)) is not None and tokens.is_known(known))
     return ids if ids and len(ids) == len(items(sent)) else None
 
 
