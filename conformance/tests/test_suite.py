@@ -94,7 +94,7 @@ PLANS = {
         ("tool_calls.*",),
         (),
         TOOL_CALLS,
-        {name for name, scenario in SCENARIOS.items() if scenario.exercises & TOOL_CALLS},
+        {name for name in ALL_SCENARIOS if SCENARIOS[name].exercises & TOOL_CALLS},
     ),
     "a scenario, with all checks": (("tool_call",), (), ALL_CHECKS, {"tool_call"}),
     "checks on a scenario": (("tool_calls.*", "tool_call"), (), TOOL_CALLS, {"tool_call"}),

@@ -148,6 +148,13 @@ def _are_numbered(choices: Json) -> bool:
     return isinstance(choices, list) and None not in indexes and len(set(indexes)) == len(indexes)
 
 
+def _shown(value: Json) -> str:
+    """What stands there; of choices their indexes alone."""
+    if value is None:
+        return "nothing"
+    return shorten(dumps([at(one, "index") for one in value] if isinstance(value, list) else value))
+
+
 _MEMBERS: tuple[tuple[str, Callable[[Json], bool], str], ...] = (
     ("id", lambda value: isinstance(value, str) and bool(value), "a text"),
     ("object", lambda value: value == KIND, KIND),
@@ -174,7 +181,7 @@ def answer_has_its_members(x: Exchange) -> Iterator[Finding]:
                     message=f"`{name}` is missing or of the wrong kind",
                     at=f"{where}/{name}",
                     expected=expected,
-                    actual="nothing" if at(value, name) is None else shorten(dumps(at(value, name))),
+                    actual=_shown(at(value, name)),
                 )
                 return
 

@@ -101,6 +101,7 @@ _ALL = (
         cannot={
             "fail-another-word-than-the-row": "only who wrote the script knows which reason goes with it; the wire shows nothing",
             "fail-missing": "nobody can tell whether the answer ended by itself or was cut",
+            "fail-completions-cut": "what continues a prompt is passed on as it is",
         },
     ),
     Repair(
