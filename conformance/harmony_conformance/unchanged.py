@@ -23,7 +23,7 @@ _SEEN = sorted(
 )
 _OF_THE_MOMENT = frozenset({"date", "content-length"})
 _OF_THE_WIRE = frozenset({"transfer-encoding"})
-_SERIALS = re.compile(rb"(?:chatcmpl-|cmpl-|call_|resp_|rs_|msg_|fc_|ci_|ws_)[\w-]+")
+_SERIALS = re.compile(rb'(?:chatcmpl-|cmpl-|call_|resp_|rs_|msg_|fc_|ci_|ws_)[\w-]+|(?<="id":")[0-9a-f]{32}(?=")')
 _TIMES = re.compile(rb'"(?:created|created_at)": ?(?:\d+|"[^"]*")')
 
 

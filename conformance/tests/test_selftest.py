@@ -52,6 +52,20 @@ def test_ids_and_times_of_another_run_make_no_difference():
     )
 
 
+def test_an_id_that_begins_with_no_word_is_one_too():
+    one, other = ({"text": "Hi", "meta_info": {"id": digit * 32}} for digit in "ab")
+    assert compact(one) == compact(other)
+    assert compact({"text": "a" * 32}) != compact({"text": "b" * 32})
+
+
+def compact(body):
+    """The digest of an answer that is written without blanks, as a server writes it."""
+    (x,) = answered(body).values()
+    data = json.dumps(body, separators=(",", ":")).encode()
+    told = replace(x, response=replace(x.response, chunks=(Chunk(at=0.0, data=data),)))
+    return digests([Series(name="s", exchanges={"first": told})], arrivals=False)
+
+
 @pytest.mark.parametrize(
     "bodies",
     [
