@@ -12,6 +12,7 @@ from harmony_conformance.check import Check, Comparison, Outcome
 from harmony_conformance.conditions import is_chat
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import ACROSS, Exchange, Series
+from harmony_conformance.fingerprint import Fingerprint, fingerprint
 from harmony_conformance.judge import Case, Result, judge, judge_case, judge_rules
 from harmony_conformance.scenario import Scenario, expand, needed_model, why_not_sent
 from harmony_conformance.scripting import settled
@@ -112,6 +113,10 @@ class Judge:
     async def results(self, series: Sequence[Series], ways: Ways, limit: int | None) -> tuple[Result, ...]:
         """All results, in the order of the plan, once everything was sent. See `judge_all`."""
         return tuple(judge_all(series, self._all_of, ways, limit))
+
+    def renderer(self, series: Sequence[Series]) -> Fingerprint | None:
+        """Which renderer made the prompts, once there are results."""
+        return fingerprint(series)
 
 
 def joined(by_key: Mapping[Key, Sequence[Series]]) -> Iterator[list[Series]]:

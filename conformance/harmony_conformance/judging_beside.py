@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import signal
-import sys
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context, parent_process
-from threading import Thread, active_count
+from multiprocessing import get_context
 
 from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.fingerprint import Fingerprint, fingerprint
 from harmony_conformance.json_value import loads
 from harmony_conformance.judge import Result
 from harmony_conformance.judging import Judge, Key, Plan, Ways, attempt, judge_across, judge_scenario
+from harmony_conformance.processes import cores, follow_parent, may_fork
 from harmony_conformance.recording import exchange_line, read_exchange
 from harmony_conformance.scenario import Scenario, expand
 from harmony_conformance.scripting import settled
@@ -52,21 +51,16 @@ def judge_of(plan: Plan, options: Options) -> Generator[Judge]:
     """
     requests = options.tries * sum(len(tuple(expand(scenario))) for scenario in plan.scenarios)
     # a limit on requests is told in results, and known in the end
-    if requests < _WORTH_A_PROCESS or options.max_requests is not None or _cores() == 1:
+    if requests < _WORTH_A_PROCESS or options.max_requests is not None or cores() == 1:
         yield Judge(plan)
         return
-    # forked, it has all modules already; whoever has threads can not fork
-    context = get_context("fork" if sys.platform == "linux" and active_count() == 1 else "spawn")
+    context = get_context("fork" if may_fork() else "spawn")
     pool = ProcessPoolExecutor(1, context, _begin, (options.select, options.skip, options.apis))
     try:
         pool.submit(_is_there)
         yield _JudgeBeside(plan, options.tries, pool)
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 class _JudgeBeside(Judge):
@@ -79,6 +73,7 @@ class _JudgeBeside(Judge):
         self._sent: dict[Key, list[Series]] = {}
         self._judged: dict[Key, tuple[int, _Said]] = {}  # and of how many series
         self._compared: dict[str, tuple[list[Key], _Said]] = {}
+        self._renderer: Fingerprint | None = None
 
     def hold(self, x: Exchange, line: bytes) -> None:
         self._lines[x.id] = line
@@ -105,11 +100,18 @@ class _JudgeBeside(Judge):
             for name, sent in by_name.items():
                 self._have_compared(name, list(sent))
             said = [self._judged[key][1] for key in keys] + [self._compared[name][1] for name in by_name]
-            return tuple([result for results in said for result in await asyncio.wrap_future(results)])
+            renderer = self._pool.submit(_renderer, [((one.name, one.api), attempt(one)) for one in series])
+            told = tuple([result for results in said for result in await asyncio.wrap_future(results)])
+            self._renderer = await asyncio.wrap_future(renderer)
         except BrokenProcessPool:
             raise JudgeGone(
                 "the process that judges was ended; what was sent is recorded, and can be replayed"
             ) from None
+        return told
+
+    def renderer(self, series: Sequence[Series]) -> Fingerprint | None:
+        del series  # it has them
+        return self._renderer
 
     def _hand_over(self, key: Key, ways: Ways) -> None:
         """Have all that was sent of a scenario over an API judged, if that is not under way."""
@@ -144,16 +146,10 @@ def _begin(select: tuple[str, ...], skip: tuple[str, ...], apis: tuple[str, ...]
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # who stops the run stops this too, which then has nothing to say of it
-    Thread(target=_end_with_the_run, daemon=True).start()
+    follow_parent()
     few_collections()
     plan = make_plan(Options(select=select, skip=skip, apis=apis))
     _BENCH.append(_Bench(plan=plan, scenarios={scenario.key: scenario for scenario in plan.scenarios}))
-
-
-def _end_with_the_run() -> None:
-    if (run := parent_process()) is not None:
-        run.join()
-        os._exit(1)
 
 
 def _is_there() -> None:
@@ -172,3 +168,10 @@ def _judge(key: Key, tries: list[list[bytes]], ways: Ways) -> list[Result]:
 def _compare(keys: list[Key]) -> list[Result]:
     (bench,) = _BENCH
     return list(judge_across({key: bench.given[key] for key in keys}, bench.plan))
+
+
+def _renderer(sent: list[tuple[Key, int]]) -> Fingerprint | None:
+    """The renderer behind all that was sent, told by key and try."""
+    (bench,) = _BENCH
+    given = {(key, attempt(one)): one for key, series in bench.given.items() for one in series}
+    return fingerprint([given[each] for each in sent if each in given])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -129,17 +129,28 @@ def _chosen(named: tuple[Named, ...], patterns: Sequence[str], name: Callable[[N
     return matching or named
 
 
-@asynccontextmanager
-async def connected(target: Target, options: Options) -> AsyncGenerator[Client]:
-    """A client for a target; the embedded server is started, and stopped afterwards."""
-    settings = Settings(base=target.base or "", key=options.key, headers=dict(options.headers), timeout=options.timeout)
+@contextmanager
+def served(target: Target, options: Options) -> Generator[str]:
+    """Where a target is: the embedded server is started, and stopped afterwards."""
     if target.base is not None:
-        async with Client(settings) as client:
-            yield client
+        yield target.base
         return
-    serving = running if len(options.apis) == 1 else running_beside
+    serving = running_beside if is_beside(target, options) else running
     with serving(defects=target.defects) as base:
-        async with Client(replace(settings, base=base)) as client:
+        yield base
+
+
+def is_beside(target: Target, options: Options) -> bool:
+    """Whether the target is the embedded server, and gets so many requests that it is worth a process of its own."""
+    return target.base is None and len(options.apis) > 1
+
+
+@asynccontextmanager
+async def connected(target: Target, options: Options, base: str | None = None) -> AsyncGenerator[Client]:
+    """A client for a target. `base`: where it is, if it is served already."""
+    with nullcontext(base) if base is not None else served(target, options) as at:
+        settings = Settings(base=at, key=options.key, headers=dict(options.headers), timeout=options.timeout)
+        async with Client(settings) as client:
             yield client
 
 
@@ -168,16 +179,17 @@ async def run(  # noqa: PLR0913, PLR0917 - what the command has
     keep: Keep,
     told: Callable[[Capabilities | Wait], None],
     judge: Judge | None = None,
+    base: str | None = None,
 ) -> Run:
     """Discover, send, judge.
 
     `keep` gets every exchange as soon as it is over; `told` gets each wait that the endpoint asks for during discovery, and then what was found out
-    about it. `judge`: where that is somebody else than whoever sends, when all is sent.
+    about it. `judge`: where that is somebody else than whoever sends, when all is sent. `base`: where the target is, if it is served already.
 
     Raises:
         NothingThere: the endpoint can not be used.
     """
-    async with connected(target, options) as client:
+    async with connected(target, options, base) as client:
         return await run_by(client, target, options, plan, keep, told, judge)
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from harmony_conformance import judging_beside
+from harmony_conformance.fingerprint import fingerprint
 from harmony_conformance.judging import Judge
 from harmony_conformance.judging_beside import JudgeGone, judge_of
 from harmony_conformance.recording import exchange_line
@@ -34,7 +35,7 @@ def finished(plan, judge, options=OPTIONS):
 @pytest.fixture
 def beside(monkeypatch):
     monkeypatch.setattr(judging_beside, "_WORTH_A_PROCESS", 1)
-    monkeypatch.setattr(judging_beside, "_cores", lambda: 2)
+    monkeypatch.setattr(judging_beside, "cores", lambda: 2)
 
 
 def test_it_says_the_same_in_the_same_order(plan, beside):
@@ -42,6 +43,8 @@ def test_it_says_the_same_in_the_same_order(plan, beside):
         assert type(judge) is not Judge
         told = finished(plan, judge)
     ways = told.capabilities.ways
+    assert fingerprint(told.series) is not None
+    assert judge.renderer(()) == fingerprint(told.series)
     assert told.results == asyncio.run(Judge(plan).results(told.series, ways, None))
     assert any(result.check.startswith("apis.") and result.applied for result in told.results)
     with judge_of(plan, OPTIONS) as judge:

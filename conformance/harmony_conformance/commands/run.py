@@ -28,7 +28,7 @@ from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.discovery import DISCOVERY, Capabilities
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.fingerprint import fingerprint
+from harmony_conformance.fingerprint import Fingerprint, fingerprint
 from harmony_conformance.json_value import JsonObject, at, dumps, members, text
 from harmony_conformance.judge import Result, worst
 from harmony_conformance.judging import Plan, in_order, judge_all
@@ -44,7 +44,7 @@ from harmony_conformance.run_options import FAIL_ON, add_options, read_options, 
 from harmony_conformance.scenario import UNSCRIPTED_LIMIT, Step, expand
 from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.shared_run import EXCHANGES
-from harmony_conformance.suite import Options, Run, run
+from harmony_conformance.suite import Options, Run, is_beside, run, served
 from harmony_conformance.target import Target
 
 _REASONS_SHOWN = 5
@@ -102,13 +102,14 @@ def execute(arguments: Namespace) -> int:
     few_collections()
     if target.replay is not None:
         finished = _replay(target, plan)
+        renderer = fingerprint(finished.series)
         out = _folder(arguments.out or _new_folder(target))
         _tell_replaced(out)
     else:
         out = _folder(arguments.out or _new_folder(target))
-        finished = _live(target, options, plan, out, arguments.api_key_env)
+        finished, renderer = _live(target, options, plan, out, arguments.api_key_env)
     mask = Mask(secrets(options.key, dict(options.headers)))
-    report = _report(target, options, finished, arguments.api_key_env)
+    report = _report(target, options, finished, renderer, arguments.api_key_env)
     report = report if mask.is_idle else masked(report, mask.text)
     write_files(report, out, FAIL_ON[arguments.fail_on])
     print_report(report, console)
@@ -158,7 +159,11 @@ def _most_tokens(step: Step) -> int:
     return next((limit for limit in asked if isinstance(limit, int) and limit > 0), UNSCRIPTED_LIMIT)
 
 
-def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str | None) -> Run:
+def _live(
+    target: Target, options: Options, plan: Plan, out: Path, key_env: str | None
+) -> tuple[Run, Fingerprint | None]:
+    """What came of it, and which renderer made the prompts."""
+
     def told(found: Capabilities | Wait) -> None:
         if isinstance(found, Wait):
             print(found, file=sys.stderr)
@@ -178,6 +183,8 @@ def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str 
     answered: set[str] = set()
     try:
         with ExitStack() as stack:
+            # both before there are threads: what is forked is there at once
+            base = stack.enter_context(served(target, options)) if is_beside(target, options) else None
             judge = stack.enter_context(judge_of(plan, options))
             advance = stack.enter_context(_progress(plan, options))
 
@@ -193,7 +200,8 @@ def _live(target: Target, options: Options, plan: Plan, out: Path, key_env: str 
                 judge.hold(x, line)
                 advance()
 
-            return completed(run(target, options, plan, keep, told, judge))
+            finished = completed(run(target, options, plan, keep, told, judge, base))
+            return finished, judge.renderer(finished.series)
     except NothingThere as problem:
         _remove_empty(out)
         why = problem.told(key_env) if isinstance(problem, KeyRefused) and options.key else str(problem)
@@ -270,7 +278,9 @@ def _ways(header: JsonObject) -> dict[str, ScriptBy] | None:
     return known if CHAT_COMPLETIONS.name in known else None
 
 
-def _report(target: Target, options: Options, finished: Run, key_env: str | None) -> Report:
+def _report(
+    target: Target, options: Options, finished: Run, renderer: Fingerprint | None, key_env: str | None
+) -> Report:
     by_id = {x.id: x for series in finished.series for x in series.exchanges.values()}
     found = finished.capabilities
     header: JsonObject = {
@@ -282,7 +292,7 @@ def _report(target: Target, options: Options, finished: Run, key_env: str | None
             "url_host": target.host,
         },
         "capabilities": found.told() if found else {},
-        "renderer": rendered.told() if (rendered := fingerprint(finished.series)) else None,
+        "renderer": renderer.told() if renderer is not None else None,
         "tries": options.tries,
         "seed": options.seed,
         "started": finished.started or datetime.now(UTC).isoformat(timespec="seconds"),

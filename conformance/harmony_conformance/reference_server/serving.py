@@ -12,6 +12,7 @@ from threading import Thread
 import uvicorn
 from starlette.applications import Starlette
 
+from harmony_conformance.processes import forked, may_fork
 from harmony_conformance.reference_server.app import DATE, create_app
 
 _STARTING_SECONDS = 10.0
@@ -46,17 +47,44 @@ def running(*, defects: Iterable[str] = (), date: str = DATE) -> Generator[str]:
 
 @contextmanager
 def running_beside(*, defects: Iterable[str] = ()) -> Generator[str]:
-    """The same in a process of its own, where many requests are sent: client and server then have a core each. To start it takes about a second.
+    """The same in a process of its own, where many requests are sent: client and server then have a core each.
+
+    It is there at once where it can be forked, which is before there are threads or a loop; else that takes about a second.
 
     Raises:
         NotStarted: it did not come up.
     """
+    if not may_fork():
+        with _started_anew(defects) as base:
+            yield base
+        return
+    try:
+        app = create_app(defects=defects)
+    except LookupError as problem:
+        raise NotStarted("the reference server did not come up") from problem
+    with closing(_listening("127.0.0.1", 0)) as listening:
+        base = _url(listening)
+        process = forked(_serve_forked, app, listening)
+    try:
+        yield base
+    finally:
+        process.kill()
+        process.join()
+
+
+def _serve_forked(app: Starlette, listening: socket.socket) -> None:
+    os.setsid()  # who stops the run with the keyboard stops the client first
+    _server(app).run(sockets=[listening])
+
+
+@contextmanager
+def _started_anew(defects: Iterable[str]) -> Generator[str]:
     with subprocess.Popen(  # noqa: S603 - this very interpreter; of our descriptors it gets two pipes
         [sys.executable, "-P", "-c", f"from {__name__} import serve_beside; serve_beside()", *defects],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # who stops the run with the keyboard stops the client first
+        start_new_session=True,  # as above
     ) as process:
         try:
             url = process.stdout.readline().strip() if process.stdout is not None else ""

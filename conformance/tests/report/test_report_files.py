@@ -1,0 +1,42 @@
+"""The files of a run are the same whether one process draws them or two, and what keeps one from being written is told."""
+
+import pytest
+
+from harmony_conformance.check import Severity
+from harmony_conformance.report import files
+from harmony_conformance.report.files import RENDERERS, REPORT, write_files
+
+MUST = frozenset({Severity.MUST})
+
+
+@pytest.fixture(params=["one process", "two processes"])
+def drawn(request, monkeypatch):
+    """Who draws: asked for, since few tests run in a process that may fork."""
+    beside = []
+    if request.param == "two processes":
+        if not files.may_fork():
+            pytest.skip("this process has threads")
+        monkeypatch.setattr(files, "_WORTH_A_PROCESS", 1)
+        monkeypatch.setattr(files, "cores", lambda: 2)
+        forked = files.forked
+        monkeypatch.setattr(files, "forked", lambda *work: beside.append(forked(*work)) or beside[-1])
+    yield
+    assert len(beside) == (request.param == "two processes")
+
+
+def test_each_file_holds_what_its_renderer_says(drawn, real_report, tmp_path):
+    write_files(real_report, tmp_path, MUST)
+    told = {path.name: path.read_text("utf-8", "backslashreplace") for path in tmp_path.iterdir()}
+    assert told.pop(REPORT) == "".join(f"{line}\n" for line in real_report.lines())
+    assert told == {
+        "report.html": RENDERERS["html"](real_report, MUST),
+        "report.md": RENDERERS["md"](real_report, MUST),
+        "junit.xml": RENDERERS["junit"](real_report, MUST),
+    }
+
+
+def test_a_file_that_cannot_be_written_is_an_error(drawn, real_report, tmp_path, capfd):
+    (tmp_path / "junit.xml").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_files(real_report, tmp_path, MUST)
+    assert capfd.readouterr().err == ""
