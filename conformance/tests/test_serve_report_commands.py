@@ -35,3 +35,15 @@ def test_a_report_that_is_not_there_is_told_in_one_line(capsys, tmp_path):
     code, _, err = called(capsys, "report", str(tmp_path / "absent"))
     assert (code, err.count("\n")) == (2, 1)
     assert "No such file" in err
+
+
+def test_a_report_that_is_no_text_is_told_in_one_line(capsys, tmp_path):
+    (file := tmp_path / "report.jsonl").write_bytes(b"\xc5")
+    assert main(["report", str(file)]) == 2
+    assert "report.jsonl is no UTF-8 text (byte 0)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--json", "--evidence"])
+def test_a_selftest_that_could_not_write_its_result_is_not_begun(capsys, tmp_path, option):
+    assert main(["selftest", option, str(tmp_path)]) == 2
+    assert f"{option} {tmp_path}: Is a directory" in capsys.readouterr().err

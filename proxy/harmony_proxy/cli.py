@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import socket
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from harmony_conformance.command import Command, UsageError
@@ -68,7 +69,7 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--drain",
         metavar="SECONDS",
-        type=float,
+        type=_seconds,
         default=_DRAIN,
         help=f"how long answers under way may take once it is told to stop (default: {_DRAIN:.0f})",
     )
@@ -109,7 +110,32 @@ def execute(arguments: Namespace) -> int:
     )
 
 
+def _seconds(told: str) -> float:
+    try:
+        number = float(told)
+    except ValueError:
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0):
+        raise ArgumentTypeError(f"{told!r} is no number of seconds from 0")
+    return number
+
+
+_ONLY_WITH = (
+    ("--fail closed", "fail", FailMode.OPEN.value, ("repair", "block")),
+    ("--fallback block", "fallback", Action.OBSERVE.value, ("repair",)),
+    ("--reasoning-field", "reasoning_field", None, ("repair", "block")),
+)
+"""Flags that say how something is done, their attribute and its default, and the attributes of what has to be done for them to say anything."""
+
+
 def _rules(arguments: Namespace) -> Rules:
+    told = vars(arguments)
+    for flag, name, default, doing in _ONLY_WITH:
+        if told[name] != default and not any(told[one] for one in doing):
+            instead = (
+                "; a policy file says it itself" if arguments.policy is not None else ": nothing is acted on without it"
+            )
+            raise UsageError(f"{flag} is for {' or '.join(f'--{one}' for one in doing)}{instead}")
     try:
         return load_rules(
             arguments.policy,

@@ -80,6 +80,8 @@ def load_rules(  # noqa: PLR0913 - all that flags say of a policy
         )
     except OSError as problem:
         raise BadSetting(f"{file}: {problem.strerror}") from None
+    except UnicodeDecodeError as problem:
+        raise BadSetting(f"{file} is no UTF-8 text (byte {problem.start})") from None
     except (BadPolicy, ValueError) as problem:
         raise BadSetting(f"{file}: {problem}" if file is not None else str(problem)) from None
 

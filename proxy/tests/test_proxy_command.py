@@ -9,6 +9,8 @@ import pytest
 from harmony_conformance.command import UsageError
 from harmony_proxy.cli import COMMAND
 
+HERE = ["--upstream", "http://host", "--listen", "127.0.0.1:0"]
+
 
 def proxy(*arguments):
     parser = ArgumentParser()
@@ -26,6 +28,10 @@ def proxy(*arguments):
         (["--upstream", "http://host", "--listen", "8090"], "--listen '8090' is no HOST:PORT"),
         (["--upstream", "http://host", "--listen", "localhost:99999"], "is no HOST:PORT"),
         (["--upstream", "http://host", "--listen", ":80"], "is no HOST:PORT"),
+        ([*HERE, "--fail", "closed"], "--fail closed is for --repair or --block: nothing is acted on without it"),
+        ([*HERE, "--block", "*", "--fallback", "block"], "--fallback block is for --repair: nothing is"),
+        ([*HERE, "--reasoning-field", "reasoning"], "--reasoning-field is for --repair or --block"),
+        ([*HERE, "--policy", "x", "--fail", "closed"], "--fail closed is for --repair or --block; a policy file says"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(arguments, said):
@@ -33,6 +39,19 @@ def test_what_cannot_be_is_said_in_one_line(arguments, said):
         proxy(*arguments)
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("drain", ["-1", "nan", "inf", "soon"])
+def test_seconds_to_drain_are_a_number_from_0(drain, capsys):
+    with pytest.raises(SystemExit):
+        proxy(*HERE, f"--drain={drain}")
+    assert f"{drain!r} is no number of seconds from 0" in capsys.readouterr().err
+
+
+def test_a_policy_that_is_no_text_is_said_to_be_none(tmp_path):
+    (file := tmp_path / "policy.toml").write_bytes(b"fail\xff")
+    with pytest.raises(UsageError, match=r"policy\.toml is no UTF-8 text \(byte 4\)"):
+        proxy(*HERE, "--policy", str(file))
 
 
 def test_a_port_that_is_taken_is_said_to_be():

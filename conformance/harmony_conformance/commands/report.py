@@ -25,6 +25,8 @@ def execute(arguments: Namespace) -> int:
         report = read_report(path.read_text(encoding="utf-8"))
     except OSError as problem:
         raise UsageError(f"{path}: {problem.strerror}") from None
+    except UnicodeDecodeError as problem:
+        raise UsageError(f"{path} is no UTF-8 text (byte {problem.start})") from None
     except (BadReport, ValueError) as problem:
         raise UsageError(f"{path}: {problem}") from None
     print(RENDERERS[arguments.format](report, FAIL_ON["must"]))

@@ -55,6 +55,8 @@ def _at_least_one(written: str) -> int:
 def execute(arguments: Namespace) -> int:
     """Test the suite on itself."""
     console = Console(highlight=False)
+    for option, file in (("--json", arguments.json), ("--evidence", arguments.evidence)):
+        _try_to_write(option, file)
     if arguments.through is not None:
         return _through(console, arguments.through, tuple(DEFECTS)[:: arguments.every], arguments.json)
     if arguments.every > 1:
@@ -119,6 +121,19 @@ def _reasons(one: Watched) -> Sequence[str]:
 
 def _workers() -> int:
     return os.cpu_count() or 1
+
+
+def _try_to_write(option: str, file: Path | None) -> None:
+    """Find out before minutes of work would be lost; a file that was not there is not left behind."""
+    if file is None:
+        return
+    was_there = file.exists()
+    try:
+        file.open("ab").close()
+        if not was_there:
+            file.unlink()
+    except OSError as problem:
+        raise UsageError(f"{option} {file}: {problem.strerror}") from None
 
 
 def _write(option: str, file: Path | None, value: Json) -> None:
