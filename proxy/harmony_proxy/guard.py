@@ -21,6 +21,7 @@ from harmony_proxy.refusal import BLOCKED, BROKEN_OFF, NOT_EXAMINED, blocked_mes
 from harmony_proxy.routes import api_as_asked, api_of
 
 _BAD_GATEWAY = 502
+_AN_ERROR = 400
 _NO_BODY = (204, 304)
 _STREAMS = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
 
@@ -197,6 +198,10 @@ class Guard:
     def _begin(self, answered: Head) -> None:
         named = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in answered.headers}
         if answered.status in _NO_BODY:
+            return
+        if self.recorder.is_partial:
+            if answered.status < _AN_ERROR:
+                self._give_up("the server answered before it had all of the request")
             return
         try:
             self._unpacking = Unpacking(named.get("content-encoding", ""))

@@ -69,6 +69,10 @@ def _why_not(kept: Kept) -> str:
         return f"larger than the {kept.limit} bytes that are kept of an exchange"
     if kept.end == End.SHUT_DOWN:
         return "the proxy was stopped before the answer was complete"
+    if kept.end == End.EARLY:
+        return "the server answered, or broke off, before it had all of the request"
+    if kept.end == End.REFUSED:
+        return "the proxy did not pass all of the request on"
     if kept.end == End.BLOCKED:
         return "it was blocked before the answer was complete"
     if kept.end == End.CLIENT_LEFT:

@@ -31,11 +31,14 @@ class End(StrEnum):
     RESET = "reset"
     CUT = "cut"
     BLOCKED = "blocked"
+    EARLY = "early"
+    REFUSED = "refused"
     SHUT_DOWN = "shut_down"
 
 
 _ENDS = tuple(End)
-COMPLETE, CLIENT_LEFT, _SHUT_DOWN = map(_ENDS.index, (End.COMPLETE, End.CLIENT_LEFT, End.SHUT_DOWN))
+COMPLETE, CLIENT_LEFT, EARLY, _SHUT_DOWN = map(_ENDS.index, (End.COMPLETE, End.CLIENT_LEFT, End.EARLY, End.SHUT_DOWN))
+_NOBODYS_FAULT = frozenset({End.CLIENT_LEFT, End.BLOCKED, End.REFUSED, End.SHUT_DOWN})
 
 
 class Kept(NamedTuple):
@@ -99,12 +102,16 @@ response; what stands for 0 in the times, when it was over and how it ended (a p
 
 
 class Recorder:
-    """State: what has been kept, how much room is left, and how it ended. `repaired`, `blocked`, `left` and `added` are for whoever acts on the answer."""
+    """State: what has been kept, how much room is left, and how it ended.
+
+    `repaired`, `blocked`, `left` and `added` are for whoever acts on the answer; `is_partial` says that more of the request is to come.
+    """
 
     added = 0.0
     repaired: Mapping[str, int] = MappingProxyType({})
     blocked: tuple[str, ...] = ()
     left: Mapping[str, str] = MappingProxyType({})
+    is_partial = False
     _is_acted_on = True
 
     def __init__(self, limit: int = LIMIT) -> None:
@@ -182,8 +189,10 @@ class Recorder:
         self.abort(End.COMPLETE, "", at)
 
     def abort(self, end: End, detail: str, at: float) -> None:
-        """The exchange broke off. Only the first end counts."""
+        """The exchange broke off. Only the first end counts. Of a server that did not have all of the request it says nothing how it ended."""
         if self._end is None:
+            if self.is_partial and end not in _NOBODYS_FAULT:
+                end, detail = End.EARLY, f"{end.value} {detail}".rstrip()
             self._end, self._detail, self._ended_at = _ENDS.index(end), detail, at
 
     def packed(self, name: str, started: float) -> Packed:

@@ -22,10 +22,12 @@ from harmony_proxy.handing import Handing
 from harmony_proxy.judge_settings import Settings
 from harmony_proxy.loading import Rules
 from harmony_proxy.tally import sentence
-from harmony_proxy.upstream import Limits, Upstream
+from harmony_proxy.uploading import Limits
+from harmony_proxy.upstream import Upstream
 
 HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
+LINGER_SECONDS = 30.0
 _CONNECTIONS = 10_000
 _KEEP_ALIVE_SECONDS = 60
 _BACKLOG = 2048
@@ -97,6 +99,16 @@ class _Protocol(HttpToolsProtocol):
         else:
             super().send_400_response(msg)
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and self.cycle.more_body:
+            # answered before it was all sent: who is still sending has to be read, or may never read the answer, but not for ever
+            self._timer = self.loop.call_later(LINGER_SECONDS, self._end)
+
+    def on_message_complete(self) -> None:
+        self._stop_waiting()
+        super().on_message_complete()
+
     def _await_head(self) -> None:
         self._timer = self.loop.call_later(HEAD_SECONDS, self._too_slow)
 
@@ -108,8 +120,12 @@ class _Protocol(HttpToolsProtocol):
     def _too_slow(self) -> None:
         if self._received:
             self._refuse(_TOO_SLOW)
-        elif not self.transport.is_closing():
-            self.transport.close()  # nobody asked anything
+        else:
+            self._end()  # nobody asked anything
+
+    def _end(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.close()
 
     def _refuse(self, answer: bytes) -> None:
         if not self.transport.is_closing():

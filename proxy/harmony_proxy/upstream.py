@@ -1,15 +1,15 @@
 """The reverse proxy as an ASGI application: what comes in goes to one fixed upstream, and back, byte by byte as it comes. It knows nothing of guards.
 
-A client that leaves ends the request to the upstream at once. An upstream that breaks off ends the client's connection without an end: a stream that was
-cut must not look whole. How an answer ended is told to whoever asked for it in the scope (`ENDED`).
+A body that has come as a whole is sent on as one; of any other each piece goes on as it comes, under the length that the client named, else in chunks.
+A client that leaves, in the middle of its request too, ends the request to the upstream at once. An upstream that breaks off ends the client's connection
+without an end: a stream that was cut must not look whole. How an answer ended is told to whoever asked for it in the scope (`ENDED`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 
 import aiohttp
 from multidict import CIMultiDict
@@ -17,6 +17,7 @@ from yarl import URL
 
 from harmony_conformance.json_value import dumps
 from harmony_proxy.recorder import End
+from harmony_proxy.uploading import Left, Limits, Refused, Upload, too_large
 from harmony_proxy.watching import ENDED, Message, Receive, Scope, Send
 
 HEALTH = "/healthz"
@@ -40,27 +41,6 @@ _SWITCHING = 101
 _BUFFER = 64 * 1024
 
 Headers = list[tuple[bytes, bytes]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """What is allowed. Sizes in bytes, times in seconds; `idle` is how long the upstream may say nothing."""
-
-    body: int = 64 * 1024 * 1024
-    body_seconds: float = 120.0
-    connect_seconds: float = 10.0
-    idle_seconds: float = 600.0
-    keep_alive_seconds: float = (
-        3.0  # less than any server's, so that no request meets a connection that is just being closed
-    )
-
-
-class Refused(Exception):  # noqa: N818 - it says what happened
-    """A request that is not passed on; a status and one line."""
-
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
-        self.status = status
 
 
 class Upstream:
@@ -111,14 +91,23 @@ class Upstream:
             await _answer(send, 200, b'{"status":"ok"}')
             return
         ended: Callable[[End, str], None] = scope.get(ENDED, _nobody)
+        upload = Upload(receive, self._limits)
         try:
             url, headers = self._address(scope), _sent_on(scope["headers"])
-            body = await self._body(receive)
+            length = _length(scope["headers"])
+            if length is not None and int(length) > self._limits.body:
+                raise too_large(self._limits.body)
+            body = await upload.begin()
         except Refused as refused:
+            ended(End.REFUSED, "")
             await _answer(send, refused.status, _told(str(refused)))
             return
-        if body is not None:
-            await _Passing(send, ended).run(self._open(), scope["method"], url, headers, body, receive)
+        except Left:
+            ended(End.CLIENT_LEFT, "")
+            return
+        if body is None and length is not None:
+            headers["Content-Length"] = length
+        await _Passing(send, ended, upload).run(self._open(), scope["method"], url, headers, body)
 
     def _address(self, scope: Scope) -> URL:
         if scope["method"] in _REFUSED_METHODS:
@@ -133,72 +122,65 @@ class Upstream:
             raise Refused(400, "a path begins with /")
         return URL(self._base + text, encoded=True)
 
-    async def _body(self, receive: Receive) -> bytes | None:
-        """The request's body, whole; None where the client left."""
-        parts: list[bytes] = []
-        size = 0
-        try:
-            async with asyncio.timeout(self._limits.body_seconds):
-                while True:
-                    message = await receive()
-                    if message["type"] != "http.request":
-                        return None
-                    parts.append(message.get("body", b""))
-                    size += len(parts[-1])
-                    if size > self._limits.body:
-                        raise Refused(413, f"a request's body of more than {self._limits.body} bytes is not passed on")
-                    if not message.get("more_body", False):
-                        return b"".join(parts)
-        except TimeoutError:
-            raise Refused(408, "the request did not come in time") from None
-
 
 class _Passing:
-    """One request under way. State: whether the client has the head, whether the answer is complete, and whether the client has left."""
+    """One request under way. State: whether the client has the head, whether the answer is complete, and what ended it from the client's side."""
 
-    def __init__(self, send: Send, ended: Callable[[End, str], None]) -> None:
+    def __init__(self, send: Send, ended: Callable[[End, str], None], upload: Upload) -> None:
         self._send = send
         self._ended = ended
-        self._is_started = self._is_over = self._has_left = False
+        self._upload = upload
+        self._is_started = self._is_over = False
+        self._why: BaseException | None = None
 
-    async def run(  # noqa: PLR0913, PLR0917 - a request is all that
+    async def run(
+        self, session: aiohttp.ClientSession, method: str, url: URL, headers: CIMultiDict[str], body: bytes | None
+    ) -> None:
+        """Pass it on, and its answer back; give up at once when the client leaves. `body` is all of it, None where it is still coming."""
+        task = asyncio.current_task()
+        coming = asyncio.ensure_future(self._upload.run())
+
+        def stop(_: asyncio.Future[None]) -> None:
+            if not coming.cancelled():
+                problem = coming.exception()
+                if not self._is_over and task is not None:
+                    self._why = problem
+                    task.cancel()
+
+        coming.add_done_callback(stop)
+        try:
+            await self._pass(session, method, url, headers, self._upload.parts() if body is None else body or None)
+        except asyncio.CancelledError:
+            if self._why is None:
+                raise
+            if task is not None:
+                task.uncancel()
+            await self._gave_up(self._why)
+        finally:
+            self._is_over = True
+            coming.cancel()
+
+    async def _gave_up(self, why: BaseException) -> None:
+        match why:
+            case Left():
+                self._ended(End.CLIENT_LEFT, "")
+            case Refused():
+                await self._broken(End.REFUSED, why.status, str(why), why)
+            case TimeoutError():
+                await self._broken(End.TIMEOUT, 504, "the upstream did not take the request in time", why)
+            case _:
+                raise why
+
+    async def _pass(
         self,
         session: aiohttp.ClientSession,
         method: str,
         url: URL,
         headers: CIMultiDict[str],
-        body: bytes,
-        receive: Receive,
-    ) -> None:
-        """Pass it on, and its answer back; give up at once when the client leaves."""
-        task = asyncio.current_task()
-        leaving = asyncio.ensure_future(_until_gone(receive))
-
-        def left(_: asyncio.Future[None]) -> None:
-            if not self._is_over and not leaving.cancelled() and task is not None:
-                self._has_left = True
-                task.cancel()
-
-        leaving.add_done_callback(left)
-        try:
-            await self._pass(session, method, url, headers, body)
-        except asyncio.CancelledError:
-            if not self._has_left:
-                raise
-            if task is not None:
-                task.uncancel()
-            self._ended(End.CLIENT_LEFT, "")
-        finally:
-            self._is_over = True
-            leaving.cancel()
-
-    async def _pass(
-        self, session: aiohttp.ClientSession, method: str, url: URL, headers: CIMultiDict[str], body: bytes
+        body: bytes | AsyncIterator[bytes] | None,
     ) -> None:
         try:
-            async with session.request(
-                method, url, headers=headers, data=body or None, allow_redirects=False
-            ) as response:
+            async with session.request(method, url, headers=headers, data=body, allow_redirects=False) as response:
                 await self._back(response)
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as problem:
             await self._broken(End.NO_CONNECTION, 502, "the upstream cannot be reached", problem)
@@ -235,11 +217,6 @@ class _Passing:
             await _answer(self._send, status, _told(words))
 
 
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
 async def _answer(send: Send, status: int, body: bytes) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     start: Message = {"type": "http.response.start", "status": status, "headers": headers}
@@ -257,6 +234,11 @@ def _sent_on(headers: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
         (name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
         for name, value in _without(headers, _NOT_SENT_ON)
     )
+
+
+def _length(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+    """The length that the client said its body has."""
+    return next((value.decode("latin-1") for name, value in headers if name.lower() == b"content-length"), None)
 
 
 def _without(headers: Iterable[tuple[bytes, bytes]], names: frozenset[bytes]) -> Headers:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from harmony_proxy.guard import Guard
-from harmony_proxy.recorder import CLIENT_LEFT, COMPLETE, End, Recorder
+from harmony_proxy.recorder import CLIENT_LEFT, COMPLETE, EARLY, End, Recorder
 from harmony_proxy.tally import Gauges
 
 Message = MutableMapping[str, Any]
@@ -33,6 +33,7 @@ class Watched(Recorder):
     """One exchange that is observed: what is kept of it, and what stands in its way. State also: when it began, and whether the client has left."""
 
     _is_acted_on = False
+    _complete = COMPLETE  # how it ends where the application ends it
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, clock: Clock, limit: int) -> None:
         Recorder.__init__(self, limit)
@@ -48,9 +49,11 @@ class Watched(Recorder):
         message = await self._receive()
         if self._end is None:
             if message["type"] == "http.request":
+                self.is_partial = message.get("more_body", False)
+                self._complete = EARLY if self.is_partial else COMPLETE
                 self.request_body(message.get("body", b""))
             else:
-                self._has_left = True
+                self._has_left, self._complete = True, CLIENT_LEFT
         return message
 
     def send(self, message: Message) -> Awaitable[None]:
@@ -62,7 +65,7 @@ class Watched(Recorder):
                     if "body" in message:
                         self.feed(message["body"], at)
                     if "more_body" not in message or not message["more_body"]:
-                        self._end, self._ended_at = CLIENT_LEFT if self._has_left else COMPLETE, at
+                        self._end, self._ended_at = self._complete, at
                 elif message["type"] == "http.response.start":
                     self._status, self._headers = message["status"], message.get("headers", ())
             except Exception:  # noqa: BLE001 - what goes wrong with us must not touch the traffic
@@ -112,6 +115,7 @@ class Acting:
             asked.cancel()
             stop.cancel()
         if message["type"] == "http.request":
+            self.recorder.is_partial = message.get("more_body", False)
             self._guard.request_body(message.get("body", b""))
         elif not self._is_over:
             self._has_left = True

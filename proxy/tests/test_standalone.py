@@ -18,7 +18,8 @@ from harmony_proxy.asgi import HarmonyGuard
 from harmony_proxy.passage import passage
 from harmony_proxy.recorder import End
 from harmony_proxy.standalone import config, listening_on
-from harmony_proxy.upstream import Limits, Upstream
+from harmony_proxy.uploading import Limits
+from harmony_proxy.upstream import Upstream
 
 CHAT = "/v1/chat/completions"
 WAIT = 20
