@@ -7,19 +7,16 @@ should the server echo it.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import ssl
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType, TracebackType
-from typing import Self, TypeVar, cast
+from typing import Self, TypeVar
 
-import httpx
-
-from harmony_conformance.command import UsageError
+from harmony_conformance.carrier import BrokenOff, Carrier, Headers
+from harmony_conformance.content_coding import ACCEPTED, BadCoding, decoder
+from harmony_conformance.network import Network
 from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.sse import EventDecoder
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
@@ -28,20 +25,17 @@ BODY_LIMIT = 10 * 1024 * 1024  # escaped as JSON it is still a line that the rea
 _TOO_MANY, _UNAVAILABLE = 429, 503
 _WAITS = 3
 _LONGEST_WAIT, _UNREADABLE_WAIT = 60.0, 1.0  # seconds
-_IDLE = 2.0  # seconds after which a connection is not used again; servers close theirs after 5 or more, and a request must not meet that
 _WHOLE_EXCHANGE = 10  # times the timeout
-CA_FILE, CA_DIR = "SSL_CERT_FILE", "SSL_CERT_DIR"
-"""The variables that name the certificates to trust in place of the usual ones."""
-_CERTIFICATE = "certificate verify failed"
-_RIGHT_CERTIFICATE: Mapping[str, str] = MappingProxyType(
-    {
-        "Hostname mismatch": "use the name that the certificate was issued for",
-        "IP address mismatch": "use the name that the certificate was issued for",
-        "expired": "the server needs a certificate that is still valid",
-    }
-)
 _NOT_KEPT = frozenset({"set-cookie", "authorization"})
-Answer = TypeVar("Answer")
+_SENDING = frozenset({"POST", "PUT", "PATCH"})
+_LENGTH = "content-length"
+_USUAL_HEADERS: Mapping[str, str] = MappingProxyType(
+    {"Accept-Encoding": ACCEPTED, "Connection": "keep-alive", "user-agent": "harmony-conformance"}
+)
+_OF_REQUESTS: Mapping[str, str] = MappingProxyType(
+    {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+)
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,49 +76,30 @@ def unheard(wait: Wait) -> None:
     """For those who do not want to be told of waits."""
 
 
-class _Connection:
-    """What a request went out on, by what httpx tells while it sends."""
-
-    _is_new = False
-    was_kept = False
-    """Whether it was open before the request."""
-
-    async def hear(self, event: str, info: object) -> None:
-        """Take an event."""
-        del info
-        self._is_new = self._is_new or event == "connection.connect_tcp.started"
-        self.was_kept = self.was_kept or (not self._is_new and event.endswith(".send_request_headers.started"))
-
-
 class Client:
-    """A connection pool to one endpoint; an asynchronous context manager."""
+    """What is sent to one endpoint; an asynchronous context manager."""
 
-    def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        """`transport`: what carries requests, where that is no network."""
+    def __init__(self, settings: Settings, carrier: Carrier | None = None) -> None:
+        """`carrier`: what carries requests, where that is no network.
+
+        Raises:
+            UsageError: the certificates that a variable names can not be read.
+        """
         self._settings = settings
         self._mask = Mask(secrets(settings.key, settings.headers))
-        self._urls: dict[str, httpx.URL] = {}
         authorization = {"authorization": f"Bearer {settings.key}"} if settings.key else {}
-        self._http = httpx.AsyncClient(
-            base_url=settings.base,
-            headers={"user-agent": "harmony-conformance", **settings.headers, **authorization},
-            timeout=httpx.Timeout(settings.timeout, pool=None),
-            follow_redirects=False,
-            trust_env=False,  # no variable names a proxy
-            verify=_trusted(settings.base) or True,
-            transport=transport,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=_IDLE),
-        )
+        self._headers = _together(_USUAL_HEADERS, settings.headers, authorization, _OF_REQUESTS)
+        self._carrier = carrier or Network(settings.base, settings.timeout)
 
     async def __aenter__(self) -> Self:
-        """Open the pool."""
+        """The client."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close every connection."""
-        await self._http.aclose()
+        await self._carrier.close()
 
     async def send(
         self, request: Request, waiting: Callable[[Wait], None] = unheard, leave_after: int | None = None
@@ -155,85 +130,113 @@ class Client:
         is itself the cause, it meets the same on a new connection.
         """
         while True:
-            connection = _Connection()
-            sent = await self._on(connection, request, leave_after)
-            if not connection.was_kept or sent.response is not None or not _met_a_close(sent.failure):
-                return sent
-
-    async def _on(self, connection: _Connection, request: Request, leave_after: int | None) -> Sent:
-        chunks: list[Chunk] = []
-        head: list[tuple[int, dict[str, str]]] = []
-        failure: Failure | None = None
-        try:
-            async with asyncio.timeout(self._settings.timeout * _WHOLE_EXCHANGE):
-                failure = await self._receive(request, chunks, head, leave_after, connection)
-        except TimeoutError:
-            most = self._settings.timeout * _WHOLE_EXCHANGE
-            failure = Failure(kind=FailureKind.TIMEOUT, detail=f"the answer was not complete after {most:g} s")
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            failure = _failure(error, self._settings.timeout, begun=bool(head))
-        if failure is not None:
-            failure = replace(failure, detail=self._mask.text(failure.detail))
-        if not head:
-            return Sent(failure=failure)
-        status, headers = head[0]
-        masked = {self._mask.text(name): self._mask.text(value) for name, value in headers.items()}
-        return Sent(response=Response(status=status, headers=masked, chunks=self._mask.chunks(chunks)), failure=failure)
-
-    def _url(self, path: str) -> httpx.URL:
-        """The address of a path, put together once: requests have many bodies and few paths."""
-        if path not in self._urls:
-            self._urls[path] = self._http.build_request("GET", path).url
-        return self._urls[path]
+            chunks: list[Chunk] = []
+            heads: list[_Head] = []
+            try:
+                async with asyncio.timeout(self._settings.timeout * _WHOLE_EXCHANGE):
+                    failure = await self._receive(request, chunks, heads, leave_after)
+            except TimeoutError:
+                most = self._settings.timeout * _WHOLE_EXCHANGE
+                failure = Failure(kind=FailureKind.TIMEOUT, detail=f"the answer was not complete after {most:g} s")
+            except BrokenOff as reason:
+                if reason.kind is FailureKind.RESET and reason.was_kept:
+                    continue
+                failure = Failure(kind=reason.kind, detail=reason.detail)
+            except BadCoding as problem:
+                failure = Failure(kind=FailureKind.MALFORMED_HTTP, detail=str(problem))
+            return self._sent(heads, chunks, failure)
 
     async def _receive(
-        self,
-        request: Request,
-        chunks: list[Chunk],
-        head: list[tuple[int, dict[str, str]]],
-        leave_after: int | None,
-        connection: _Connection,
+        self, request: Request, chunks: list[Chunk], heads: list[_Head], leave_after: int | None
     ) -> Failure | None:
-        headers = {
-            "content-type": "application/json",
-            "accept": "application/json, text/event-stream",
-            **request.headers,
-        }
+        """Send the request and keep what comes, also where that breaks off.
+
+        Raises:
+            BrokenOff: it did.
+            BadCoding: the body is not in the content coding that its headers name.
+        """
         size = events = 0
-        decoder = EventDecoder()
+        counting = EventDecoder()
         start = now()
-        async with self._http.stream(
-            request.method,
-            self._url(request.path),
-            content=request.body or None,
-            headers=headers,
-            extensions={"trace": connection.hear},
-        ) as response:
-            head.append(
-                (
-                    response.status_code,
-                    {name.lower(): value for name, value in response.headers.items() if name.lower() not in _NOT_KEPT},
-                )
-            )
-            async for data in response.aiter_bytes():
+        answer = await self._carrier.ask(request.method, request.path, self._headers_of(request), request.body)
+        try:
+            head = _Head(status=answer.status, headers=_told(answer.headers))
+            heads.append(head)
+            coding = decoder(head.headers.get("content-encoding", ""))
+            is_over = False
+            while not is_over:
+                piece = await answer.piece()
+                is_over = piece is None
+                data = (piece or b"") if coding is None else coding.end() if piece is None else coding.decode(piece)
                 size += len(data)
                 if size > self._settings.body_limit:
                     return Failure(
                         kind=FailureKind.TOO_LARGE, detail=f"the body is larger than {self._settings.body_limit} bytes"
                     )
-                chunks.append(Chunk(at=now() - start, data=data))
-                events += len(decoder.feed(data)) if leave_after is not None else 0
+                if data:
+                    chunks.append(Chunk(at=now() - start, data=data))
+                events += len(counting.feed(data)) if leave_after is not None else 0
                 if leave_after is not None and events >= leave_after:
                     return Failure(kind=FailureKind.CLIENT_LEFT, detail=f"the client left after {leave_after} events")
+        finally:
+            answer.leave()
         return None
 
+    def _headers_of(self, request: Request) -> Headers:
+        """The headers of a request as they cross the wire; a method that sends something says how much, also where that is nothing."""
+        headers = _together(self._headers, request.headers) if request.headers else self._headers
+        if (request.body or request.method in _SENDING) and not any(name.lower() == _LENGTH for name in headers):
+            headers = {**headers, "Content-Length": str(len(request.body))}
+        return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
 
-def completed(work: Coroutine[object, object, Answer]) -> Answer:
+    def _sent(self, heads: list[_Head], chunks: list[Chunk], failure: Failure | None) -> Sent:
+        """What came, without secrets."""
+        if failure is not None:
+            failure = replace(failure, detail=self._mask.text(failure.detail))
+        if not heads:
+            return Sent(failure=failure)
+        (head,) = heads
+        kept = {
+            self._mask.text(name): self._mask.text(value)
+            for name, value in head.headers.items()
+            if name not in _NOT_KEPT
+        }
+        response = Response(status=head.status, headers=kept, chunks=self._mask.chunks(chunks))
+        return Sent(response=response, failure=failure)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Head:
+    status: int
+    headers: Mapping[str, str]
+
+
+def _together(*some: Mapping[str, str]) -> dict[str, str]:
+    """Headers, of each name the last."""
+    last = {name.lower(): (name, value) for headers in some for name, value in headers.items()}
+    return dict(last.values())
+
+
+def _told(headers: Headers) -> dict[str, str]:
+    """Headers as text, those of one name joined. They should be ASCII; where they are not, they are UTF-8 if they can be, all of them."""
+    told: dict[str, str] = {}
+    try:
+        b"\n".join(value for _, value in headers).decode()
+        encoding = "utf-8"
+    except UnicodeDecodeError:
+        encoding = "iso-8859-1"
+    for raw_name, raw_value in headers:
+        name, value = raw_name.decode("ascii").lower(), raw_value.decode(encoding)
+        told[name] = f"{told[name]}, {value}" if name in told else value
+    return told
+
+
+def completed(work: Coroutine[object, object, Value]) -> Value:
     """What `work` answers, on a loop of its own.
 
     It is kept from `asyncio.run`, which before Python 3.13 spells out what its task has answered, to no end: for the results of a run, seconds.
     """
-    answers: list[Answer] = []
+    answers: list[Value] = []
 
     async def without_answer() -> None:
         answers.append(await work)
@@ -247,27 +250,8 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _met_a_close(failure: Failure | None) -> bool:
-    return failure is not None and failure.kind is FailureKind.RESET
-
-
 async def _pause(seconds: float) -> None:
     await asyncio.sleep(seconds)
-
-
-def _trusted(base: str) -> ssl.SSLContext | None:
-    """What trusts the certificates that the environment names, None where it names none.
-
-    Raises:
-        UsageError: they can not be read.
-    """
-    file, folder = os.environ.get(CA_FILE) or None, os.environ.get(CA_DIR) or None
-    if not base.startswith("https:") or (file is None and folder is None):
-        return None
-    try:
-        return ssl.create_default_context(cafile=file, capath=folder)
-    except OSError as problem:
-        raise UsageError(f"{CA_FILE} {file}: {problem.strerror or problem}") from None
 
 
 def _wait(response: Response | None, place: int) -> Wait | None:
@@ -283,50 +267,3 @@ def _wait(response: Response | None, place: int) -> Wait | None:
         return Wait(asked=None, seconds=_UNREADABLE_WAIT, place=place) if asked else None
     left = max(until - time.time(), 0.0)
     return Wait(asked=left, seconds=min(left, _LONGEST_WAIT), place=place)
-
-
-def _failure(error: Exception, timeout: float, *, begun: bool) -> Failure:
-    detail = " ".join(str(error).split()) or type(error).__name__
-    match error:
-        case httpx.ConnectTimeout():
-            return Failure(kind=FailureKind.NO_CONNECTION, detail=f"no connection within {timeout:g} s")
-        case httpx.TimeoutException():
-            return Failure(kind=FailureKind.TIMEOUT, detail=f"no byte arrived for {timeout:g} s")
-        case httpx.ConnectError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
-            return Failure(kind=FailureKind.NO_CONNECTION, detail=_no_connection(error, detail))
-        case httpx.RemoteProtocolError() if begun and "closed connection" in detail:
-            return Failure(kind=FailureKind.CUT, detail=detail)
-        case httpx.RemoteProtocolError() if "disconnected" in detail:
-            return Failure(kind=FailureKind.RESET, detail=detail)
-        case httpx.ReadError() | httpx.WriteError() | httpx.CloseError():
-            return Failure(kind=FailureKind.CUT if begun else FailureKind.RESET, detail=detail)
-        case _:
-            return Failure(kind=FailureKind.MALFORMED_HTTP, detail=detail)
-
-
-def _no_connection(error: Exception, detail: str) -> str:
-    """Why there is no connection, and what would be right where that is known."""
-    causes = tuple(_causes(error))
-    if any(isinstance(cause, socket.gaierror) for cause in causes):
-        return "no such host"
-    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
-        return "connection refused"
-    if "WRONG_VERSION_NUMBER" in detail:
-        return "this port speaks plain http: use http://"
-    if _CERTIFICATE in detail:
-        reason = detail[detail.index(_CERTIFICATE) :].partition(" (_ssl")[0]
-        private = f"name the file of the authority that issued it by the variable {CA_FILE} (a folder: {CA_DIR})"
-        right = next((right for said, right in _RIGHT_CERTIFICATE.items() if said in reason), private)
-        return f"{reason}: {right}"
-    return detail
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, what it was raised from, and the members of groups among them."""
-    while error is not None:
-        yield error
-        if isinstance(error, BaseExceptionGroup):
-            group = cast("BaseExceptionGroup[BaseException]", error)
-            for member in group.exceptions:
-                yield from _causes(member)
-        error = error.__cause__ or error.__context__

@@ -1,4 +1,4 @@
-"""The reference server without a wire, and without waiting: an HTTP transport that calls the application, and a loop whose clock jumps.
+"""The reference server without a wire, and without waiting: what carries requests calls the application, and a loop whose clock jumps.
 
 What is sent and what comes back is what the wire would have carried, event by event; it costs a third. A stream that takes its time takes none of ours:
 where all that is left is to wait, the clock goes on to the end of the wait. So two runs are equal, whatever the machine's pace.
@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterable
+from collections.abc import Collection, Coroutine, Iterable
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
-import httpx
 from starlette.types import ASGIApp, Message, Scope
 
+from harmony_conformance.carrier import Answer, BrokenOff, Carrier, Headers
 from harmony_conformance.client import Client, Settings, now
 from harmony_conformance.reference_server.app import create_app
+from harmony_conformance.wire import FailureKind
 
-_BASE = "http://reference"
+_HOST = "reference"
 _APART = 0.001  # seconds from one request to the next: nothing carries two at the same moment
 _CUT = "peer closed connection without sending complete message body (incomplete chunked read)"
 _Value = TypeVar("_Value")
@@ -52,7 +54,7 @@ def client_of(defects: Iterable[str]) -> Client:
 
 def client_to(app: ASGIApp) -> Client:
     """A client of an application."""
-    return Client(Settings(base=_BASE, headers={}), transport=_Transport(app))
+    return Client(Settings(base=f"http://{_HOST}", headers={}), _Direct(app))
 
 
 class _Waits(selectors.DefaultSelector):
@@ -78,7 +80,7 @@ class _Jumping(asyncio.SelectorEventLoop):
         return self._waits.now
 
 
-class _Transport(httpx.AsyncBaseTransport):
+class _Direct(Carrier):
     """Calls the application for each request, as a server would: its answer is read as it comes, and it is told when the client leaves."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -86,47 +88,51 @@ class _Transport(httpx.AsyncBaseTransport):
         self._under_way: set[asyncio.Task[None]] = set()
         self._free = 0.0
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def ask(self, method: str, path: str, headers: Headers, body: bytes) -> _Call:
         await self._turn()
-        call = _Call(await request.aread())
-        task = asyncio.create_task(call.answer(self._app, _scope(request)))
+        call = _Call(body)
+        task = asyncio.create_task(call.answer(self._app, _scope(method, path, headers)))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
-        start = await call.next()
-        return httpx.Response(start["status"], headers=start["headers"], stream=_Body(call))
+        await call.begin()
+        return call
 
     async def _turn(self) -> None:
         """Wait until a request sent now would arrive: those that are sent at the same moment arrive one after another."""
         self._free = max(self._free, now()) + _APART
         await asyncio.sleep(self._free - now())
 
-    async def aclose(self) -> None:
+    async def close(self) -> None:
         for task in self._under_way:
             task.cancel()
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
 
-def _scope(request: httpx.Request) -> Scope:
+def _scope(method: str, path: str, headers: Headers) -> Scope:
+    raw_path, _, query = path.encode("ascii").partition(b"?")
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},  # as uvicorn says
         "http_version": "1.1",
-        "method": request.method,
-        "headers": [(name.lower(), value) for name, value in request.headers.raw],
-        "scheme": request.url.scheme,
-        "path": request.url.path,
-        "raw_path": request.url.raw_path.partition(b"?")[0],
-        "query_string": request.url.query,
-        "server": (request.url.host, request.url.port),
+        "method": method,
+        "headers": [(b"host", _HOST.encode()), *((name.lower(), value) for name, value in headers)],
+        "scheme": "http",
+        "path": unquote(raw_path.decode("ascii")),
+        "raw_path": raw_path,
+        "query_string": query,
+        "server": (_HOST, None),
         "client": ("127.0.0.1", 1),
         "root_path": "",
     }
 
 
-class _Call:
+class _Call(Answer):
     """State: one request, what was answered and not yet read, and whether the client is still there."""
 
     def __init__(self, body: bytes) -> None:
+        self.status = 0
+        self.headers: Headers = ()
+        self._goes_on = True
         self._asked: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
         self._told: asyncio.Queue[Message | None] = asyncio.Queue()
         self._over = asyncio.Event()
@@ -139,15 +145,28 @@ class _Call:
             self._over.set()
         self._told.put_nowait(None)
 
-    async def next(self) -> Message:
-        """The next part of the answer.
+    async def begin(self) -> None:
+        """Wait for the head of the answer.
 
         Raises:
-            httpx.RemoteProtocolError: it broke off.
+            BrokenOff: there is none.
         """
+        start = await self._next(FailureKind.MALFORMED_HTTP)
+        self.status, self.headers = start["status"], start["headers"]
+
+    async def piece(self) -> bytes | None:
+        """The next bytes of the body."""
+        while self._goes_on:
+            message = await self._next(FailureKind.CUT)
+            self._goes_on = message.get("more_body", False)
+            if message.get("body"):
+                return bytes(message["body"])
+        return None
+
+    async def _next(self, broken: FailureKind) -> Message:
         message = await self._told.get()
         if message is None:
-            raise httpx.RemoteProtocolError(_CUT)
+            raise BrokenOff(broken, _CUT)
         return message
 
     def leave(self) -> None:
@@ -165,19 +184,3 @@ class _Call:
             self._told.put_nowait(message)
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 self._over.set()
-
-
-class _Body(httpx.AsyncByteStream):
-    def __init__(self, call: _Call) -> None:
-        self._call = call
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        goes_on = True
-        while goes_on:
-            message = await self._call.next()
-            goes_on = message.get("more_body", False)
-            if message.get("body"):
-                yield message["body"]
-
-    async def aclose(self) -> None:
-        self._call.leave()

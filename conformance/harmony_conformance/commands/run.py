@@ -23,7 +23,7 @@ from harmony_conformance.apis import APIS, CHAT_COMPLETIONS, NotSpelled
 from harmony_conformance.asking import Asking, NotSent, build
 from harmony_conformance.audit.readers import read_recorded
 from harmony_conformance.check import Outcome, Severity
-from harmony_conformance.client import CA_DIR, CA_FILE, Wait, completed
+from harmony_conformance.client import Wait, completed
 from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.discovery import DISCOVERY, Capabilities
 from harmony_conformance.engines import ScriptBy
@@ -33,6 +33,7 @@ from harmony_conformance.json_value import JsonObject, at, dumps, members, text
 from harmony_conformance.judge import Result, worst
 from harmony_conformance.judging import Plan, in_order, judge_all
 from harmony_conformance.judging_beside import few_collections, judge_of
+from harmony_conformance.network import CA_DIR, CA_FILE
 from harmony_conformance.offers import Offer
 from harmony_conformance.recording import exchange_line
 from harmony_conformance.refusal import KeyRefused, NothingThere
