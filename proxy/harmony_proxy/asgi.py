@@ -3,7 +3,7 @@
     vllm serve openai/gpt-oss-20b --middleware harmony_proxy.asgi.HarmonyGuard        settings: HARMONY_GUARD_* (see `loading`)
     app.add_middleware(HarmonyGuard, policy="policy.toml", log="outcomes.jsonl")
 
-Observing, it adds two things to an exchange: a note of each message that the application sends, and one entry in a queue when it is over. Acting, it holds
+Observing, it notes what goes by in one list, and puts that into a queue when it is over (see `noting`). Acting, it holds
 and changes what the policy says; an answer that is blocked in its middle ends for the application as if the client had left.
 """
 
@@ -13,7 +13,6 @@ import asyncio
 import os
 import time
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 from harmony_proxy.guard import Guard
@@ -21,14 +20,18 @@ from harmony_proxy.handing import Handing
 from harmony_proxy.heads import Heads
 from harmony_proxy.judge_settings import Settings
 from harmony_proxy.loading import Configuration, Rules, from_environment, load_rules
+from harmony_proxy.noting import ENDED, App, Clock, Message, Noting, Receive, Scope, Send, close_note, ending
 from harmony_proxy.policy import Policy
-from harmony_proxy.recorder import LIMIT, End
+from harmony_proxy.recorder import HEADER_COST, LIMIT, End
 from harmony_proxy.routes import api_of
 from harmony_proxy.tally import Gauges
-from harmony_proxy.watching import ENDED, Acting, App, Clock, Message, Receive, Scope, Send, Watched
+from harmony_proxy.watching import Acting
 
 _PAST_US = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
 """Ways of answering that would go past a guard that acts."""
+
+_PATHS = 64
+"""How many are remembered."""
 
 
 class HarmonyGuard:
@@ -42,7 +45,7 @@ class HarmonyGuard:
         capture: whether it holds samples of failing exchanges: `none`, `redacted`, `full`.
         handing: what exchanges are handed to; default: a process of its own that judges them.
         limit: the most that is kept of one exchange, in bytes.
-        clock: seconds since whenever.
+        clock: seconds since whenever; another one than that of `time.perf_counter` is for who reads what is handed over himself.
 
     Raises:
         BadSetting: it is set to what cannot be.
@@ -71,7 +74,9 @@ class HarmonyGuard:
         self._handing = handing or Handing(_judging(told, log, excerpts, capture))
         self._run = f"{os.urandom(4).hex()}-"
         self._is_told = getattr(app, "tells_its_end", False)
-        self._numbers = count(1)
+        self._number = 0
+        self._ours: set[str] = set()  # paths of an API of ours, seen before, where we observe
+        self._hand_over, self._problem = self._handing.hand_over, self._handing.problem
         self.gauges = Gauges()
         self._metrics = told.metrics
         self._is_started = False
@@ -83,6 +88,35 @@ class HarmonyGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope."""
+        if scope["type"] != "http" or scope["path"] not in self._ours or scope["method"] != "POST":
+            await self._served(scope, receive, send)
+            return
+        noting = Noting()
+        noting.asked = receive
+        noting.sent = send
+        noting.clock = clock = self._clock
+        noting.limit = self._limit
+        noting.used = HEADER_COST
+        noting.problem = self._problem
+        self._number = number = self._number + 1
+        noting.note = note = [self._run, number, scope["path"], scope["headers"], clock()]
+        if self._is_told:
+            scope[ENDED] = ending(note, clock)
+        gauges = self.gauges
+        gauges.open += 1
+        try:
+            await self._app(scope, noting.receive, noting.send)
+        except asyncio.CancelledError:
+            ending(note, clock)(End.SHUT_DOWN, "")
+            raise
+        finally:
+            gauges.open -= 1
+            if note[-1] is not None:
+                close_note(note, clock)
+            self._hand_over(note, noting.used)
+
+    async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What is not observed, and the first on each path of what is."""
         if scope["type"] != "http" or scope["method"] != "POST" or not api_of(scope["path"]):
             is_life = scope["type"] == "lifespan"
             await self._app(scope, receive, self._until_shut_down(send) if is_life else send)
@@ -92,25 +126,10 @@ class HarmonyGuard:
         if not self._observes:
             await self._acted(scope, receive, send)
             return
-        watched = Watched(scope, receive, send, self._clock, self._limit)
-        if self._is_told:
-            scope[ENDED] = watched.ended
-        self.gauges.open += 1
-        try:
-            await self._app(scope, watched.receive, watched.send)
-        except asyncio.CancelledError:
-            watched.ended(End.SHUT_DOWN, "")
-            raise
-        finally:
-            self.gauges.open -= 1
-            if self._is_told:
-                # or all of it would go round in a circle, through the server's own send, and wait for the garbage collector
-                scope.pop(ENDED, None)
-            if not watched.is_over:
-                watched.broke_off()
-            if watched.problems:
-                self._handing.problem()
-            self._handing.hand_over(watched, self._name(), watched.started)
+        if len(self._ours) >= _PATHS:
+            self._ours.clear()
+        self._ours.add(scope["path"])
+        await self(scope, receive, send)
 
     def start(self) -> None:
         """Begin to judge. The first exchange does so: a server may make us in one process and serve in others."""
@@ -148,10 +167,12 @@ class HarmonyGuard:
             acting.broke_off()
             for _ in range(guard.problems):
                 self._handing.problem()
-            self._handing.hand_over(acting.recorder, name, acting.started)
+            recorder = acting.recorder
+            self._handing.hand_over(recorder.packed(name, acting.started), recorder.cost)
 
     def _name(self) -> str:
-        return self._run + str(next(self._numbers))
+        self._number += 1
+        return f"{self._run}{self._number}"
 
     def _until_shut_down(self, send: Send) -> Send:
         async def sending(message: Message) -> None:

@@ -1,13 +1,14 @@
 """From the data path to the process that judges: a bounded queue and one thread. Handing over never blocks; what does not fit is counted and dropped.
 
-An exchange is packed when it is handed over: what waits is bytes. The thread looks at the queue now and then instead of being woken for each exchange, and
-writes what it finds at once. A process that ends is told
-of, counted and begun again a bounded number of times; what it had and had not answered is lost, and counted as lost.
+Exchanges are packed some at a time by whoever hands over the last of them: what waits is bytes, but for a few. The thread looks now and then instead of being
+woken for each, writes what is packed, and packs what has not become enough. A process that ends is told of, counted and begun again a bounded number of times;
+what it had and had not answered is lost, and counted as lost.
 """
 
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
 import subprocess
 import sys
@@ -15,21 +16,29 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Lock, Thread
-from typing import IO
 
 from harmony_conformance.json_value import NotJson, at, loads, number, text
-from harmony_proxy.frames import framed, packed
-from harmony_proxy.judge_settings import TOTALS, Settings
-from harmony_proxy.recorder import Recorder
+from harmony_proxy.frames import Handed, framed, packed
+from harmony_proxy.judge_settings import LENGTH_BYTES, TOTALS, Settings
 from harmony_proxy.tally import Tally, from_json
 
 QUEUED_EXCHANGES = 10_000
 QUEUED_BYTES = 64 * 1024 * 1024
 RESTARTS = 5
 _LOOK_SECONDS = 0.05
-_BATCH_BYTES = 64 * 1024
-"""What a pipe holds. Memory for more would be asked of the system for each batch, and each page of it anew."""
+_BATCH_EXCHANGES = 16
+"""So many are packed at once: enough that what packs them is in the caches, few enough for these, and for the garbage collector."""
+_LARGE_BYTES = 16 * 1024
+"""Or fewer, when one is as large as this: memory for more than some 100 KB would be asked of the system each time, and each page of it anew."""
+_PIPE_BYTES = 1024 * 1024
+"""What a pipe is asked to hold, where it can be asked: what is in it wakes nobody here."""
+_WRITE_BYTES = 256 * 1024
+_PIECES = 512
+"""At most so many are written at once; systems allow 1024."""
 _CLOSE_SECONDS = 30.0
+
+_Batch = tuple[bytes, int]
+"""The body of a frame, and how many exchanges are in it."""
 
 
 class Handing:
@@ -45,10 +54,14 @@ class Handing:
     ) -> None:
         self._settings = settings
         self._say = say
-        self._queue: deque[bytes] = deque()
+        self._open: deque[Handed] = deque()  # not packed yet; the path appends, who takes out holds `_taking`
+        self._batch = min(_BATCH_EXCHANGES, queued_exchanges)
+        self._large = min(_LARGE_BYTES, queued_bytes)
+        self._packed: deque[_Batch] = deque()
+        self._taking = Lock()
         self._most_exchanges, self._most_bytes = queued_exchanges, queued_bytes
-        self._put = self._taken = 0
-        # bytes: each is counted by one side only, so that neither has to wait for the other
+        self._put = self._put_bytes = self._taken = self._taken_bytes = 0
+        # packed ones: each is counted by one side only, so that neither has to wait for the other
         self._counts: Tally = Counter()
         self._lock = Lock()
         self._closing = Event()
@@ -72,7 +85,7 @@ class Handing:
     @property
     def queued(self) -> int:
         """How many exchanges wait."""
-        return len(self._queue)
+        return len(self._open) + self._put - self._taken
 
     @property
     def process_id(self) -> int | None:
@@ -86,25 +99,14 @@ class Handing:
             self._thread.start()
             atexit.register(self.close)
 
-    def hand_over(self, recorder: Recorder, name: str, started: float) -> None:
-        """Queue an exchange that is over, or count it as dropped where the queue is full. Never blocks. `name` is its id, `started` seconds since the epoch.
+    def hand_over(self, exchange: Handed, size: int) -> None:
+        """Queue an exchange that is over and about as large as `size` bytes, or count it as dropped where the queue is full. Never blocks.
 
         Called by one thread: that of the traffic.
         """
-        if self._put >= self._taken + self._most_bytes or len(self._queue) >= self._most_exchanges or self._is_given_up:
-            self._count(("dropped",), 1)
-            return
-        try:
-            exchange = packed(recorder, name, started)
-        except Exception:  # noqa: BLE001 - what cannot be packed is ours to count
-            self._count(("problems",), 1)
-            return
-        put = self._put + len(exchange)
-        if put > self._taken + self._most_bytes:
-            self._count(("dropped",), 1)
-            return
-        self._put = put
-        self._queue.append(exchange)
+        self._open.append(exchange)
+        if size >= self._large or len(self._open) >= self._batch:
+            self._pack()
 
     def problem(self) -> None:
         """Count something that went wrong on our side; the traffic was not touched by it."""
@@ -125,9 +127,9 @@ class Handing:
     def _run(self) -> None:
         self._begin()
         while True:
-            batch = self._take()
-            if batch:
-                self._hand(batch)
+            batches = self._take()
+            if batches:
+                self._hand(batches)
             elif self._closing.is_set():
                 break
             else:
@@ -139,34 +141,77 @@ class Handing:
         if self._process is not None and self._process.poll() is not None:
             self._again()
 
-    def _take(self) -> list[bytes]:
-        batch: list[bytes] = []
+    def _pack(self) -> None:
+        """Pack what is open, as far as there is room for it. Called by the traffic."""
+        if not self._taking.acquire(blocking=False):
+            return  # the thread takes it just now
+        try:
+            exchanges = self._opened()
+            room = self._most_exchanges - self._put + self._taken
+            if self._put_bytes >= self._taken_bytes + self._most_bytes or self._is_given_up:
+                room = 0
+            body, count = self._as_frame(exchanges[:room]) if room > 0 else (b"", 0)
+            if self._put_bytes + len(body) > self._taken_bytes + self._most_bytes:
+                room = count = 0
+            if count:
+                self._packed.append((body, count))
+                self._put += count
+                self._put_bytes += len(body)
+            self._batch = max(min(_BATCH_EXCHANGES, room - count), 1)
+        finally:
+            self._taking.release()
+        self._count(("dropped",), len(exchanges) - min(len(exchanges), max(room, 0)))
+
+    def _take(self) -> deque[_Batch]:
+        """What waits, the oldest first, as much as is written at once."""
+        batches: deque[_Batch] = deque()
         size = 0
-        while self._queue and size < _BATCH_BYTES:
-            exchange = self._queue.popleft()
-            batch.append(exchange)
-            size += len(exchange)
-        self._taken += size
-        return batch
+        with self._taking:
+            while self._packed and size < _WRITE_BYTES:
+                body, count = self._packed.popleft()
+                self._taken += count
+                self._taken_bytes += len(body)
+                size += len(body)
+                batches.append((body, count))
+            exchanges = self._opened() if not batches else []
+        if exchanges:
+            batches.append(self._as_frame(exchanges))
+        return batches
 
-    def _hand(self, batch: list[bytes]) -> None:
-        while self._process is not None:
+    def _opened(self) -> list[Handed]:
+        return [self._open.popleft() for _ in range(len(self._open))]
+
+    def _as_frame(self, exchanges: list[Handed]) -> _Batch:
+        """What cannot be packed is ours to count."""
+        try:
+            body, count = packed(exchanges)
+        except Exception:  # noqa: BLE001 - nothing of ours may reach the traffic
+            body, count = b"", 0
+        self._count(("problems",), len(exchanges) - count)
+        return body, count
+
+    def _hand(self, batches: deque[_Batch]) -> None:
+        while self._process is not None and batches:
             try:
-                self._sent += len(batch)
-                self._write(batch)
+                self._write(batches)
             except OSError:
-                self._sent -= len(batch)
                 self._again()
-            else:
-                return
-        self._count(("dropped",), len(batch))
+        self._count(("dropped",), sum(count for _, count in batches))
 
-    def _write(self, batch: list[bytes]) -> None:
+    def _write(self, batches: deque[_Batch]) -> None:
+        """Write them, and take out what is written. All at once where that can be: after each write the thread has to ask the traffic for the interpreter."""
         process = self._process
         if process is None or process.stdin is None:
             raise BrokenPipeError
-        for piece in framed(batch):
-            _all_of(process.stdin, piece)
+        pipe, begun = process.stdin.fileno(), 0
+        while batches:
+            pieces = [piece for body, _ in batches for piece in framed(body)]
+            pieces[:2] = [b"".join(pieces[:2])[begun:]]
+            begun += _written(pipe, pieces)
+            while batches and begun >= LENGTH_BYTES + len(batches[0][0]):
+                body, count = batches.popleft()
+                begun -= LENGTH_BYTES + len(body)
+                self._sent += count
 
     def _begin(self) -> None:
         self._begun += 1
@@ -182,6 +227,9 @@ class Handing:
             self._count(("problems",), 1)
             return
         self._process = process
+        with suppress(OSError, AttributeError, ImportError):
+            fcntl = importlib.import_module("fcntl")  # not on Windows
+            fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._sent = 0
         self._reader = Thread(target=self._listen, args=(process,), name="handing-counts", daemon=True)
         self._reader.start()
@@ -248,10 +296,12 @@ class Handing:
                 self._counts[name] += times
 
 
-def _all_of(pipe: IO[bytes], data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(pipe.fileno(), left) :]
+def _written(pipe: int, pieces: list[bytes]) -> int:
+    """How many bytes of them could be written."""
+    try:
+        return os.writev(pipe, pieces[:_PIECES])
+    except AttributeError:  # on Windows
+        return os.write(pipe, pieces[0])
 
 
 def _counts_of(total: bytes) -> Tally:

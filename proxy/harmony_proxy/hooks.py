@@ -244,7 +244,8 @@ class ConformanceAddon:
         try:
             for _ in range(watched.guard.problems):
                 self._handing.problem()
-            self._handing.hand_over(watched.guard.recorder, watched.id, watched.started)
+            recorder = watched.guard.recorder
+            self._handing.hand_over(recorder.packed(watched.id, watched.started), recorder.cost)
         except Exception:  # noqa: BLE001 - as above
             self._handing.problem()
 

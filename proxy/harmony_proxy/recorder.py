@@ -14,8 +14,8 @@ from typing import NamedTuple
 LIMIT = 16 * 1024 * 1024
 """The most that is kept of one exchange, in bytes; request and response together, with what each chunk costs."""
 
-_CHUNK_COST = 128
-_HEADER_COST = 2048
+CHUNK_COST = 128
+HEADER_COST = 2048
 
 Headers = Iterable[tuple[bytes, bytes]]
 """Names and values as they stand on the wire."""
@@ -36,9 +36,14 @@ class End(StrEnum):
     SHUT_DOWN = "shut_down"
 
 
-_ENDS = tuple(End)
-COMPLETE, CLIENT_LEFT, EARLY, _SHUT_DOWN = map(_ENDS.index, (End.COMPLETE, End.CLIENT_LEFT, End.EARLY, End.SHUT_DOWN))
+ENDS = tuple(End)
+_SHUT_DOWN = ENDS.index(End.SHUT_DOWN)
 _NOBODYS_FAULT = frozenset({End.CLIENT_LEFT, End.BLOCKED, End.REFUSED, End.SHUT_DOWN})
+
+
+def early(end: End, detail: str) -> tuple[End, str]:
+    """How it ended with a server that did not have all of the request: of it that says nothing."""
+    return (end, detail) if end in _NOBODYS_FAULT else (End.EARLY, f"{end.value} {detail}".rstrip())
 
 
 class Kept(NamedTuple):
@@ -116,7 +121,7 @@ class Recorder:
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
-        self._room = limit - _HEADER_COST
+        self._room = limit - HEADER_COST
         self._method = self._path = self._detail = ""
         self._request_headers: Headers = ()
         self._request: list[bytes] = []
@@ -131,7 +136,7 @@ class Recorder:
     @property
     def cost(self) -> int:
         """About how many bytes of memory are held."""
-        return self._limit - self._room if self._room >= 0 else _HEADER_COST
+        return self._limit - self._room if self._room >= 0 else HEADER_COST
 
     @property
     def is_whole(self) -> bool:
@@ -140,7 +145,7 @@ class Recorder:
 
     def has_room(self, size: int) -> bool:
         """Whether a further chunk of that size would be kept."""
-        return self._room >= size + _CHUNK_COST
+        return self._room >= size + CHUNK_COST
 
     @property
     def is_over(self) -> bool:
@@ -177,7 +182,7 @@ class Recorder:
         """More of the response's body, `at` seconds after the request was sent."""
         if not data:
             return
-        self._room -= len(data) + _CHUNK_COST
+        self._room -= len(data) + CHUNK_COST
         if self._room >= 0:
             self._parts.append(data)
             self._times.append(at)
@@ -191,9 +196,9 @@ class Recorder:
     def abort(self, end: End, detail: str, at: float) -> None:
         """The exchange broke off. Only the first end counts. Of a server that did not have all of the request it says nothing how it ended."""
         if self._end is None:
-            if self.is_partial and end not in _NOBODYS_FAULT:
-                end, detail = End.EARLY, f"{end.value} {detail}".rstrip()
-            self._end, self._detail, self._ended_at = _ENDS.index(end), detail, at
+            if self.is_partial:
+                end, detail = early(end, detail)
+            self._end, self._detail, self._ended_at = ENDS.index(end), detail, at
 
     def packed(self, name: str, started: float) -> Packed:
         """What is kept, as it is handed on. `name` is the id of the exchange, `started` is seconds since the epoch."""
@@ -288,7 +293,7 @@ def kept(packed: Packed) -> Kept:
         chunks=chunks,
         first_byte=None if first_byte is None else first_byte - begun,
         seconds=over - begun,
-        end=_ENDS[end].value,
+        end=ENDS[end].value,
         detail=detail,
         is_whole=gone is None,
         limit=limit,

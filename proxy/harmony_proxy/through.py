@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from harmony_conformance.exchange import Exchange
 from harmony_proxy.asgi import HarmonyGuard
+from harmony_proxy.frames import Handed, read
 from harmony_proxy.handing import Handing
 from harmony_proxy.judge_settings import Settings
+from harmony_proxy.noting import App
 from harmony_proxy.passage import passage
-from harmony_proxy.recorder import Kept, Recorder
-from harmony_proxy.watching import App
+from harmony_proxy.recorder import Kept
 
 
 class Watching:
@@ -37,9 +38,9 @@ class _Keeping(Handing):
     def start(self) -> None:
         """Nothing has to begin."""
 
-    def hand_over(self, recorder: Recorder, name: str, started: float) -> None:
+    def hand_over(self, exchange: Handed, size: int) -> None:  # noqa: ARG002 - nothing is bounded here
         """Keep it."""
-        self.handed.append(recorder.kept(name, started))
+        self.handed.append(read(exchange))
 
     def problem(self) -> None:
         """What goes wrong with the guard is no small matter here.

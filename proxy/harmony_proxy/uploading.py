@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from harmony_proxy.watching import Receive
+from harmony_proxy.noting import Receive
 
 _ROOM = 64 * 1024
 """So many bytes wait here for the upstream; as long as there are that many, no more are asked of the client."""

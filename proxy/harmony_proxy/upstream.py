@@ -16,9 +16,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from harmony_conformance.json_value import dumps
+from harmony_proxy.noting import ENDED, Message, Receive, Scope, Send
 from harmony_proxy.recorder import End
 from harmony_proxy.uploading import Left, Limits, Refused, Upload, too_large
-from harmony_proxy.watching import ENDED, Message, Receive, Scope, Send
 
 HEALTH = "/healthz"
 _HOP_BY_HOP = frozenset(

@@ -1,85 +1,18 @@
-"""One exchange of an ASGI application, going by: what stands between it and its server."""
+"""One exchange of an ASGI application that is acted on: what stands between it and its server."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
 
 from harmony_proxy.guard import Guard
-from harmony_proxy.recorder import CLIENT_LEFT, COMPLETE, EARLY, End, Recorder
+from harmony_proxy.noting import Clock, Message, Receive, Send
+from harmony_proxy.recorder import End, Recorder
 from harmony_proxy.tally import Gauges
-
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-ENDED = "harmony_guard.ended"
-"""In the scope, where the application has a true `tells_its_end`: what it calls as it knows better than we how its answer ended (an `End` and a detail).
-What it sends after that is its own."""
-
-Clock = Callable[[], float]
-"""Seconds since whenever."""
 
 
 class Blocked(OSError):  # noqa: N818 - it says what happened
     """What an application gets that goes on with an answer that was blocked: the same as from a client that has left."""
-
-
-class Watched(Recorder):
-    """One exchange that is observed: what is kept of it, and what stands in its way. State also: when it began, and whether the client has left."""
-
-    _is_acted_on = False
-    _complete = COMPLETE  # how it ends where the application ends it
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send, clock: Clock, limit: int) -> None:
-        Recorder.__init__(self, limit)
-        self._method, self._path, self._request_headers = scope["method"], scope["path"], scope["headers"]
-        self._receive, self._send, self._clock = receive, send, clock
-        self._has_left = False
-        self.problems = 0
-        self.started = time.time()
-        self._begun = clock()
-
-    async def receive(self) -> Message:
-        """What the application asks for."""
-        message = await self._receive()
-        if self._end is None:
-            if message["type"] == "http.request":
-                self.is_partial = message.get("more_body", False)
-                self._complete = EARLY if self.is_partial else COMPLETE
-                self.request_body(message.get("body", b""))
-            else:
-                self._has_left, self._complete = True, CLIENT_LEFT
-        return message
-
-    def send(self, message: Message) -> Awaitable[None]:
-        """What the application sends: noted, and sent on as it is. No coroutine of ours: it would cost more than the note."""
-        if self._end is None:
-            try:
-                if message["type"] == "http.response.body":
-                    at = self._clock()
-                    if "body" in message:
-                        self.feed(message["body"], at)
-                    if "more_body" not in message or not message["more_body"]:
-                        self._end, self._ended_at = self._complete, at
-                elif message["type"] == "http.response.start":
-                    self._status, self._headers = message["status"], message.get("headers", ())
-            except Exception:  # noqa: BLE001 - what goes wrong with us must not touch the traffic
-                self.problems += 1
-        return self._send(message)
-
-    def ended(self, end: End, detail: str) -> None:
-        """The application knows how it ended."""
-        self.abort(end, detail, self._clock())
-
-    def broke_off(self) -> None:
-        """The application is done; if its answer is not, it broke off. Only the first end counts."""
-        if self._end is None:
-            self.abort(_how_it_broke(self, has_left=self._has_left), "", self._clock())
 
 
 def _how_it_broke(recorder: Recorder, *, has_left: bool) -> End:

@@ -22,6 +22,7 @@ from harmony_proxy import addon as module
 from harmony_proxy import hooks
 from harmony_proxy.acted import Acted, Actors, Whole
 from harmony_proxy.addon import Configured
+from harmony_proxy.frames import read
 from harmony_proxy.guard import Guard
 from harmony_proxy.hooks import ConformanceAddon
 from harmony_proxy.loading import Rules
@@ -39,8 +40,8 @@ class Hands:
         self.handed: list[Kept] = []
         self.problems = 0
 
-    def hand_over(self, recorder, name, started):
-        self.handed.append(recorder.kept(name, started))
+    def hand_over(self, exchange, size):
+        self.handed.append(read(exchange))
 
     def problem(self):
         self.problems += 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from http import HTTPStatus
 
 import httpx
 import pytest
@@ -13,6 +14,7 @@ from starlette.routing import Route as Path
 from harmony_conformance.reference_server.app import create_app
 from harmony_proxy.acted import Acted, Actors, Whole
 from harmony_proxy.asgi import HarmonyGuard
+from harmony_proxy.frames import read
 from harmony_proxy.heads import REQUEST_ID, VERDICT
 from harmony_proxy.loading import Rules
 from harmony_proxy.passage import passage
@@ -35,8 +37,8 @@ class Hands:
     def start(self):
         self.is_started = True
 
-    def hand_over(self, recorder, name, started):
-        self.handed.append(recorder.kept(name, started))
+    def hand_over(self, exchange, size):
+        self.handed.append(read(exchange))
 
     def problem(self):
         self.problems += 1
@@ -200,6 +202,77 @@ def test_an_application_that_never_answers_is_a_reset():
     guard, hands = guarded(app)
     asked(guard)
     assert hands.passage.end is End.RESET
+
+
+def test_what_is_noted_is_what_it_was_when_it_passed():
+    async def app(scope, receive, send):
+        asked = await receive()
+        asked["body"] = b"changed"
+        headers, body = [(b"content-type", b"text/plain")], bytearray(b"told")
+        await send({"type": "http.response.start", "status": HTTPStatus.OK, "headers": headers})
+        headers.append((b"content-encoding", b"gzip"))
+        message = {"type": "http.response.body", "body": body, "more_body": True}
+        await send(message)
+        body[:] = b"else"
+        message["body"] = memoryview(b" me")
+        await send(message)
+        await send({"type": "http.response.body"})
+        await send({"type": "http.response.body", "body": b"after the end"})
+
+    guard, hands = guarded(app)
+    asked(guard, body=b'{"a":1}', incoming=[{"type": "http.disconnect"}])
+    kept = hands.passage.kept
+    assert (kept.end, kept.status, kept.request_body, kept.response_body) == (End.COMPLETE, 200, b'{"a":1}', b"told me")
+    assert kept.response_headers == ((b"content-type", b"text/plain"),)
+    assert (kept.chunks, hands.problems, len(kept.times)) == (2, 0, 2)
+    assert 0 <= kept.first_byte <= kept.seconds < 60
+
+
+def test_what_cannot_be_noted_is_a_problem_of_ours_and_passes():
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": "fine"})
+        await send({"type": "http.response.body", "body": 7.5})
+        await send({"type": "http.response.body", "body": b"x"})
+
+    guard, hands = guarded(app)
+    sent, error = asked(guard)
+    assert (sent, error) == (asked(app)[0], None)
+    assert (hands.problems, hands.handed[0].response_body) == (2, b"x")
+
+
+@pytest.mark.parametrize("size", [1, 3000])
+def test_past_its_limit_a_note_counts_and_keeps_little(size):
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"a", b"b")]})
+        for _ in range(2000):
+            await send({"type": "http.response.body", "body": b"x" * size, "more_body": True})
+        await send({"type": "http.response.body"})
+
+    class Measuring(Hands):
+        def hand_over(self, exchange, size):
+            self.size = len(repr(exchange))
+            super().hand_over(exchange, size)
+
+    hands = Measuring()
+    asked(HarmonyGuard(app, handing=hands, limit=10_000), body=b"{}")
+    kept = hands.passage.kept
+    assert hands.size < 80_000
+    assert hands.passage.unjudged == "larger than the 10000 bytes that are kept of an exchange"
+    assert (kept.request_bytes, kept.response_bytes, kept.chunks) == (2, 2000 * size, 2000)
+    assert (kept.end, kept.status, kept.response_headers) == (End.COMPLETE, 200, ((b"a", b"b"),))
+    assert 0 < kept.first_byte <= kept.seconds
+
+
+def test_the_process_may_end_while_an_answer_is_under_way():
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise asyncio.CancelledError
+
+    guard, hands = guarded(app)
+    with pytest.raises(asyncio.CancelledError):
+        asked(guard)
+    assert (hands.passage.end, guard.gauges.open) == (End.SHUT_DOWN, 0)
 
 
 def test_a_repaired_stream_has_the_request_id_and_no_length():

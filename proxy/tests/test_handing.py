@@ -53,7 +53,8 @@ def recorded(chunks=ANSWER, kind=b"application/json", end=End.COMPLETE):
 
 
 def handed(number=1, **how):
-    return recorded(**how), f"run-{number}", 1_769_860_800.0
+    recorder = recorded(**how)
+    return recorder.packed(f"run-{number}", 1_769_860_800.0), recorder.cost
 
 
 def judged(settings=Settings(), checks=CHECKS, write=None, recorder=None):  # noqa: B008 - frozen

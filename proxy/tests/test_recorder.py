@@ -20,7 +20,9 @@ KEY = "sk-abcdef123456"
 
 def read(recorder, name="x"):
     """What the other process makes of what is handed to it."""
-    return passage(*unframed(b"".join(framed([packed(recorder, name, 0.0)]))[LENGTH_BYTES:]))
+    body, count = packed([recorder.packed(name, 0.0)])
+    assert count == 1
+    return passage(*unframed(b"".join(framed(body))[LENGTH_BYTES:]))
 
 
 def recorded(

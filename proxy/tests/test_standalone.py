@@ -15,6 +15,7 @@ import uvicorn
 
 from harmony_proxy import standalone
 from harmony_proxy.asgi import HarmonyGuard
+from harmony_proxy.frames import read
 from harmony_proxy.passage import passage
 from harmony_proxy.recorder import End
 from harmony_proxy.standalone import config, listening_on
@@ -99,8 +100,8 @@ class Hands:
     def close(self):
         pass
 
-    def hand_over(self, recorder, name, started):
-        self.handed.append(recorder.kept(name, started))
+    def hand_over(self, exchange, size):
+        self.handed.append(read(exchange))
 
     def problem(self):
         self.problems += 1

@@ -1,0 +1,269 @@
+"""What `HarmonyGuard` notes of an exchange that it observes: one flat list, appended to as messages go by. `read_note` makes sense of it, later and elsewhere.
+
+    [run, number, path, request headers, time of the start,  then in the order in which it came:
+     bytes                    of the request's body
+     ...                      of which there is more to come
+     int, headers             status and headers of the answer
+     float, bytes             the time at which a piece of the answer's body was sent, and the piece
+     False                    the client has left
+     tuple                    the limit, and what went by that is no longer kept (`_Sums`)
+     None                     that piece was the last: the end
+     str, str, float          how it ended, as the application knows, a detail, and when: the end
+     True, float              the application was done without an end, and when: the end]
+
+What comes after the end counts no more. Between two requests everything else has been through the caches, so that each step here takes several times as long
+as it does alone: what need not be named, looked up or decided on the way is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from typing import Any, NamedTuple
+
+from harmony_proxy.recorder import CHUNK_COST, ENDS, LIMIT, End, Headers, Kept, early, kept
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+ENDED = "harmony_guard.ended"
+"""In the scope, where the application has a true `tells_its_end`: what it calls as it knows better than we how its answer ended (an `End` and a detail).
+What it sends after that is its own."""
+
+Clock = Callable[[], float]
+"""Seconds since whenever."""
+
+Note = list[Any]
+"""As above."""
+
+_HEAD = 5
+_AGAIN_BYTES = 64 * 1024
+"""What is kept past the limit, before it is summed up again: that takes as long as the note is long."""
+
+
+class Noting:
+    """What stands between an application and its server, and notes. It is set up by whoever makes it: an `__init__` would be a call more.
+
+    Attributes:
+        asked, sent: the server's `receive` and `send`.
+        limit: how many bytes of memory are kept; used: about how many are.
+        problem: called where we fail ourselves.
+    """
+
+    __slots__ = ("asked", "clock", "limit", "note", "problem", "sent", "used")
+    asked: Receive
+    sent: Send
+    clock: Clock
+    limit: int
+    note: Note
+    problem: Callable[[], None]
+    used: int
+
+    async def receive(self) -> Message:
+        """What the application asks for."""
+        message = await self.asked()
+        try:
+            if "body" in message:
+                body = message["body"]
+                self.note.append(body)
+                if "more_body" in message and message["more_body"]:  # noqa: RUF019 - `get` takes longer
+                    self.note.append(...)
+                self.used = used = self.used + len(body) + CHUNK_COST
+                if used > self.limit:
+                    self._sum_up()
+            else:
+                is_request = message["type"] == "http.request"
+                self.note.append(b"" if is_request else False)
+                if is_request and message.get("more_body", False):
+                    self.note.append(...)
+                self.used += CHUNK_COST
+        except Exception:  # noqa: BLE001 - what goes wrong with us must not touch the traffic
+            self.problem()
+        return message
+
+    def send(self, message: Message) -> Awaitable[None]:
+        """What the application sends: noted, and sent on as it is. No coroutine of ours: it would cost more than the note."""
+        try:
+            if "body" in message:
+                body = message["body"]
+                if body.__class__ is not bytes:  # which may change: what is kept is what it was
+                    body = bytes(body)
+                note = self.note
+                note.append(self.clock())
+                note.append(body)
+                self.used = used = self.used + len(body) + CHUNK_COST
+                if used > self.limit:
+                    self._sum_up()
+                if "more_body" not in message or not message["more_body"]:
+                    note.append(None)
+            elif message["type"] == "http.response.start":
+                headers: Any = message["headers"] if "headers" in message else ()  # noqa: SIM401 - `get` takes longer
+                if headers.__class__ is list:  # which others may change on its way
+                    headers = headers.copy()
+                self.note += (+message["status"], headers)  # of an Enum: the number
+            elif message["type"] == "http.response.body":
+                self.note += (self.clock(), b"")
+                self.used += CHUNK_COST
+                if not message.get("more_body", False):
+                    self.note.append(None)
+        except Exception:  # noqa: BLE001 - as above
+            self.problem()
+        return self.sent(message)
+
+    def _sum_up(self) -> None:
+        """Keep of the bodies no more than how much there was."""
+        told = _told(self.note)
+        known = (*((...,) if told.is_partial else ()), *((False,) if told.has_left else ()))
+        sums = (self.limit, *_sums(told))
+        self.note[_HEAD:] = [sums, *(told.head or ()), *known, *told.ending]
+        self.used = self.limit - _AGAIN_BYTES
+
+
+def ending(note: Note, clock: Clock) -> Callable[[End, str], None]:
+    """For an application that knows how its answer ended."""
+
+    def ended(end: End, detail: str) -> None:
+        note.extend((end.value, detail, clock()))
+
+    return ended
+
+
+def close_note(note: Note, clock: Clock) -> None:
+    """The application is done; if its answer is not, it broke off. Only the first end counts."""
+    note.append(True)
+    note.append(clock())
+
+
+def read_note(note: Note, epoch: float) -> Kept:
+    """What was noted, read; it may come from another process. `epoch` is what the clock's 0 is in seconds since 1970."""
+    run, number, path, asked, begun = note[:_HEAD]
+    told = _told(note)
+    sums = _sums(told) if told.sums is not None else None
+    is_whole = sums is None
+    status, answered = told.head or (None, ())
+    end, detail = told.end
+    return kept(
+        (
+            f"{run}{number}",
+            epoch + begun,
+            "POST",
+            path,
+            asked,
+            told.request if is_whole else [],
+            status,
+            answered,
+            told.parts if is_whole else [],
+            told.times if is_whole else [],
+            begun,
+            told.over,
+            ENDS.index(end),
+            told.limit,
+            (detail, sums and sums[:4], {}, (), {}, 0.0),
+        )
+    )
+
+
+class _Sums(NamedTuple):
+    """Of what is no longer kept: bytes of the request and of the answer, pieces of the answer that were not empty, when the first came and when the last."""
+
+    request_bytes: int
+    response_bytes: int
+    chunks: int
+    first: float | None
+    last: float
+
+
+class _Told(NamedTuple):
+    """What stands in a note behind its head. `ending` is what tells the end there."""
+
+    request: list[bytes]
+    head: tuple[int, Headers] | None
+    parts: list[bytes]
+    times: list[float]
+    last: float
+    has_left: bool
+    is_partial: bool
+    sums: _Sums | None
+    limit: int
+    ending: tuple[Any, ...]
+
+    @property
+    def end(self) -> tuple[End, str]:
+        """How it ended, with a detail."""
+        match self.ending:
+            case (None,) if not self.has_left:
+                return (End.EARLY if self.is_partial else End.COMPLETE), ""
+            case (None | True, *_) if self.has_left:
+                return End.CLIENT_LEFT, ""
+            case (True, *_):
+                end, detail = (End.CUT if self.head is not None else End.RESET), ""
+            case (str() as word, str() as detail, *_):
+                end = End(word)
+            case _:
+                return End.SHUT_DOWN, ""
+        return early(end, detail) if self.is_partial else (end, detail)
+
+    @property
+    def over(self) -> float:
+        """When it ended."""
+        return float(self.ending[-1]) if self.ending and self.ending[-1] is not None else self.last
+
+
+def _told(note: Note) -> _Told:
+    request: list[bytes] = []
+    parts: list[bytes] = []
+    times: list[float] = []
+    head: tuple[int, Headers] | None = None
+    sums: _Sums | None = None
+    has_left = is_partial = False
+    limit = LIMIT
+    ending: tuple[Any, ...] = ()
+    last: float = note[_HEAD - 1]
+    values: Iterator[Any] = iter(note[_HEAD:])
+    for value in values:
+        kind = value.__class__
+        if kind is float:
+            data = next(values)
+            last = value
+            if data:
+                times.append(value)
+                parts.append(data)
+        elif kind is bytes:
+            request.append(value)
+            is_partial = False
+        elif value is ...:
+            is_partial = True
+        elif value is None:
+            ending = (None,)
+            break
+        elif value is False:
+            has_left = True
+        elif value is True:
+            ending = (True, next(values))
+            break
+        elif kind is str:
+            ending = (value, next(values), next(values))
+            break
+        elif kind is int:
+            head = value, next(values)
+        else:
+            limit, *summed = value
+            sums = _Sums(*summed)
+            last = sums.last
+    return _Told(request, head, parts, times, last, has_left, is_partial, sums, limit, ending)
+
+
+def _sums(told: _Told) -> _Sums:
+    before = told.sums or _Sums(0, 0, 0, None, told.last)
+    first = before.first
+    if first is None and told.times:
+        first = told.times[0]
+    return _Sums(
+        before.request_bytes + sum(map(len, told.request)),
+        before.response_bytes + sum(map(len, told.parts)),
+        before.chunks + len(told.parts),
+        first,
+        told.last,
+    )
