@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from itertools import groupby, takewhile
 
-from harmony_conformance.json_value import Json, at, items, members, text
+from harmony_conformance.json_value import Json, at, dumps, items, loads, members, text
 from harmony_conformance.prompt import Keep, Kind, Wanted, wanted
 from harmony_ref import (
     Author,
@@ -63,6 +63,31 @@ def conversation_of(request: Json, reading: Reading, *, date: str | None) -> tup
         reading: which of the readings that the sources allow.
         date: what stands in the system message as the current date; None for no such line.
     """
+    told = spelled(request)
+    return _conversation(request, reading, date) if told is None else _remembered(told, reading, date)
+
+
+_TOLD_IN = ("messages", "tools", "tool_choice", "response_format", "reasoning_effort", "chat_template_kwargs")
+_LONGEST = 2048
+
+
+def spelled(request: Json) -> str | None:
+    """What of a request its conversation depends on, as JSON: the same for requests that mean the same, over whatever API. None of what is long, or no JSON."""
+    told = members(request)
+    try:
+        document = dumps({name: told[name] for name in _TOLD_IN if name in told})
+    except RecursionError:
+        return None
+    # as which a number is written that is beyond all measure
+    return document if len(document) <= _LONGEST and "Infinity" not in document else None
+
+
+@lru_cache(maxsize=1024)
+def _remembered(told: str, reading: Reading, date: str | None) -> tuple[Message, ...]:
+    return _conversation(loads(told), reading, date)
+
+
+def _conversation(request: Json, reading: Reading, date: str | None) -> tuple[Message, ...]:
     effort = EFFORTS.get(text(at(request, "reasoning_effort")), ReasoningEffort.MEDIUM)
     system = reduce(
         SystemContent.with_tools,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from harmony_conformance.json_value import Json, at, text
+from harmony_conformance.json_value import Json, at, dumps, items, loads, text
+from harmony_conformance.once import remembered
 from harmony_conformance.prompt import PromptMessage
 from harmony_ref import HarmonyError, ToolDescription, ToolNamespaceConfig, tools_text
 
@@ -29,7 +31,7 @@ class Declaration:
         return re.search(rf"(?<![\w.$-]){re.escape(name)}[\"']?\??\s*:", self.type) is not None
 
 
-def declarations(messages: Iterable[PromptMessage]) -> dict[str, Declaration]:
+def declarations(messages: Iterable[PromptMessage]) -> Mapping[str, Declaration]:
     """The functions that the system and developer messages declare, by name."""
     return declarations_in(
         "\n".join(message.content for message in messages if message.role in ("developer", "system"))
@@ -38,6 +40,20 @@ def declarations(messages: Iterable[PromptMessage]) -> dict[str, Declaration]:
 
 def official_spelling(tools: Sequence[Json]) -> str:
     """The section `# Tools` as the official library writes it; empty where it cannot write these tools, or there are none."""
+    try:
+        told = dumps(list(tools))
+    except RecursionError:
+        return _official_spelling(tools)
+    # as "Infinity" a number is written that is beyond all measure
+    return _official_spelling(tools) if "Infinity" in told else _official_spelling_of(told)
+
+
+@remembered(most=256, longest=4096)
+def _official_spelling_of(told: str) -> str:
+    return _official_spelling(items(loads(told)))
+
+
+def _official_spelling(tools: Sequence[Json]) -> str:
     functions = tuple(
         ToolDescription(
             name=text(at(tool, "function", "name")),
@@ -53,7 +69,8 @@ def official_spelling(tools: Sequence[Json]) -> str:
         return ""
 
 
-def declarations_in(held: str) -> dict[str, Declaration]:
+@remembered(most=256, longest=4096)
+def declarations_in(held: str) -> Mapping[str, Declaration]:
     """The functions that a text declares, by name."""
     _, _, declared = held.partition(_NAMESPACE)
     found: dict[str, Declaration] = {}
@@ -67,7 +84,7 @@ def declarations_in(held: str) -> dict[str, Declaration]:
             type=declared[match.end() : stop],
         )
         position = stop + len(_END)
-    return found
+    return MappingProxyType(found)
 
 
 def declares_functions(held: str) -> bool:

@@ -18,7 +18,7 @@ from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.expectation import Expected, Rendering, library_prompts, renderings
 from harmony_conformance.framing import Difference, developer_difference, fails, system_difference, varies
-from harmony_conformance.json_value import Json, at, equal_json, items, loads, text
+from harmony_conformance.json_value import Json, at, equal_json, items, text
 from harmony_conformance.placement import kind_of
 from harmony_conformance.prompt import (
     INSTRUCTIONS,
@@ -99,23 +99,22 @@ class Comparison:
         return failures, len(self.departures) - failures + len(self.notes)
 
 
-def nearest(body: bytes, ids: tuple[int, ...], read: PromptReading) -> Comparison | None:
+def nearest(request: Json, ids: tuple[int, ...], read: PromptReading) -> Comparison | None:
     """The prompt beside the nearest accepted rendering; None where it is the official library's, or the library can not render the request.
 
     Args:
-        body: the request.
+        request: the Chat Completions request.
         ids: its prompt.
         read: the same, read as messages.
     """
     system = next((message for message in read.messages if message.role == "system"), None)
     found = _DATE.search(system.content) if system is not None else None
     date = found[1] if found is not None else None
-    if ids in library_prompts(body, date):
+    if ids in library_prompts(request, date):
         return None
-    request: Json = loads(body.decode())
     compared = (
         Comparison(style=one.style, notes=one.notes, departures=tuple(_departures(one, read.messages, request)))
-        for one in renderings(body, date)
+        for one in renderings(request, date)
     )
     return min(compared, key=lambda one: one.distance, default=None)
 

@@ -347,7 +347,7 @@ class Exchange:
 
 def _of_vocabulary(ids: tuple[int, ...] | None) -> tuple[int, ...] | None:
     """The ids, None where one of them is no token of Harmony: then they are another model's, and prove nothing."""
-    return ids if ids is not None and all(map(tokens.is_known, ids)) else None
+    return ids if ids is None or not ids or (tokens.is_known(min(ids)) and tokens.is_known(max(ids))) else None
 
 
 @dataclass(frozen=True, kw_only=True)

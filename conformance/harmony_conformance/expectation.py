@@ -12,7 +12,14 @@ from functools import lru_cache
 from itertools import chain, product, takewhile
 
 from harmony_conformance.accounting import ACCEPTED_STYLES
-from harmony_conformance.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading, built_in_tools, conversation_of
+from harmony_conformance.conversation import (
+    MAY_BE_KEPT,
+    MUST_BE_KEPT,
+    Reading,
+    built_in_tools,
+    conversation_of,
+    spelled,
+)
 from harmony_conformance.declaration import official_spelling
 from harmony_conformance.json_value import Json, at, items, loads, members, text
 from harmony_conformance.placement import blocks
@@ -95,10 +102,18 @@ def _is_readable(message: Json) -> bool:
     )
 
 
-@lru_cache(maxsize=64)
-def library_prompts(body: bytes, date: str | None) -> frozenset[tuple[int, ...]]:
+def library_prompts(request: Json, date: str | None) -> frozenset[tuple[int, ...]]:
     """The ids of the official library's prompts for a request: those most servers feed. Empty where it can not render the request."""
-    request: Json = loads(body.decode())
+    told = spelled(request)
+    return _library_prompts(request, date) if told is None else _library_prompts_of(told, date)
+
+
+@lru_cache(maxsize=256)
+def _library_prompts_of(told: str, date: str | None) -> frozenset[tuple[int, ...]]:
+    return _library_prompts(loads(told), date)
+
+
+def _library_prompts(request: Json, date: str | None) -> frozenset[tuple[int, ...]]:
     try:
         least, most = (
             conversation_of(request, Reading(keeps=keeps), date=date) for keeps in (MUST_BE_KEPT, MAY_BE_KEPT)
@@ -111,15 +126,20 @@ def library_prompts(body: bytes, date: str | None) -> frozenset[tuple[int, ...]]
         return frozenset()
 
 
-@lru_cache(maxsize=16)
-def renderings(body: bytes, date: str | None) -> tuple[Rendering, ...]:
+def renderings(request: Json, date: str | None) -> tuple[Rendering, ...]:
     """Every accepted rendering of a request that differs in more than the forms of headers, the library's first.
 
     Args:
-        body: the JSON of a Chat Completions request.
+        request: a Chat Completions request.
         date: what the system message names as the current date; None for no such line.
     """
-    return tuple(_renderings(loads(body.decode()), date))
+    told = spelled(request)
+    return tuple(_renderings(request, date)) if told is None else _renderings_of(told, date)
+
+
+@lru_cache(maxsize=16)
+def _renderings_of(told: str, date: str | None) -> tuple[Rendering, ...]:
+    return tuple(_renderings(loads(told), date))
 
 
 def _renderings(request: Json, date: str | None) -> Iterator[Rendering]:

@@ -171,6 +171,11 @@ def number(value: Json) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def whole_numbers(values: list[Json]) -> tuple[int, ...] | None:
+    """The values as whole numbers, None where one of them is none; of thousands at once."""
+    return tuple(value for value in values if isinstance(value, int)) if set(map(type, values)) <= {int} else None
+
+
 def items(value: Json) -> list[Json]:
     """The elements of an array, or none."""
     return value if isinstance(value, list) else []

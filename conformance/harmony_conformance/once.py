@@ -1,13 +1,14 @@
-"""Views of a value that stand outside of its class: computed once, and kept with it as its own cached properties are."""
+"""What is computed once: views of a value that stand outside of its class, and what many values have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import TypeVar
 
 Value = TypeVar("Value")
 View = TypeVar("View")
+Short = TypeVar("Short", bound="str | tuple[int, ...]")
 
 
 def once(view: Callable[[Value], View]) -> Callable[[Value], View]:
@@ -23,3 +24,25 @@ def once(view: Callable[[Value], View]) -> Callable[[Value], View]:
         return told
 
     return kept
+
+
+def remembered(
+    *, most: int, longest: int, most_long: int = 0
+) -> Callable[[Callable[[Short], View]], Callable[[Short], View]]:
+    """A pure function of a text, or of token ids, whose last `most` answers are remembered, and `most_long` of those to what is longer than `longest`.
+
+    For what many exchanges have in common: prompts and answers of the same conversation over several APIs, schemas, system messages. Both bounds together
+    keep its memory small, whatever a log holds.
+    """
+
+    def of(function: Callable[[Short], View]) -> Callable[[Short], View]:
+        short: Callable[[Short], View] = lru_cache(maxsize=most)(function)
+        long: Callable[[Short], View] = lru_cache(maxsize=most_long)(function) if most_long else function
+
+        @wraps(function)
+        def told(value: Short) -> View:
+            return short(value) if len(value) <= longest else long(value)
+
+        return told
+
+    return of

@@ -8,13 +8,14 @@ blank lines), never what is kept, so contents are compared raw and forms are rep
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
 
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.json_value import Json, at, items, pointer, text
+from harmony_conformance.once import remembered
 from harmony_conformance.turn import content_text
 from harmony_ref import decode, tokens
 
@@ -85,11 +86,21 @@ def show(ids: Sequence[int]) -> str:
 
 def pieces(ids: Sequence[int]) -> Iterator[tuple[str, bool]]:
     """The texts of ids in order, and of each whether it is a special token; ordinary tokens that follow each other are one text."""
-    for is_special, run in groupby(ids, key=tokens.is_special):
-        if is_special:
-            yield from ((decode([token]), True) for token in run)
-        else:
-            yield decode(list(run)), False
+    for run, is_special in runs(ids):
+        yield decode(run), is_special
+
+
+def runs(ids: Sequence[int]) -> Iterator[tuple[Sequence[int], bool]]:
+    """The ids in order, each special token alone, the ordinary ones between two of them together; and whether it is special."""
+    begin = 0
+    first, last = tokens.FIRST_SPECIAL, tokens.LAST_SPECIAL
+    for place in [place for place, token in enumerate(ids) if first <= token <= last]:
+        if place > begin:
+            yield ids[begin:place], False
+        begin = place + 1
+        yield ids[place:begin], True
+    if begin < len(ids):
+        yield ids[begin:], False
 
 
 def shorten(value: str, most: int = 80) -> str:
@@ -103,6 +114,7 @@ def read_prompt(ids: Sequence[int]) -> PromptReading:
     messages: list[PromptMessage] = []
     stray: list[str] = []
     position = 0
+    ends = [place for place, token in enumerate(ids) if token in _ENDS]
     while True:
         start = _find(ids, tokens.START, position)
         if start is None:
@@ -115,19 +127,26 @@ def read_prompt(ids: Sequence[int]) -> PromptReading:
             break
         if start > position:
             stray.append(show(ids[position:start]))
-        end = next((index for index in range(message + 1, len(ids)) if ids[index] in _ENDS), None)
-        stop = len(ids) if end is None else end
-        read = _message(show(ids[start + 1 : message]), ids[message + 1 : stop], None if end is None else ids[end])
-        messages.append(replace(read, ids=tuple(ids[start : stop + 1])))
+        later = bisect_right(ends, message)
+        stop = ends[later] if later < len(ends) else len(ids)
+        messages.append(_message(tuple(ids[start : stop + 1])))
         position = stop + 1
     return PromptReading(messages=tuple(messages), trailer=show(ids[position:]), stray=tuple(stray))
 
 
 def _find(ids: Sequence[int], token: int, start: int) -> int | None:
-    return next((index for index in range(start, len(ids)) if ids[index] == token), None)
+    try:
+        return ids.index(token, start)
+    except ValueError:
+        return None
 
 
-def _message(header: str, content: Sequence[int], end: int | None) -> PromptMessage:
+@remembered(most=1024, longest=512)
+def _message(ids: tuple[int, ...]) -> PromptMessage:
+    """The message of these ids, from its first token to the one that closed it, if one did: the same few begin most prompts."""
+    split = ids.index(tokens.MESSAGE)
+    end = ids[-1] if ids[-1] in _ENDS else None
+    header, content = show(ids[1:split]), ids[split + 1 : len(ids) if end is None else -1]
     found = _CHANNEL.search(header)
     before = header[: found.start()] if found else header
     after = header[found.end() :] if found else ""
@@ -150,7 +169,8 @@ def _message(header: str, content: Sequence[int], end: int | None) -> PromptMess
         content_type=" ".join(others) or None,
         place=to[1] if to else Place.NONE,
         end=end,
-        specials=sum(1 for token in content if tokens.is_special(token)),
+        specials=sum(map(tokens.is_special, content)) if content and max(content) >= tokens.FIRST_SPECIAL else 0,
+        ids=ids,
     )
 
 

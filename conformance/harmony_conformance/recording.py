@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harmony_conformance.exchange import AnsweredBy, Counted, Exchange, Rendered, Validity
-from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, loads, members, number, text
+from harmony_conformance.json_value import (
+    Json,
+    JsonObject,
+    NotJson,
+    at,
+    dumps,
+    items,
+    loads,
+    members,
+    number,
+    text,
+    whole_numbers,
+)
 from harmony_conformance.meaning import read_row, write_row
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
 from harmony_ref import encode, encode_with_special_tokens, tokens
@@ -113,6 +125,8 @@ def read_script(script: Json) -> tuple[int, ...]:
     if isinstance(script, str):
         return tuple(encode_with_special_tokens(script))
     if isinstance(script, list):
+        if (ids := whole_numbers(script)) is not None:
+            return ids
         return tuple(token for piece in script for token in _piece(piece))
     raise BadRecording("a script is a text, or a list of token ids and texts")
 
@@ -217,10 +231,10 @@ def _answered_by(value: str) -> AnsweredBy:
 
 
 def _ids(value: Json) -> tuple[int, ...]:
-    found = tuple(number(item) for item in items(value))
-    if None in found or not all(tokens.is_known(token) for token in found if token is not None):
+    found = whole_numbers(items(value))
+    if found is None or (found and not (tokens.is_known(min(found)) and tokens.is_known(max(found)))):
         raise BadRecording("token ids are whole numbers of the Harmony vocabulary, 0 to 201088")
-    return tuple(item for item in found if item is not None)
+    return found
 
 
 def _seconds(value: Json) -> float:

@@ -156,7 +156,12 @@ def read_lines(chunks: Iterable[Chunk]) -> EventStream:
 def retold(stream: EventStream, values: Iterator[Json]) -> EventStream:
     """The stream with other values in the place of its events' own; an event that is no JSON stays as it is."""
     told = zip(stream.events, values, strict=True)
-    return replace(
-        stream,
-        events=tuple(event if event.value is None else replace(event, data=dumps(value)) for event, value in told),
-    )
+    return replace(stream, events=tuple(event if event.value is None else _with(event, value) for event, value in told))
+
+
+def _with(event: Event, value: Json) -> Event:
+    """The event with another value."""
+    told = Event(data=dumps(value), at=event.at, name=event.name)
+    if "Infinity" not in told.data:  # as one is written that is beyond all measure, and then it is no JSON
+        vars(told)["value"] = value  # which it would be read as
+    return told

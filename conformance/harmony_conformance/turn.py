@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from harmony_conformance.engines import REASONING_FIELDS
-from harmony_conformance.json_value import Json, at, equal_json, items, members, number, text
+from harmony_conformance.json_value import Json, at, equal_json, items, members, number, text, whole_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +231,4 @@ def _first_number(*values: Json) -> int | None:
 
 
 def _ids(value: Json) -> tuple[int, ...] | None:
-    if not isinstance(value, list):
-        return None
-    ids = [number(item) for item in value]
-    return None if None in ids else tuple(item for item in ids if item is not None)
+    return whole_numbers(value) if isinstance(value, list) else None

@@ -47,7 +47,7 @@ def developer(text):
 
 def compared(messages, prompt):
     ids = tuple(encode_with_special_tokens(prompt))
-    return nearest(json.dumps({"messages": messages}).encode(), ids, read_prompt(ids))
+    return nearest({"messages": messages}, ids, read_prompt(ids))
 
 
 ANSWER = "/messages/1/content"

@@ -347,7 +347,7 @@ def is_an_accepted_rendering(x: Exchange) -> Iterator[Finding]:
     judged by other checks; this one also sees what none of them looks at, such as functions in another order (defects J01, J02, V17). A server's own
     choice of date, cutoff, channels, header form, line ends and spelling of types is a variant.
     """
-    compared = nearest(x.asked_body, x.prompt.ids or (), x.read) if x.read is not None else None
+    compared = nearest(x.asked, x.prompt.ids or (), x.read) if x.read is not None else None
     if compared is None:
         return
     failures = [one for one in compared.failures if not is_under_another_name(x, one.where) or one.actual]

@@ -11,13 +11,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from itertools import groupby, pairwise
+from functools import cached_property
+from itertools import pairwise
 
 from harmony_conformance.json_value import NotJson, canonical, loads
 from harmony_conformance.leak.markers import MARKER, readable
 from harmony_conformance.leak.reasoning import WRAPPED
-from harmony_conformance.prompt import pieces
+from harmony_conformance.once import remembered
+from harmony_conformance.prompt import pieces, runs
 from harmony_conformance.texts import Answer, Field, Place
 from harmony_ref import decode, tokens
 
@@ -76,9 +77,9 @@ class Leaked:
     text: str
 
 
-@lru_cache(maxsize=16)
+@remembered(most=256, longest=1024, most_long=16)
 def emitted(ids: tuple[int, ...]) -> Emitted:
-    """The completion that these ids are, read once for all the checks that ask."""
+    """The completion that these ids are, read once for all the checks that ask, and for all the APIs that tell it."""
     return Emitted(ids)
 
 
@@ -282,8 +283,5 @@ def _messages(ids: Sequence[int]) -> Iterator[Message]:
 
 def _runs(ids: Sequence[int]) -> Iterator[tuple[int | None, str]]:
     """Each special token, and the text of the ordinary ones between two of them (with None)."""
-    for is_special, run in groupby(ids, key=tokens.is_special):
-        if is_special:
-            yield from ((token, "") for token in run)
-        else:
-            yield None, decode(list(run))
+    for run, is_special in runs(ids):
+        yield (run[0], "") if is_special else (None, decode(run))

@@ -7,6 +7,7 @@ from typing import Final
 
 from harmony_ref import tokens
 from harmony_ref.header import CONSTRAIN_MARKER, EVERYONE, Header, encode_field, write_header
+from harmony_ref.memo import Memo
 from harmony_ref.messages import Content, DeveloperContent, Message, Role, SystemContent, TextContent
 from harmony_ref.render import render, system_text
 from harmony_ref.styles.json_form import JsonForm, respelled
@@ -144,11 +145,24 @@ def _content(part: Content, message: Message, style: Style, *, note: bool) -> Se
             return tokens.encode_text(part.text)
         case SystemContent() if message.author.role is Role.SYSTEM:
             content = style.system_content(part)
-            return tokens.encode_text(system_text(content, conversation_has_function_tools=note))
+            return _encoded(system_text(content, conversation_has_function_tools=note))
         case DeveloperContent() if message.author.role is Role.DEVELOPER:
-            return tokens.encode_text(style.developer_text(part))
+            return _encoded(style.developer_text(part))
         case _:
             return render(message)  # raises: no style has a form for this content in this role
+
+
+_ENCODED: Final = Memo[str, tuple[int, ...]]()
+"""What system and developer messages say: much the same in every conversation and reading of it."""
+_REMEMBERED: Final = 4096
+"""The longest of them, in characters."""
+
+
+def _encoded(text: str) -> Sequence[int]:
+    if len(text) > _REMEMBERED:
+        return tokens.encode_text(text)
+    found = _ENCODED.get(text)
+    return found if found is not None else _ENCODED.remember(text, tuple(tokens.encode_text(text)))
 
 
 _ANYONE: Final = Message(author=Role.USER).author

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Final
 
 from harmony_ref import tokens
 from harmony_ref.errors import MessageError
 from harmony_ref.header import encode_field
-from harmony_ref.messages import Message, Role
+from harmony_ref.memo import Memo
+from harmony_ref.messages import Message, Role, TextContent
 from harmony_ref.render import has_function_tools, render_conversation, render_conversation_for_completion
 from harmony_ref.styles.history import History, kept_indices
 from harmony_ref.styles.pieces import Piece, message_pieces
@@ -140,6 +142,23 @@ def next_turn(role: Role | None) -> tuple[int, ...]:
     return () if role is None else (tokens.START, *encode_field(role.value))
 
 
+_WRITTEN: Final = Memo[tuple[Message, Style], tuple[tuple[Piece, ...], tuple[int, ...]]]()
+"""Messages of one short text: each stands in many renderings of its conversation, and those of one conversation in the next."""
+_REMEMBERED: Final = 1024
+"""The longest of them, in characters."""
+
+
 def _rendered(index: int, message: Message, style: Style, *, note: bool) -> RenderedMessage:
-    pieces = message_pieces(message, style, conversation_has_function_tools=note)
-    return RenderedMessage(index=index, pieces=pieces, ids=tuple(chain.from_iterable(piece.ids for piece in pieces)))
+    match message.content:
+        case (TextContent(text=text),) if len(text) <= _REMEMBERED:  # what `note` is about is no text
+            pieces, ids = _WRITTEN.get((message, style)) or _WRITTEN.remember(
+                (message, style), _written(message, style)
+            )
+        case _:
+            pieces, ids = _written(message, style, note=note)
+    return RenderedMessage(index=index, pieces=pieces, ids=ids)
+
+
+def _written(message: Message, style: Style, *, note: bool = False) -> tuple[tuple[Piece, ...], tuple[int, ...]]:
+    pieces = tuple(message_pieces(message, style, conversation_has_function_tools=note))
+    return pieces, tuple(chain.from_iterable(piece.ids for piece in pieces))
