@@ -5,24 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.json_value import Json, at, dumps, items, members, number
-from harmony_conformance.sse import EventStream
+from harmony_conformance.sse import Event, EventStream
 from harmony_conformance.wire import Chunk, Response
 
 
 def only_choice(body: Json, stream: EventStream | None, response: Response, place: int) -> tuple[Chunk, ...]:
-    """The bytes of a chat completion, or of a stream of its chunks, that hold one of its choices as the first."""
+    """The bytes of a chat completion, or of a stream of its chunks, that hold one of its choices as the first.
+
+    SGLang's own answers are a list of choices, each of them whole, and an event of its streams is of the choice that its `index` names.
+    """
     if stream is not None:
         return tuple(_events_of(stream, place))
-    alone: Json = {**members(body), "choices": [{**members(items(at(body, "choices"))[place]), "index": 0}]}
+    alone: Json = (
+        body[place]
+        if isinstance(body, list)
+        else {**members(body), "choices": [{**members(items(at(body, "choices"))[place]), "index": 0}]}
+    )
     last = response.chunks[-1].at if response.chunks else 0.0
     return (Chunk(at=last, data=dumps(alone).encode("utf-8", "backslashreplace")),)
 
 
 def _events_of(stream: EventStream, place: int) -> Iterator[Chunk]:
     for event in stream.events:
+        if isinstance(at(event.value, "meta_info"), dict):
+            if number(at(event.value, "index")) == place:
+                yield _event(event, dumps({**members(event.value), "index": 0}))
+            continue
         held = items(at(event.value, "choices"))
         kept: list[Json] = [{**members(one), "index": 0} for one in held if number(at(one, "index")) == place]
         if held and not kept:
             continue
         data = dumps({**members(event.value), "choices": kept}) if held else event.data
-        yield Chunk(at=event.at, data=f"data: {data}\n\n".encode("utf-8", "backslashreplace"))
+        yield _event(event, data)
+
+
+def _event(event: Event, data: str) -> Chunk:
+    return Chunk(at=event.at, data=f"data: {data}\n\n".encode("utf-8", "backslashreplace"))

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import history, repeated
-from harmony_conformance.apis import CHAT_COMPLETIONS, COMPLETIONS, CONVERSATIONS
+from harmony_conformance.apis import (
+    CHAT_COMPLETIONS,
+    COMPLETIONS,
+    CONVERSATIONS,
+    OLLAMA,
+    OLLAMA_GENERATE,
+    SGLANG_GENERATE,
+    TGI,
+)
 from harmony_conformance.check import condition, evidence
 from harmony_conformance.exchange import AnsweredBy, Exchange, Validity
 from harmony_conformance.gauge import API as METRICS
@@ -26,9 +34,10 @@ _NOT_THE_ENDPOINT = frozenset({FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED
 def is_conversation(x: Exchange) -> bool:
     """ordinary exchanges on an API that takes messages
 
-    What comes of a request that is wrong or odd on purpose, or of a stream that the client left, has checks of its own.
+    What comes of a request that is wrong or odd on purpose, or of a stream that the client left, has checks of its own. What only loads or unloads a model,
+    as a request to Ollama without messages does, says nothing.
     """
-    return x.api in CONVERSATIONS and x.validity not in ODD and not client_left(x)
+    return x.api in CONVERSATIONS and x.validity not in ODD and not client_left(x) and not only_loads(x)
 
 
 @condition
@@ -50,6 +59,12 @@ def is_answering(x: Exchange) -> bool:
 
 
 @condition
+def is_told_when_done(x: Exchange) -> bool:
+    """ordinary exchanges on APIs whose streams end with `data: [DONE]`: Chat Completions, Completions, TGI's Messages and SGLang's generate"""
+    return is_completion.holds(x) or (x.api in (TGI.name, SGLANG_GENERATE.name) and is_answering.holds(x))
+
+
+@condition
 def is_reporting(x: Exchange) -> bool:
     """ordinary exchanges on an API whose answers have usage: those that take messages, and Completions"""
     return is_conversation.holds(x) or is_completion.holds(x)
@@ -58,6 +73,14 @@ def is_reporting(x: Exchange) -> bool:
 def client_left(x: Exchange) -> bool:
     """Whether it was the client that closed the connection."""
     return x.failure is not None and x.failure.kind is FailureKind.CLIENT_LEFT
+
+
+_CONTENT = {OLLAMA.name: "messages", OLLAMA_GENERATE.name: "prompt"}
+
+
+def only_loads(x: Exchange) -> bool:
+    """Whether a request to Ollama has nothing to answer, so that it only loads the model, or unloads it (docs/api.md of Ollama)."""
+    return x.api in _CONTENT and not at(x.request.json, _CONTENT[x.api])
 
 
 @condition

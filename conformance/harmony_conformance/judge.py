@@ -14,7 +14,7 @@ from typing import NamedTuple
 from harmony_conformance.agenda import Agenda, Branch, Unmet, agenda, settled
 from harmony_conformance.apis import CHAT_COMPLETIONS
 from harmony_conformance.check import Check, Comparison, Finding, Ground, Outcome, Severity, Verdict
-from harmony_conformance.conditions import ODD, is_chat, is_completion
+from harmony_conformance.conditions import ODD, is_chat, is_completion, is_told_when_done
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series
 from harmony_conformance.gauge import API as METRICS
 from harmony_conformance.spec_clause import Clause
@@ -344,7 +344,7 @@ def _outcome(
     return Outcome.INCONCLUSIVE, "the endpoint did not do what the scenario asks for: " + reason
 
 
-_OF_ONE_API = (is_chat.about, is_completion.about)
+_OF_ONE_API = (is_chat.about, is_completion.about, is_told_when_done.about)
 
 
 def _wants_an_answer(x: Exchange) -> bool:

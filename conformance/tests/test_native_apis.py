@@ -264,7 +264,7 @@ def test_older_lines_with_calls_are_read_too():
     turn = read_stream(OLLAMA.chunks(lines))
     assert [(call.name, call.arguments, call.id) for call in turn.tool_calls] == [
         ("f", '{"a":1}', "call 0"),
-        ("f", '{"a":1}', "call 0"),
+        ("f", '{"a":1}', "call 1"),
     ]
     assert (turn.finish_reason, turn.usage.prompt_tokens) == ("tool_calls", None)
 

@@ -262,7 +262,7 @@ def chunks(values: Iterable[Json]) -> Iterator[Json]:
     for value in values:
         said = at(value, "message")
         if isinstance(said, dict):
-            yield reader.chunk(members(value), told(said), calls_of(said), said.get("role"))
+            yield reader.chunk(members(value), told(said), calls_of(said, reader.called), said.get("role"))
         else:
             yield unread(value)
 
@@ -285,6 +285,11 @@ class Lines:
     role: Json = None
     calls: list[Json] = field(default_factory=list[Json])
 
+    @property
+    def called(self) -> int:
+        """How many calls there were."""
+        return len(self.calls)
+
     def chunk(self, line: JsonObject, said: JsonObject, calls: list[Json], role: Json) -> JsonObject:
         """The chunk that a line is."""
         numbered: list[Json] = [{**members(call), "index": len(self.calls) + place} for place, call in enumerate(calls)]
@@ -305,11 +310,11 @@ def told(said: JsonObject) -> JsonObject:
     return {**without(said, {"role", "tool_calls", "thinking"}), **thinking}
 
 
-def calls_of(said: JsonObject) -> list[Json]:
-    """The calls of an answer. Where one has no id, its place is one: the API's results name functions."""
+def calls_of(said: JsonObject, before: int = 0) -> list[Json]:
+    """The calls of an answer, of a line of it those behind as many before. Where one has no id, its place is one: the API's results name functions."""
     return [
         {"id": text(at(call, "id")) or f"call {place}", "type": "function", "function": as_called(at(call, "function"))}
-        for place, call in enumerate(items(said.get("tool_calls")))
+        for place, call in enumerate(items(said.get("tool_calls")), before)
     ]
 
 

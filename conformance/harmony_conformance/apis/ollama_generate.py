@@ -53,7 +53,7 @@ def _chunks(values: Iterable[Json]) -> Iterator[Json]:
     for value in values:
         if isinstance(at(value, "response"), str):
             line = members(value)
-            yield reader.chunk(line, _told(line), ollama.calls_of(line), "assistant")
+            yield reader.chunk(line, _told(line), ollama.calls_of(line, reader.called), "assistant")
         else:
             yield ollama.unread(value)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import isfinite
 
 from harmony_conformance import conditions as on
-from harmony_conformance.apis import CHAT_COMPLETIONS, RESPONSES
+from harmony_conformance.apis import CHAT_COMPLETIONS, OLLAMA, OLLAMA_GENERATE, RESPONSES
 from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, of_several, variant
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series
@@ -58,8 +58,8 @@ def _entries(x: Exchange) -> list[Json]:
 
 @evidence
 def can_tell_logprobs(x: Exchange) -> bool:
-    """exchanges on Chat Completions or the Responses API, whose answers have a place for log probabilities"""
-    return x.api in (CHAT_COMPLETIONS.name, RESPONSES.name)
+    """exchanges on Chat Completions, the Responses API or Ollama's own, whose answers have a place for log probabilities"""
+    return x.api in (CHAT_COMPLETIONS.name, RESPONSES.name, OLLAMA.name, OLLAMA_GENERATE.name)
 
 
 @condition

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from harmony_conformance import conditions as on
-from harmony_conformance.apis import COMPLETIONS
+from harmony_conformance.apis import COMPLETIONS, TGI_GENERATE
 from harmony_conformance.apis.completions import KIND
 from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, of_several, variant
 from harmony_conformance.difference import text_difference
@@ -124,7 +124,7 @@ def echo_repeats_the_prompt(x: Exchange) -> Iterator[Finding]:
 
     It is how log probabilities of a given text are measured: an echo that is missing measures another text.
     """
-    sent, said = _prompt(x), (x.turn.content or "") if x.turn is not None else ""
+    sent, said = _prompt(x), _with_echo(x)
     if not isinstance(sent, str):
         return
     bare = decode([one for one in encode_with_special_tokens(sent) if not tokens.is_special(one)])
@@ -135,6 +135,13 @@ def echo_repeats_the_prompt(x: Exchange) -> Iterator[Finding]:
             expected=shorten(sent),
             actual=shorten(said),
         )
+
+
+def _with_echo(x: Exchange) -> str:
+    """The text that holds the echo: TGI's streams tell the tokens that were written, and only at their end all of the text."""
+    if x.api == TGI_GENERATE.name and x.events is not None:
+        return next((text(at(event.value, "generated_text")) for event in reversed(x.events.events)), "")
+    return (x.turn.content or "") if x.turn is not None else ""
 
 
 @condition

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.aftermath import aftermaths, differences
+from harmony_conformance.apis import RESPONSES
 from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, of_several, variant
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
@@ -159,15 +160,22 @@ _TEXTS = ("content", *REASONING_FIELDS)
 def error_has_error_status(x: Exchange) -> Iterator[Finding]:
     """A body that is an error comes with an error status.
 
-    Clients look at the status: an error under 200 is parsed as an answer (defect V21).
+    Clients look at the status: an error under 200 is parsed as an answer (defect V21). A Response that has the status `failed` is one that says so itself.
     """
-    if x.response is not None and x.stream is None and x.response.status < on.REFUSED and x.error is not None:
+    if x.response is None or x.stream is not None or x.response.status >= on.REFUSED or _is_failed_response(x):
+        return
+    if x.error is not None:
         yield Finding(
             message=f"HTTP {x.response.status} carries an error",
             at="status",
             expected="400 or above",
             actual=f"{x.response.status}: {shorten(_said(x.error))}",
         )
+
+
+def _is_failed_response(x: Exchange) -> bool:
+    """Whether it is an object of the Responses API, in whose words a generation that failed is told."""
+    return x.api == RESPONSES.name and (at(x.told, "object"), at(x.told, "status")) == ("response", "failed")
 
 
 @evidence

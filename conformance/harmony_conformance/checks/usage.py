@@ -36,7 +36,7 @@ def is_reported(x: Exchange) -> Iterator[Finding]:
                 expected="a whole number",
                 actual="something else",
             )
-        elif count <= 0 and not (name == "completion_tokens" and _is_empty(x)):
+        elif count <= 0 and not (name == "completion_tokens" and (_is_empty(x) or x.limit == 0)):
             yield Finding(message=f"{name} is {count}", at=f"/usage/{name}", expected="more than 0", actual=str(count))
 
 

@@ -26,15 +26,17 @@ def tells_meta_info(x: Exchange) -> bool:
 
 
 def _last(x: Exchange) -> Json:
-    """The answer, or the last event of a stream that tells of it."""
+    """The answer, of several the first, or the last event of a stream that tells of it."""
     if x.events is None:
-        return x.told
+        return x.told[0] if isinstance(x.told, list) and x.told else x.told
     return next(iter(reversed(_events(x))), None)
 
 
 def _events(x: Exchange) -> list[Json]:
     held = [event.value for event in x.events.events] if x.events is not None else []
-    return [value for value in held if isinstance(at(value, "meta_info"), dict)]
+    return [
+        value for value in held if isinstance(at(value, "meta_info"), dict) and number(at(value, "index")) in (None, 0)
+    ]
 
 
 @check(MUST, spec="sglang#finish-reason", when=tells_meta_info)

@@ -11,6 +11,7 @@ from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, dumps, items, number, text
 from harmony_conformance.meaning import ENDINGS
 from harmony_conformance.prompt import shorten, show
+from harmony_conformance.sse import Event
 from harmony_conformance.wire import NO_HEADERS
 from harmony_ref import decode, tokens
 
@@ -26,8 +27,13 @@ def shows_details(x: Exchange) -> bool:
 def _tokens(x: Exchange) -> list[Json]:
     """The entries of the tokens, of a stream one from each event."""
     if x.events is not None:
-        return [entry for event in x.events.events if (entry := at(event.value, "token")) is not None]
+        return [at(event.value, "token") for event in _told_tokens(x)]
     return items(at(_details(x), "tokens"))
+
+
+def _told_tokens(x: Exchange) -> list[Event]:
+    """The events of a stream that tell a token each."""
+    return [event for event in x.events.events if at(event.value, "token") is not None] if x.events is not None else []
 
 
 def _details(x: Exchange) -> Json:
@@ -43,7 +49,7 @@ def _generated(x: Exchange) -> str:
 
 @check(MUST, spec="tgi#details", when=shows_details)
 def tokens_are_all_told(x: Exchange) -> Iterator[Finding]:
-    """Every token that was generated is told, special ones too: as many as are counted, and the ordinary ones spell the generated text.
+    """Every token that was generated is told, special ones too: as many as are counted, in their order, and the ordinary ones spell the generated text.
 
     Who reads Harmony himself reads it from these ids: without the markers thought and answer run into each other.
     """
@@ -65,6 +71,14 @@ def tokens_are_all_told(x: Exchange) -> Iterator[Finding]:
             at="/details/tokens/special",
             expected="special for the markers, and for nothing else",
             actual=shorten(dumps(marked)),
+        )
+    order = [number(at(event.value, "index")) for event in _told_tokens(x)]
+    if None not in order and order != list(range(1, len(order) + 1)):
+        yield Finding(
+            message="the tokens are not told in their order",
+            at="/index",
+            expected=f"1 to {len(order)}, one after the other",
+            actual=shorten(dumps([*order])),
         )
     spelled = decode([one for one in ids if not tokens.is_special(one)])
     asked = text(at(x.request.json, "inputs")) if at(x.request.json, "parameters", "return_full_text") is True else ""

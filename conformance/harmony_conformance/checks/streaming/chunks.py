@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check, variant
-from harmony_conformance.checks.streaming.reading import deltas, is_error, says
+from harmony_conformance.checks.streaming.reading import deltas, is_annotation, is_error, says
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, at, dumps, items, members, text
 from harmony_conformance.prompt import shorten
@@ -17,7 +17,11 @@ from harmony_conformance.prompt import shorten
 def one_identity(x: Exchange) -> Iterator[Finding]:
     """All chunks of a stream have the same id, model and time of creation; a fingerprint that changes is a variant."""
     chunks = [*map(members, x.chunks)]
-    telling = [told for told in chunks if items(told.get("choices")) or told.get("usage") is not None]
+    telling = [
+        told
+        for told in chunks
+        if (items(told.get("choices")) or told.get("usage") is not None) and not is_annotation(told)
+    ]
     for member in ("id", "model", "created"):
         values = [told.get(member) for told in telling]
         if values.count(values[0]) < len(values) if values else False:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import Json, at, members
+from harmony_conformance.json_value import Json, at, items, members
 
 
 def deltas(x: Exchange) -> Iterator[Json]:
@@ -22,3 +22,11 @@ def is_error(value: Json) -> bool:
 def says(delta: Json) -> bool:
     """Whether a delta says something: text, reasoning, or a part of a call."""
     return any(bool(at(delta, member)) for member in ("content", *REASONING_FIELDS, "tool_calls"))
+
+
+def is_annotation(value: Json) -> bool:
+    """Whether an event is one of those in which Azure tells what its filters found: its id and kind are empty, and it says nothing of the answer."""
+    held = members(value)
+    unnamed = held.get("object") == "" and held.get("id") == "" and isinstance(held.get("choices"), list)
+    silent = not any(says(at(one, "delta")) or at(one, "finish_reason") for one in items(held.get("choices")))
+    return unnamed and silent and held.get("usage") is None
