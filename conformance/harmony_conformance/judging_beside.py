@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
+from collections import defaultdict
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -16,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 
+from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.fingerprint import Fingerprint, fingerprint
 from harmony_conformance.json_value import loads
@@ -73,6 +75,7 @@ class _JudgeBeside(Judge):
         self._sent: dict[Key, list[Series]] = {}
         self._judged: dict[Key, tuple[int, _Said]] = {}  # and of how many series
         self._compared: dict[str, tuple[list[Key], _Said]] = {}
+        self._sendable: dict[tuple[tuple[str, ScriptBy], ...], Mapping[str, list[Key]]] = {}
         self._renderer: Fingerprint | None = None
 
     def hold(self, x: Exchange, line: bytes) -> None:
@@ -84,9 +87,19 @@ class _JudgeBeside(Judge):
         if len(sent) == self._tries:
             with suppress(BrokenProcessPool):  # the others are to be sent, and recorded, all the same
                 self._hand_over((one.name, one.api), ways)
-                keys = [scenario.key for scenario in sendable(self._plan.scenarios, ways) if scenario.name == one.name]
+                keys = self._to_be_sent(ways)[one.name]
                 if self._judged.keys() >= set(keys):
                     self._have_compared(one.name, keys)
+
+    def _to_be_sent(self, ways: Ways) -> Mapping[str, list[Key]]:
+        """The keys of the scenarios of each name that are sent to an endpoint that is scripted so, found out once: looking through all takes a while."""
+        known = tuple(sorted(ways.items()))
+        if known not in self._sendable:
+            by_name: defaultdict[str, list[Key]] = defaultdict(list)
+            for scenario in sendable(self._plan.scenarios, ways):
+                by_name[scenario.name].append(scenario.key)
+            self._sendable = {known: by_name}
+        return self._sendable[known]
 
     async def results(self, series: Sequence[Series], ways: Ways, limit: int | None) -> tuple[Result, ...]:
         del limit  # a run that has one is judged in the end
