@@ -66,38 +66,17 @@ class Size:
 
 
 FULL = Size(
-    rounds=5, turns=8, seconds=0.5, answers=1000, idle=2, streams=20, events=60, flat=1500, apart=150, gigabytes=1, hold_seconds=4,
+    rounds=5, turns=12, seconds=0.5, answers=1000, idle=2, streams=20, events=60, flat=1500, apart=75, gigabytes=1, hold_seconds=4,
     holds=(100, 200, 300, 400, 500, 600, 700, 800, 1000, 1200, 1400),
 )  # fmt: skip
 QUICK = replace(
-    FULL,
-    rounds=1,
-    turns=2,
-    seconds=0.4,
-    answers=500,
-    idle=1,
-    streams=6,
-    events=20,
-    flat=300,
-    apart=40,
-    gigabytes=0.1,
-    hold_seconds=2,
+    FULL, rounds=1, turns=2, seconds=0.4, answers=500, idle=1, streams=6, events=20, flat=300, apart=40, gigabytes=0.1, hold_seconds=2,
     holds=(50, 300),
-)
+)  # fmt: skip
 TINY = replace(
-    QUICK,
-    turns=1,
-    seconds=0.02,
-    answers=40,
-    idle=0.1,
-    streams=1,
-    events=3,
-    flat=8,
-    apart=3,
-    gigabytes=0,
-    hold_seconds=0.3,
+    QUICK, turns=1, seconds=0.02, answers=40, idle=0.1, streams=1, events=3, flat=8, apart=3, gigabytes=0, hold_seconds=0.3,
     holds=(2,),
-)
+)  # fmt: skip
 SIZES = {"full": FULL, "quick": QUICK, "tiny": TINY}
 
 HELD = {"nginx": 1000, "standalone": 400, "mitmdump": 100, "addon": 100}
@@ -157,7 +136,7 @@ MEASURES: dict[str, Measure] = {
     "stream, 1": streams(1, lambda size: Plan(events=6, pace=10_000), lambda size: size.streams),
     "stream, 32": streams(32, lambda size: Plan(events=size.events, pace=20_000)),
     "stream, 8, no pace": streams(8, lambda size: Plan(events=size.flat)),
-    APART: streams(32, lambda size: Plan(events=size.apart, pace=20_000), spread=0.64),
+    APART: streams(32, lambda size: Plan(events=size.apart, pace=20_000), spread=0.67),
 }
 SPARED = {"litellm": {"stream, 8, no pace"}}
 """Who is spared what: it would take minutes."""
@@ -166,23 +145,29 @@ ASGI_ONLY = {"json, 32, 20 ms"}
 SLOW_ROUNDS = {"litellm": 2}
 
 
-def figures(running: Running, name: str, size: Size, idle: float) -> dict[str, float]:
-    """One measurement of one contender. Times in microseconds of a unit: a request, or an event; `idle` is what a second costs without any."""
-    before, begun = cost(running.pid), time.monotonic()
-    found = uvloop.run(MEASURES[name](Client(running.port), size))
-    settle(running.pid)
-    used = cost(running.pid).since(before)
-    if not found.units:
-        return {"failed": found.failed}
-    return {
-        "path": (used.path - idle * (time.monotonic() - begun)) / found.units * MICRO,
-        "judge": used.judge / found.units * MICRO,
-        "rate": found.units / found.seconds,
-        "p50": percentile(found.latencies, 0.5) / EVENT,
-        "p99": percentile(found.latencies, 0.99) / EVENT,
-        "first": percentile(found.first, 0.5) / EVENT if found.first else 0.0,
-        "failed": found.failed,
-    }
+def figures(those: list[Running], name: str, size: Size, idle: dict[str, float]) -> dict[str, dict[str, float]]:
+    """One measurement of contenders, at the same time. Times in microseconds of a unit: a request, or an event; `idle` is what a second costs without any."""
+    before, begun = {one.name: cost(one.pid) for one in those}, time.monotonic()
+    measured = uvloop.run(_all([MEASURES[name](Client(one.port), size) for one in those]))
+    told = {}
+    for one, found in zip(those, measured, strict=True):
+        settle(one.pid)
+        used = cost(one.pid).since(before[one.name])
+        told[one.name] = {"failed": found.failed}
+        if found.units:
+            told[one.name] |= {
+                "path": (used.path - idle[one.name] * (time.monotonic() - begun)) / found.units * MICRO,
+                "judge": used.judge / found.units * MICRO,
+                "rate": found.units / found.seconds,
+                "p50": percentile(found.latencies, 0.5) / EVENT,
+                "p99": percentile(found.latencies, 0.99) / EVENT,
+                "first": percentile(found.first, 0.5) / EVENT if found.first else 0.0,
+            }
+    return told
+
+
+async def _all(measuring: list["asyncio.Future[Found]"]) -> list[Found]:
+    return await asyncio.gather(*measuring)
 
 
 def percentile(values: list[int], part: float) -> float:
@@ -272,8 +257,10 @@ def measure(names: list[str], size: Size, folder: Path, skipped: dict[str, str])
                 say(f"round {number + 1} of {size.rounds}: {name}")
                 for what in [what for what in MEASURES if what != APART]:
                     if what not in SPARED.get(name, ()) and (name in ASGI or what not in ASGI_ONLY):
-                        add(found[what].setdefault(name, {}), figures(running[name], what, size, idle[name]))
-        turns = in_turn(names, size.turns, lambda what, name: figures(running[name], what, size, idle[name]), say)
+                        add(found[what].setdefault(name, {}), figures([running[name]], what, size, idle)[name])
+        turns = in_turn(
+            names, size.turns, lambda what, those: figures([running[one] for one in those], what, size, idle), say
+        )
         limits, memories = {}, {}
         for name in [name for name in LONG if name in names and size.gigabytes]:
             say(f"a long stream: {name}")

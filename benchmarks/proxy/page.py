@@ -259,7 +259,8 @@ Measured on: {machine}.
 measured, so read ratios and CPU time first. Figures are medians of the rounds, with the lowest and the highest in parentheses; differences and ratios are taken in each
 round, then their median. CPU time is user and system, of the process and its children, less what it uses in the same time when nothing is asked. *Path* is what an exchange costs on its way; *judge* is the process that
 judges answers afterwards, from a bounded queue, with what the traffic leaves of the machine: it is counted apart and never in the path. Figures in the first table with a range
-are of contenders measured in turn, back and forth, {turns} times: the median, and the quartiles, which say how much the measurement itself wavers.
+are of contenders measured in turn, back and forth, {turns} times (the proxy and the same without the guard: at the same time, event by event between each other): the
+median, and the quartiles, which say how much the measurement itself wavers.
 
 ## What was wanted
 

@@ -1,35 +1,54 @@
-"""What is told as a ratio or a difference of two contenders is measured with the two in turn, again and again: a minute between them is too long.
+"""What is told as a ratio or a difference of two contenders is measured with the two in turn, again and again, or with all of them at the same time.
 
 Measured one after the other once a round, the very same program differs from itself by more than what is looked for (mitmdump against mitmdump: the
-median event by 2.1 times, on a machine with neighbours). So each group takes turns, back and forth, and the page tells the quartiles beside the median.
+median event by 2.1 times, on a machine with neighbours). So each group takes turns, back and forth, and the page tells the quartiles beside the median. Where
+all of a group together leave the machine room, the same streams go through all of them at the same time, out of one process, event by event between each other:
+then what else the machine does meets all alike, and what is left between them is theirs. What they use of the processor meets all too; that has figures of its own.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 APART = "stream, 32, apart"
-"""Streams that begin one after the other: none meets the rush in which all others are opened, which would decide the median event of a second."""
+"""Streams that begin one after the other: none meets the rush in which all others are opened, and their events do not come all at once."""
 
-GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("json, 32", ("app", "app+guard")),
-    ("json, 32, 20 ms", ("app", "app+guard")),
-    (APART, ("direct", "unguarded", "standalone")),
-    (APART, ("mitmdump", "addon")),
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Who is compared by which measurement. `together`: at the same time, otherwise in turn."""
+
+    what: str
+    names: tuple[str, ...]
+    together: bool = False
+
+
+GROUPS = (
+    Group(what="json, 32", names=("app", "app+guard")),
+    Group(what="json, 32, 20 ms", names=("app", "app+guard")),
+    Group(what=APART, names=("direct", "unguarded", "standalone"), together=True),
+    Group(what=APART, names=("mitmdump", "addon")),
 )
 
-Taken = dict[str, float]
+Taken = dict[str, dict[str, float]]
+"""By contender and figure."""
 Turns = dict[str, dict[str, dict[str, list[float]]]]
 """By measurement, contender and figure: one value for each turn."""
 
 
-def in_turn(names: list[str], times: int, take: Callable[[str, str], Taken], say: Callable[[str], None]) -> Turns:
-    """`take` measures a contender, the second, by a measurement, the first."""
+def in_turn(names: list[str], times: int, take: Callable[[str, list[str]], Taken], say: Callable[[str], None]) -> Turns:
+    """`take` measures contenders, the second, at the same time, by a measurement, the first."""
     found: Turns = {}
-    for what, group in GROUPS:
-        if not set(group) <= set(names):
+    for group in GROUPS:
+        if not set(group.names) <= set(names):
             continue
         for turn in range(times):
-            say(f"in turn, {turn + 1} of {times}: {what}, {', '.join(group)}")
-            for name in group if turn % 2 else group[::-1]:
-                for figure, value in take(what, name).items():
-                    found.setdefault(what, {}).setdefault(name, {}).setdefault(figure, []).append(round(value, 3))
+            how = "at the same time" if group.together else "in turn"
+            say(f"{how}, {turn + 1} of {times}: {group.what}, {', '.join(group.names)}")
+            ordered = list(group.names if turn % 2 else group.names[::-1])
+            for those in [ordered] if group.together else [[name] for name in ordered]:
+                for name, figures in take(group.what, those).items():
+                    for figure, value in figures.items():
+                        found.setdefault(group.what, {}).setdefault(name, {}).setdefault(figure, []).append(
+                            round(value, 3)
+                        )
     return found
