@@ -27,7 +27,11 @@ def act(x, actions, *, fallback=Action.OBSERVE):
 
 def words(said):
     """The letters of a text, header words and markers left out: what must not get lost."""
-    bare = re.sub(r"<\|channel\|>[^<]*\Z|<\|\w+\|>|&lt;\|\w+\|&gt;|\\u003c\|\w+\|\\u003e", " ", said or "")
+    bare = re.sub(
+        r"<\|channel\|>\w+<\|constrain\|>\w+(?=<\|message\|>)|<\|channel\|>[^<]*\Z|<\|\w+\|>|&lt;\|\w+\|&gt;|\\u003c\|\w+\|\\u003e",
+        " ",
+        said or "",
+    )
     return "".join(bare.split())
 
 
@@ -68,9 +72,14 @@ def ways(one, tellings, check):
 
 
 def is_repaired(check, x, judged, with_body):
+    """Whether it is repaired; whatever becomes of it, each check with a repair is accounted for, and none fails anew."""
     data, acted = act(x, REPAIRING)
     after = with_body(x, data)
     before, now = fails(x, judged), fails(after, judged)
+    told = {*acted.repaired, *acted.left}
+    assert not fails(x, REPAIRS).keys() - told, "silent"
+    assert not now.keys() - before.keys(), "fails anew"
+    assert not (now.keys() & REPAIRS.keys()) - acted.left.keys(), "still fails, and is not left"
     return (
         check in before
         and check not in now

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from harmony_conformance import tool_choice
 from harmony_conformance.check import Finding
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, dumps
@@ -49,6 +50,10 @@ class Asking:
         data = dumps(value).encode("utf-8", "backslashreplace")
         return data + b"\n" if self._is_lines else b"data: " + data + b"\n\n"
 
+    def may_be_called(self, function: str) -> bool:
+        """Whether the request leaves a function that it declares to the model."""
+        return tool_choice.may_be_called(self._x.asked, function)
+
     def may_ask(self, size: int) -> bool:
         """Whether there is a reading left for a stream of so many bytes."""
         return self._read <= _FREE + _READINGS * size
@@ -63,23 +68,24 @@ class Asking:
         """The answer as far as it is there, and `more`."""
         data = b"".join((*map(self.framed, went.events()), *(piece.raw for piece in held), more))
         self._read += len(data)
-        return self._with(data)
+        return self.with_body(data)
 
     @staticmethod
-    def failing(x: Exchange, checks: Collection[str]) -> Collection[str]:
+    def failing(x: Exchange, checks: Collection[str]) -> frozenset[str]:
         """Which of these checks fail on an exchange."""
-        return fails(x, checks).keys()
+        return frozenset(fails(x, checks))
 
     def fails_whole(self, went: Went, held: Iterable[Piece], checks: Collection[str]) -> Collection[str]:
         """Which of these checks fail on the answer, which is complete, as it was framed."""
-        return fails(self._with(b"".join((*went.raw, *(piece.raw for piece in held)))), checks).keys()
+        return fails(self.with_body(b"".join((*went.raw, *(piece.raw for piece in held)))), checks).keys()
 
     def is_final(self, found: Collection[str], went: Went, held: Iterable[Piece], probes: Iterable[JsonObject]) -> bool:
         """Whether these checks fail whichever of these events follows."""
         held = tuple(held)
         return all(set(self.fails(went, held, found, self.framed(event))) == set(found) for event in probes)
 
-    def _with(self, data: bytes) -> Exchange:
+    def with_body(self, data: bytes) -> Exchange:
+        """The exchange with this answer."""
         if self._x.response is None:
             return self._x
         return replace(self._x, response=replace(self._x.response, chunks=(Chunk(at=0.0, data=data),)))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, text
+from harmony_proxy.acting.accounting import FINISH
 from harmony_proxy.acting.asking import Asking, delta_of
 from harmony_proxy.acting.dialect import Dialect, Part, counted
 from harmony_proxy.acting.events import Piece
@@ -17,7 +18,6 @@ from harmony_proxy.acting.retelling import Place, Retelling
 from harmony_proxy.acting.telling import Telling
 from harmony_proxy.acting.whole import renamed
 
-FINISH = "tool_calls.finish_reason_agrees"
 _WORDS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 
 
@@ -40,6 +40,8 @@ class ChatStream(Retelling):
         self.is_at_work = reasoning_field is not None
         self.went = History(dialect, keeps_bytes=keeps_bytes)
         self._tellings: dict[int, Telling] = {}
+        self._ended: list[JsonObject] = []
+        self._usage = b""
         self._body, self._field, self._mends_finish = body, reasoning_field, mends_finish
 
     def parts(self, piece: Piece) -> Sequence[Part]:
@@ -65,6 +67,8 @@ class ChatStream(Retelling):
 
     def passed(self, piece: Piece) -> None:
         """An event went out as it came."""
+        if not piece.parts and at(piece.value, "usage") is not None:
+            self._usage = piece.raw
         self.went.add(piece.raw, piece.parts)
 
     def learn(self, piece: Piece, moulds: Moulds) -> None:
@@ -88,8 +92,10 @@ class ChatStream(Retelling):
         """What takes it back to where it is now."""
         tellings = {choice: replace(one) for choice, one in self._tellings.items()}
         cleans_names, is_at_work, went = self.cleans_names, self.is_at_work, self.went.copy()
+        ended, usage = list(self._ended), self._usage
 
         def go_back() -> None:
+            self._ended, self._usage = list(ended), usage
             self._tellings, self.cleans_names, self.is_at_work, self.went = tellings, cleans_names, is_at_work, went
 
         return go_back
@@ -107,11 +113,14 @@ class ChatStream(Retelling):
                 said[part.choice] = deltas
             if part.finish is not None and (mended := self._mended(part, piece)) is not None:
                 finish[part.choice] = mended
+        ends = any(part.finish is not None for part in parts)
         if not said and not finish:
+            self._ended += self.dialect.ended(piece.value) if ends else ()
             self.went.add(piece.raw, parts)
             return [piece.raw]
         out: list[bytes] = []
         for value in self.dialect.told(piece.value, said, finish):
+            self._ended += self.dialect.ended(value) if ends else ()
             out.append(piece.told(self._counted(value)))
             self.went.add(out[-1], self.dialect.parts(value))
         return out
@@ -119,6 +128,14 @@ class ChatStream(Retelling):
     def rest(self) -> list[bytes]:
         """Events with what readers still hold where the stream ends without a finish reason."""
         return [self.asking.framed(event) for event in self._rest()]
+
+    def others(self) -> bytes:
+        """What is said in members that are not told anew."""
+        return b"".join(map(self.asking.framed, self.went.others()))
+
+    def ending(self) -> bytes:
+        """How each choice ended, and the usage."""
+        return b"".join((*map(self.asking.framed, self._ended), self._usage))
 
     def _rest(self) -> Iterator[JsonObject]:
         for choice, telling in self._tellings.items():
@@ -129,6 +146,7 @@ class ChatStream(Retelling):
         """An event that says nothing, with the usage that goes with what was told anew."""
         value = self._counted(piece.value)
         raw = piece.raw if value is piece.value else piece.told(value)
+        self._usage = raw if at(value, "usage") is not None else self._usage
         self.went.add(raw, ())
         return raw
 

@@ -50,6 +50,15 @@ class Dialect:
             if isinstance(value, str) and (name == self.content or name in self.reasoning):
                 yield name, value
 
+    def ended(self, value: Json) -> Iterator[JsonObject]:
+        """What an event says but for texts, calls and ids: how choices ended, and the usage."""
+        for one in self.told(value, {part.choice: [{}] for part in self.parts(value)}, {}):
+            bare = {name: member for name, member in members(one).items() if name != "token_ids"}
+            if "choices" in bare:
+                choices = (members(choice) for choice in items(bare["choices"]))
+                bare["choices"] = [{name: own for name, own in one.items() if name != "token_ids"} for one in choices]
+            yield bare
+
 
 def home_of(dialect: Dialect, member: str) -> Kind:
     """Where a text belongs that stands in a member."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 from harmony_proxy.acting.dialect import Dialect, Part
 
+_ALWAYS = frozenset({"role", "tool_calls"})
+
 
 @dataclass
 class _Call:
@@ -23,6 +25,7 @@ class _Choice:
     calls: dict[int, _Call] = field(default_factory=dict[int, _Call])
     whole_calls: list[Json] = field(default_factory=list[Json])
     ids: list[Json] = field(default_factory=list[Json])
+    others: list[JsonObject] = field(default_factory=list[JsonObject])
 
 
 class History:
@@ -33,6 +36,7 @@ class History:
         self._dialect = dialect
         self._keeps_bytes = keeps_bytes
         self._choices: dict[int, _Choice] = {}
+        self._known = _ALWAYS if dialect is None else _ALWAYS | {dialect.content, *dialect.reasoning}
 
     def add(self, raw: bytes, parts: Iterable[Part]) -> None:
         """One more event went out."""
@@ -50,6 +54,8 @@ class History:
                 self._add_calls(choice, items(part.said["tool_calls"]))
             if part.ids:
                 choice.ids.extend(part.ids)
+            if part.said.keys() - self._known:
+                self._add_others(choice, part.said)
 
     def grow(self, raw: bytes, choice: int, member: str, said: str) -> None:
         """An event went out in which nothing but a text went on that began before."""
@@ -83,6 +89,18 @@ class History:
             if calls:
                 said["tool_calls"] = calls
             yield self._dialect.delta(index, said, choice.ids)
+
+    def _add_others(self, choice: _Choice, said: JsonObject) -> None:
+        others: JsonObject = {name: value for name, value in said.items() if value and name not in self._known}
+        if others:
+            choice.others.append(others)
+
+    def others(self) -> Iterator[JsonObject]:
+        """What was said in members that are not told anew."""
+        for index, choice in self._choices.items():
+            for said in choice.others if self._dialect is not None else ():
+                if self._dialect is not None:
+                    yield self._dialect.delta(index, said, ())
 
     def copy(self) -> History:
         """The same, to go back to."""

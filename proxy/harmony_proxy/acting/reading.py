@@ -236,7 +236,7 @@ class Reader:
         if recipient is not None and recipient[1] not in ("json", "all", "assistant"):
             name = recipient[1].removeprefix(_FUNCTIONS)
             if name not in self._declared:
-                raise NoPlace("a call of something that the request does not declare")
+                raise NoPlace("a call of something that the request does not declare, or forbids")
             self._out.append(Said(kind=Kind.CALL, name=name))
             return Kind.CALL
         if _OTHER_ROLE.match(header) is not None:

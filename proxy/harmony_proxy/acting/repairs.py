@@ -69,6 +69,7 @@ _ALL = (
         by=(told_from_ids, told_from_text, names_cleaned),
         cannot={
             "fail-code-call": _NO_FUNCTION,
+            "fail-forbidden-call": "the request does not allow the function: a call must not be made of the text",
             "fail-escaped-arguments-with-known-ids (without the ids)": _NO_FUNCTION,
             "fail-thought-in-quotes (streamed)": "nothing showed that the text was a thought before it was told",
         },

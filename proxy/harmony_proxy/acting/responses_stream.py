@@ -50,6 +50,7 @@ class ResponsesStream(Retelling):
         self._ids: list[Json] = []
         self._mends_status = mends_status
         self._is_named = False
+        self._last = b""
 
     @property
     def _items(self) -> Items:
@@ -170,6 +171,14 @@ class ResponsesStream(Retelling):
         """What readers still hold where the stream breaks off."""
         return [self._sent(event) for source in sorted(self._changed) for event in self._flushed(source)]
 
+    def others(self) -> bytes:
+        """Nothing: the last response has all."""
+        return b""
+
+    def ending(self) -> bytes:
+        """The event with the last response."""
+        return self._last
+
     # items that are passed on
 
     def _passed_on(self, piece: Piece, event: JsonObject) -> list[bytes]:
@@ -262,10 +271,12 @@ class ResponsesStream(Retelling):
         if self._mends_status:
             now = self._with_status(now, response)
         if now == event:
+            self._last = piece.raw
             self.passed(piece)
             return [*out, piece.raw]
         self._items.count(now)
-        out.append(self._framed(now))
+        self._last = self._framed(now)
+        out.append(self._last)
         self._items.keep(out[-1])
         return out
 

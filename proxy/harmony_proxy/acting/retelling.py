@@ -88,6 +88,14 @@ class Stream(Protocol):
         """What readers still hold where the stream breaks off."""
         ...
 
+    def others(self) -> bytes:
+        """What `went` does not have: what is said in members that are not told anew."""
+        ...
+
+    def ending(self) -> bytes:
+        """What `went` does not have: how it ended, as it went out."""
+        ...
+
     def saved(self) -> Callable[[], None]:
         """What takes it back to where it is now."""
         ...
@@ -117,6 +125,7 @@ class Retelling:
     def __init__(self, dialect: Dialect, declared: frozenset[str], asking: Asking, notes: Notes) -> None:
         self.dialect = dialect
         self.declared = declared
+        self.may_be_called = frozenset(filter(asking.may_be_called, declared))
         self.texts: dict[Place, Tracked] = {}
         self.cleans_names = False
         self.is_at_work = False
@@ -164,7 +173,7 @@ class Retelling:
             home = home_of(self.dialect, place[1])
             if home is Kind.CONTENT and not tracked.is_start and _ends_a_thought(tracked.unsent):
                 raise NoPlace("its thought as content, which went out before its end showed it")
-            tracked.reader = Reader(home, self.declared, before=tracked.before, glued=tracked.is_glued)
+            tracked.reader = Reader(home, self.may_be_called, before=tracked.before, glued=tracked.is_glued)
 
     def spoken(self, part: Part) -> tuple[list[Said], frozenset[str]]:
         """What the texts of a part say that are told anew, and the members in which they stood."""

@@ -17,8 +17,9 @@ from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, at, items, text
 from harmony_conformance.wire import Request, Response
 from harmony_proxy.acted import Acted
+from harmony_proxy.acting.accounting import FINISH, TOO_LATE, Account
 from harmony_proxy.acting.asking import PROBES, Asking, Went
-from harmony_proxy.acting.chat_stream import FINISH, ChatStream
+from harmony_proxy.acting.chat_stream import ChatStream
 from harmony_proxy.acting.dialect import DIALECTS, Part
 from harmony_proxy.acting.events import LineSplitter, Piece, Splitter, SseSplitter
 from harmony_proxy.acting.history import History
@@ -47,8 +48,6 @@ TEXTS = frozenset(
 """The checks that are asked while the stream goes on."""
 
 _NO_NAME = "what was left of the name is no function that the request declares"
-_ANOTHER = "another leak behind one that was repaired"
-_TOO_LATE = "what leaks went out before it showed"
 
 
 class StreamActor:
@@ -80,8 +79,11 @@ class StreamActor:
         self._asking = Asking(x, is_lines=self._is_lines)
         self._notes = Notes()
         self._moulds = Moulds()
+        repairs = {check for check in acting & REPAIRS.keys() if actions[check] is Action.REPAIR}
+        self._account = Account(self._asking, self._notes, repairs)
         self._told = self._stream(x, acting, reasoning_field) if response.is_success else None
-        self._plain = History(None, keeps_bytes=bool(self._blocking))
+        self._unrepaired = repairs & {FINISH} if self._told is None and response.is_success else frozenset[str]()
+        self._plain = History(None, keeps_bytes=bool(self._blocking or self._unrepaired))
         self._held: list[Piece] = []
         self._held_size = self._size = 0
         self._seen: set[int] = set()
@@ -151,6 +153,7 @@ class StreamActor:
         if self.is_over or self._passing:
             return []
         out = [*self._conclude(), *self._remains()]
+        self._close_account()
         return _joined(out if self.is_over else [*out, self._splitter.rest()])
 
     def abort(self) -> list[bytes]:
@@ -158,6 +161,7 @@ class StreamActor:
         if self.is_over:
             return []
         out = [] if self._passing else [*self._resolve(is_last=True), *self._remains()]
+        self._close_account()
         if not self.is_over:
             message = f"The server broke off its answer (request {self._id})"
             out.append(error_event(self._api, BROKEN_OFF, message, number=self._number))
@@ -212,6 +216,7 @@ class StreamActor:
         return [piece.raw]
 
     def _hold(self, piece: Piece) -> None:
+        self._account.came(piece)
         self._held.append(piece)
         self._held_size += len(piece.raw)
 
@@ -288,16 +293,18 @@ class StreamActor:
         if blocked:
             return self._block(blocked)
         held, go_back, done = self._held, told.saved(), dict(self._notes.repaired)
+        before = self._account.before(told.went, held)
         try:
             told.begin(statuses)
             out = self._release()
         except NoPlace as problem:
             reason = f"the model wrote {problem}"
         else:
-            late = NO_REPAIR if b"".join(out) == b"".join(piece.raw for piece in held) else _TOO_LATE
+            late = NO_REPAIR if b"".join(out) == b"".join(piece.raw for piece in held) else TOO_LATE
             reason = told.problem or (late if Status.READY in statuses.values() else _NO_NAME)
             if not self._asking.fails(told.went, (), found):
                 self._notes.count(found)
+                self._account.begin(before)
                 return out
         self._notes.repaired = done
         self._held, self._held_size = held, sum(len(piece.raw) for piece in held)
@@ -325,12 +332,20 @@ class StreamActor:
     def _conclude(self) -> list[bytes]:
         """The answer is complete: what fails now fails for good."""
         out = self._resolve(is_last=True)
-        if not self.is_over and self._told is not None and self._notes.repaired:
-            self._notes.leave(self._asking.fails(self._told.went, (), self._asked), _ANOTHER)
         if not self.is_over and self._blocking:
             found = self._asking.fails_whole(self._went, self._held, self._blocking)
             return self._block(found) if found else out
         return out
+
+    def _close_account(self) -> None:
+        """Say what is left of what fails."""
+        if self.is_over or self._passing:
+            return
+        if self._told is not None:
+            self._account.close(self._told)
+        elif self._unrepaired:
+            found = self._asking.fails_whole(self._plain, self._held, self._unrepaired)
+            self._notes.leave(found, f"answers of the API {self._api} are not repaired")
 
     def _remains(self) -> Iterable[bytes]:
         """What readers still hold where the stream ends without a finish reason."""
