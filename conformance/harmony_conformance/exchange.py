@@ -312,9 +312,10 @@ class Exchange:
 
     @property
     def limit(self) -> int | None:
-        """The number of tokens the request allows, None where it sets none."""
+        """The number of tokens the request allows, None where it sets none, as with -1 for llama.cpp."""
         named = number(at(self.asked, "max_completion_tokens"))
-        return named if named is not None else number(at(self.asked, "max_tokens"))
+        limit = named if named is not None else number(at(self.asked, "max_tokens"))
+        return None if limit is None or limit < 0 else limit
 
     @property
     def wants_stream(self) -> bool:

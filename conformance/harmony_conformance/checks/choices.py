@@ -20,16 +20,18 @@ def asks_for_several(x: Exchange) -> bool:
     return (number(at(x.asked, "n")) or 1) > 1 and x.choice == 0
 
 
-@check(MUST, spec="chat#n", when=(on.is_chat, on.ended_well, asks_for_several))
+@check(MUST, spec="chat#n", when=(on.is_completion, on.ended_well, asks_for_several))
 def as_many_as_asked(x: Exchange) -> Iterator[Finding]:
     """A request for several choices gets that many, numbered from 0, or is refused.
 
     A server that returns one without a word breaks whoever takes a vote, or the best of several (defects M15, O12). Every other check looks at all
     choices of an answer, each as if it were alone.
     """
-    wanted = number(at(x.asked, "n"))
+    prompt = at(x.request.json, "prompt")
+    prompts = items(prompt) if any(number(one) is None for one in items(prompt)) else [prompt]
+    wanted = (number(at(x.asked, "n")) or 1) * len(prompts)
     told = sorted(_indexes(x))
-    if wanted is not None and told != list(range(wanted)):
+    if told != list(range(wanted)):
         yield Finding(
             message=f"{wanted} choices were asked for",
             at="/choices",

@@ -244,6 +244,14 @@ def logprobs_align(x: Exchange) -> Iterator[Finding]:
             expected=shorten(x.turn.content or ""),
             actual=shorten("".join(map(text, lists["tokens"]))),
         )
+    above = next((one for one in lists["token_logprobs"] if _is_above_zero(one)), None)
+    if above is not None:
+        yield Finding(
+            message="a log probability is above 0",
+            at="/logprobs/token_logprobs",
+            expected="a number that is not above 0",
+            actual=shorten(dumps(above)),
+        )
     offsets = [number(place) or 0 for place in lists["text_offset"]]
     if offsets != sorted(offsets):
         yield Finding(
@@ -252,6 +260,13 @@ def logprobs_align(x: Exchange) -> Iterator[Finding]:
             expected="each at or behind the one before",
             actual=shorten(str(offsets)),
         )
+
+
+_ROUNDING = 1e-3
+
+
+def _is_above_zero(value: Json) -> bool:
+    return isinstance(value, int | float) and value > _ROUNDING
 
 
 _OTHERWISE = ("\ufffd", "bytes:", "token_id:")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
+from harmony_conformance.apis import COMPLETIONS
 from harmony_conformance.check import MUST, Finding, check, condition, variant
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, number
@@ -32,7 +33,17 @@ def stops_at_stop_token(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="chat#max-tokens", when=(on.is_conversation, on.has_limit, on.has_usage, on.wants_one_choice))
+@condition
+def is_one_answer(x: Exchange) -> bool:
+    """ordinary exchanges on an API that takes messages, and on Completions with one prompt that is not echoed"""
+    if x.api != COMPLETIONS.name:
+        return on.is_conversation.holds(x)
+    prompt = at(x.request.json, "prompt")
+    several = isinstance(prompt, list) and any(number(one) is None for one in prompt)
+    return on.is_completion.holds(x) and not several and at(x.request.json, "echo") is not True
+
+
+@check(MUST, spec="chat#max-tokens", when=(is_one_answer, on.has_limit, on.has_usage, on.wants_one_choice))
 def limit_is_kept(x: Exchange) -> Iterator[Finding]:
     """No more tokens are generated than the request allows; `length` is the finish reason of an answer cut there, and of no other.
 
@@ -61,7 +72,7 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
             )
         else:
             yield variant("finish_reason is length below the limit", where="/finish_reason")
-    unseen = x.output.ids is None and not turn.says_something
+    unseen = x.output.ids is None and not turn.says_something and not x.spoken.is_raw
     if spent == x.limit and said != "length" and (x.was_cut or unseen):
         yield Finding(
             message="the answer was cut at the limit and finish_reason does not say so",
@@ -77,7 +88,7 @@ def has_stop_strings(x: Exchange) -> bool:
     return bool(x.stop_strings) and at(x.asked, "include_stop_str_in_output") is not True
 
 
-@check(MUST, spec="chat#stop", when=(on.is_conversation, on.ended_well, has_stop_strings))
+@check(MUST, spec="chat#stop", when=(is_one_answer, on.ended_well, has_stop_strings))
 def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
     """The content ends before the first stop string; whether one in the reasoning counts is the server's choice.
 
@@ -98,7 +109,7 @@ def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
         )
         return
     written = read_ids(x.output.ids) if x.output.ids is not None else None
-    if turn is None or written is None:
+    if turn is None or written is None or x.spoken.is_raw:
         return
     final = "".join(written.finals)
     met = [place for stop in x.stop_strings if (place := final.find(stop)) >= 0]

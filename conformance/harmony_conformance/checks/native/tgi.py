@@ -24,6 +24,17 @@ def shows_details(x: Exchange) -> bool:
     return x.api == TGI_GENERATE.name and on.ended_well.holds(x) and bool(_tokens(x)) and _details(x) is not None
 
 
+@evidence
+def shows_how_it_ended(x: Exchange) -> bool:
+    """answers of TGI's generate with the details of their tokens, and streams of tokens that end before their text"""
+    broken = x.api == TGI_GENERATE.name and on.ended_well.holds(x) and bool(_told_tokens(x)) and not _has_text(x)
+    return broken or shows_details.holds(x)
+
+
+def _has_text(x: Exchange) -> bool:
+    return x.events is not None and any(isinstance(at(one.value, "generated_text"), str) for one in x.events.events)
+
+
 def _tokens(x: Exchange) -> list[Json]:
     """The entries of the tokens, of a stream one from each event."""
     if x.events is not None:
@@ -95,12 +106,20 @@ def _is_mismarked(entry: Json, token: int) -> bool:
     return at(entry, "special") is not tokens.is_special(token)
 
 
-@check(MUST, spec="tgi#finish-reason", when=shows_details)
+@check(MUST, spec="tgi#finish-reason", when=shows_how_it_ended)
 def finish_reason_tells_why(x: Exchange) -> Iterator[Finding]:
     """finish_reason is `eos_token` behind a token that ends the turn, `length` at the limit, and `stop_sequence` where a stop string was met.
 
-    Who takes a cut answer for a whole one runs half a call.
+    Who takes a cut answer for a whole one runs half a call. The last event of a stream has all of the text: one without has broken off.
     """
+    if x.events is not None and not _has_text(x):
+        yield Finding(
+            message="the stream ends before the event that has its text",
+            at=f"event {len(x.events.events)}",
+            expected="generated_text",
+            actual=shorten(dumps(x.events.events[-1].value)),
+        )
+        return
     said = at(_details(x), "finish_reason")
     ids = [number(at(entry, "id")) for entry in _tokens(x)]
     limit = number(at(x.request.json, "parameters", "max_new_tokens"))

@@ -16,7 +16,7 @@ from harmony_conformance.checks.responses.reading import (
     told_events,
 )
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import Json, at, dumps, items, members, number, pointer, text
+from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, pointer, text
 from harmony_conformance.prompt import shorten
 
 _ANSWERED = (is_responses, on.was_answered, told_a_response)
@@ -144,11 +144,12 @@ def _part_faults(part: Json, kinds: dict[str, str], where: str) -> Iterator[Find
         )
 
 
-@check(MUST, spec="responses#status", when=(*_ANSWERED, on.ended_well, on.output_is_known))
+@check(MUST, spec="responses#status", when=(*_ANSWERED, on.ended_well))
 def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
     """A response that the limit cut is `incomplete` for `max_output_tokens`, one that the model ended is `completed`, and the last event says the same.
 
-    A client that is told `completed` takes half an answer, or half a call, for a whole one.
+    A client that is told `completed` takes half an answer, or half a call, for a whole one. Where nobody knows how it ended, what is said of that must agree:
+    the status, its details, that of the last item, and the last event.
     """
     told = response(x)
     status, reason = text(told.get("status")), at(told.get("incomplete_details"), "reason")
@@ -166,6 +167,10 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
             expected="completed",
             actual=f"{status}, {reason or 'no reason'}",
         )
+    elif (contradiction := _contradiction(told)) is not None:
+        yield Finding(
+            message="what is said of the end does not agree", at="/status", expected=status, actual=contradiction
+        )
     kinds = [ENDS[kind] for event in told_events(x) if (kind := text(event.get("type"))) in ENDS]
     if kinds and kinds[-1] != status:
         yield Finding(
@@ -174,6 +179,17 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
             expected=kinds[-1],
             actual=status or "nothing",
         )
+
+
+def _contradiction(told: JsonObject) -> str | None:
+    """What a response says against its being completed."""
+    if told.get("status") != "completed":
+        return None
+    if isinstance(told.get("incomplete_details"), dict):
+        return f"incomplete_details {shorten(dumps(told['incomplete_details']))}"
+    last = next(iter(reversed(items(told.get("output")))), None)
+    unfinished = text(at(last, "status"))
+    return f"the last item is {unfinished}" if unfinished in ("incomplete", "in_progress") else None
 
 
 @check(MUST, spec="responses#ids", when=_ANSWERED)

@@ -124,7 +124,7 @@ def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
             joined[place, said, part_of(event)].append(text(event.get("delta")))
     for number_, event in enumerate(told_events(x)):
         for key, whole in _wholes(event):
-            pieces = joined.get(key)
+            pieces = joined.get(key, [] if key[1] in _SHOWN else None)
             if pieces is not None and "".join(pieces) != whole:
                 expected, actual = text_difference("".join(pieces), whole)
                 yield Finding(
@@ -134,6 +134,10 @@ def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
                     actual=actual,
                 )
                 return
+
+
+_SHOWN = frozenset({"output_text", "refusal"})
+"""Texts that are the answer. A thought may be told at its end alone, by a server that hides or sums it up, and arguments, which nobody reads along."""
 
 
 def _wholes(event: JsonObject) -> Iterator[tuple[_Key, str]]:
