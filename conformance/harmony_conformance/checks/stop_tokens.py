@@ -93,11 +93,12 @@ def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
     """The content ends before the first stop string; whether one in the reasoning counts is the server's choice.
 
     The parser of vLLM 0.32.0 reads the ids anew and shows the stop string that the detokenizer had cut. A stream that does not hold back what may become a
-    stop string shows its beginning. White space is let pass: it may be what joins two messages.
+    stop string shows its beginning. White space in a message is let pass: it may be what joins two.
     """
     turn = x.turn
     content = (turn.content or "") if turn is not None else ""
-    shown = [(content.find(stop), stop) for stop in x.stop_strings if stop.strip() and stop in content]
+    stops = [stop for stop in x.stop_strings if stop.strip() or x.spoken.is_raw]
+    shown = [(content.find(stop), stop) for stop in stops if stop in content]
     if shown:
         place, stop = min(shown)
         rest = content[place + len(stop) :]
