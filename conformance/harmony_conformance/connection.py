@@ -54,10 +54,10 @@ class Connection(asyncio.Protocol, Answer):
         self._wake()
 
     def eof_received(self) -> bool:
-        """No more will come; the request may still be on its way."""
+        """No more will come; the request may still be on its way, which TLS has no way to await."""
         self._is_over = True
         self._wake()
-        return True
+        return self._transport.get_extra_info("sslcontext") is None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is closed."""
