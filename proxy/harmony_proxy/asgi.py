@@ -20,7 +20,7 @@ from harmony_proxy.handing import Handing
 from harmony_proxy.heads import Heads
 from harmony_proxy.judge_settings import Settings
 from harmony_proxy.loading import Configuration, Rules, from_environment, load_rules
-from harmony_proxy.noting import ENDED, App, Clock, Message, Noting, Receive, Scope, Send, close_note, ending
+from harmony_proxy.noting import ENDED, App, Clock, Message, Noting, Receive, Scope, Send, Terms, close_note, ending
 from harmony_proxy.policy import Policy
 from harmony_proxy.recorder import HEADER_COST, LIMIT, End
 from harmony_proxy.routes import api_of
@@ -73,10 +73,12 @@ class HarmonyGuard:
         self._clock = clock
         self._handing = handing or Handing(_judging(told, log, excerpts, capture))
         self._run = f"{os.urandom(4).hex()}-"
+        self._run_bytes = self._run.encode()  # packed in half the time
         self._is_told = getattr(app, "tells_its_end", False)
         self._number = 0
         self._ours: set[str] = set()  # paths of an API of ours, seen before, where we observe
-        self._hand_over, self._problem = self._handing.hand_over, self._handing.problem
+        self._hand_over = self._handing.hand_over
+        self._terms = Terms(clock, limit, self._handing.problem)
         self.gauges = Gauges()
         self._metrics = told.metrics
         self._is_started = False
@@ -94,18 +96,17 @@ class HarmonyGuard:
         noting = Noting()
         noting.asked = receive
         noting.sent = send
-        noting.clock = clock = self._clock
-        noting.limit = self._limit
+        noting.terms = self._terms
         noting.used = HEADER_COST
-        noting.problem = self._problem
+        clock = self._clock
         self._number = number = self._number + 1
-        noting.note = note = [self._run, number, scope["path"], scope["headers"], clock()]
+        noting.note = note = [self._run_bytes, number, scope["path"], scope["headers"], clock()]
         if self._is_told:
             scope[ENDED] = ending(note, clock)
-        gauges = self.gauges
+        app, gauges = self._app, self.gauges
         gauges.open += 1
         try:
-            await self._app(scope, noting.receive, noting.send)
+            await app(scope, noting.receive, noting.send)
         except asyncio.CancelledError:
             ending(note, clock)(End.SHUT_DOWN, "")
             raise
@@ -113,7 +114,8 @@ class HarmonyGuard:
             gauges.open -= 1
             if note[-1] is not None:
                 close_note(note, clock)
-            self._hand_over(note, noting.used)
+            hand_over = self._hand_over
+            hand_over(note, noting.used)
 
     async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
         """What is not observed, and the first on each path of what is."""

@@ -43,44 +43,55 @@ _AGAIN_BYTES = 64 * 1024
 """What is kept past the limit, before it is summed up again: that takes as long as the note is long."""
 
 
+_SMALL_BYTES = 1024
+"""The last piece of a request and of an answer are not counted up to here: `HEADER_COST` allows for them."""
+
+
+class Terms:
+    """What is the same of all exchanges: the clock, how many bytes of memory are kept of one, and what is called where we fail ourselves."""
+
+    __slots__ = ("clock", "limit", "problem")
+
+    def __init__(self, clock: Clock, limit: int, problem: Callable[[], None]) -> None:
+        self.clock, self.limit, self.problem = clock, limit, problem
+
+
 class Noting:
     """What stands between an application and its server, and notes. It is set up by whoever makes it: an `__init__` would be a call more.
 
     Attributes:
         asked, sent: the server's `receive` and `send`.
-        limit: how many bytes of memory are kept; used: about how many are.
-        problem: called where we fail ourselves.
+        used: about how many bytes of memory are kept.
     """
 
-    __slots__ = ("asked", "clock", "limit", "note", "problem", "sent", "used")
+    __slots__ = ("asked", "note", "sent", "terms", "used")
     asked: Receive
     sent: Send
-    clock: Clock
-    limit: int
     note: Note
-    problem: Callable[[], None]
+    terms: Terms
     used: int
 
     async def receive(self) -> Message:
         """What the application asks for."""
-        message = await self.asked()
+        asked = self.asked  # first, here and below: `self.asked()` would look for a method
+        message = await asked()
         try:
             if "body" in message:
                 body = message["body"]
                 self.note.append(body)
                 if "more_body" in message and message["more_body"]:  # noqa: RUF019 - `get` takes longer
                     self.note.append(...)
-                self.used = used = self.used + len(body) + CHUNK_COST
-                if used > self.limit:
-                    self._sum_up()
+                    self._count(len(body))
+                elif len(body) > _SMALL_BYTES:
+                    self._count(len(body))
             else:
                 is_request = message["type"] == "http.request"
                 self.note.append(b"" if is_request else False)
                 if is_request and message.get("more_body", False):
                     self.note.append(...)
-                self.used += CHUNK_COST
+                self._count(0)
         except Exception:  # noqa: BLE001 - what goes wrong with us must not touch the traffic
-            self.problem()
+            self.terms.problem()
         return message
 
     def send(self, message: Message) -> Awaitable[None]:
@@ -91,34 +102,46 @@ class Noting:
                 if body.__class__ is not bytes:  # which may change: what is kept is what it was
                     body = bytes(body)
                 note = self.note
-                note.append(self.clock())
+                clock = self.terms.clock
+                note.append(clock())
                 note.append(body)
-                self.used = used = self.used + len(body) + CHUNK_COST
-                if used > self.limit:
-                    self._sum_up()
-                if "more_body" not in message or not message["more_body"]:
+                if "more_body" in message and message["more_body"]:  # noqa: RUF019 - as above
+                    self.used = used = self.used + len(body) + CHUNK_COST
+                    if used > self.terms.limit:
+                        self._sum_up()
+                else:
+                    if len(body) > _SMALL_BYTES:
+                        self._count(len(body))
                     note.append(None)
             elif message["type"] == "http.response.start":
                 headers: Any = message["headers"] if "headers" in message else ()  # noqa: SIM401 - `get` takes longer
                 if headers.__class__ is list:  # which others may change on its way
                     headers = headers.copy()
-                self.note += (+message["status"], headers)  # of an Enum: the number
+                note = self.note
+                note.append(+message["status"])  # of an Enum: the number
+                note.append(headers)
             elif message["type"] == "http.response.body":
-                self.note += (self.clock(), b"")
-                self.used += CHUNK_COST
+                self.note += (self.terms.clock(), b"")
+                self._count(0)
                 if not message.get("more_body", False):
                     self.note.append(None)
         except Exception:  # noqa: BLE001 - as above
-            self.problem()
-        return self.sent(message)
+            self.terms.problem()
+        sent = self.sent
+        return sent(message)
+
+    def _count(self, size: int) -> None:
+        self.used += size + CHUNK_COST
+        if self.used > self.terms.limit:
+            self._sum_up()
 
     def _sum_up(self) -> None:
         """Keep of the bodies no more than how much there was."""
+        limit = self.terms.limit
         told = _told(self.note)
         known = (*((...,) if told.is_partial else ()), *((False,) if told.has_left else ()))
-        sums = (self.limit, *_sums(told))
-        self.note[_HEAD:] = [sums, *(told.head or ()), *known, *told.ending]
-        self.used = self.limit - _AGAIN_BYTES
+        self.note[_HEAD:] = [(limit, *_sums(told)), *(told.head or ()), *known, *told.ending]
+        self.used = limit - _AGAIN_BYTES
 
 
 def ending(note: Note, clock: Clock) -> Callable[[End, str], None]:
@@ -146,7 +169,7 @@ def read_note(note: Note, epoch: float) -> Kept:
     end, detail = told.end
     return kept(
         (
-            f"{run}{number}",
+            f"{run.decode()}{number}",
             epoch + begun,
             "POST",
             path,

@@ -264,6 +264,25 @@ def test_past_its_limit_a_note_counts_and_keeps_little(size):
     assert 0 < kept.first_byte <= kept.seconds
 
 
+@pytest.mark.parametrize(("more", "end", "detail"), [(True, End.EARLY, "cut"), (False, End.CUT, "")])
+def test_an_answer_that_breaks_off_before_the_request_was_there_says_nothing_of_the_server(more, end, detail):
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x", "more_body": True})
+
+    guard, hands = guarded(app)
+
+    async def receive():
+        return {"type": "http.request", "body": b"{", "more_body": more}
+
+    async def send(message):
+        pass
+
+    asyncio.run(guard({"type": "http", "method": "POST", "path": CHAT, "headers": ()}, receive, send))
+    assert (hands.handed[0].end, hands.handed[0].detail) == (end.value, detail)
+
+
 def test_the_process_may_end_while_an_answer_is_under_way():
     async def app(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -14,6 +14,7 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.conditions import has_response
 from harmony_conformance.spec import CLAUSES
 from harmony_proxy import handing as handing_module
+from harmony_proxy.frames import unframed
 from harmony_proxy.handing import Handing
 from harmony_proxy.judge_process import Judge
 from harmony_proxy.judge_settings import Settings, read_settings
@@ -211,3 +212,26 @@ def test_a_full_queue_is_counted_and_never_waited_for(bound, count):
     assert one.queued == count
     assert one.tally["dropped",] == 5 - count
     assert f"{5 - count} not judged: the queue was full" in sentence(one.tally)
+
+
+def test_what_cannot_be_packed_is_counted_and_takes_no_other_with_it():
+    one = Handing(Settings(), queued_exchanges=3)  # packed as soon as the queue would be full
+    for number in range(3):
+        recorder = recorded()
+        if number == 1:
+            recorder.response_head(200, [(b"x-own", object())])
+        one.hand_over(recorder.packed(f"run-{number}", 1.5), recorder.cost)
+    assert (one.queued, one.tally["problems",], one.tally["dropped",]) == (2, 1, 0)
+    ((body, count),) = one._take()
+    assert ([kept.id for kept in unframed(body)], count, one.queued) == (["run-0", "run-2"], 2, 0)
+
+
+def test_a_few_wait_as_they_are_and_many_are_packed_in_the_order_of_ending():
+    one = Handing(Settings())
+    for number in range(40):
+        one.hand_over(*handed(number))
+    assert (len(one._packed), len(one._open), one.queued) == (2, 8, 40)
+    told = [kept.id for batches in (one._take(), one._take()) for body, _ in batches for kept in unframed(body)]
+    assert (told, one.queued) == ([f"run-{number}" for number in range(40)], 0)
+    one.hand_over(*handed(40, chunks=(b"x" * 20_000,)))
+    assert (len(one._packed), len(one._open)) == (1, 0), "a large one does not wait for others"
