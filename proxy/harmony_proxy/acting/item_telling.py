@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 
-from harmony_conformance.json_value import JsonObject, at, items, text
+from harmony_conformance.json_value import Json, JsonObject, at, items, text
+from harmony_proxy.acting.annotations import moved
 from harmony_proxy.acting.dialect import join
 from harmony_proxy.acting.items import Item, Items
 from harmony_proxy.acting.mending import new_id
@@ -26,6 +27,8 @@ class ItemTelling:
         open: the item that is being told of each.
         space: white space that waits for the text behind it.
         thought: the reasoning that was found in other places.
+        heard: what the server said of each, in pieces.
+        annotations: what it annotated since they are told anew.
     """
 
     def __init__(self, sources: Sources, body: bytes, *, keeps_bytes: bool) -> None:
@@ -35,6 +38,8 @@ class ItemTelling:
         self.open: dict[int, int] = {}
         self.thought: list[str] = []
         self.space: dict[int, str] = {}
+        self.heard: dict[int, list[str]] = {}
+        self.annotations: dict[int, list[Json]] = {}
         self._made = 0
         self._sources, self._body = sources, body
 
@@ -44,6 +49,8 @@ class ItemTelling:
         other.items, other.thought = self.items.copy(), list(self.thought)
         other.announced, other.parts = dict(self.announced), dict(self.parts)
         other.open, other.space = dict(self.open), dict(self.space)
+        other.heard = {source: list(one) for source, one in self.heard.items()}
+        other.annotations = {source: list(one) for source, one in self.annotations.items()}
         return other
 
     def take_over(self, source: int) -> None:
@@ -51,6 +58,7 @@ class ItemTelling:
         told = self.items.of(source)
         if told is not None and told.end is None:
             self.open[source] = self.items.all.index(told)
+            self.heard[source] = [told.said()] if told.kind == "message" else []
 
     def say(self, source: int, said: Sequence[Said]) -> Iterator[JsonObject]:
         """The events that say this of one of the server's items."""
@@ -121,6 +129,7 @@ class ItemTelling:
         told.is_ours = True
         if not told.texts:
             told.texts[told.what] = [""]
+        yield from self._annotated(source, told, item)
         yield told.whole(**({"name": told.value["name"]} if told.kind == CALL else {}))
         if told.what in told.parts:
             yield told.part("done", told.said())
@@ -140,6 +149,19 @@ class ItemTelling:
                 value["encrypted_content"] = told.said() if is_it and _is_open(item) else value["encrypted_content"]
         self.items.finish(told, value)
         yield told.as_item("done", value)
+
+    def _annotated(self, source: int, told: Item, item: JsonObject) -> Iterator[JsonObject]:
+        """Tell which annotations of its text still hold, and where; those that were announced before stand in the finished item."""
+        new = self.annotations.get(source, [])
+        if told.kind != "message" or not (new or items(at(item, "content", 0, "annotations"))):
+            return
+        all_ = items(at(item, "content", told.what[1], "annotations")) or new
+        kept = moved(all_, "".join(self.heard.get(source, ())), told.said())
+        annotations: list[Json] = [one for _, one in kept]
+        told.parts[told.what] = {**told.parts.get(told.what, {}), "annotations": annotations}
+        for index, (place, one) in enumerate(kept):
+            if all_[place] in new:
+                yield told.event("output_text.annotation.added", annotation_index=index, annotation=one)
 
 
 def _is_open(item: JsonObject) -> bool:

@@ -10,6 +10,7 @@ from hashlib import sha256
 from harmony_conformance.check import Finding
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_proxy.acting.annotations import moved
 from harmony_proxy.acting.dialect import Dialect, Part, called, counted, home_of, object_called
 from harmony_proxy.acting.needles import BEGINS_GLUED, CALL_SEAM, MARKER, SEAM
 from harmony_proxy.acting.reading import Kind, NoPlace, Reader, Said
@@ -246,6 +247,11 @@ class _Telling:
             message[self.reasoning] = "\n".join(one for one in (kept_reasoning, reasoning) if one)
         if calls:
             message["tool_calls"] = calls
+        if cited := items(self.bare.get("annotations")):
+            kept: list[Json] = [
+                one for _, one in moved(cited, text(self.part.said.get(dialect.content)), whole_content)
+            ]
+            message["annotations"] = kept
         ordered = {name: message[name] for name in self.part.said if name in message}
         return {**ordered, **message}
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_proxy.acting.annotations import moved
 from harmony_proxy.acting.dialect import DIALECTS, Dialect, Part
 
 
@@ -68,12 +69,20 @@ class _Kept:
                 content, calls = text(self._said.get("content")), items(self._said.get("tool_calls"))
                 if not content and len(calls) > len(self._own_calls):
                     return None
-                return {**item, "content": [{**members(at(item, "content", 0)), "text": content}]}
+                return {**item, "content": [_with_text(members(at(item, "content", 0)), content)]}
             case "function_call":
                 place = next(place for place, own in enumerate(self._own_calls) if own is item)
                 return _as_item(item, items(self._said.get("tool_calls"))[place])
             case _:
                 return item
+
+
+def _with_text(part: JsonObject, now: str) -> JsonObject:
+    """A part with another text, and the annotations that still hold."""
+    if not items(part.get("annotations")):
+        return {**part, "text": now}
+    kept: list[Json] = [one for _, one in moved(items(part["annotations"]), text(part.get("text")), now)]
+    return {**part, "text": now, "annotations": kept}
 
 
 def _thoughts(output: Sequence[JsonObject]) -> list[str]:

@@ -25,6 +25,7 @@ from harmony_proxy.acting.sources import ADDED, CALL, DONE, Sources
 from harmony_proxy.acting.tracking import Status
 
 STATUS = "responses.status_says_how_it_ended"
+_ANNOTATED = "response.output_text.annotation.added"
 _ANNOUNCING = frozenset({ADDED, "response.content_part.added", "response.reasoning_summary_part.added"})
 
 
@@ -233,7 +234,10 @@ class ResponsesStream(Retelling):
             self._telling.announced[source] = members(event.get("item"))
         elif kind in _ANNOUNCING:
             self._telling.parts[source] = members(event.get("part"))
+        elif kind == _ANNOTATED:
+            self._telling.annotations.setdefault(source, []).append(event.get("annotation"))
         for part in piece.parts:
+            self._telling.heard.setdefault(source, []).append(text(part.said.get("content")))
             yield from self._telling.say(source, self._all_of(part))
         if kind == DONE:
             yield from self._flushed(source)
