@@ -9,8 +9,6 @@ from harmony_conformance.apis import (
     CHAT_COMPLETIONS,
     COMPLETIONS,
     CONVERSATIONS,
-    OLLAMA,
-    OLLAMA_GENERATE,
     SGLANG_GENERATE,
     TGI,
 )
@@ -21,6 +19,7 @@ from harmony_conformance.injection import SPECIAL
 from harmony_conformance.json_value import at, members, number, strings, text
 from harmony_conformance.leak import request
 from harmony_conformance.prompt import Keep
+from harmony_conformance.silent import says_nothing
 from harmony_conformance.wire import FailureKind
 
 SERVER_ERROR = 500
@@ -35,9 +34,9 @@ def is_conversation(x: Exchange) -> bool:
     """ordinary exchanges on an API that takes messages
 
     What comes of a request that is wrong or odd on purpose, or of a stream that the client left, has checks of its own. What only loads or unloads a model,
-    as a request to Ollama without messages does, says nothing.
+    as a request to Ollama without messages does, says nothing, and a Response that is made in the background nothing yet.
     """
-    return x.api in CONVERSATIONS and x.validity not in ODD and not client_left(x) and not only_loads(x)
+    return x.api in CONVERSATIONS and x.validity not in ODD and not client_left(x) and not says_nothing(x)
 
 
 @condition
@@ -73,14 +72,6 @@ def is_reporting(x: Exchange) -> bool:
 def client_left(x: Exchange) -> bool:
     """Whether it was the client that closed the connection."""
     return x.failure is not None and x.failure.kind is FailureKind.CLIENT_LEFT
-
-
-_CONTENT = {OLLAMA.name: "messages", OLLAMA_GENERATE.name: "prompt"}
-
-
-def only_loads(x: Exchange) -> bool:
-    """Whether a request to Ollama has nothing to answer, so that it only loads the model, or unloads it (docs/api.md of Ollama)."""
-    return x.api in _CONTENT and not at(x.request.json, _CONTENT[x.api])
 
 
 @condition
