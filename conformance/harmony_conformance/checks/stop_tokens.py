@@ -35,12 +35,13 @@ def stops_at_stop_token(x: Exchange) -> Iterator[Finding]:
 
 @condition
 def is_one_answer(x: Exchange) -> bool:
-    """ordinary exchanges on an API that takes messages, and on Completions with one prompt that is not echoed"""
+    """ordinary exchanges on an API that takes messages, and on Completions with one prompt that is not echoed, and no `best_of`"""
     if x.api != COMPLETIONS.name:
         return on.is_conversation.holds(x)
     prompt = at(x.request.json, "prompt")
     several = isinstance(prompt, list) and any(number(one) is None for one in prompt)
-    return on.is_completion.holds(x) and not several and at(x.request.json, "echo") is not True
+    is_plain = at(x.request.json, "echo") is not True and at(x.request.json, "best_of") in (None, 1)
+    return on.is_completion.holds(x) and is_plain and not several
 
 
 @check(MUST, spec="chat#max-tokens", when=(is_one_answer, on.has_limit, on.has_usage, on.wants_one_choice))
