@@ -26,7 +26,7 @@ QUEUED_EXCHANGES = 10_000
 QUEUED_BYTES = 64 * 1024 * 1024
 RESTARTS = 5
 _LOOK_SECONDS = 0.05
-_BATCH_EXCHANGES = 16
+_BATCH_EXCHANGES = 32
 """So many are packed at once: enough that what packs them is in the caches, few enough for these, and for the garbage collector."""
 _LARGE_BYTES = 16 * 1024
 """Or fewer, when one is as large as this: memory for more than some 100 KB would be asked of the system each time, and each page of it anew."""
