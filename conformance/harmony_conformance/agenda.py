@@ -14,6 +14,8 @@ from harmony_conformance.check import Check, Comparison, Condition
 from harmony_conformance.exchange import Exchange, Series
 
 Unmet = Condition[Exchange] | Condition[Series]
+RAISED = object()
+"""Known of a subject on which a condition could not be evaluated."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,7 +37,7 @@ class Agenda:
     on_any_series: tuple[Branch, ...]
 
     def stops(self, subject: Exchange | Series, known: dict[object, bool]) -> tuple[Branch, ...]:
-        """The branches at which rules stop, since the condition does not hold. A condition that raises stops none.
+        """The branches at which rules stop, since the condition does not hold. A condition that raises stops none, and `known` has `RAISED` then.
 
         `known`: which conditions hold, of those that were evaluated on the same subject before; what is evaluated is added.
         """
@@ -55,7 +57,8 @@ def _stops(first: Iterable[Branch], subject: Exchange | Series, known: dict[obje
         if holds is None:
             try:
                 holds = known[condition] = condition.holds(subject)  # type: ignore[arg-type]
-            except Exception:  # noqa: BLE001, S112 - it will be raised again for each rule that asks it, and reported
+            except Exception:  # noqa: BLE001 - it will be raised again for each rule that asks it, and reported
+                known[RAISED] = True
                 continue
         if not holds:
             stops.append(branch)
@@ -81,6 +84,12 @@ def agenda(rules: tuple[Check | Comparison, ...]) -> Agenda:
         on_several=tuple(branch for branch in on_series if branch.asks.is_of_several),
         on_any_series=tuple(branch for branch in on_series if not branch.asks.is_of_several),
     )
+
+
+@lru_cache(maxsize=2048)
+def stopped(stops: tuple[Branch, ...]) -> frozenset[int]:
+    """The rules that do not apply, by their places, where these are the branches at which rules stop."""
+    return frozenset(place for branch in stops for place in branch.rules)
 
 
 def settled(stops: Sequence[Sequence[Branch]]) -> dict[int, tuple[Unmet, ...]]:

@@ -1,30 +1,27 @@
-"""Judging: series and checks in, results out. Pure; the only place where a verdict becomes an outcome.
+"""Judging: series and checks in, results out. Pure.
 
 An exception of a check is an `error` result of that check: our fault, counted, never an endpoint's.
 """
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from harmony_conformance.agenda import Agenda, Branch, Unmet, agenda, settled
+from harmony_conformance.agenda import RAISED, Agenda, Branch, Unmet, agenda, settled, stopped
 from harmony_conformance.apis import CHAT_COMPLETIONS
-from harmony_conformance.check import Check, Comparison, Finding, Ground, Outcome, Severity, Verdict
-from harmony_conformance.conditions import ODD, is_chat, is_completion, is_told_when_done
-from harmony_conformance.exchange import AnsweredBy, Exchange, Series
-from harmony_conformance.gauge import API as METRICS
+from harmony_conformance.check import Check, Comparison, Finding, Outcome, Severity
+from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.spec_clause import Clause
-from harmony_conformance.wire import FailureKind
+from harmony_conformance.trial import Subject, applies_to, has_failure, outcome_of, placed, run, tried
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
+class Result(NamedTuple):
     """What one check says of one scenario on one API, over all tries: how many exchanges (or series) it applied to, and how many of them passed."""
 
+    # a tuple, since there is one for each check and exchange: to make a frozen object of so many fields costs more than many a check
     check: str
     severity: Severity
     clause: Clause
@@ -38,33 +35,6 @@ class Result:
     tries: int = 1
     findings: tuple[Finding, ...] = ()
     reason: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Subject:
-    """What one check is asked about, and what every check asks of it again: computed once."""
-
-    whole: Exchange | Series
-    exchanges: tuple[Exchange, ...]
-    known: dict[object, bool] = field(default_factory=dict[object, bool])
-    """Which conditions hold, of those that a check had to know so far."""
-
-    @cached_property
-    def ids(self) -> tuple[str, ...]:
-        """The exchanges, by their ids."""
-        return tuple(x.id for x in self.exchanges)
-
-    @cached_property
-    def evidence(self) -> frozenset[str]:
-        """What is known of their prompts and outputs."""
-        return frozenset(name for x in self.exchanges for name in _evidence(x))
-
-    @cached_property
-    def refused(self) -> tuple[str, ...]:
-        """The exchanges that the endpoint kept refusing for its rate limit."""
-        return tuple(
-            x.id for x in self.exchanges if x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED
-        )
 
 
 class _ToldOf(NamedTuple):
@@ -88,11 +58,11 @@ class Case:
         """The API that it went over."""
         return self.series[0].api if self.series else CHAT_COMPLETIONS.name
 
-    def subjects(self, kind: type[Exchange | Series]) -> tuple[_Subject, ...]:
+    def subjects(self, kind: type[Exchange | Series]) -> tuple[Subject, ...]:
         """What a check is asked about, one by one: the series, or every choice of every exchange."""
         return self._as_series if kind is Series else self._as_exchanges
 
-    def told_of(self, subjects: tuple[_Subject, ...]) -> _ToldOf:
+    def told_of(self, subjects: tuple[Subject, ...]) -> _ToldOf:
         """What a result tells of the subjects that a check applied to: the same of all checks that applied to the same ones."""
         known = self._told.get(subjects)
         if known is None:
@@ -103,17 +73,17 @@ class Case:
         return known
 
     @cached_property
-    def _told(self) -> dict[tuple[_Subject, ...], _ToldOf]:
+    def _told(self) -> dict[tuple[Subject, ...], _ToldOf]:
         return {}
 
     @cached_property
-    def _as_series(self) -> tuple[_Subject, ...]:
-        return tuple(_Subject(whole=one, exchanges=tuple(one.exchanges.values())) for one in self.series)
+    def _as_series(self) -> tuple[Subject, ...]:
+        return tuple(Subject(whole=one, exchanges=tuple(one.exchanges.values())) for one in self.series)
 
     @cached_property
-    def _as_exchanges(self) -> tuple[_Subject, ...]:
+    def _as_exchanges(self) -> tuple[Subject, ...]:
         return tuple(
-            _Subject(whole=x, exchanges=(x,))
+            Subject(whole=x, exchanges=(x,))
             for one in self.series
             for whole in one.exchanges.values()
             for x in (whole, *whole.others)
@@ -135,12 +105,16 @@ def judge_rules(
     rules: tuple[Check | Comparison, ...], case: Case, exercises: frozenset[str] = frozenset()
 ) -> list[Result]:
     """Results of several checks on the series of a scenario."""
-    settled = _inapplicable(agenda(rules), case)
+    stops = tuple(_stops(agenda(rules), case.subjects(kind)) for kind in _KINDS)
+    settled = _told_of_none(agenda(rules), case.name, case.api, len(case.series), stops)
+    on_exchanges, on_series = (_left(case.subjects(kind), of_kind) for kind, of_kind in zip(_KINDS, stops, strict=True))
     results: list[Result | None] = list(settled.results)
     exercised = [place for place, rule in enumerate(rules) if rule.id in exercises] if exercises else ()
     for place in sorted({*settled.open, *exercised}):
         rule = rules[place]
-        results[place] = _judged(rule, case, exercised=rule.id in exercises)
+        left = on_series if rule.subject is Series else on_exchanges
+        told = _applied(rule, case, [subject for subject, closed in left if place not in closed])
+        results[place] = told or _judged(rule, case, exercised=rule.id in exercises)
     return [result for result in results if result is not None]
 
 
@@ -154,28 +128,71 @@ def judge_case(rule: Check | Comparison, case: Case, *, exercised: bool) -> Resu
     return judge_rules((rule,), case, frozenset({rule.id} if exercised else ()))[0]
 
 
+def _left(subjects: Sequence[Subject], stops: _Stops) -> list[tuple[Subject, frozenset[int]]]:
+    """Each subject, with the places of the rules that do not apply to it; none, where that is not settled for all."""
+    is_settled = stops and not any(RAISED in subject.known for subject in subjects)
+    return list(zip(subjects, map(stopped, stops), strict=True)) if is_settled else []
+
+
+def _applied(rule: Check | Comparison, case: Case, subjects: list[Subject]) -> Result | None:
+    """The result of a rule that applies to these; None where there are none, and where it raises: then there is more to tell."""
+    findings: list[Finding] = []
+    passed = 0
+    for subject in subjects:
+        try:
+            told = tuple(run(rule, subject.whole))
+        except Exception:  # noqa: BLE001 - it will be raised again where it is reported
+            return None
+        if told:
+            findings += placed(told, subject)
+        passed += not (told and has_failure(told))
+    if not subjects:
+        return None
+    return _result(rule, case, subjects, findings, passed=passed, outcome=(_of_findings(findings), ""))
+
+
+def _of_findings(findings: Sequence[Finding]) -> Outcome:
+    """What the findings of a check that applied come to."""
+    if not findings:
+        return Outcome.PASS
+    return Outcome.FAIL if has_failure(findings) else Outcome.VARIANT
+
+
 def _judged(rule: Check | Comparison, case: Case, *, exercised: bool) -> Result:
-    trials = [_try(rule, subject) for subject in case.subjects(rule.subject)]
+    trials = [tried(rule, subject) for subject in case.subjects(rule.subject)]
     applied = [trial for trial in trials if not trial.unmet]
     findings: list[Finding] = []
     for trial in applied:
         findings += trial.findings
-    outcome, reason = _outcome(applied, findings, trials, exercised=exercised)
-    told = case.told_of(tuple([trial.subject for trial in applied]))
+    subjects, passed = [trial.subject for trial in applied], sum([trial.passed for trial in applied])
+    outcome = outcome_of(applied, findings, trials, exercised=exercised)
+    return _result(rule, case, subjects, findings, passed=passed, outcome=outcome)
+
+
+def _result(  # noqa: PLR0913
+    rule: Check | Comparison,
+    case: Case,
+    subjects: Sequence[Subject],
+    findings: Sequence[Finding],
+    *,
+    passed: int,
+    outcome: tuple[Outcome, str],
+) -> Result:
+    told = case.told_of(tuple(subjects))
     return Result(
         check=rule.id,
         severity=rule.severity,
         clause=rule.clause,
         scenario=case.name,
         api=case.api,
-        outcome=outcome,
+        outcome=outcome[0],
         exchanges=told.exchanges,
         evidence=told.evidence,
-        passed=sum([trial.passed for trial in applied]),
-        applied=len(applied),
+        passed=passed,
+        applied=len(subjects),
         tries=len(case.series),
         findings=tuple(findings),
-        reason=reason,
+        reason=outcome[1],
     )
 
 
@@ -187,21 +204,12 @@ class _Settled:
     open: tuple[int, ...]
 
 
-def _inapplicable(rules: Agenda, case: Case) -> _Settled:
-    """What is said of the checks that apply to nothing of a case: most of them, so that they are asked together.
-
-    Open are those that do apply, those with a condition that raises, and those of which the endpoint refused something for its rate limit: then it takes
-    more to tell what came of it.
-    """
-    stops = tuple(_stops(rules, case.subjects(kind)) for kind in (Exchange, Series))
-    return _told_of_none(rules, case.name, case.api, len(case.series), stops)
-
-
+_KINDS: tuple[type[Exchange | Series], ...] = (Exchange, Series)
 _Stops = tuple[tuple[Branch, ...], ...]
-"""Where the rules of an agenda stop, for each of some subjects."""
+"""Where the rules of an agenda stop, for each of some subjects; for none, where the endpoint refused one for its rate limit: then it takes more to tell."""
 
 
-def _stops(rules: Agenda, subjects: Sequence[_Subject]) -> _Stops:
+def _stops(rules: Agenda, subjects: Sequence[Subject]) -> _Stops:
     if any(subject.refused for subject in subjects):
         return ()
     return tuple(rules.stops(subject.whole, subject.known) for subject in subjects)
@@ -209,7 +217,10 @@ def _stops(rules: Agenda, subjects: Sequence[_Subject]) -> _Stops:
 
 @lru_cache(maxsize=512)
 def _told_of_none(rules: Agenda, scenario: str, api: str, tries: int, stops: tuple[_Stops, ...]) -> _Settled:
-    """Mostly the same of every exchange of a log, so that it is remembered."""
+    """What is said of the checks that apply to nothing of a case: most of them, so that they are asked together.
+
+    Open are those that do apply, and those with a condition that raises. Mostly the same of every exchange of a log, so that it is remembered.
+    """
     missing = {place: lacking for of_a_kind in stops for place, lacking in settled(of_a_kind).items()}
     results = tuple(
         _not_applicable(rule, scenario, api, tries, missing[place]) if place in missing else None
@@ -230,131 +241,8 @@ def _not_applicable(
         api=api,
         outcome=Outcome.NOT_APPLICABLE,
         tries=tries,
-        reason=_applies_to(needed.about for needed in missing),
+        reason=applies_to(needed.about for needed in missing),
     )
-
-
-def _applies_to(unmet: Iterable[str]) -> str:
-    return "applies to " + "; ".join(dict.fromkeys(unmet))
-
-
-def _evidence(x: Exchange) -> Iterator[str]:
-    yield f"prompt: {x.prompt.level}"
-    yield f"output: {x.output.level}"
-    if x.together is not None:
-        yield f"side by side: {x.together}"
-
-
-class _Trial(NamedTuple):
-    subject: _Subject
-    unmet: str = ""
-    ground: Ground = Ground.BEHAVIOUR
-    findings: tuple[Finding, ...] = ()
-    error: str = ""
-
-    @property
-    def passed(self) -> bool:
-        return not self.error and not (self.findings and _has_failure(self.findings))
-
-
-def _has_failure(findings: Iterable[Finding]) -> bool:
-    return any(finding.verdict is Verdict.FAIL for finding in findings)
-
-
-def _try(rule: Check | Comparison, subject: _Subject) -> _Trial:
-    exchanges = subject.exchanges
-    try:
-        unmet = _unmet(rule, subject)
-        if unmet is not None:
-            return _Trial(subject=subject, unmet=unmet.about, ground=_ground(unmet, subject))
-        own, choice = (exchanges[0].id, exchanges[0].choice) if len(exchanges) == 1 else ("", 0)
-        findings = tuple([_placed(finding, own, choice) for finding in _run(rule, subject.whole)])
-    except Exception as error:  # noqa: BLE001 - whatever a check raises is our error, and is reported as one
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        return _Trial(subject=subject, error=f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})")
-    return _Trial(subject=subject, findings=findings)
-
-
-def _placed(finding: Finding, exchange: str, choice: int) -> Finding:
-    """The finding with the exchange it is about, and with the choice where that is not the first."""
-    where = f"choice {choice}: {finding.at}" if choice else finding.at
-    return replace(finding, at=where, exchange=finding.exchange or exchange)
-
-
-def _unmet(rule: Check | Comparison, subject: _Subject) -> Unmet | None:
-    return rule.unmet(subject.whole, subject.known)  # type: ignore[arg-type]
-
-
-def _ground(unmet: Unmet, subject: _Subject) -> Ground:
-    """Why a condition does not hold. Where it would, had the API itself answered, the endpoint just does not show it."""
-    exchanges = subject.exchanges
-    if exchanges and all(x.answered_by is AnsweredBy.RENDER for x in exchanges):
-        return Ground.EVIDENCE
-    if all(x.answered_by is AnsweredBy.API for x in exchanges):
-        return unmet.ground
-    return Ground.EVIDENCE if unmet.holds(_served(subject.whole)) else unmet.ground  # type: ignore[arg-type]
-
-
-def _served(subject: Exchange | Series) -> Exchange | Series:
-    """The same, as if the API itself had answered."""
-    if isinstance(subject, Series):
-        api = {step: replace(x, answered_by=AnsweredBy.API) for step, x in subject.exchanges.items()}
-        return replace(subject, exchanges=api)
-    return replace(subject, answered_by=AnsweredBy.API)
-
-
-def _run(rule: Check | Comparison, subject: Exchange | Series) -> Iterator[Finding]:
-    return rule.run(subject)  # type: ignore[arg-type]
-
-
-def _outcome(
-    applied: Sequence[_Trial], findings: Sequence[Finding], trials: Sequence[_Trial], *, exercised: bool
-) -> tuple[Outcome, str]:
-    errors = [trial.error for trial in applied if trial.error]
-    if errors:
-        return Outcome.ERROR, errors[0]
-    if findings and _has_failure(findings):
-        return Outcome.FAIL, ""
-    if findings:
-        return Outcome.VARIANT, ""
-    if applied:
-        return Outcome.PASS, ""
-    limited = [name for trial in trials for name in trial.subject.refused]
-    if limited:
-        return Outcome.INCONCLUSIVE, f"rate limited: {limited[0]}"
-    reason = _applies_to(trial.unmet for trial in trials) if trials else "nothing was sent"
-    if not exercised:
-        return Outcome.NOT_APPLICABLE, reason
-    if all(trial.unmet in _OF_ONE_API for trial in trials) and all(
-        x.api != CHAT_COMPLETIONS.name for trial in trials for x in trial.subject.exchanges
-    ):
-        return Outcome.NOT_APPLICABLE, reason  # made for another API than this one
-    if any(trial.ground is Ground.LIMIT for trial in trials):
-        return Outcome.NOT_APPLICABLE, "the endpoint declares a limit: " + reason
-    sent = [x for trial in trials for x in trial.subject.exchanges]
-    unanswered = [x.id for x in sent if x.turn is None and _wants_an_answer(x)]
-    only_shown = any(x.answered_by is AnsweredBy.DERENDER for x in sent)
-    if unanswered and not (only_shown and all(trial.ground is Ground.EVIDENCE for trial in trials)):
-        return Outcome.INCONCLUSIVE, f"no usable answer to {unanswered[0]} (see errors.valid_request_is_answered)"
-    unscripted = [why for x in sent if (why := _kept_back(x) or x.unplayed)]
-    if unscripted:
-        return Outcome.NOT_APPLICABLE, unscripted[0]
-    if any(trial.ground is Ground.EVIDENCE for trial in trials):
-        return Outcome.NOT_APPLICABLE, "not enough evidence: " + reason
-    return Outcome.INCONCLUSIVE, "the endpoint did not do what the scenario asks for: " + reason
-
-
-_OF_ONE_API = (is_chat.about, is_completion.about, is_told_when_done.about)
-
-
-def _wants_an_answer(x: Exchange) -> bool:
-    was_only_shown = x.answered_by is AnsweredBy.RENDER and x.rendered is not None
-    return x.api != METRICS and x.validity not in ODD and not was_only_shown and not _kept_back(x)
-
-
-def _kept_back(x: Exchange) -> str:
-    """Why we did not send it, empty where we did."""
-    return x.failure.detail if x.failure is not None and x.failure.kind is FailureKind.NOT_SENT else ""
 
 
 def applied_of(results: Iterable[Result]) -> list[Result]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeAlias
 
@@ -83,11 +84,16 @@ def judge_scenario(
     if ways is not None and scenario.api not in ways:
         return
     sent = Case([one for one in series if one.exchanges])
-    rules = tuple(
-        rule for rule in plan.checks if (sent.series or rule.id in scenario.exercises) and is_of(rule, scenario.api)
-    )
+    rules = _of_api(plan.checks, scenario.api)
+    if not sent.series:
+        rules = tuple(rule for rule in rules if rule.id in scenario.exercises)
     for result in judge_rules(rules, sent, scenario.exercises):
         yield _as_sent(result, scenario, sent, ways, limit)
+
+
+@lru_cache(maxsize=64)
+def _of_api(rules: tuple[Check | Comparison, ...], api: str) -> tuple[Check | Comparison, ...]:
+    return tuple(rule for rule in rules if is_of(rule, api))
 
 
 def judge_across(by_key: Mapping[Key, Sequence[Series]], plan: Plan) -> Iterator[Result]:
@@ -152,13 +158,13 @@ def _as_sent(result: Result, scenario: Scenario, sent: Case, ways: Ways | None, 
     if sent.series:
         is_cut = limit is not None and any(len(one.exchanges) < len(tuple(expand(scenario))) for one in sent.series)
         is_open = result.outcome is Outcome.INCONCLUSIVE
-        return replace(result, reason=f"not all of it was sent: {reached}") if is_cut and is_open else result
-    result = replace(result, scenario=scenario.name, api=scenario.api)
+        return result._replace(reason=f"not all of it was sent: {reached}") if is_cut and is_open else result
+    result = result._replace(scenario=scenario.name, api=scenario.api)
     needed = _why_not_sent(scenario, ways)
     if needed is not None:
-        return replace(result, outcome=Outcome.NOT_APPLICABLE, reason=needed)
+        return result._replace(outcome=Outcome.NOT_APPLICABLE, reason=needed)
     reason = "no request of the scenario was sent" if limit is None else f"not sent: {reached}"
-    return replace(result, outcome=Outcome.INCONCLUSIVE, reason=reason)
+    return result._replace(outcome=Outcome.INCONCLUSIVE, reason=reason)
 
 
 def _why_not_sent(scenario: Scenario, ways: Ways | None) -> str | None:
