@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.leak.markers import holds_any
-from harmony_conformance.leak.request import said
+from harmony_conformance.leak.markers import holds_any, holds_one
+from harmony_conformance.leak.request import all_folded, all_said, said
 
 REPLACEMENT = "\ufffd"
 """What stands for bytes that are no character."""
@@ -34,4 +34,8 @@ _NEEDED = (
 
 def asks_about_characters(x: Exchange) -> bool:
     """Whether the request holds U+FFFD, or is about the encoding of texts."""
-    return any(REPLACEMENT in text or (holds_any(text, _NEEDED) and _ON_CHARACTERS.search(text)) for text in said(x))
+    if REPLACEMENT in all_said(x):
+        return True
+    return holds_one(all_folded(x), _NEEDED) and any(
+        holds_any(text, _NEEDED) and _ON_CHARACTERS.search(text) for text in said(x)
+    )

@@ -133,6 +133,8 @@ class Emitted:
 
         What a client reads twice is counted once: the keys of arguments, which stand in their text too, and a call that is returned again.
         """
+        if not any("<|" in text for _, text in texts):
+            return
         allowed = Counter(MARKER.findall(self.ordinary))
         told: Counter[str] = Counter()
         once: set[str] = set()
@@ -200,6 +202,8 @@ class Emitted:
             if message.role == "assistant" and not message.is_private and not _is_call(message)
             for marker in MARKER.findall(readable(message.text))
         )
+        if not wanted:
+            return
         told = Counter(marker for one in answer.fields for marker in MARKER.findall(readable(one.text)))
         yield from wanted - told
 

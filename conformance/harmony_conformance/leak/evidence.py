@@ -116,7 +116,7 @@ def _thoughts_of_ids(completion: Emitted, answer: Answer) -> Iterator[Leak]:
 def _markers(x: Exchange, answer: Answer) -> Iterator[Leak]:
     for field in answer.fields:
         text = readable(field.text)
-        if MARKER.search(text) is not None:
+        if "<|" in text and MARKER.search(text) is not None:
             yield from _MARKERS_IN[field.place](x, answer, field, text)
 
 

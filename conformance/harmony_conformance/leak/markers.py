@@ -43,11 +43,6 @@ _CODE = re.compile(
     r"```[\s\S]*?```|~~~[\s\S]*?~~~|``[^\n]+?``|`[^`\n]+`"
     r"|(?:(?<=\A)|(?<=[\s([{:=,]))[\"'\u201c\u2018\xab](?=[^\n]{0,40}<\|)[^\n\"'\u201d\u2019\xbb]{1,160}[\"'\u201d\u2019\xbb](?=[\s.,;:!?)\]}]|\Z)"
 )
-_NEEDED_FOR_CODE = (
-    "`",
-    "~~~",
-    "<|",
-)  # one of them is in whatever the pattern finds; most texts have none, and are long
 _NEEDED_FOR_HARMONY = ("harmony", "token", "template", "markup", "chatml", "channel", "gpt-oss", "<|")
 _ABOUT_HARMONY = re.compile(
     r"\bharmony\b[^.?!]{0,60}\b(?:formats?|responses?|templates?|prompts?|tokens?|parsers?|encoding|channels?|messages?|headers?|spec)\b"
@@ -63,7 +58,7 @@ _ABOUT_HARMONY = re.compile(
 
 def readable(text: str) -> str:
     r"""The text with escaped markers spelled: `\u003c|end|\u003e` of JSON, `&lt;|end|&gt;` of HTML, also where they were escaped twice."""
-    if _MAY_BE_ESCAPED.search(text) is None:
+    if ("&" not in text and "\\u00" not in text) or _MAY_BE_ESCAPED.search(text) is None:
         return text
     for pattern, letter in _ESCAPES:
         text = pattern.sub(letter, text)
@@ -72,7 +67,10 @@ def readable(text: str) -> str:
 
 def without_code(text: str) -> str:
     """The text without closed code blocks, inline code, and quotations that begin with a marker or hold one."""
-    return _CODE.sub(" ", text) if any(needed in text for needed in _NEEDED_FOR_CODE) else text
+    holds_none = (
+        "`" not in text and "~~~" not in text and "<|" not in text
+    )  # one of which is in whatever the pattern finds
+    return text if holds_none else _CODE.sub(" ", text)
 
 
 def speaks_of_harmony(text: str) -> bool:
@@ -84,5 +82,24 @@ def speaks_of_harmony(text: str) -> bool:
 
 def holds_any(text: str, needed: Iterable[str]) -> bool:
     """Whether one of these words, in lower case, stands in a text, whatever its case: told much sooner than by a pattern that needs one of them."""
-    folded = text.replace("\u0130", "i").replace("\u0131", "i").casefold()  # letters that patterns take for an i, too
-    return any(word in folded for word in needed)
+    return holds_one(folded(text), needed)
+
+
+def folded(text: str) -> str:
+    """The text in lower case, as patterns read it that ignore the case."""
+    if text.isascii():
+        return text.lower()
+    return text.replace("\u0130", "i").replace("\u0131", "i").casefold()  # letters that patterns take for an i, too
+
+
+def holds_one(folded_text: str, needed: Iterable[str]) -> bool:
+    """Whether one of these words stands in a text that is folded."""
+    for word in needed:  # noqa: SIM110 - a generator would cost more than the search
+        if word in folded_text:
+            return True
+    return False
+
+
+def may_speak_of_harmony(folded_text: str) -> bool:
+    """Whether a text that is folded holds a word of all that speak of the format."""
+    return holds_one(folded_text, _NEEDED_FOR_HARMONY)

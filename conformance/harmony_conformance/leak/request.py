@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, at, items, members, strings
-from harmony_conformance.leak.markers import readable, speaks_of_harmony
+from harmony_conformance.leak.markers import folded, may_speak_of_harmony, readable, speaks_of_harmony
 from harmony_conformance.once import once
 
 
@@ -17,6 +17,18 @@ from harmony_conformance.once import once
 def said(x: Exchange) -> tuple[str, ...]:
     """Every text of a request but those of the assistant: messages, tools, the schema of the answer."""
     return tuple(_said(x))
+
+
+@once
+def all_said(x: Exchange) -> str:
+    """The same in one text, to look for what none of them holds."""
+    return "\0".join(said(x))
+
+
+@once
+def all_folded(x: Exchange) -> str:
+    """The same, folded."""
+    return folded(all_said(x))
 
 
 def _said(x: Exchange) -> Iterator[str]:
@@ -32,7 +44,9 @@ def _said(x: Exchange) -> Iterator[str]:
 @once
 def is_about_harmony(x: Exchange) -> bool:
     """Whether anybody but the assistant speaks of the format, its tokens or templates."""
-    return any(speaks_of_harmony(readable(text)) for text in said(x))
+    return may_speak_of_harmony(folded(readable(all_said(x)))) and any(
+        speaks_of_harmony(readable(text)) for text in said(x)
+    )
 
 
 def quotes(x: Exchange, *parts: str) -> bool:

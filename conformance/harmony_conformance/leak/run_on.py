@@ -6,8 +6,8 @@ import re
 
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, items, strings
-from harmony_conformance.leak.markers import holds_any, without_code
-from harmony_conformance.leak.request import said
+from harmony_conformance.leak.markers import holds_any, holds_one, without_code
+from harmony_conformance.leak.request import all_folded, all_said, said
 
 _SPEAKERS = ("User", "Human", "USER", "HUMAN")
 _TURN = re.compile(r"(?<=\n)[ \t]*(?:#{1,3} ?)?(?:User|Human|USER|HUMAN)[ \t]*:[ \t]*(?P<words>\S[^\n]*)")
@@ -55,12 +55,13 @@ def goes_on_as_the_user(content: str) -> str | None:
 
 def asks_for_talk(x: Exchange) -> bool:
     """Whether the request is about people who talk, or shows how they do."""
+    may_ask = holds_one(all_folded(x), _NEEDED_FOR_TALK)
     asked = [
         text
         for message in items(at(x.asked, "messages"))
-        if at(message, "role") == "user"
+        if may_ask and at(message, "role") == "user"
         for text in strings(at(message, "content"))
     ]
-    return any(holds_any(text, _NEEDED_FOR_TALK) and _ASKS_FOR_TALK.search(text) for text in asked) or any(
-        ":" in text and _SPEAKER.search(text) for text in said(x)
-    )
+    if any(holds_any(text, _NEEDED_FOR_TALK) and _ASKS_FOR_TALK.search(text) for text in asked):
+        return True
+    return ":" in all_said(x) and any(":" in text and _SPEAKER.search(text) for text in said(x))
