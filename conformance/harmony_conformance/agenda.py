@@ -18,7 +18,7 @@ RAISED = object()
 """Known of a subject on which a condition could not be evaluated."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class Branch:
     """A condition, the rules (by their places) that ask it after the same conditions, and what those of them ask next that have more."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harmony_conformance.engines import REASONING_FIELDS
-from harmony_conformance.json_value import Json, at, items, pointer, text
+from harmony_conformance.json_value import Json, at, items, text
 from harmony_conformance.once import remembered
 from harmony_conformance.turn import content_text
 from harmony_ref import decode, tokens
@@ -222,7 +222,7 @@ def wanted(request: Json) -> tuple[Wanted, ...]:
 
 def _wanted_of(message: Json, index: int, names: dict[str, str], keep: Keep) -> Iterator[Wanted]:
     content = _said(at(message, "content"))
-    where = pointer("messages", index, "content")
+    where = f"/messages/{index}/content"
     match at(message, "role"):
         case "system" | "developer":
             yield Wanted(kind=Kind.INSTRUCTIONS, text=content or "", where=where)
@@ -235,7 +235,7 @@ def _wanted_of(message: Json, index: int, names: dict[str, str], keep: Keep) -> 
                 yield Wanted(
                     kind=Kind.REASONING,
                     text=text(at(message, field)),
-                    where=pointer("messages", index, field),
+                    where=f"/messages/{index}/{field}",
                     keep=keep,
                 )
             if content:
@@ -244,7 +244,7 @@ def _wanted_of(message: Json, index: int, names: dict[str, str], keep: Keep) -> 
             for number, call in enumerate(calls):
                 name = text(at(call, "function", "name"))
                 names[text(at(call, "id"))] = name
-                at_call = pointer("messages", index, "tool_calls", number)
+                at_call = f"/messages/{index}/tool_calls/{number}"
                 yield Wanted(kind=Kind.CALL, text=text(at(call, "function", "arguments")), where=at_call, function=name)
         case "tool":
             caller = names.get(text(at(message, "tool_call_id")))

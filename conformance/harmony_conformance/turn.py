@@ -68,20 +68,14 @@ def read_usage(value: Json) -> Usage | None:
     """The `usage` member of an answer or of the last chunk of a stream."""
     if not isinstance(value, dict):
         return None
+    told = members(value.get("completion_tokens_details"))
     return Usage(
-        prompt_tokens=number(at(value, "prompt_tokens")),
-        completion_tokens=number(at(value, "completion_tokens")),
-        total_tokens=number(at(value, "total_tokens")),
-        reasoning_tokens=_first_number(
-            at(value, "completion_tokens_details", "reasoning_tokens"), at(value, "reasoning_tokens")
-        ),
-        cached_tokens=number(at(value, "prompt_tokens_details", "cached_tokens")),
+        prompt_tokens=number(value.get("prompt_tokens")),
+        completion_tokens=number(value.get("completion_tokens")),
+        total_tokens=number(value.get("total_tokens")),
+        reasoning_tokens=_first_number(told.get("reasoning_tokens"), value.get("reasoning_tokens")),
+        cached_tokens=number(members(value.get("prompt_tokens_details")).get("cached_tokens")),
     )
-
-
-_PROMPT_IDS = (("prompt_token_ids",), ("choices", 0, "prompt_token_ids"))
-_OUTPUT_IDS = (("choices", 0, "token_ids"), ("choices", 0, "response_token_ids"), ("__verbose", "tokens"))
-"""Where ids stand in an answer: as vLLM and SGLang 0.5.23 tell them, and llama.cpp."""
 
 
 def read_completion(body: Json) -> Turn:
@@ -98,16 +92,19 @@ def read_completion(body: Json) -> Turn:
         tool_calls=tuple([_read_call(call) for call in items(message.get("tool_calls"))]),
         finish_reason=_optional_text(choice.get("finish_reason")),
         usage=read_usage(told.get("usage")),
-        prompt_ids=_first_ids(body, _PROMPT_IDS),
-        output_ids=_first_ids(body, _OUTPUT_IDS),
+        # as vLLM and SGLang 0.5.23 tell them, and llama.cpp
+        prompt_ids=_first_ids(told.get("prompt_token_ids"), choice.get("prompt_token_ids")),
+        output_ids=_first_ids(
+            choice.get("token_ids"), choice.get("response_token_ids"), members(told.get("__verbose")).get("tokens")
+        ),
         id=_optional_text(told.get("id")),
         model=_optional_text(told.get("model")),
         refusal=_optional_text(message.get("refusal")),
     )
 
 
-def _first_ids(body: Json, places: Iterable[tuple[str | int, ...]]) -> tuple[int, ...] | None:
-    return next((ids for place in places if (ids := _ids(at(body, *place)))), None)
+def _first_ids(*places: Json) -> tuple[int, ...] | None:
+    return next((ids for place in places if place is not None and (ids := _ids(place))), None)
 
 
 @dataclass(kw_only=True)
