@@ -24,6 +24,7 @@ _REASONS: Mapping[str, str] = MappingProxyType(
         "tool_calls.name_is_declared": "what was left of the name is no function that the request declares",
         "channels.content_is_the_answer": _BY_IDS,
         "reasoning.reasoning_holds_no_answer": _BY_IDS,
+        "responses.status_says_how_it_ended": "nothing shows whether the limit cut the answer, or the model ended it",
     }
 )
 _ANEW = "it fails since another was repaired"

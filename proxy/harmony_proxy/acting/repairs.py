@@ -26,6 +26,7 @@ from harmony_proxy.acting.mending import (
 NO_REPAIR = "no repair makes the check pass without failing another"
 _LOST_NAME = "which function was meant is lost"
 _A_NAME = "the marker is the name of a member: what the name should be is not known"
+_HOW_IT_ENDED = "nothing shows whether the limit cut the answer, or the model ended it"
 _NO_FUNCTION = "nothing names the function"
 _ANOTHER_NAME = "the server made another name of it: to guess a function and run it is worse than a call that fails"
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -119,6 +120,10 @@ _ALL = (
         check="responses.status_says_how_it_ended",
         does="Where the emitted ids show that the limit cut the answer, or that it ended, the status, its reason and the last event say so.",
         by=(status_mended,),
+        cannot={
+            "fail-completed-with-details": _HOW_IT_ENDED,
+            "fail-incomplete-item": _HOW_IT_ENDED,
+        },
     ),
 )
 

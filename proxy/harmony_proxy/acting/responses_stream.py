@@ -305,7 +305,7 @@ class ResponsesStream(Retelling):
     def _with_status(self, event: JsonObject, response: JsonObject) -> JsonObject:
         """The last event with the status that the emitted tokens show."""
         x = self.asking.exchange(self, (), self.asking.framed(event))
-        if STATUS not in self.asking.failing(x, (STATUS,)):
+        if not (x.was_cut or x.has_ended) or STATUS not in self.asking.failing(x, (STATUS,)):
             return event
         self.notes.count((STATUS,))
         mended = with_status(response, is_cut=x.was_cut)
