@@ -28,5 +28,6 @@ def is_annotation(value: Json) -> bool:
     """Whether an event is one of those in which Azure tells what its filters found: its id and kind are empty, and it says nothing of the answer."""
     held = members(value)
     unnamed = held.get("object") == "" and held.get("id") == "" and isinstance(held.get("choices"), list)
-    silent = not any(says(at(one, "delta")) or at(one, "finish_reason") for one in items(held.get("choices")))
-    return unnamed and silent and held.get("usage") is None
+    if not unnamed or held.get("usage") is not None:  # as nearly all are, told before anything is walked
+        return False
+    return not any(says(at(one, "delta")) or at(one, "finish_reason") for one in items(held.get("choices")))
