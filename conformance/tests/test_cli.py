@@ -271,8 +271,16 @@ STOPPED = {
 }
 
 
+@pytest.fixture
+def heard():
+    """What is started hears SIGINT, though whoever started us in the background had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("stage", STOPPED)
-def test_a_run_that_is_stopped_names_what_it_kept_and_how_to_judge_it(raw_server, tmp_path, stage):
+def test_a_run_that_is_stopped_names_what_it_kept_and_how_to_judge_it(raw_server, tmp_path, stage, heard):
     """The server falls silent, and the user has had enough."""
     reached = Event()
 
