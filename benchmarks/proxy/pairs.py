@@ -15,16 +15,19 @@ APART = "stream, 32, apart"
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Who is compared by which measurement. `together`: at the same time, otherwise in turn."""
+    """Who is compared by which measurement. `together`: at the same time, otherwise in turn; `often`: how many times as many turns as usual."""
 
     what: str
     names: tuple[str, ...]
     together: bool = False
+    often: int = 1
 
 
 GROUPS = (
-    Group(what="json, 32", names=("app", "app+guard")),
+    Group(what="json, 32", names=("app", "app+guard"), often=3),
     Group(what="json, 32, 20 ms", names=("app", "app+guard")),
+    Group(what="stream, 1", names=("direct", "unguarded", "standalone"), together=True),
+    Group(what="stream, 32", names=("direct", "unguarded", "standalone")),
     Group(what=APART, names=("direct", "unguarded", "standalone"), together=True),
     Group(what=APART, names=("mitmdump", "addon")),
 )
@@ -41,9 +44,10 @@ def in_turn(names: list[str], times: int, take: Callable[[str, list[str]], Taken
     for group in GROUPS:
         if not set(group.names) <= set(names):
             continue
-        for turn in range(times):
+        turns = times * group.often
+        for turn in range(turns):
             how = "at the same time" if group.together else "in turn"
-            say(f"{how}, {turn + 1} of {times}: {group.what}, {', '.join(group.names)}")
+            say(f"{how}, {turn + 1} of {turns}: {group.what}, {', '.join(group.names)}")
             ordered = list(group.names if turn % 2 else group.names[::-1])
             for those in [ordered] if group.together else [[name] for name in ordered]:
                 for name, figures in take(group.what, those).items():
