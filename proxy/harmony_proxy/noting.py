@@ -32,6 +32,9 @@ ENDED = "harmony_guard.ended"
 """In the scope, where the application has a true `tells_its_end`: what it calls as it knows better than we how its answer ended (an `End` and a detail).
 What it sends after that is its own."""
 
+LEFT = "harmony_guard.left"
+"""In the scope, where the server is our own: what says whether the client is gone, while nothing is read of it (a function without arguments)."""
+
 Clock = Callable[[], float]
 """Seconds since whenever."""
 

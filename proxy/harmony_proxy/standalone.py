@@ -6,24 +6,30 @@ import asyncio
 import gc
 import importlib
 import logging
+import select
 import signal
 import socket
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from harmony_conformance.command import Exit, UsageError
 from harmony_proxy.asgi import HarmonyGuard
 from harmony_proxy.handing import Handing
 from harmony_proxy.judge_settings import Settings
 from harmony_proxy.loading import Rules
+from harmony_proxy.noting import LEFT
 from harmony_proxy.tally import sentence
-from harmony_proxy.uploading import Limits
+from harmony_proxy.uploading import LOOK_SECONDS, Limits
 from harmony_proxy.upstream import Upstream
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
 
 HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
@@ -55,6 +61,8 @@ class _Protocol(HttpToolsProtocol):
     _is_in_head = True
     _received = _size = 0
     _timer: asyncio.TimerHandle | None = None
+    _look: asyncio.TimerHandle | None = None
+    _served: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -62,6 +70,11 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        if self._look is not None:
+            self._look.cancel()
+        if self._served is not None and self._served is not self.cycle and not self._served.response_complete:
+            self._served.disconnected = True  # uvicorn tells it to the last request that came
+            self._served.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -91,7 +104,32 @@ class _Protocol(HttpToolsProtocol):
         self._stop_waiting()
         if self._size > HEAD_BYTES:
             raise ValueError  # what the parser makes of it ends in `send_400_response`
+        cast("dict[str, object]", self.scope)[LEFT] = self._has_left
         super().on_headers_complete()
+        if self.pipeline and self._look is None:
+            self._look_after()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._served = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _look_after(self) -> None:
+        """While requests wait in the line nothing is read of the client."""
+        waits = bool(self.pipeline) and not self._has_left()
+        self._look = self.loop.call_later(LOOK_SECONDS, self._look_after) if waits else None
+
+    def _has_left(self) -> bool:
+        """Whether the client has left, as far as that is known without reading what it sent before; the connection is over then."""
+        if self.transport.is_closing():
+            return True
+        if sys.platform != "linux":  # elsewhere only who reads on is told
+            return False
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket"), select.POLLRDHUP)
+        if poll.poll(0):
+            self.transport.abort()
+            return True
+        return False
 
     def send_400_response(self, msg: str) -> None:
         if self._size > HEAD_BYTES:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from harmony_proxy.noting import Receive
 
 _ROOM = 64 * 1024
 """So many bytes wait here for the upstream; as long as there are that many, no more are asked of the client."""
+LOOK_SECONDS = 0.5
+"""So often a client is looked after of whom nothing is read."""
+_MORE = 4 * 1024 * 1024
+"""So many bytes more are read of a client at each look, out of the reserve: as much as its system may hold of a request before word that it left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +46,23 @@ class Left(Exception):  # noqa: N818 - it says what happened
     """The client is gone."""
 
 
+class Reserve:
+    """Room that all uploads share which an upstream holds back. State: the bytes that are left of it."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    def lent(self, most: int) -> int:
+        """Some of it, nothing where it is used up."""
+        size = min(most, self._left)
+        self._left -= size
+        return size
+
+    def returned(self, size: int) -> None:
+        """It is free again."""
+        self._left += size
+
+
 class Upload:
     """State: what has come and was not taken yet, whether the client has ended it, how much it was and how long it was waited for.
 
@@ -49,11 +71,15 @@ class Upload:
         size: how many bytes it has sent.
     """
 
-    def __init__(self, receive: Receive, limits: Limits) -> None:
+    def __init__(self, receive: Receive, limits: Limits, *, has_left: Callable[[], bool], reserve: Reserve) -> None:
         self.is_whole = False
         self.size = 0
         self._receive = receive
         self._limits = limits
+        self._has_left = has_left
+        self._reserve = reserve
+        self._room = _ROOM
+        self._untaken = 0.0
         self._parts: deque[bytes] = deque()
         self._waiting = 0
         self._patience = limits.body_seconds
@@ -77,15 +103,35 @@ class Upload:
             Left, Refused: the body breaks off, or the client has left after it.
             TimeoutError: the upstream does not take it.
         """
-        while not self.is_whole:
-            while self._waiting >= _ROOM:
-                self._has_room.clear()
-                async with asyncio.timeout(self._limits.idle_seconds):
-                    await self._has_room.wait()
-            await self._take()
+        try:
+            while not self.is_whole:
+                if self._waiting >= self._room:
+                    await self._held_back()
+                await self._take()
+        finally:
+            self._reserve.returned(self._room - _ROOM)
+            self._room = _ROOM
         while (await self._receive())["type"] != "http.disconnect":
             pass
         raise Left
+
+    async def _held_back(self) -> None:
+        """Wait until there is room: the upstream takes some, or there is some in the reserve.
+
+        Of a client that nobody reads its system keeps the word that it left behind what it has sent. Where that has not come, reading on finds it.
+        """
+        while self._waiting >= self._room:
+            self._has_room.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._has_room.wait()
+                    continue
+            if self._has_left():
+                raise Left
+            self._untaken += LOOK_SECONDS
+            if self._untaken >= self._limits.idle_seconds:
+                raise TimeoutError
+            self._room += self._reserve.lent(_MORE)
 
     async def parts(self) -> AsyncIterator[bytes]:
         """The body, piece by piece. It ends only where the client has ended it: one that broke off must not look whole."""
@@ -93,6 +139,7 @@ class Upload:
             while self._parts:
                 part = self._parts.popleft()
                 self._waiting -= len(part)
+                self._untaken = 0.0
                 self._has_room.set()
                 yield part
             if self.is_whole:

@@ -8,6 +8,9 @@ without an end: a stream that was cut must not look whole. How an answer ended i
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import suppress
 
@@ -16,9 +19,9 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from harmony_conformance.json_value import dumps
-from harmony_proxy.noting import ENDED, Message, Receive, Scope, Send
+from harmony_proxy.noting import ENDED, LEFT, Message, Receive, Scope, Send
 from harmony_proxy.recorder import End
-from harmony_proxy.uploading import Left, Limits, Refused, Upload, too_large
+from harmony_proxy.uploading import Left, Limits, Refused, Reserve, Upload, too_large
 
 HEALTH = "/healthz"
 _HOP_BY_HOP = frozenset(
@@ -39,6 +42,11 @@ _OURS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _REFUSED_METHODS = frozenset({"CONNECT", "TRACE"})
 _SWITCHING = 101
 _BUFFER = 64 * 1024
+_SIOCOUTQNSD = 0x894B  # linux/sockios.h
+_RESET = struct.pack("ii", 1, 0)
+
+if sys.platform == "linux":
+    import fcntl
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -52,6 +60,7 @@ class Upstream:
         self._base = base.rstrip("/")
         self._has_path = "/" in self._base.partition("://")[2]
         self._limits = limits or Limits()
+        self._reserve = Reserve(self._limits.body)
         self._session: aiohttp.ClientSession | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,6 +92,7 @@ class Upstream:
                 skip_auto_headers=_OURS,
                 trust_env=False,
                 read_bufsize=_BUFFER,
+                response_class=_Response,
             )
         return self._session
 
@@ -91,7 +101,7 @@ class Upstream:
             await _answer(send, 200, b'{"status":"ok"}')
             return
         ended: Callable[[End, str], None] = scope.get(ENDED, _nobody)
-        upload = Upload(receive, self._limits)
+        upload = Upload(receive, self._limits, has_left=scope.get(LEFT, _nobody_looks), reserve=self._reserve)
         try:
             url, headers = self._address(scope), _sent_on(scope["headers"])
             length = _length(scope["headers"])
@@ -121,6 +131,30 @@ class Upstream:
         if not text.startswith("/"):
             raise Refused(400, "a path begins with /")
         return URL(self._base + text, encoded=True)
+
+
+class _Response(aiohttp.ClientResponse):
+    """One that, given up before its head came, is so at once: an end would stand behind all that the upstream has not taken of the request."""
+
+    def close(self) -> None:
+        transport = self.connection.transport if self.connection is not None else None
+        if transport is not None and _untaken(transport):
+            with suppress(OSError):
+                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            transport.abort()
+        super().close()
+
+
+def _untaken(transport: asyncio.Transport) -> int:
+    """Bytes that were not sent yet, as the other side has no room for them. Only Linux tells how many its own buffers hold."""
+    size = transport.get_write_buffer_size()
+    if size or sys.platform != "linux":
+        return size
+    try:
+        told = fcntl.ioctl(transport.get_extra_info("socket").fileno(), _SIOCOUTQNSD, bytes(4))
+    except OSError:  # it is closed
+        return 0
+    return int.from_bytes(told, sys.byteorder)
 
 
 class _Passing:
@@ -252,3 +286,7 @@ def _without(headers: Iterable[tuple[bytes, bytes]], names: frozenset[bytes]) ->
 
 def _nobody(_: End, __: str) -> None:
     """Nobody wants to know how it ended."""
+
+
+def _nobody_looks() -> bool:
+    return False

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import select
 import socket
+import struct
 import time
 from contextlib import contextmanager, suppress
 from threading import Thread
@@ -20,7 +22,7 @@ from harmony_proxy.loading import load_rules
 from harmony_proxy.passage import passage
 from harmony_proxy.recorder import End
 from harmony_proxy.standalone import config, listening_on
-from harmony_proxy.uploading import Limits
+from harmony_proxy.uploading import Limits, Reserve
 from harmony_proxy.upstream import Upstream
 
 WAIT = 10
@@ -100,17 +102,17 @@ class Server:
     def _hear(self, connection):
         with connection, suppress(OSError):
             while more := connection.recv(1 << 16):
-                self.connection = connection
                 self.heard += more
+                self.connection = connection
                 while not self.reads:
                     time.sleep(0.01)
         self.is_left = True
 
 
 @contextmanager
-def serving(server, policy=None):
+def serving(server, policy=None, idle=0.5):
     hands = Hands()
-    limits = Limits(body=LIMIT, body_seconds=1.0, idle_seconds=0.5)
+    limits = Limits(body=LIMIT, body_seconds=1.0, idle_seconds=idle)
     guard = HarmonyGuard(Upstream(server.base, limits=limits), handing=hands, policy=policy)
     serves = uvicorn.Server(config(guard, 1.0))
     listening = listening_on("127.0.0.1", 0)
@@ -322,6 +324,62 @@ def test_an_upstream_that_takes_nothing_holds_the_client_back_and_is_given_up(pr
     assert json.loads(answer(client)[1])["error"]["message"] == "the upstream did not take the request in time"
     told = proxy.next()
     assert (told.end, told.kept.detail) == (End.EARLY, "timeout TimeoutError")
+
+
+def leaves(client, how):
+    if how == "reset":
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+def is_left(connection):
+    """Whether the other side has ended it, seen without reading."""
+    poll = select.poll()
+    poll.register(connection, select.POLLRDHUP)
+    return bool(poll.poll(0))
+
+
+linux = pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="only Linux tells it to who does not read")
+
+
+@linux
+@pytest.mark.parametrize("how", ["end", "reset"])
+@pytest.mark.parametrize("size", [2_000_000, LIMIT - 1])
+def test_a_client_that_leaves_while_it_is_held_back_ends_the_request_soon(upstream, how, size):
+    """What the upstream does not take waits with the client, who is not read meanwhile; of the larger body most is still in the client's own system."""
+    upstream.reads = False
+    with serving(upstream, idle=WAIT) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as client:
+        client.sendall(head("content-length", LIMIT) + b"x")
+        until(lambda: upstream.connection is not None)
+        client.settimeout(0.2)
+        with suppress(TimeoutError):
+            client.sendall(b"x" * size)
+        left = time.monotonic()
+        leaves(client, how)
+        until(lambda: is_left(upstream.connection))
+        assert time.monotonic() - left < 2
+        assert proxy.next().end is End.CLIENT_LEFT
+
+
+def test_the_reserve_is_shared_and_given_back():
+    reserve = Reserve(10)
+    assert [reserve.lent(8), reserve.lent(8), reserve.lent(8)] == [8, 2, 0]
+    reserve.returned(8)
+    assert reserve.lent(9) == 8
+
+
+@linux
+@pytest.mark.parametrize("how", ["end", "reset"])
+@pytest.mark.parametrize("waiting", [1, 2])
+def test_a_client_that_leaves_with_more_requests_in_the_line_ends_the_first_soon(upstream, how, waiting):
+    with serving(upstream, idle=WAIT) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as client:
+        client.sendall((head("content-length", 2) + b"{}") * (1 + waiting))
+        until(lambda: upstream.heard.endswith(b"{}"))
+        left = time.monotonic()
+        leaves(client, how)
+        until(lambda: upstream.is_left)
+        assert time.monotonic() - left < 2
+        assert proxy.next().end is End.CLIENT_LEFT
 
 
 def test_an_upstream_that_dies_within_the_request_is_a_502(proxy, upstream, client):
