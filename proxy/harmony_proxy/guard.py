@@ -12,8 +12,8 @@ from enum import Enum, auto
 
 from harmony_conformance.wire import NO_HEADERS, Request, Response
 from harmony_proxy.acted import Acted, Actors, Streaming
-from harmony_proxy.decoding import Unpacking
-from harmony_proxy.heads import REQUEST_ID, VERDICT, Closing, Head, Heads, verdict_of, without_body
+from harmony_proxy.decoding import NotDecoded, Unpacking
+from harmony_proxy.heads import Closing, Head, Heads, is_stream, named, values_of, verdict_of, without_body
 from harmony_proxy.passage import passage
 from harmony_proxy.policy import OBSERVING, FailMode, Policy, Route
 from harmony_proxy.recorder import LIMIT, End, Headers, Recorder
@@ -23,7 +23,6 @@ from harmony_proxy.routes import api_as_asked, api_of
 _BAD_GATEWAY = 502
 _AN_ERROR = 400
 _NO_BODY = (204, 304)
-_STREAMS = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
 
 
 class _Mode(Enum):
@@ -133,7 +132,7 @@ class Guard:
             self._trouble(error)
             self._give_up("the answer could not be read")
         if self._mode is _Mode.PASSING and self._answered is not None:
-            self.head = self._answered if self.observes else self._named(self._answered)
+            self.head = self._answered if self.observes else named(self._answered, self._request_id)
         return self.head
 
     def feed(self, data: bytes, at: float) -> list[bytes]:
@@ -196,7 +195,7 @@ class Guard:
             self._route, self.observes = route, False
 
     def _begin(self, answered: Head) -> None:
-        named = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in answered.headers}
+        told = values_of(answered)
         if answered.status in _NO_BODY:
             return
         if self.recorder.is_partial:
@@ -204,11 +203,11 @@ class Guard:
                 self._give_up("the server answered before it had all of the request")
             return
         try:
-            self._unpacking = Unpacking(named.get("content-encoding", ""))
+            self._unpacking = Unpacking(told.get("content-encoding", ""))
         except ValueError as problem:
             self._give_up(str(problem))
             return
-        if named.get("content-type", "").partition(";")[0].strip().lower() not in _STREAMS:
+        if not is_stream(told):
             self._mode = _Mode.HELD
             return
         if self._actors is not None:
@@ -217,7 +216,7 @@ class Guard:
             self._api = api_as_asked(self._api, request.json)
             self._streaming = self._actors.stream(
                 request,
-                Response(status=answered.status, chunks=(), headers=named or NO_HEADERS),
+                Response(status=answered.status, chunks=(), headers=told or NO_HEADERS),
                 self._api,
                 self._route.actions,
                 fallback=self._route.fallback,
@@ -225,7 +224,7 @@ class Guard:
                 limit=self._limit,
             )
             self._mode = _Mode.STREAMING
-            head = self._named(without_body(answered))
+            head = named(without_body(answered), self._request_id)
             self.head, self._later = (head, None) if self._heads is Heads.AT_ONCE else (None, head)
 
     def _hold(self, data: bytes, at: float) -> list[bytes]:
@@ -241,7 +240,7 @@ class Guard:
         """What was held, passed or refused."""
         if self._mode is _Mode.REFUSING:
             return self._refuse_now()
-        self.head = self._named(self._answered) if self._answered is not None else None
+        self.head = named(self._answered, self._request_id) if self._answered is not None else None
         return [data]
 
     def _refuse_now(self) -> list[bytes]:
@@ -288,6 +287,8 @@ class Guard:
     def _close_stream(self) -> list[bytes]:
         if self._streaming is None:
             return []
+        if self._unpacking is not None:
+            self._unpacking.end()
         out = self._given(self._streaming.close())
         self._note(self._streaming.acted)
         self._give_head()
@@ -305,15 +306,30 @@ class Guard:
         """What it gives; where it fails, what was held, if the policy is open and the client has had nothing but the server's own bytes so far."""
         try:
             return act()
+        except NotDecoded as problem:
+            return self._not_decoded(str(problem))
         except BaseException as error:  # noqa: BLE001 - as above
             self._trouble(error)
-            unreadable = isinstance(error, ValueError) and self._mode is _Mode.UNPACKED
-        if self._route.fail is FailMode.OPEN and self._identical and not unreadable:
+        self._leave("an error of ours")
+        if self._route.fail is FailMode.OPEN and self._identical:
             self._mode = _Mode.UNPACKED
             self._give_head()
             held = bytes(self._withheld)
             self._withheld.clear()
             return [held] if held else []
+        return self._stopped()
+
+    def _not_decoded(self, why: str) -> list[bytes]:
+        """A stream that is not what it says it is packed as: it can pass as it came, packed, only where the client has had nothing of it yet."""
+        self._leave(why)
+        if self._route.fail is FailMode.OPEN and self._later is not None and self.recorder.is_whole:
+            self._later = None
+            self._mode = _Mode.PASSING
+            return self._released(self.recorder.response_body)
+        return self._stopped()
+
+    def _stopped(self) -> list[bytes]:
+        """Both sides end, with an error."""
         self._mode, self.must_stop = _Mode.STOPPED, True
         message = f"The answer could not be examined (request {self._request_id})"
         self._withheld.clear()
@@ -342,16 +358,16 @@ class Guard:
             return self._refused(BLOCKED, blocked_message(whole.acted.blocked, self._request_id), "blocked")
         verdict = verdict_of(whole.acted, whole.results)
         if whole.body is None:
-            return self._finished(self._named(self._answered, verdict), [self.recorder.response_body])
+            return self._finished(named(self._answered, self._request_id, verdict), [self.recorder.response_body])
         length = (b"content-length", b"%d" % len(whole.body))
         changed = without_body(self._answered)
         head = Head(status=changed.status, headers=(*changed.headers, length))
-        return self._finished(self._named(head, verdict), [whole.body])
+        return self._finished(named(head, self._request_id, verdict), [whole.body])
 
     def _unexamined(self) -> Closing:
         if self._mode is _Mode.REFUSING or self._answered is None:
             return self._refused(NOT_EXAMINED, blocked_message((), self._request_id), "blocked")
-        return self._finished(self._named(self._answered, "unexamined"), [self.recorder.response_body])
+        return self._finished(named(self._answered, self._request_id, "unexamined"), [self.recorder.response_body])
 
     def _finished(self, head: Head, body: list[bytes]) -> Closing:
         self.head = head
@@ -360,16 +376,7 @@ class Guard:
     def _refused(self, code: str, message: str, verdict: str) -> Closing:
         body = error_body(self._api, code, message)
         headers = ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)))
-        return self._finished(self._named(Head(status=_BAD_GATEWAY, headers=headers), verdict), [body])
-
-    def _named(self, head: Head, verdict: str = "") -> Head:
-        added = [(REQUEST_ID, self._request_id.encode("ascii", "replace"))]
-        if verdict:
-            added.append((VERDICT, verdict.encode("ascii", "replace")))
-        ours = (REQUEST_ID, VERDICT)
-        return Head(
-            status=head.status, headers=(*(pair for pair in head.headers if pair[0].lower() not in ours), *added)
-        )
+        return self._finished(named(Head(status=_BAD_GATEWAY, headers=headers), self._request_id, verdict), [body])
 
     def _note(self, acted: Acted) -> None:
         self.recorder.repaired = dict(acted.repaired)
@@ -380,8 +387,11 @@ class Guard:
         """Pass what could not be examined, or stop, as the policy says."""
         if self.observes:
             return
-        self.recorder.left = {**self.recorder.left, "*": why}
+        self._leave(why)
         self._mode = _Mode.PASSING if self._route.fail is FailMode.OPEN else _Mode.REFUSING
+
+    def _leave(self, why: str) -> None:
+        self.recorder.left = {**self.recorder.left, "*": why}
 
     def _trouble(self, error: BaseException) -> None:
         if isinstance(error, KeyboardInterrupt | SystemExit):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -12,7 +12,13 @@ from harmony_proxy.acted import Acted
 
 REQUEST_ID = b"x-harmony-request-id"
 VERDICT = b"x-harmony-verdict"
-_OF_THE_BODY = (b"content-length", b"content-encoding", b"transfer-encoding", b"etag", b"content-md5", b"digest")
+_STREAMS = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
+_OF_THE_BODY = frozenset(
+    {
+        *(b"content-length", b"content-encoding", b"transfer-encoding", b"etag"),
+        *(b"content-md5", b"digest", b"content-digest", b"repr-digest"),
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +42,29 @@ class Heads(Enum):
 
     AT_ONCE = auto()
     WITH_BYTES = auto()
+
+
+def values_of(head: Head) -> dict[str, str]:
+    """The headers by name, in small letters; the values of one that is sent more than once are a list, by commas."""
+    told: dict[str, str] = {}
+    for raw_name, raw_value in head.headers:
+        name, value = raw_name.lower().decode("latin-1"), raw_value.decode("latin-1")
+        told[name] = f"{told[name]}, {value}" if name in told else value
+    return told
+
+
+def is_stream(told: Mapping[str, str]) -> bool:
+    """Whether an answer with these headers is told in events or lines."""
+    return told.get("content-type", "").partition(";")[0].strip().lower() in _STREAMS
+
+
+def named(head: Head, request_id: str, verdict: str = "") -> Head:
+    """The head with the id of the request, and the verdict where there is one."""
+    added = [(REQUEST_ID, request_id.encode("ascii", "replace"))]
+    if verdict:
+        added.append((VERDICT, verdict.encode("ascii", "replace")))
+    kept = [pair for pair in head.headers if pair[0].lower() not in (REQUEST_ID, VERDICT)]
+    return Head(status=head.status, headers=(*kept, *added))
 
 
 def without_body(head: Head) -> Head:

@@ -85,10 +85,10 @@ def _exchange(kept: Kept, asked: dict[str, str], answered: dict[str, str], mask:
     failure = Failure(kind=_FAILURES[end], detail=kept.detail) if end in _FAILURES else None
     response: Response | None = None
     if kept.status is not None:
-        unpacked = decode_chunks(_chunks(kept), answered.get("content-encoding", ""), limit=kept.limit)
+        unpacked = decode_chunks(_chunks(kept), _encoding(kept.response_headers), limit=kept.limit)
         response = Response(status=kept.status, headers=_some(answered), chunks=mask.chunks(unpacked))
     packed = (Chunk(at=0.0, data=kept.request_body),)
-    unpacked = decode_chunks(packed, asked.get("content-encoding", ""), limit=kept.limit)
+    unpacked = decode_chunks(packed, _encoding(kept.request_headers), limit=kept.limit)
     request = Request(
         method=kept.method,
         path=kept.path,
@@ -110,6 +110,10 @@ def _chunks(kept: Kept) -> Iterator[Chunk]:
     for at, size in zip(kept.times, kept.sizes, strict=True):
         yield Chunk(at=at, data=kept.response_body[start : start + size])
         start += size
+
+
+def _encoding(headers: Headers) -> str:
+    return ", ".join(value for name, value in _read(headers) if name == "content-encoding")
 
 
 def _read(headers: Headers) -> list[tuple[str, str]]:

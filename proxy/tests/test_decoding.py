@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_conformance.wire import Chunk
-from harmony_proxy.decoding import NotDecoded, decode_chunks
+from harmony_proxy.decoding import NotDecoded, Unpacking, decode_chunks
 
 TEXT = b'data: {"choices": []}\n\n' * 40
 
@@ -45,6 +45,35 @@ def test_every_split_of_a_packed_body_gives_the_same_text(encoding, pack):
         unpacked = decode_chunks(chunks, encoding, limit=len(TEXT))
         assert b"".join(chunk.data for chunk in unpacked) == TEXT
         assert {chunk.at for chunk in unpacked} <= {0.1, 0.2}
+
+
+@pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("zstd", zstd)])
+def test_members_one_behind_the_other_are_one_body_at_every_split(encoding, pack):
+    packed = b"".join(pack(b"data: %d\n\n" % number) for number in range(3))
+    for cut in range(len(packed)):
+        chunks = [Chunk(at=0.1, data=packed[:cut]), Chunk(at=0.2, data=packed[cut:])]
+        unpacked = decode_chunks(chunks, encoding, limit=100)
+        assert b"".join(chunk.data for chunk in unpacked) == b"data: 0\n\ndata: 1\n\ndata: 2\n\n"
+
+
+@pytest.mark.parametrize("padding", [b"\0", b"\0" * 600, b"\x1f", b"junk"])
+def test_what_follows_a_member_and_is_none_is_padding(padding):
+    unpacking = Unpacking("gzip")
+    assert unpacking.feed(gzip.compress(TEXT) + padding, most=len(TEXT)) == TEXT
+    assert unpacking.feed(padding, most=len(TEXT)) == b""
+    unpacking.end()
+
+
+@pytest.mark.parametrize(("encoding", "pack"), PACKERS[2:])
+def test_a_body_that_ends_within_its_encoding_is_said_to(encoding, pack):
+    packed = pack(TEXT)
+    unpacking = Unpacking(encoding)
+    unpacking.end()  # of nothing there is no more
+    unpacking.feed(packed[:-1], most=len(TEXT))
+    with pytest.raises(NotDecoded, match=f"ends within its {encoding.lower()}"):
+        unpacking.end()
+    unpacking.feed(packed[-1:], most=len(TEXT))
+    unpacking.end()
 
 
 def test_an_event_has_the_time_of_the_packed_bytes_that_completed_it():

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from types import MappingProxyType
 
 import pytest
@@ -217,6 +218,7 @@ def test_an_error_of_ours_in_a_stream_goes_by_the_policy(stream, fail, sent, sto
     guard = acting(stream, fail)
     _, body = through(guard, [b"ab", b"cd", b"panic", b"!"])
     assert (body[: len(sent)], guard.must_stop, guard.problems) == (sent, stopped, 1)
+    assert guard.recorder.left == {"*": "an error of ours"}
 
 
 @pytest.mark.parametrize(("fail", "status"), [(FailMode.OPEN, 200), (FailMode.CLOSED, 502)])
@@ -227,11 +229,18 @@ def test_an_error_of_ours_in_a_stream_goes_by_the_policy(stream, fail, sent, sto
         (b"x" * 6000, [JSON]),
         (b"no gzip", [JSON, (b"content-encoding", b"gzip")]),
         (b"x", [SSE, (b"content-encoding", b"odd")]),
+        (gzip.compress(b"x"), [SSE, (b"content-encoding", b"gzip"), (b"content-encoding", b"br")]),
+        (b"no gzip", [SSE, (b"content-encoding", b"gzip")]),
+        (gzip.compress(b"x" * 6000), [SSE, (b"content-encoding", b"gzip")]),
+        (gzip.compress(b"x")[:-1], [SSE, (b"content-encoding", b"gzip")]),
     ],
-    ids=["an error of ours", "too large", "not what it says it is", "packed as nobody knows"],
+    ids=[
+        *("an error of ours", "too large", "not what it says it is", "packed as nobody knows", "packed twice"),
+        *("a stream that is not what it says it is", "a stream too large", "a stream that ends within its encoding"),
+    ],
 )
 def test_what_cannot_be_examined_passes_or_is_blocked_and_is_logged(body, headers, fail, status):
-    guard = acting(fail=fail, limit=5000)
+    guard = acting(fail=fail, limit=5000, heads=Heads.WITH_BYTES)
     head, sent = through(guard, [body], headers)
     assert head.status == status
     assert (sent == body) is (fail is FailMode.OPEN)
@@ -243,6 +252,18 @@ def test_a_packed_stream_that_comes_all_the_same_is_unpacked():
     head, body = through(acting(), [packed[:9], packed[9:]], [SSE, (b"content-encoding", b"gzip")])
     assert body == b"ABCDEF"
     assert b"content-encoding" not in dict(head.headers)
+
+
+def test_a_packed_stream_of_which_the_client_has_had_something_ends_with_an_error_where_it_is_cut():
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    packed = packer.compress(b"ab") + packer.flush(zlib.Z_SYNC_FLUSH)
+    guard = acting()
+    _, body = through(
+        guard, [packed, packer.compress(b"cd") + packer.flush()[:-1]], [SSE, (b"content-encoding", b"gzip")]
+    )
+    assert body.startswith(b'ABdata: {"error"')
+    assert (guard.must_stop, guard.problems) == (True, 0)
+    assert guard.recorder.left == {"*": "the body ends within its gzip"}
 
 
 def test_a_stream_that_breaks_off_is_told_with_what_was_held():
