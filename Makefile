@@ -18,13 +18,19 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
+# $(call install,ENVIRONMENT,ARGUMENTS): by uv, which takes a tenth of pip's time; by pip where uv has no wheel or only pip is told of an index.
+# Nothing is compiled here: a module is when it is first imported, and most of what is installed never is.
+install = $(BIN)/uv pip install --quiet --python $(1)/bin/python $(2) || \
+  $(BIN)/python -m pip --python $(1)/bin/python install --quiet --disable-pip-version-check --no-compile $(2)
+
 setup: $(READY)  ## make the environment
 
-$(READY): requirements/dev.lock pyproject.toml
+$(READY): requirements/uv.lock requirements/dev.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/uv.lock
+	$(call install,.venv,--require-hashes -r requirements/dev.lock)
+	$(call install,.venv,--no-deps --no-build-isolation --editable .)
 	@touch $@
 
 demo: $(READY)  ## run every check against the embedded reference server
@@ -70,17 +76,17 @@ unit-conformance: $(READY) $(ORACLES)
 unit-examples: $(READY)
 	$(UNIT) $(EXAMPLES_OF_CHECKS)
 
-.oracles/%/.ready: requirements/%.lock
-	$(PYTHON) -m venv .oracles/$*
-	.oracles/$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/$*.lock
+.oracles/%/.ready: requirements/%.lock | $(READY)
+	$(PYTHON) -m venv --without-pip .oracles/$*
+	$(call install,.oracles/$*,--require-hashes -r requirements/$*.lock)
 	@touch $@
 
-$(MITMPROXY)/.ready: requirements/mitmproxy-12.lock
+$(MITMPROXY)/.ready: requirements/mitmproxy-12.lock | $(READY)
 	@mkdir -p $(MITMPROXY)
 	@for python in python3.12 python3.13 $(PYTHON) "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.1[23].*/bin/python3; do \
 	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null || continue; \
-	  "$$python" -m venv $(MITMPROXY) && $(MITMPROXY)/bin/python -m pip install --quiet --disable-pip-version-check \
-	    --no-compile --require-hashes -r requirements/mitmproxy-12.lock || exit 1; \
+	  "$$python" -m venv --without-pip $(MITMPROXY) || exit 1; \
+	  $(call install,$(MITMPROXY),--require-hashes -r requirements/mitmproxy-12.lock) || exit 1; \
 	  break; \
 	done
 	@touch $@
