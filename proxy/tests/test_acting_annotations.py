@@ -90,6 +90,78 @@ def test_whole_chat_completions():
     assert told["annotations"] == [{"type": "url_citation", "url_citation": {"start_index": 4, "end_index": 9}}]
 
 
+WITHIN = [{"type": "url_citation", "url_citation": one} for one in (SHOWN[0], SHOWN[1], SHOWN[3])]
+KEPT = [{"type": "url_citation", "url_citation": one} for one in (LEFT[0], LEFT[2])]
+
+
+def chat_stream(deltas, ends=("stop",), choice=0):
+    finishes = [*[None] * (len(deltas) - len(ends)), *ends]
+    body = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    for delta, finish in zip(deltas, finishes, strict=True):
+        told = {**body, "choices": [{"index": choice, "delta": delta, "finish_reason": finish}]}
+        yield b"data: " + json.dumps(told).encode() + b"\n\n"
+
+
+def chat_actor():
+    asked = Request(path="/v1/chat/completions", body=b'{"model": "m", "messages": [], "stream": true}')
+    response = Response(status=200, headers={"content-type": "text/event-stream"}, chunks=())
+    return StreamActor(asked, response, "chat", REPAIRING, fallback=Action.OBSERVE, request_id="r", limit=1 << 24)
+
+
+def told_by_chat(actor, pieces, *, is_cut=False):
+    """What the client has of a stream: reasoning, content, annotations, and which delta had the annotations."""
+    out = b"".join(b"".join(actor.feed(piece)) for piece in pieces)
+    out += b"".join(actor.abort() if is_cut else actor.close())
+    values = [json.loads(line[6:]) for line in out.split(b"\n\n") if line[:7] == b"data: {"]
+    deltas = [choice["delta"] for value in values for choice in value.get("choices", ())]
+    texts = ("".join(delta.get(name) or "" for delta in deltas) for name in ("reasoning", "content"))
+    return *texts, [one for delta in deltas for one in delta.get("annotations", ())]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize(
+    "ending",
+    [
+        [{"annotations": WITHIN}],
+        [{"annotations": WITHIN[:1]}, {"annotations": WITHIN[1:]}, {}],
+        [{"content": "", "annotations": WITHIN}, {}],
+    ],
+    ids=["with the end", "one after the other", "before the end"],
+)
+def test_streamed_chat_completions(size, ending):
+    pieces = [{"content": MARKED[at : at + size]} for at in range(0, len(MARKED), size)]
+    stream = [*chat_stream([{"role": "assistant"}, *pieces, *ending]), b"data: [DONE]\n\n"]
+    assert told_by_chat(chat_actor(), stream) == ("Hm, Paris.", "See Paris.", KEPT)
+
+
+def test_streamed_chat_completions_with_them_behind_the_end_or_without_an_end():
+    stream = chat_stream([{"content": MARKED}, {}, {"annotations": WITHIN}], ("stop", None))
+    assert told_by_chat(chat_actor(), stream) == ("Hm, Paris.", "See Paris.", KEPT)
+    stream = chat_stream([{"content": MARKED}, {"annotations": WITHIN}], ())
+    assert told_by_chat(chat_actor(), stream, is_cut=True) == ("Hm, Paris.", "See Paris.", KEPT)
+
+
+def test_streamed_chat_completions_where_the_leak_stands_behind_what_is_cited():
+    good, bad = "See Paris and Rome. ", "<|end|><|start|>assistant<|channel|>final<|message|>Rome it is."
+    cites = [
+        {"type": "url_citation", "url_citation": cited(good, "Paris")},
+        {"type": "url_citation", "url_citation": cited(good + bad, "Rome it")},
+    ]
+    deltas = [{"content": good, "annotations": cites[:1]}, {"content": bad}, {"annotations": cites[1:]}]
+    now = cited(good + "Rome it is.", "Rome it")
+    assert told_by_chat(chat_actor(), chat_stream(deltas)) == (
+        "",
+        good + "Rome it is.",
+        [cites[0], {"type": "url_citation", "url_citation": now}],
+    )
+
+
+def test_what_leaks_nowhere_keeps_its_bytes():
+    pieces = [*chat_stream([{"content": "See "}, {"content": "Paris."}, {"annotations": WITHIN}, {}])]
+    actor = chat_actor()
+    assert b"".join([*(b"".join(actor.feed(one)) for one in pieces), *actor.close()]) == b"".join(pieces)
+
+
 @pytest.mark.parametrize("announced", [True, False])
 def test_streamed(told_as_response, announced):
     about = {"item_id": "message_0", "output_index": 0, "content_index": 0}

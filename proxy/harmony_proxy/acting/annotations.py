@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from itertools import takewhile
 
-from harmony_conformance.json_value import Json, JsonObject, at, members, number
+from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 
 _MOST = 4_000_000
 """Letters of one text times letters of the other, that are compared where neither their beginnings nor their ends agree."""
+
+_MEMBER = "annotations"
 
 Span = tuple[int, int]
 
@@ -31,6 +34,39 @@ def moved(annotations: Sequence[Json], before: str, after: str) -> list[tuple[in
             indexes: JsonObject = {"start_index": now[0], "end_index": now[1]}
             kept.append((place, {**one, "url_citation": {**within, **indexes}} if within else {**one, **indexes}))
     return kept
+
+
+@dataclass
+class Citing:
+    """State, of a choice of a stream from where it is told anew: the content as the server goes on with it, that as it is told, and annotations that wait.
+
+    They wait until the choice is over: what a text becomes is not known before. `begun`: the content that went out as it came.
+    """
+
+    begun: str
+    heard: list[str] = field(default_factory=list[str])
+    told: list[str] = field(default_factory=list[str])
+    waiting: list[Json] = field(default_factory=list[Json])
+    is_over: bool = False
+
+    def hear(self, said: JsonObject, content: str) -> frozenset[str]:
+        """The server says this of the choice; the members of it that wait."""
+        self.heard.append(text(said.get(content)))
+        self.waiting += items(said.get(_MEMBER))
+        return frozenset({_MEMBER})
+
+    def due(self) -> list[JsonObject]:
+        """A delta with those that waited, as they hold now; none before the choice is over."""
+        if not (self.is_over and self.waiting):
+            return []
+        kept = moved(self.waiting, self.begun + "".join(self.heard), self.begun + "".join(self.told))
+        self.waiting = []
+        held: list[Json] = [one for _, one in kept]
+        return [{_MEMBER: held}] if held else []
+
+    def copy(self) -> Citing:
+        """The same, to go back to."""
+        return replace(self, heard=[*self.heard], told=[*self.told], waiting=[*self.waiting])
 
 
 def _finder(before: str, after: str) -> Callable[[Span], Span | None]:

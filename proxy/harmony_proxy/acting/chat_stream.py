@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, text
 from harmony_proxy.acting.accounting import FINISH
+from harmony_proxy.acting.annotations import Citing
 from harmony_proxy.acting.asking import Asking, delta_of
 from harmony_proxy.acting.dialect import Dialect, Part, counted
 from harmony_proxy.acting.events import Piece
@@ -16,6 +17,7 @@ from harmony_proxy.acting.moulds import Key, Moulds
 from harmony_proxy.acting.notes import Notes
 from harmony_proxy.acting.retelling import Place, Retelling
 from harmony_proxy.acting.telling import Telling
+from harmony_proxy.acting.tracking import Status
 from harmony_proxy.acting.whole import renamed
 
 _WORDS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
@@ -40,6 +42,7 @@ class ChatStream(Retelling):
         self.is_at_work = reasoning_field is not None
         self.went = History(dialect, keeps_bytes=keeps_bytes)
         self._tellings: dict[int, Telling] = {}
+        self._citing: dict[int, Citing] = {}
         self._ended: list[JsonObject] = []
         self._usage = b""
         self._body, self._field, self._mends_finish = body, reasoning_field, mends_finish
@@ -93,12 +96,25 @@ class ChatStream(Retelling):
         tellings = {choice: replace(one) for choice, one in self._tellings.items()}
         cleans_names, is_at_work, went = self.cleans_names, self.is_at_work, self.went.copy()
         ended, usage = list(self._ended), self._usage
+        citing = {choice: one.copy() for choice, one in self._citing.items()}
 
         def go_back() -> None:
+            self._citing = citing
             self._ended, self._usage = list(ended), usage
             self._tellings, self.cleans_names, self.is_at_work, self.went = tellings, cleans_names, is_at_work, went
 
         return go_back
+
+    def begin(self, statuses: Mapping[Place, Status]) -> None:
+        """From here on, what leaks is told anew.
+
+        Raises:
+            NoPlace: it began before.
+        """
+        super().begin(statuses)
+        for (choice, _), tracked in self.texts.items():
+            if tracked.reader is not None and choice not in self._citing:
+                self._citing[choice] = Citing(begun=self.went.said(choice, self.dialect.content))
 
     def tell(self, piece: Piece) -> list[bytes]:
         """What goes out for an event: the very bytes, unless something of it is told anew."""
@@ -139,7 +155,9 @@ class ChatStream(Retelling):
 
     def _rest(self) -> Iterator[JsonObject]:
         for choice, telling in self._tellings.items():
-            for said in telling.deltas(self.rest_of(choice), is_over=True):
+            for said in self._with_annotations(
+                choice, telling.deltas(self.rest_of(choice), is_over=True), is_over=True
+            ):
                 yield self.dialect.delta(choice, said, ())
 
     def _unsaid(self, piece: Piece) -> bytes:
@@ -183,8 +201,11 @@ class ChatStream(Retelling):
             return [part.said]
         bare = self._with_calls(part, calls)
         spoken, read = self.spoken(part)
-        bare = {name: one for name, one in bare.items() if name not in read}
-        deltas = telling.deltas(spoken, is_over=part.finish is not None)
+        citing = self._citing.get(part.choice)
+        elsewhere = read if citing is None else read | citing.hear(part.said, self.dialect.content)
+        bare = {name: one for name, one in bare.items() if name not in elsewhere}
+        told = telling.deltas(spoken, is_over=part.finish is not None)
+        deltas = self._with_annotations(part.choice, [bare, *told], is_over=part.finish is not None)[1:]
         if self._field is not None:
             deltas = [renamed(one, self.dialect, self._field) for one in deltas]
             bare = renamed(bare, self.dialect, self._field)
@@ -193,6 +214,15 @@ class ChatStream(Retelling):
             return [] if says_nothing else [bare]
         first, *others = deltas
         return [{**bare, **first}, *others] if not bare.keys() & first.keys() else [bare, first, *others]
+
+    def _with_annotations(self, choice: int, deltas: list[JsonObject], *, is_over: bool) -> list[JsonObject]:
+        """The deltas of a choice, and behind them the annotations that hold for all of its text, once it is over."""
+        citing = self._citing.get(choice)
+        if citing is None:
+            return deltas
+        citing.told += (text(one.get(self.dialect.content)) for one in deltas)
+        citing.is_over = citing.is_over or is_over
+        return [*deltas, *citing.due()]
 
     def _telling(self, part: Part) -> Telling:
         found = self._tellings.get(part.choice)

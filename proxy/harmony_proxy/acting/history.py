@@ -63,6 +63,11 @@ class History:
             self.raw.append(raw)
         self._choices[choice].texts[member].append(said)
 
+    def said(self, choice: int, member: str) -> str:
+        """A text of a choice as far as it went out."""
+        found = self._choices.get(choice)
+        return "".join(found.texts.get(member, ())) if found is not None else ""
+
     def _add_calls(self, choice: _Choice, calls: Iterable[Json]) -> None:
         if self._dialect is None or self._dialect.calls_are_whole:
             choice.whole_calls.extend(calls)
