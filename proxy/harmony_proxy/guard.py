@@ -176,6 +176,8 @@ class Guard:
         except BaseException as error:  # noqa: BLE001 - as above
             self._trouble(error)
         if end in (End.CLIENT_LEFT, End.SHUT_DOWN):
+            if self._mode is _Mode.STREAMING:
+                self._guarded(self._abort_stream)  # nobody hears it; what was done stands in the log all the same
             return Closing(head=None, body=[])
         if self._mode is _Mode.STREAMING:
             return Closing(head=None, body=self._guarded(self._abort_stream))

@@ -6,9 +6,10 @@ This is work, and done outside of the data path.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import at, text
 from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
 from harmony_proxy.decoding import NotDecoded, decode_chunks
@@ -21,6 +22,7 @@ _KEPT_HEADERS = frozenset(
         *("x-prompt-tokens", "x-generated-tokens"),
     }
 )
+_LAST_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _ID_LENGTH = 128
 _FAILURES = {
     End.NO_CONNECTION: FailureKind.NO_CONNECTION,
@@ -46,24 +48,33 @@ def passage(kept: Kept, *, engine: str = "openai") -> Passage:
     """The exchange put together."""
     asked, answered = _read(kept.request_headers), _read(kept.response_headers)
     exchange: Exchange | None = None
-    unjudged = _why_not(kept)
+    end, unjudged = End(kept.end), _why_not(kept)
     if not unjudged:
         try:
             exchange = _exchange(kept, dict(asked), dict(answered), Mask(secrets(None, _joined(asked))), engine)
         except NotDecoded as problem:
             unjudged = str(problem)
+    if end is End.CLIENT_LEFT and kept.is_whole:
+        if exchange is not None and _was_told_to_its_end(exchange):
+            end, exchange = End.COMPLETE, replace(exchange, failure=None)
+        elif _is_judged(kept):
+            exchange, unjudged = None, "the client left before the answer was complete"
     told = dict(answered).get("x-request-id") or dict(asked).get("x-request-id") or ""
     return Passage(
         kept=kept,
-        end=End(kept.end),
+        end=end,
         request_id="".join(char for char in told if char.isprintable())[:_ID_LENGTH],
         exchange=exchange,
         unjudged=unjudged,
     )
 
 
+def _is_judged(kept: Kept) -> bool:
+    return kept.method == "POST" and bool(api_of(kept.path))
+
+
 def _why_not(kept: Kept) -> str:
-    if kept.method != "POST" or not api_of(kept.path):
+    if not _is_judged(kept):
         return "not a request of an API that is judged"
     if not kept.is_whole:
         return f"larger than the {kept.limit} bytes that are kept of an exchange"
@@ -75,9 +86,15 @@ def _why_not(kept: Kept) -> str:
         return "the proxy did not pass all of the request on"
     if kept.end == End.BLOCKED:
         return "it was blocked before the answer was complete"
-    if kept.end == End.CLIENT_LEFT:
-        return "the client left before the answer was complete"
     return ""
+
+
+def _was_told_to_its_end(x: Exchange) -> bool:
+    """Whether the last event that an API has was there. Clients leave with it (the official one on `[DONE]`), before the end of the body."""
+    if x.events is None or not x.events.events:
+        return False
+    last = x.events.events[-1]
+    return last.is_done or at(last.value, "done") is True or text(at(last.value, "type")) in _LAST_EVENTS
 
 
 def _exchange(kept: Kept, asked: dict[str, str], answered: dict[str, str], mask: Mask, engine: str) -> Exchange:
@@ -107,8 +124,8 @@ def _exchange(kept: Kept, asked: dict[str, str], answered: dict[str, str], mask:
 
 def _chunks(kept: Kept) -> Iterator[Chunk]:
     start = 0
-    for at, size in zip(kept.times, kept.sizes, strict=True):
-        yield Chunk(at=at, data=kept.response_body[start : start + size])
+    for came, size in zip(kept.times, kept.sizes, strict=True):
+        yield Chunk(at=came, data=kept.response_body[start : start + size])
         start += size
 
 

@@ -58,6 +58,14 @@ class Keeping(Shouting):
         return [out] if out else []
 
 
+class Accounting(Shouting):
+    """The same, and says what it did when the stream is over."""
+
+    def abort(self):
+        self.acted = Acted(repaired={CHECK: 1})
+        return super().abort()
+
+
 def whole(x, actions, *, fallback):
     body = x.response.body
     if b"panic" in body:
@@ -271,6 +279,16 @@ def test_a_stream_that_breaks_off_is_told_with_what_was_held():
     guard.response_head(200, [SSE])
     guard.feed(b"abc", 0.1)
     assert b"".join(guard.abort(End.CUT, "", 0.2).body) == b"ABCaborted"
+
+
+@pytest.mark.parametrize("end", [End.CLIENT_LEFT, End.SHUT_DOWN])
+def test_what_was_done_to_a_stream_is_known_although_nobody_waited_for_its_end(end):
+    """The official client closes on `[DONE]`: the end of the body is not seen, and what was done is found out at the end."""
+    guard = acting(stream=Accounting)
+    guard.response_head(200, [SSE])
+    guard.feed(EVENTS, 0.1)
+    assert guard.abort(end, "", 0.2).body == []
+    assert guard.recorder.repaired == {CHECK: 1}
 
 
 def test_a_held_answer_that_breaks_off_is_a_502():

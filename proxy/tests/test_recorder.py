@@ -129,7 +129,9 @@ def test_what_the_server_did_is_a_failure_of_the_exchange(end, kind):
 UNJUDGED = [
     pytest.param({"path": "/v1/models"}, End.COMPLETE, "not a request of an API that is judged", id="another path"),
     pytest.param({"method": "GET"}, End.COMPLETE, "not a request of an API that is judged", id="another method"),
-    pytest.param({}, End.CLIENT_LEFT, "the client left before the answer was complete", id="the client left"),
+    pytest.param(
+        {"chunks": EVENTS[:1]}, End.CLIENT_LEFT, "the client left before the answer was complete", id="the client left"
+    ),
     pytest.param({}, End.SHUT_DOWN, "the proxy was stopped before the answer was complete", id="stopped"),
     pytest.param({"limit": 2200}, End.COMPLETE, "larger than the 2200 bytes that are kept of an exchange", id="large"),
     pytest.param(
@@ -151,7 +153,37 @@ def test_what_is_not_judged_says_why(how, end, why):
     told = read(recorder)
     assert told.exchange is None
     assert told.unjudged == why
-    assert told.kept.response_bytes == sum(map(len, EVENTS))
+    assert told.kept.response_bytes == sum(map(len, how.get("chunks", EVENTS)))
+
+
+TOLD_TO_THE_END = [
+    pytest.param(PATH, "text/event-stream", EVENTS, id="[DONE]"),
+    pytest.param(
+        "/v1/responses",
+        "text/event-stream",
+        [b'event: response.completed\ndata: {"type": "response.completed", "response": {"status": "completed"}}\n\n'],
+        id="response.completed",
+    ),
+    pytest.param("/api/chat", "application/x-ndjson", [b'{"message": {"content": "Hi"}, "done": true}\n'], id="done"),
+]
+
+
+@pytest.mark.parametrize(("path", "kind", "events"), TOLD_TO_THE_END)
+def test_a_client_that_leaves_with_the_last_event_had_all_of_the_answer(path, kind, events):
+    """The official client closes its connection on `[DONE]`, and does not wait for the end of the body."""
+    recorder = recorded(events, path=path, headers=[(b"content-type", kind.encode())])
+    recorder.abort(End.CLIENT_LEFT, "", 1.0)
+    told = read(recorder)
+    assert (told.end, told.unjudged) == (End.COMPLETE, "")
+    assert told.exchange.failure is None
+
+
+@pytest.mark.parametrize(("path", "kind", "events"), TOLD_TO_THE_END)
+def test_a_client_that_leaves_before_the_last_event_is_whole_has_left(path, kind, events):
+    recorder = recorded([b"".join(events)[:-1]], path=path, headers=[(b"content-type", kind.encode())])
+    recorder.abort(End.CLIENT_LEFT, "", 1.0)
+    told = read(recorder)
+    assert (told.end, told.exchange) == (End.CLIENT_LEFT, None)
 
 
 def test_a_packed_body_is_unpacked_for_judging():
