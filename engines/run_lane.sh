@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # Needs: LANE, the name that messages begin with; HERE, the lane's folder; ROOT; PORT; LOG. ENGINE and MODEL, where they are not vLLM's. Then: run_lane OUT ARGUMENTS of `run`.
 
-PATIENCE=300 # seconds; 35 to 75 on two cores
+PATIENCE=${PATIENCE:-300} # seconds; 35 to 75 on two cores
 server=
 
 # shellcheck disable=SC2329 # the trap calls it
@@ -10,6 +10,7 @@ stop() {
   [[ -n $server ]] || return 0
   kill "$server" 2>/dev/null || true
   wait "$server" 2>/dev/null || true
+  server=
 }
 
 give_up() {

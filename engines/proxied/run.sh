@@ -1,40 +1,74 @@
 #!/usr/bin/env bash
-# The proxy before a real server: `run.sh vllm` or `run.sh llama-cpp`. Sets the server up, starts it, asks it straight and through each shell, stops it.
-# Exits with 1 where an observing shell changed what a client is told, or where exchanges are missing from its log.
+# The proxy before a real server: `run.sh vllm` or `run.sh llama-cpp`. Sets the server up, starts it, asks it straight and through each shell, stops it;
+# vLLM is started again for each action of the guard within it. Writes reports/proxied/; exits with 1 where a client was told what it should not be.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 LANE=engine-proxied
 case "${1:-}" in
-  vllm) ENGINE=vllm MODEL=gpt-oss-tiny SCRIPT=vllm PORT=${PORT:-18400} ;;
-  llama-cpp) ENGINE=llamacpp MODEL=gpt-oss-teleprompter SCRIPT=teleprompter PORT=${PORT:-18420} ;;
+  vllm) ENGINE=vllm MODEL=gpt-oss-tiny SCRIPT=vllm PORT=${PORT:-18400} NAME=vllm-0.32.0 TITLE='vLLM 0.32.0' ;;
+  llama-cpp) ENGINE=llamacpp MODEL=gpt-oss-teleprompter SCRIPT=teleprompter PORT=${PORT:-18420} NAME=llama.cpp-b11549 TITLE='llama.cpp b11549' ;;
   *) echo "usage: $0 vllm|llama-cpp" >&2; exit 2 ;;
 esac
 export PORT
 LOG=$ROOT/.engines/$1/proxied.log
 SERVER=$ROOT/engines/$1
+KEPT=$ROOT/.engines/$1/proxied.json
+OUT=${OUT:-reports/proxied}
+export HARMONY_GUARD_LOG=$ROOT/.engines/$1/guard.jsonl
 # shellcheck source=engines/run_lane.sh
 source "$HERE/../run_lane.sh"
 
+start() {
+  "$SERVER/serve.sh" "$@" > "$LOG" 2>&1 &
+  server=$!
+  SECONDS=0
+  until healthy; do
+    kill -0 "$server" 2>/dev/null || give_up "the server died"
+    ((SECONDS < PATIENCE)) || give_up "the server was not up after $PATIENCE s"
+    sleep 1
+  done
+}
+
+scripted() {
+  .venv/bin/python "$HERE/scripted.py" ask "$ENGINE:http://127.0.0.1:$PORT/v1" --model "$MODEL" --by "$SCRIPT" --into "$KEPT" "$@"
+}
+
+rest() { # what the model says by itself, requests that are refused, a stream that is left, a part of the suite
+  .venv/bin/python "$HERE/through.py" "$ENGINE:http://127.0.0.1:$PORT/v1" --model "$MODEL" --script "$SCRIPT" "$@"
+}
+
+# the guard as vLLM's own middleware, in the same process
+within() {
+  rm -f "$HARMONY_GUARD_LOG"
+  start --middleware harmony_proxy.asgi.HarmonyGuard
+  scripted --within "within vLLM" "$1" --log "$HARMONY_GUARD_LOG"
+}
+
 cd "$ROOT"
+if healthy; then
+  echo "$LANE: something already answers on port $PORT; stop it or set PORT" >&2
+  exit 2
+fi
 "$SERVER/setup.sh" || exit 3
 trap stop EXIT
 trap 'exit 130' INT TERM
-inside=()
-watched=()
-if [[ $1 == vllm ]]; then # the guard as vLLM's own middleware, in the same process; it observes, so what is asked straight is the same
-  export HARMONY_GUARD_LOG=$ROOT/.engines/vllm/guard.jsonl
-  rm -f "$HARMONY_GUARD_LOG"
-  inside=(--middleware harmony_proxy.asgi.HarmonyGuard)
-  watched=(--watched-log "$HARMONY_GUARD_LOG")
+code=0
+start
+scripted --through standalone mitmproxy
+if [[ $1 == vllm ]]; then
+  stop
+  HARMONY_GUARD_REPAIR='*' within repair
+  stop
+  HARMONY_GUARD_BLOCK=channels.no_marker_leak,channels.no_channel_words within block
+  stop
+  within observe
+  rest --watched-log "$HARMONY_GUARD_LOG" || code=$? # it observes, so what is asked straight is the same
+else
+  rest || code=$?
 fi
-"$SERVER/serve.sh" ${inside[@]+"${inside[@]}"} > "$LOG" 2>&1 &
-server=$!
-SECONDS=0
-until healthy; do
-  kill -0 "$server" 2>/dev/null || give_up "the server died"
-  ((SECONDS < PATIENCE)) || give_up "the server was not up after $PATIENCE s"
-  sleep 1
-done
-.venv/bin/python "$HERE/through.py" "$ENGINE:http://127.0.0.1:$PORT/v1" --model "$MODEL" --script "$SCRIPT" ${watched[@]+"${watched[@]}"}
+stop
+mkdir -p "$OUT"
+.venv/bin/python "$HERE/scripted.py" page "$KEPT" "$OUT/$NAME.md" --server "$TITLE" || code=$?
+exit "$code"

@@ -34,6 +34,8 @@ SCENARIOS = (
     "broken_missing_message",
 )
 REPAIRED = ("channels.no_marker_leak", "channels.no_channel_words", "channels.no_reasoning_in_content")
+ALONE = {"top_k": 1}
+"""For a teleprompter: else a grammar looks at each token of the vocabulary."""
 TOOL = {
     "type": "function",
     "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
@@ -54,7 +56,8 @@ def main() -> int:
     asked = parser.parse_args()
     engine, _, base = asked.target.partition(":")
     suite = _suite(asked.model, asked.script)
-    straight = talk(base, asked.model)
+    extra = ALONE if asked.script == "teleprompter" else {}
+    straight = talk(base, asked.model, extra)
     runs = [suite(f"{engine}:{base}") for _ in range(2)]
     judged = {key: fails and runs[1].get(key, False) for key, fails in runs[0].items()}
     at_times = {key for one in runs for key, fails in one.items() if fails} - {
@@ -68,7 +71,7 @@ def main() -> int:
         for number, (shell, flags) in enumerate(SHELLS.items()):
             log = Path(folder) / f"{number}.jsonl"
             with proxied(asked.target, flags, log) as url:
-                told = talk(f"{url}/v1", asked.model)
+                told = talk(f"{url}/v1", asked.model, extra)
                 found = suite(f"{engine}:{url}")
             problems += compare(
                 shell, (straight, judged), (told, found), at_times=at_times, repairs="repairing" in shell
@@ -82,11 +85,11 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def talk(base: str, model: str) -> dict[str, object]:
+def talk(base: str, model: str, extra: dict[str, int]) -> dict[str, object]:
     """What the official client is told: whole, streamed, with a tool, over Responses where there is one, a refusal, and a stream that is left."""
     client = openai.OpenAI(base_url=base, api_key="not-a-secret", max_retries=0, timeout=120)
     user = [{"role": "user", "content": "Say hi."}]
-    common = {"model": model, "messages": user, "max_tokens": 24, "temperature": 0, "seed": 1}
+    common = {"model": model, "messages": user, "max_tokens": 24, "temperature": 0, "seed": 1, "extra_body": extra}
     cases: dict[str, Callable[[], object]] = {
         "whole": lambda: client.chat.completions.create(**common).model_dump(),
         "with a tool": lambda: client.chat.completions.create(**common, tools=[TOOL]).model_dump(),
@@ -96,12 +99,12 @@ def talk(base: str, model: str) -> dict[str, object]:
         ],
         "refused": lambda: client.chat.completions.create(model=model, messages=[{"role": "nobody", "content": 1}]),
         "responses": lambda: client.responses.create(
-            model=model, input="Say hi.", max_output_tokens=24, temperature=0
+            model=model, input="Say hi.", max_output_tokens=24, temperature=0, extra_body=extra
         ).model_dump(),
         "responses streamed": lambda: [
             event.model_dump()
             for event in client.responses.create(
-                model=model, input="Say hi.", max_output_tokens=24, temperature=0, stream=True
+                model=model, input="Say hi.", max_output_tokens=24, temperature=0, stream=True, extra_body=extra
             )
         ],
         "left": lambda: _leave(client, common),
@@ -155,6 +158,7 @@ def _suite(model: str, script: str | None) -> Callable[[str], dict[tuple[str, st
     """Runs a part of the suite against a target: whether each check of each scenario fails."""
     flags = [flag for name in SCENARIOS for flag in ("--select", name)]
     flags += ["--script", script] if script else []
+    flags += ["--extra-body", json.dumps(ALONE)] if script == "teleprompter" else []
 
     def run(target: str) -> dict[tuple[str, str], bool]:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,0 +1,393 @@
+"""The official client before a real server whose output is scripted: straight, and through each shell that observes, repairs or blocks.
+
+    scripted.py ask TARGET --model NAME --by vllm|teleprompter --into FILE [--within SHELL ACTION] [--through SHELL ...]
+    scripted.py page FILE PAGE --server TEXT
+
+What has to reach the client is written by hand beside each script (`CASES`). `ask` asks the server straight first and keeps what it said in FILE; with
+`--within` the guard is the server's own middleware, and what it says is held against what FILE has from before. `--through` puts a proxy before the
+server, once for each action.
+
+Observing, a client is told what it is told straight. Repairing, the same of an answer that is right, and what the model meant of one that leaks. Blocking,
+an answer that leaks is an error: a 502 before anything was told, in a stream an error event at the latest before the leak. `page` writes what came of it
+as Markdown, and exits with 1 where something was told otherwise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import openai
+from through import proxied
+
+from harmony_conformance.teleprompter.script import TRAILER, write_script
+from harmony_ref import encode_with_special_tokens
+
+ACTIONS = {
+    "observe": [],
+    "repair": ["--repair", "*"],
+    "block": ["--block", "channels.no_marker_leak", "channels.no_channel_words"],
+}
+SHELLS = {"standalone": [], "mitmproxy": ["--mitmproxy"]}
+WAYS = [(api, streamed) for api in ("chat", "responses") for streamed in (False, True)]
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = {"name": "get_weather", "description": "The weather of a city.", "parameters": SCHEMA}
+THINKS = "<|channel|>analysis<|message|>{}<|end|><|start|>assistant"
+LOOKS = '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city":"Paris"}<|call|>'
+SAYS = "<|channel|>final<|message|>{}<|return|>"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What the client was told: the texts, the calls, and how it ended (the finish reason or status, else the error)."""
+
+    reasoning: str = ""
+    answer: str = ""
+    calls: tuple[tuple[str, str], ...] = ()
+    end: str = ""
+
+    @property
+    def is_blocked(self) -> bool:
+        return self.end.startswith("blocked")
+
+    @property
+    def meaning(self) -> tuple[str, str, list[tuple[str, object]]]:
+        """Without how it ended, which each API has its own words for; arguments as what they say."""
+        return self.reasoning, self.answer, [(name, json.loads(arguments or "null")) for name, arguments in self.calls]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """What the model says, and what has to reach the client; `leaks`: where the server passes markup on, which real ones were seen to do with it."""
+
+    script: str
+    meant: Told
+    has_tools: bool = False
+    has_result: bool = False
+    leaks: bool = False
+
+
+CALLED = (("get_weather", '{"city":"Paris"}'),)
+CASES = {
+    "an answer": Case(
+        script=THINKS.format("A greeting.") + SAYS.format("Hello there!"),
+        meant=Told(reasoning="A greeting.", answer="Hello there!"),
+    ),
+    "a call": Case(
+        script=THINKS.format("I need the weather.") + LOOKS,
+        meant=Told(reasoning="I need the weather.", calls=CALLED),
+        has_tools=True,
+    ),
+    "an answer to a result": Case(
+        script=THINKS.format("It is sunny.") + SAYS.format("Paris is sunny."),
+        meant=Told(reasoning="It is sunny.", answer="Paris is sunny."),
+        has_tools=True,
+        has_result=True,
+    ),
+    "a thought without an end": Case(
+        script="<|channel|>analysis<|message|>A greeting.<|start|>assistant" + SAYS.format("Hello there!"),
+        meant=Told(reasoning="A greeting.", answer="Hello there!"),
+        leaks=True,
+    ),
+    "a call within a thought": Case(
+        script="<|channel|>analysis<|message|>I need the weather.<|start|>assistant" + LOOKS,
+        meant=Told(reasoning="I need the weather.", calls=CALLED),
+        has_tools=True,
+        leaks=True,
+    ),
+}
+
+
+@dataclass(kw_only=True)
+class Asking:
+    """A server, and how scripts reach it."""
+
+    model: str
+    by: str
+    number: int = 0
+    told: dict[str, Told] = field(default_factory=dict)
+
+    def all(self, base: str) -> dict[str, Told]:
+        client = openai.OpenAI(base_url=base, api_key="not-a-secret", max_retries=0, timeout=180)
+        return {
+            _request_id(name, api, streamed=streamed): self.one(client, name, api, streamed=streamed)
+            for name in CASES
+            for api, streamed in WAYS
+        }
+
+    def one(self, client: openai.OpenAI, name: str, api: str, *, streamed: bool) -> Told:
+        request = self._request(CASES[name], api) | {
+            "extra_headers": {"x-request-id": _request_id(name, api, streamed=streamed).replace(" ", "_")}
+        }
+        create = client.chat.completions.create if api == "chat" else client.responses.create
+        heard: dict[str, Any] = {"reasoning": "", "answer": "", "calls": {}, "end": "the stream ended without a reason"}
+        try:
+            if not streamed:
+                answer = create(**request).model_dump()
+                return _chat(answer) if api == "chat" else _response(answer)
+            for event in create(**request, stream=True):
+                (_hear_chunk if api == "chat" else _hear_event)(heard, event.model_dump())
+        except openai.APIStatusError as refusal:
+            return Told(end=f"{_blocked(refusal.code)} {refusal.status_code}")
+        except openai.APIError as problem:
+            heard["end"] = f"{_blocked(problem.code)} in the stream"
+        return Told(**{**heard, "calls": tuple((call[0], call[1]) for call in heard["calls"].values())})
+
+    def _request(self, case: Case, api: str) -> dict[str, Any]:
+        ids = encode_with_special_tokens(case.script)
+        limit = len(ids) + 2
+        asked, result, extra = "Hello.", '{"sky":"clear"}', {}
+        if self.by == "vllm":
+            extra = {"vllm_xargs": {"harmony_script": list(ids)}}
+        elif case.has_result:
+            result = "clear" + write_script(ids, TRAILER + 1)  # the template quotes a result
+        else:
+            asked += write_script(ids, TRAILER)
+        if self.by == "teleprompter":
+            extra = {"top_k": 1}  # else a grammar looks at each token of the vocabulary
+        common: dict[str, Any] = {"model": self.model, "temperature": 0, "extra_body": extra}
+        if api == "chat":
+            messages: list[dict[str, Any]] = [{"role": "user", "content": asked}]
+            if case.has_result:
+                call = {
+                    "id": "call_1",
+                    "type": "function",
+                    "function": {"name": CALLED[0][0], "arguments": CALLED[0][1]},
+                }
+                messages += [
+                    {"role": "assistant", "content": None, "tool_calls": [call]},
+                    {"role": "tool", "tool_call_id": "call_1", "content": result},
+                ]
+            tools = {"tools": [{"type": "function", "function": WEATHER}]} if case.has_tools else {}
+            return {**common, **tools, "messages": messages, "max_tokens": limit}
+        items: list[dict[str, Any]] = [{"role": "user", "content": asked}]
+        if case.has_result:
+            call = {"type": "function_call", "call_id": "call_1", "name": CALLED[0][0], "arguments": CALLED[0][1]}
+            items += [call, {"type": "function_call_output", "call_id": "call_1", "output": result}]
+        tools = {"tools": [{"type": "function", **WEATHER}]} if case.has_tools else {}
+        return {**common, **tools, "input": items, "max_output_tokens": limit}
+
+
+def _request_id(name: str, api: str, *, streamed: bool) -> str:
+    return f"{name}, {api}, {'streamed' if streamed else 'whole'}"
+
+
+def _blocked(code: object) -> str:
+    return "blocked" if code == "blocked_by_policy" else f"error {code}"
+
+
+def _chat(answer: dict[str, Any]) -> Told:
+    choice = answer["choices"][0]
+    message = choice["message"]
+    return Told(
+        reasoning=message.get("reasoning_content") or message.get("reasoning") or "",
+        answer=message.get("content") or "",
+        calls=tuple(
+            (call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or ()
+        ),
+        end=choice["finish_reason"],
+    )
+
+
+def _hear_chunk(heard: dict[str, Any], chunk: dict[str, Any]) -> None:
+    for choice in chunk.get("choices") or ():
+        delta = choice.get("delta") or {}
+        heard["reasoning"] += delta.get("reasoning_content") or delta.get("reasoning") or ""
+        heard["answer"] += delta.get("content") or ""
+        heard["end"] = choice.get("finish_reason") or heard["end"]
+        for call in delta.get("tool_calls") or ():
+            held = heard["calls"].setdefault(call["index"], ["", ""])
+            held[0] += (call.get("function") or {}).get("name") or ""
+            held[1] += (call.get("function") or {}).get("arguments") or ""
+
+
+def _response(answer: dict[str, Any]) -> Told:
+    texts: dict[str, str] = {"reasoning": "", "message": ""}
+    calls: list[tuple[str, str]] = []
+    for item in answer["output"]:
+        if item["type"] == "function_call":
+            calls.append((item["name"], item["arguments"]))
+        elif item["type"] in texts:
+            texts[item["type"]] += "".join(part.get("text") or "" for part in item.get("content") or ())
+    return Told(reasoning=texts["reasoning"], answer=texts["message"], calls=tuple(calls), end=answer["status"])
+
+
+def _hear_event(heard: dict[str, Any], event: dict[str, Any]) -> None:
+    match event["type"]:
+        case "response.reasoning_text.delta":
+            heard["reasoning"] += event["delta"]
+        case "response.output_text.delta":
+            heard["answer"] += event["delta"]
+        case "response.output_item.done" if event["item"]["type"] == "function_call":
+            heard["calls"][len(heard["calls"])] = [event["item"]["name"], event["item"]["arguments"]]
+        case "response.completed" | "response.incomplete" | "response.failed":
+            heard["end"] = event["response"]["status"]
+        case "error":
+            heard["end"] = f"{_blocked(event['code'])} in the stream"
+
+
+def _not_as_told(straight: Mapping[str, Told]) -> list[str]:
+    """Where the server itself is not what the cases were written for: then a run proves less than it says."""
+    return [
+        f"WRONG: {request}: straight {'nothing leaks' if case.leaks else told}"
+        for request, told in straight.items()
+        for case in [CASES[request.partition(",")[0]]]
+        if (not _leaked(told) if case.leaks else told.meaning != case.meant.meaning)
+    ]
+
+
+def judged(told: Mapping[str, Told], straight: Mapping[str, Told], action: str) -> dict[str, str]:
+    """Of each request what came of it, in a word or two; what should not be begins with `WRONG`."""
+    return {request: _came_of(told[request], straight[request], request, action) for request in straight}
+
+
+def _came_of(told: Told, straight: Told, request: str, action: str) -> str:
+    case = CASES[request.partition(",")[0]]
+    if action == "observe" or not _leaked(straight):
+        return "as straight" if told == straight else f"WRONG: {told}"
+    if action == "repair":
+        return "as meant" if told.meaning == case.meant.meaning else f"WRONG: {told}"
+    return told.end if told.is_blocked and not _leaked(told) else f"WRONG: {told}"
+
+
+def _leaked(told: Told) -> bool:
+    return any(mark in text for mark in ("<|", "assistant") for text in (told.reasoning, told.answer))
+
+
+def logged(log: Path, requests: Mapping[str, str], action: str) -> tuple[list[str], dict[str, list[str]]]:
+    """What is missing in an outcome log, and the checks that failed on each request."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    exchanges = {line["request_id"].replace("_", " "): line for line in lines if line.get("request_id")}
+    missing = [
+        f"WRONG: {request}: no judged line in the log"
+        for request in requests
+        if not (line := exchanges.get(request, {})).get("judged") and line.get("end") != "blocked"
+    ]
+    done = {"repair": "repaired", "block": "blocked"}.get(action)
+    missing += [
+        f"WRONG: {request}: {came} and the log does not say so"
+        for request, came in requests.items()
+        if done and came != "as straight" and not (exchanges.get(request, {}).get("acted") or {}).get(done)
+    ]
+    return missing, {request: exchanges.get(request, {}).get("failed", []) for request in requests}
+
+
+def ask(asked: argparse.Namespace) -> int:
+    engine, _, base = asked.target.partition(":")
+    asking = Asking(model=asked.model, by=asked.by)
+    kept: dict[str, Any] = json.loads(asked.into.read_text()) if asked.into.exists() else {}
+    told = asking.all(base)
+    if not asked.within:
+        for problem in _not_as_told(told):
+            print(problem)
+        kept = {"straight": {request: asdict(one) for request, one in told.items()}, "runs": []}
+    straight = _read(kept["straight"])
+    if asked.within:
+        shell, action = asked.within
+        time.sleep(5)  # the judge is a process of its own
+        kept["runs"].append(_run(shell, action, judged(told, straight, action), asked.log))
+    for shell in asked.through:
+        for action, flags in ACTIONS.items():
+            with tempfile.TemporaryDirectory() as folder:
+                log = Path(folder) / "log.jsonl"
+                capture = ["--capture", "full"]
+                with proxied(asked.target, [*SHELLS[shell], *flags, *capture], log) as url:
+                    told = asking.all(f"{url}/v1")
+                kept["runs"].append(_run(shell, action, judged(told, straight, action), log))
+                if asked.keep:
+                    (asked.keep / f"{engine}-{shell}-{action}.jsonl").write_bytes(log.read_bytes())
+    asked.into.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    return 0
+
+
+def _read(kept: Mapping[str, Any]) -> dict[str, Told]:
+    return {request: Told(**{**told, "calls": tuple(map(tuple, told["calls"]))}) for request, told in kept.items()}
+
+
+def _run(shell: str, action: str, came: dict[str, str], log: Path) -> dict[str, Any]:
+    missing, failed = logged(log, came, action)
+    wrong = [f"{request}: {what}" for request, what in came.items() if what.startswith("WRONG")] + missing
+    print(f"{shell}, {action}: {len(came)} requests, {len(wrong)} wrong", flush=True)
+    for one in wrong:
+        print(f"  {one}", flush=True)
+    return {"shell": shell, "action": action, "came": came, "missing": missing, "failed": failed}
+
+
+def page(asked: argparse.Namespace) -> int:
+    kept = json.loads(asked.file.read_text())
+    asked.page.write_text("\n".join(_lines(kept, asked.server)) + "\n")
+    told = [what for run in kept["runs"] for what in [*run["came"].values(), *run["missing"]]]
+    told += _not_as_told(_read(kept["straight"]))
+    return int(any(what.startswith("WRONG") for what in told))
+
+
+def _lines(kept: Mapping[str, Any], server: str) -> Iterator[str]:
+    yield from (
+        f"# The proxy before {server}",
+        "",
+        "Made by `engines/proxied/scripted.py`; nothing here is edited by hand.",
+        "",
+    )
+    yield "What came of each request of the official client: `as straight`, `as meant` (repaired), `blocked`. Model's output: scripted."
+    by_kind = [(name, [request for request in kept["straight"] if request.startswith(f"{name},")]) for name in CASES]
+    yield from (
+        "",
+        "| shell | action | " + " | ".join(name for name, _ in by_kind) + " |",
+        "| --- " * (len(by_kind) + 2) + "|",
+    )
+    for run in kept["runs"]:
+        cells = ["; ".join(sorted({run["came"][request] for request in requests})) for _, requests in by_kind]
+        yield f"| {run['shell']} | {run['action']} | " + " | ".join(cells) + " |"
+    yield from ("", "Each cell is four requests: Chat Completions and Responses, whole and streamed.", "")
+    yield from (
+        "## What the server says straight",
+        "",
+        "| request | reasoning | answer | calls | end |",
+        "| --- | --- | --- | --- | --- |",
+    )
+    for request, told in kept["straight"].items():
+        cells = [told["reasoning"], told["answer"], json.dumps(told["calls"]) if told["calls"] else "", told["end"]]
+        yield f"| {request} | " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    yield from ("", "## What the guard's log says failed", "", "Of what the server said, whatever was made of it.", "")
+    for request in kept["straight"]:
+        failed = sorted({check for run in kept["runs"] for check in run["failed"][request]})
+        if failed:
+            yield f"- {request}: {', '.join(f'`{check}`' for check in failed)}"
+    missing = [f"- {run['shell']}, {run['action']}: {one}" for run in kept["runs"] for one in run["missing"]]
+    missing += [f"- {problem}" for problem in _not_as_told(_read(kept["straight"]))]
+    yield from (["", *missing] if missing else [])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    asks = commands.add_parser("ask")
+    asks.add_argument("target")
+    asks.add_argument("--model", required=True)
+    asks.add_argument("--by", choices=["vllm", "teleprompter"], required=True)
+    asks.add_argument("--into", type=Path, required=True)
+    asks.add_argument("--within", nargs=2, metavar=("SHELL", "ACTION"))
+    asks.add_argument("--log", type=Path, help="the guard's, with --within")
+    asks.add_argument("--through", nargs="*", choices=list(SHELLS), default=[])
+    asks.add_argument("--keep", type=Path, help="a folder for the outcome logs, with samples of what failed")
+    asks.set_defaults(run=ask)
+    pages = commands.add_parser("page")
+    pages.add_argument("file", type=Path)
+    pages.add_argument("page", type=Path)
+    pages.add_argument("--server", required=True)
+    pages.set_defaults(run=page)
+    asked = parser.parse_args()
+    code: int = asked.run(asked)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
