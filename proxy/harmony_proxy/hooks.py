@@ -40,14 +40,14 @@ _clock = time.perf_counter
 class _Watched:
     """A flow's guard, and when its request was sent."""
 
-    __slots__ = ("guard", "id", "is_closed", "is_held", "is_stopped", "sent", "started")
+    __slots__ = ("guard", "id", "is_closed", "is_ended", "is_held", "is_stopped", "sent", "started")
 
     def __init__(self, guard: Guard, name: str) -> None:
         self.guard = guard
         self.id = name
         self.started = time.time()
         self.sent = _clock()
-        self.is_held = self.is_closed = self.is_stopped = False
+        self.is_held = self.is_closed = self.is_stopped = self.is_ended = False
 
     def now(self) -> float:
         """Seconds since the request was sent."""
@@ -133,6 +133,8 @@ class ConformanceAddon:
             return self._release(flow, watched)
         if not watched.is_closed:
             watched.guard.close(watched.now())
+        if watched.is_ended and flow.killable:
+            flow.kill()  # the rest came together with what was blocked: mitmproxy would end the chunks once more
         self._over(flow)
         return None
 
@@ -200,7 +202,8 @@ class ConformanceAddon:
             if guard.must_stop and not watched.is_stopped:
                 watched.is_stopped = True
                 guard.recorder.abort(End.BLOCKED, "", begun)
-                if self._abort(flow):
+                if data and self._abort(flow):
+                    watched.is_ended = True
                     out.append(_ENDS_CHUNKS)  # and nothing after it: the connection is closed with the server's
             return out
 

@@ -399,6 +399,21 @@ def test_a_block_in_the_middle_aborts_the_server_and_ends_the_answer(blocked, ac
     assert hands.passages[0].kept.blocked == (CHECK,)
 
 
+def test_a_block_whose_server_has_already_said_all_ends_the_chunks_once(blocked, acting, hands, monkeypatch):
+    def server(watched):
+        there = Connections(watched)
+        watched.live = True
+        monkeypatch.setattr(hooks, "Proxyserver", Connections)
+        monkeypatch.setattr(hooks.ctx.master.addons, "get", lambda name: there)
+
+    one = blocked(server)
+    assert one.sent[-1] == b""
+    assert passed_on(one.stream, b"more\n", b"") == []
+    acting.response(one.watched)
+    assert one.watched.error.msg == Error.KILLED_MESSAGE  # or mitmproxy would end them again, and keep the connection
+    assert [passage.end for passage in hands.passages] == [End.BLOCKED]
+
+
 @pytest.mark.parametrize("missing", ["not there", "of another form"])
 def test_where_the_server_cannot_be_aborted_the_rest_is_swallowed(blocked, acting, hands, monkeypatch, missing):
     if missing == "of another form":

@@ -496,3 +496,20 @@ def test_a_stream_that_leaks_ends_cleanly_in_its_middle_and_its_server_is_broken
     assert got.endswith(b"data: [DONE]\n\n")
     assert server.broken_off_after < WAIT / 8
     assert (line["end"], line["acted"]["blocked"]) == ("blocked", ["channels.no_marker_leak"])
+
+
+def test_a_stream_that_leaks_and_came_all_at_once_has_one_end_and_its_connection_is_closed(dump):
+    events = [chunked(event(text)) for text in ("Hello", "<|channel|>analysis<|message|>We need")]
+    with Answering([b"".join((STREAM_HEAD, *events, b"0\r\n\r\n"))]) as server:
+        body = json.dumps({**ASKED, "stream": True}).encode()
+        host = f"Host: {server.base.removeprefix('http://')}\r\nContent-Length: {len(body)}"
+        head = f"POST {server.base}/block/v1/chat/completions HTTP/1.1\r\n{host}\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", int(dump.base.rpartition(":")[2]))) as client:
+            client.settimeout(WAIT)
+            client.sendall(head.encode() + body)
+            got = b""
+            while more := client.recv(65536):
+                got += more
+    assert b"blocked_by_policy" in got
+    assert got.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
+    assert got.count(b"0\r\n\r\n") == 1
