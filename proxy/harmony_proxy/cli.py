@@ -85,6 +85,7 @@ def execute(arguments: Namespace) -> int:
         raise UsageError(f"--listen {problem}") from None
     settings = _settings(arguments, upstream.engine.name)
     if arguments.mitmproxy:
+        _only_without_mitmproxy(arguments)
         _needs("mitmproxy")
         _try_to_listen(host, port)
         from harmony_proxy.running import watch  # noqa: PLC0415 - imports mitmproxy, which is slow, and an extra
@@ -126,6 +127,14 @@ _ONLY_WITH = (
     ("--reasoning-field", "reasoning_field", None, ("repair", "block")),
 )
 """Flags that say how something is done, their attribute and its default, and the attributes of what has to be done for them to say anything."""
+
+
+def _only_without_mitmproxy(arguments: Namespace) -> None:
+    for flag, asked in (("--metrics", arguments.metrics is not None), ("--drain", arguments.drain != _DRAIN)):
+        if asked:
+            raise UsageError(
+                f"{flag} is not for --mitmproxy: it serves no metrics, and gives no time when it is stopped"
+            )
 
 
 def _rules(arguments: Namespace) -> Rules:

@@ -70,7 +70,7 @@ def load_rules(  # noqa: PLR0913 - all that flags say of a policy
     try:
         if file is not None:
             document: Json = tomllib.loads(file.read_text(encoding="utf-8"))
-            field = text(at(document, "reasoning_field")) or None
+            field = at(document, "reasoning_field")
             return _rules(lambda musts, can: read_policy(document, musts=musts, repairable=can), field)
         if not repair and not block:
             flag_policy((), (), fail, fallback, musts=(), repairable=())
@@ -131,12 +131,15 @@ def address(told: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _rules(read: Callable[[frozenset[str], frozenset[str]], Policy], reasoning_field: str | None) -> Rules:
+def _rules(read: Callable[[frozenset[str], frozenset[str]], Policy], reasoning_field: Json) -> Rules:
     from harmony_conformance.check import MUST  # noqa: PLC0415 - all checks are read: only where something is acted on
     from harmony_conformance.checks import CHECKS  # noqa: PLC0415 - as above
+    from harmony_conformance.engines import REASONING_FIELDS  # noqa: PLC0415 - as above
     from harmony_proxy import acting  # noqa: PLC0415 - as above
 
-    actors = acting.actors(reasoning_field=reasoning_field)
+    if reasoning_field is not None and reasoning_field not in REASONING_FIELDS:
+        raise BadPolicy(f"reasoning_field {reasoning_field!r} is none of {', '.join(map(repr, REASONING_FIELDS))}")
+    actors = acting.actors(reasoning_field=text(reasoning_field) or None)
     musts = frozenset(check.id for check in CHECKS if check.subject is Exchange and check.severity is MUST)
     policy = read(musts, actors.repairs)
     return Rules() if policy.observes else Rules(policy=policy, actors=actors)

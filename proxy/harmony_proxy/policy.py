@@ -26,7 +26,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TypeVar
 
-from harmony_conformance.json_value import Json, items, members
+from harmony_conformance.json_value import Json
 
 
 class Action(StrEnum):
@@ -50,6 +50,7 @@ class BadPolicy(ValueError):  # noqa: N818 - it names what the value is
 
 Word = TypeVar("Word", Action, FailMode)
 
+_RULE = '"channels.no_marker_leak" = "repair"'
 _NONE: Mapping[str, Action] = MappingProxyType({})
 
 
@@ -96,7 +97,7 @@ def read_policy(value: Json, *, musts: Collection[str], repairable: Collection[s
     Raises:
         BadPolicy: it names no check, or asks for what there is not.
     """
-    told = members(value)
+    told = _table(value, "the policy", "names and values")
     _known(told, ("fail", "fallback", "reasoning_field", "checks", "route"), "the policy")
     rest = _route(
         {name: it for name, it in told.items() if name not in ("route", "reasoning_field")},
@@ -104,9 +105,12 @@ def read_policy(value: Json, *, musts: Collection[str], repairable: Collection[s
         musts,
         repairable,
     )
+    asked = told.get("route", [])
+    if not isinstance(asked, list):
+        raise BadPolicy("the policy: routes are tables, each begins with [[route]]")
     routes = [
-        _route(members(route), f"route {number}", musts, repairable)
-        for number, route in enumerate(items(told.get("route")), start=1)
+        _route(_table(route, f"route {number}", "what follows [[route]]"), f"route {number}", musts, repairable)
+        for number, route in enumerate(asked, start=1)
     ]
     return Policy(routes=(*routes, rest))
 
@@ -131,10 +135,11 @@ def flag_policy(  # noqa: PLR0913 - all that flags say of a policy
 
 def _route(told: Mapping[str, Json], where: str, musts: Collection[str], repairable: Collection[str]) -> Route:
     _known(told, ("path", "fail", "fallback", "checks"), where)
-    rules = {
-        pattern: _one_of(Action, action, f"{where}, {pattern}")
-        for pattern, action in members(told.get("checks")).items()
-    }
+    checks = _table(told.get("checks", {}), f"{where}, checks", _RULE)
+    for pattern, action in checks.items():
+        if isinstance(action, dict):
+            raise BadPolicy(f"{where}, {pattern}: the id of a check stands in quotation marks: {_RULE}")
+    rules = {pattern: _one_of(Action, action, f"{where}, {pattern}") for pattern, action in checks.items()}
     for pattern, action in rules.items():
         fitting = {check for check in musts if fnmatchcase(check, pattern)}
         if not fitting:
@@ -169,6 +174,12 @@ def _one_of(kind: type[Word], told: Json, where: str) -> Word:
         if told == word.value:
             return word
     raise BadPolicy(f"{where}: {told!r} is none of {', '.join(repr(word.value) for word in kind)}")
+
+
+def _table(told: Json, where: str, of: str) -> Mapping[str, Json]:
+    if not isinstance(told, dict):
+        raise BadPolicy(f"{where}: {told!r} is no table: {of}")
+    return told
 
 
 def _known(told: Mapping[str, Json], names: Collection[str], where: str) -> None:

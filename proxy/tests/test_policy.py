@@ -52,6 +52,12 @@ def test_the_first_route_that_fits_counts():
         ('fallback = "repair"', "'observe' or 'block'"),
         ("cheks = {}", "'cheks' is none of fail, fallback"),
         ("[[route]]\npath = 3", "route 1: path is a pattern"),
+        ('checks = "block"', 'the policy, checks: \'block\' is no table: "channels.no_marker_leak" = "repair"'),
+        ('[[route]]\nchecks = ["channels.a"]', "route 1, checks: ['channels.a'] is no table"),
+        ('[checks]\nchannels.a = "block"', "the policy, channels: the id of a check stands in quotation marks"),
+        ('[route]\npath = "*"\nchecks = {"*" = "block"}', "routes are tables, each begins with [[route]]"),
+        ('route = "*"', "each begins with [[route]]"),
+        ("route = [1]", "route 1: 1 is no table"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(document, said):
@@ -106,6 +112,14 @@ def test_a_file_that_is_no_toml_is_said_to_be_none(tmp_path):
         load_rules(file)
     with pytest.raises(BadSetting, match="a policy file says all"):
         load_rules(file, block=["*"])
+
+
+@pytest.mark.parametrize("name", ["3", '"thoughts"', '""', "false"])
+def test_the_reasoning_has_one_of_the_names_that_clients_know(tmp_path, name):
+    file = tmp_path / "policy.toml"
+    file.write_text(f"reasoning_field = {name}\n", encoding="utf-8")
+    with pytest.raises(BadSetting, match="is none of 'reasoning', 'reasoning_content', 'thinking'"):
+        load_rules(file)
 
 
 def test_addresses_have_a_port():

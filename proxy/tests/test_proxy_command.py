@@ -31,6 +31,8 @@ def proxy(*arguments):
         ([*HERE, "--fail", "closed"], "--fail closed is for --repair or --block: nothing is acted on without it"),
         ([*HERE, "--block", "*", "--fallback", "block"], "--fallback block is for --repair: nothing is"),
         ([*HERE, "--reasoning-field", "reasoning"], "--reasoning-field is for --repair or --block"),
+        ([*HERE, "--metrics", "127.0.0.1:9464"], "--metrics is not for --mitmproxy"),
+        ([*HERE, "--drain", "5"], "--drain is not for --mitmproxy"),
         ([*HERE, "--policy", "x", "--fail", "closed"], "--fail closed is for --repair or --block; a policy file says"),
     ],
 )
