@@ -134,7 +134,8 @@ class ConformanceAddon:
         if not watched.is_closed:
             watched.guard.close(watched.now())
         if watched.is_ended and flow.killable:
-            flow.kill()  # the rest came together with what was blocked: mitmproxy would end the chunks once more
+            # the rest came together with what was blocked: mitmproxy would end the chunks once more
+            flow.kill()  # type: ignore[no-untyped-call]
         self._over(flow)
         return None
 
