@@ -38,14 +38,11 @@ from harmony_conformance.unchanged import Digests, changed, digests
 _GROUP = "harmony_conformance.through"
 _COMPARES = "several exchanges to compare"
 _MISSED = "nothing but the wire"
-_SIDE = "an endpoint beside the APIs, which a proxy passes unjudged"
-_PATHS = tuple(api.path for api in APIS.values())
 _NOT_SENT = "an API that its bytes do not tell from another"
 _CLIENTS = "client"
 """The family that looks at requests: scenarios send wrong ones on purpose."""
 _FORCED = frozenset({"structured.answer_is_json", "tool_calls.arguments_fit_the_schema"})
 """What a server promised and its model broke: the suite knows that no grammar held the script back, and a proxy is right to tell."""
-_CHAT = (CHAT_COMPLETIONS.name,)
 _NOTHING = Catch(caught_by=frozenset(), also=frozenset())
 
 
@@ -80,6 +77,14 @@ def way_named(name: str) -> Through:
         raise NoSuchWay(f"{name!r} is not installed; there is: {', '.join(sorted(points)) or 'nothing'}")
     way: Through = points[name].load()
     return way
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What is asked: the scenarios of these names (none: all), over these APIs."""
+
+    scenarios: tuple[str, ...]
+    apis: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,16 +136,16 @@ def run_through(
     told: Callable[[Watched], None],
     *,
     workers: int,
-    select: tuple[str, ...] = (),
+    part: Part | None = None,
 ) -> ThroughTest:
     """Ask the correct server over every API, and the server with each defect, in `workers` processes. `told` gets each result as it comes, in order.
 
-    `select` leaves only some scenarios, and Chat Completions: a part that proves nothing of the rest.
+    With `part` only some is asked, which proves nothing of the rest.
     """
-    series, passed = _ask(None, through, _CHAT if select else tuple(APIS), select)
+    series, passed = _ask(None, through, part or Part(scenarios=(), apis=tuple(APIS)))
     right = _Right(sent=digests(series, arrivals=True), passed=frozenset(map(_digest, passed)))
     failing = {check for check in _failing(passed) if _family(check) != _CLIENTS} - _FORCED
-    watch = partial(_watch, through=through, select=select)
+    watch = partial(_watch, through=through, part=part)
     with ProcessPoolExecutor(workers, initializer=_RIGHT.append, initargs=(right,)) as pool:
         watched: list[Watched] = []
         for one in pool.map(watch, defects):
@@ -164,35 +169,32 @@ class _Right:
 _RIGHT: list[_Right] = []
 
 
-def _ask(
-    defect: str | None, through: Through, apis: tuple[str, ...], select: tuple[str, ...]
-) -> tuple[tuple[Series, ...], Sequence[Exchange]]:
+def _ask(defect: str | None, through: Through, part: Part) -> tuple[tuple[Series, ...], Sequence[Exchange]]:
     target = parse_target("reference" if defect is None else f"reference:defect={defect}")
     between = through(create_app(defects=target.defects))
-    plan = _plan(apis, select, with_rows=defect is None or isinstance(DEFECTS[defect].change, READING))
+    plan = _plan(part, with_rows=defect is None or isinstance(DEFECTS[defect].change, READING))
 
     async def sent() -> tuple[Series, ...]:
         async with client_to(between.app) as client:
-            return (await run_by(client, target, Options(apis=apis), plan, lambda _: None, lambda _: None)).series
+            return (await run_by(client, target, Options(apis=part.apis), plan, lambda _: None, lambda _: None)).series
 
     return at_once(sent()), between.exchanges()
 
 
 @cache
-def _plan(apis: tuple[str, ...], select: tuple[str, ...], *, with_rows: bool) -> Plan:
+def _plan(part: Part, *, with_rows: bool) -> Plan:
     """What is sent; the hand-written rows only to a server that reads the output otherwise, each once, whole and streamed. It is judged later."""
     scenarios = (
         one_of_each_row(scenario) if is_of_rows(scenario) else scenario
-        for scenario in make_plan(Options(apis=apis, select=select)).scenarios
+        for scenario in make_plan(Options(apis=part.apis, select=part.scenarios)).scenarios
         if not is_of_rows(scenario) or (with_rows and scenario.api == CHAT_COMPLETIONS.name)
     )
     return Plan(scenarios=tuple(scenarios), checks=())
 
 
-def _watch(defect: str, *, through: Through, select: tuple[str, ...]) -> Watched:
+def _watch(defect: str, *, through: Through, part: Part | None) -> Watched:
     right, catch = _RIGHT[0], read_switches().get(defect, _NOTHING)
-    apis = _CHAT if select else apis_of(defect)
-    series, passed = _ask(defect, through, apis, select)
+    series, passed = _ask(defect, through, part or Part(scenarios=(), apis=apis_of(defect)))
     failing = _failing(x for x in passed if _digest(x) not in right.passed)
     changed_ones = [x for one in changed(series, right.sent) for x in one.exchanges.values()]
     unseen = {
@@ -236,9 +238,7 @@ def _why_not(rule: Check | Comparison, exchanges: Sequence[Exchange]) -> Iterato
     reasons: dict[str, None] = {}
     for x in exchanges:
         if fails(rule, x):
-            needed = rests_on(rule, x)
-            is_side = not x.request.path.partition("?")[0].endswith(_PATHS)
-            reasons |= dict.fromkeys(needed or (_SIDE if is_side else _MISSED,))
+            reasons |= dict.fromkeys(rests_on(rule, x) or (_MISSED,))
     yield from reasons
 
 

@@ -32,6 +32,10 @@ _ENDINGS: Mapping[tuple[str, str], str] = MappingProxyType(
         ("", "generate"): TGI_GENERATE.name,
         ("", "generate_stream"): TGI_GENERATE.name,
         ("sglang", "generate"): SGLANG_GENERATE.name,
+        ("", "separate_reasoning"): SGLANG_GENERATE.name,  # its parsers, asked by themselves
+        ("", "parse_function_call"): SGLANG_GENERATE.name,
+        ("sglang", "separate_reasoning"): SGLANG_GENERATE.name,
+        ("sglang", "parse_function_call"): SGLANG_GENERATE.name,
         ("", "completion"): LLAMACPP_COMPLETION.name,
     }
 )

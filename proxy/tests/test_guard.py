@@ -315,6 +315,9 @@ def test_what_is_no_api_of_ours_is_observed(path):
         ("/v1/completions", "completions"),
         ("/v1/completion", ""),
         ("/sglang/generate", "sglang-generate"),
+        ("/separate_reasoning", "sglang-generate"),
+        ("/sglang/parse_function_call", "sglang-generate"),
+        ("/v1/tokenize", ""),
     ],
 )
 def test_the_end_of_a_path_tells_its_api(path, api):

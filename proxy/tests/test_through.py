@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from harmony_conformance.through import NoSuchWay, run_through, way_named
+from harmony_conformance.through import NoSuchWay, Part, run_through, way_named
 from harmony_proxy.through import Watching
 
-SELECT = ("tool_round_trip", "simple_answer", "slow_stream")
+PART = Part(scenarios=("tool_round_trip", "simple_answer", "slow_stream"), apis=("chat",))
+PARSERS = Part(scenarios=("sglang_parsers",), apis=("sglang-generate",))
 
 
 class Forgetful(Watching):
@@ -17,9 +18,9 @@ class Forgetful(Watching):
         return [replace(x, response=replace(x.response, chunks=x.response.chunks[:-1])) for x in super().exchanges()]
 
 
-def watched(way, *defects):
+def watched(way, *defects, part=PART):
     told = []
-    outcome = run_through(way, defects, told.append, workers=1, select=SELECT)
+    outcome = run_through(way, defects, told.append, workers=1, part=part)
     assert tuple(told) == outcome.watched
     return outcome
 
@@ -34,6 +35,18 @@ def test_what_crosses_the_wire_is_seen_and_what_does_not_has_its_reason():
     assert by_name["tool-history-refused"].seen == ()
     assert by_name["tool-history-refused"].unseen == {
         "errors.valid_request_is_answered": ("that the request is a valid one, or is not",)
+    }
+    assert outcome.passed
+
+
+def test_parsers_that_are_asked_by_themselves_are_judged_as_in_the_suite():
+    calls = ("sglang-untyped-call-lost", "sglang-first-call-as-text", "sglang-dotted-name-lost")
+    outcome = watched(Watching, "sglang-reasoning-unseparated", *calls, part=PARSERS)
+    assert outcome.faults == ()
+    assert outcome.exchanges >= 6
+    assert {one.defect: one.seen for one in outcome.watched} == {
+        "sglang-reasoning-unseparated": ("native.reasoning_is_separated",),
+        **dict.fromkeys(calls, ("native.written_calls_are_parsed",)),
     }
     assert outcome.passed
 
