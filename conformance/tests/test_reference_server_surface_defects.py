@@ -74,6 +74,11 @@ class Server:
         asked = {"inputs": "x", "parameters": {"details": True, **parameters}, "harmony_script": THINK + FINAL}
         return self.send("/generate", asked).json()["details"]
 
+    def indexes(self):
+        asked = {"inputs": "x", "parameters": {"details": True}, "harmony_script": THINK + FINAL}
+        blocks = self.send("/generate_stream", asked).text.removesuffix("\n\n").split("\n\n")
+        return [json.loads(block.removeprefix("data:"))["index"] for block in blocks]
+
     def completions(self, **body):
         return self.send("/v1/completions", {"prompt": "A: ", "max_tokens": 64, "harmony_script": BLANK, **body}).json()
 
@@ -227,6 +232,8 @@ SHOWN = {
     "ollama-refusals-in-objects": (lambda s: "message" in s.ollama(think="very").json()["error"], True),
     "tgi-markers-left-out": (lambda s: [token for token in s.details()["tokens"] if token["special"]], []),
     "tgi-always-eos": (lambda s: s.details(max_new_tokens=2)["finish_reason"], "eos_token"),
+    "tgi-stream-without-done": (lambda s: "[DONE]" in s.tgi(stream=True).text, False),
+    "tgi-tokens-crossed": (lambda s: s.indexes()[:4], [1, 3, 2, 4]),
     "tgi-chat-tokenize-without-the-end": (
         lambda s: s.send("/chat_tokenize", {"messages": [USER]}).json()["tokenize_response"][-1]["text"],
         "<|end|>",
@@ -246,6 +253,7 @@ SHOWN = {
         lambda s: [json.loads(line[6:])["text"] for line in s.sglang(stream=True).text.split("\n\n")[:-2]][1:3],
         ["Good", " day"],
     ),
+    "sglang-stream-without-done": (lambda s: "[DONE]" in s.sglang(stream=True).text, False),
     "sglang-reasoning-unseparated": (lambda s: s.separated(THINK + FINAL)["text"], "Hm.Good day."),
     "sglang-untyped-call-lost": (lambda s: s.parsed(THINK + CALL.replace(" <|constrain|>json", "")), []),
     "sglang-first-call-as-text": (lambda s: s.parsed(CALL), []),

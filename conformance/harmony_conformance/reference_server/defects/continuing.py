@@ -1,11 +1,12 @@
 """Defects of the APIs that continue a prompt which the client rendered, and of what shows their tokens: Completions, TGI's generate and /chat_tokenize."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
-from harmony_conformance.reference_server.changes import Api, Defect, OnJson, OnRequest
+from harmony_conformance.reference_server.changes import Api, Defect, OnJson, OnRequest, OnStream
 from harmony_ref import encode_with_special_tokens, tokens
 
+_SECOND = 2
 _Body = Callable[[JsonObject], JsonObject]
 
 
@@ -35,6 +36,14 @@ def _one_short(logprobs: JsonObject) -> JsonObject:
 def _only_ordinary(details: JsonObject) -> JsonObject:
     kept: list[Json] = [token for token in items(details.get("tokens")) if at(token, "special") is not True]
     return {**details, "tokens": kept} if "tokens" in details else details
+
+
+def _crossed(stream: Iterator[Json]) -> Iterator[Json]:
+    """The third token is told before the second."""
+    for value in stream:
+        if at(value, "token") is not None and number(at(value, "index")) == _SECOND and (after := next(stream, None)):
+            yield after
+        yield value
 
 
 def _without_the_end(body: JsonObject) -> JsonObject:
@@ -87,6 +96,12 @@ DEFECTS = (
         "tgi-always-eos",
         "The finish reason of the details is `eos_token`, whatever ended the answer.",
         _in_member("details", lambda details: {**details, "finish_reason": "eos_token"}),
+    ),
+    Defect(
+        id="tgi-tokens-crossed",
+        catalogue=(),
+        summary="The second and the third event of a stream of tokens change places.",
+        change=OnStream(_crossed, Api.TGI),
     ),
     _on_json(
         Api.TGI,

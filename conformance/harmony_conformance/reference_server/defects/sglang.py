@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.reference_server.answer import DONE
 from harmony_conformance.reference_server.changes import Api, Defect, OnStream
 from harmony_conformance.reference_server.defects.bodies import Body, in_member, on_json, on_request
 from harmony_ref import tokens
@@ -52,6 +53,10 @@ def _one_behind(stream: Iterator[Json]) -> Iterator[Json]:
         before = said
 
 
+def _without_done(stream: Iterator[Json]) -> Iterator[Json]:
+    return (value for value in stream if value != DONE)
+
+
 DEFECTS = (
     on_json(
         Api.SGLANG,
@@ -65,6 +70,12 @@ DEFECTS = (
         catalogue=(),
         summary="An event holds all ids so far and only the text that is new.",
         change=OnStream(_one_behind, Api.SGLANG),
+    ),
+    Defect(
+        id="sglang-stream-without-done",
+        catalogue=(),
+        summary="The stream of /generate ends without `[DONE]`.",
+        change=OnStream(_without_done, Api.SGLANG),
     ),
     on_json(
         Api.SGLANG,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, text
+from harmony_conformance.reference_server.answer import DONE
 from harmony_conformance.reference_server.changes import Api, Defect, OnReply, OnStream
 from harmony_conformance.reference_server.defects.bodies import Body, in_list, in_member, on_json, on_request, without
 from harmony_conformance.reference_server.errors import ApiError, Reply
@@ -77,6 +78,10 @@ def _characters_as_tokens(reply: Reply) -> Reply:
     return reply if count is None else replace(reply, headers={**reply.headers, "x-prompt-tokens": count})
 
 
+def _without_done(stream: Iterator[Json]) -> Iterator[Json]:
+    return (value for value in stream if value != DONE)
+
+
 def _tool_prompt(body: JsonObject) -> JsonObject:
     messages = items(body.get("messages"))
     if not body.get("tools") or not messages:
@@ -143,6 +148,12 @@ DEFECTS = (
         catalogue=(),
         summary="The header `x-prompt-tokens` counts the characters of the prompt.",
         change=OnReply(_characters_as_tokens, Api.TGI),
+    ),
+    Defect(
+        id="tgi-stream-without-done",
+        catalogue=(),
+        summary="The stream of TGI's chat ends without `[DONE]`.",
+        change=OnStream(_without_done, Api.TGI),
     ),
     Defect(
         id="ollama-lines-as-events",
