@@ -58,8 +58,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--api",
         choices=[*API_WORDS, ALL_APIS],
-        default=CHAT_COMPLETIONS.name,
-        help="the API to send the scenarios over; all: every one that the endpoint offers",
+        help="the API to send the scenarios over; all: every one that the endpoint offers (default: chat; of a recording, those that it holds)",
     )
     parser.add_argument("--tries", type=whole_number(1), default=1, metavar="N", help="send every scenario N times")
     parser.add_argument(
@@ -132,7 +131,7 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
         extra_body=members(extra),
         max_requests=arguments.max_requests,
         max_rps=arguments.max_rps,
-        apis=_apis(arguments.api),
+        apis=_apis(arguments.api or CHAT_COMPLETIONS.name),
     )
     return target, options
 

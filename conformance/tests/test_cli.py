@@ -174,6 +174,13 @@ def test_a_recorded_run_is_judged_again_to_the_same_result_lines(reference, caps
     assert results(tmp_path / "again") == results(reference / "one")
 
 
+def test_a_recorded_run_is_judged_again_over_the_api_that_it_went_over(capsys, tmp_path):
+    first = run(capsys, "reference", "--api", "responses", *QUICK, "--out", str(tmp_path / "first"))
+    again = run(capsys, f"replay:{tmp_path / 'first' / 'exchanges.jsonl'}", *QUICK, "--out", str(tmp_path / "again"))
+    assert (first[0], again[0]) == (0, 0)
+    assert results(tmp_path / "again") == results(tmp_path / "first")
+
+
 def test_a_recorded_run_is_judged_again_with_what_its_report_knows_of_the_endpoint(reference, capsys, tmp_path):
     recorded = tmp_path / "kept"
     recorded.mkdir()

@@ -7,12 +7,12 @@ import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import MappingProxyType
 from typing import BinaryIO
 
@@ -27,7 +27,7 @@ from harmony_conformance.client import Wait, completed
 from harmony_conformance.command import Command, Exit, UsageError
 from harmony_conformance.discovery import DISCOVERY, Capabilities
 from harmony_conformance.engines import ScriptBy
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.fingerprint import Fingerprint, fingerprint
 from harmony_conformance.json_value import JsonObject, at, dumps, members, text
 from harmony_conformance.judge import Result, worst
@@ -94,6 +94,10 @@ def execute(arguments: Namespace) -> int:
     """Run, write, print; the exit code."""
     target, options = read_options(arguments)
     options = replace(options, latency_requests=arguments.latency)
+    sends_nothing = arguments.list or arguments.dry_run
+    recorded = _recorded(target.replay) if target.replay is not None and not sends_nothing else ()
+    if recorded and arguments.api is None:
+        options = replace(options, apis=_apis_of(recorded))
     plan = read_plan(options)
     if arguments.list:
         return _list(plan)
@@ -102,7 +106,7 @@ def execute(arguments: Namespace) -> int:
     console = report_console()
     few_collections()
     if target.replay is not None:
-        finished = _replay(target, plan)
+        finished = _replay(Path(target.replay), recorded, plan)
         renderer = fingerprint(finished.series)
         out = _folder(arguments.out or _new_folder(target))
         _tell_replaced(out)
@@ -245,16 +249,26 @@ def _progress(plan: Plan, options: Options) -> Generator[Callable[[], None]]:
         yield lambda: bar.advance(task)
 
 
-def _replay(target: Target, plan: Plan) -> Run:
-    path = Path(target.replay or "")
-    series = in_order(read_recorded(path), plan.scenarios)
+def _recorded(path: PurePath) -> tuple[Series, ...]:
+    series = read_recorded(Path(path))
     if not series:
         raise UsageError(f"{path}: it holds no exchange")
+    return tuple(series)
+
+
+def _apis_of(recorded: Iterable[Series]) -> tuple[str, ...]:
+    """The names of the APIs that a recorded run went over, in the order of the table."""
+    found = {x.api for series in recorded for x in series.exchanges.values()}
+    return tuple(name for name in APIS if name in found) or (CHAT_COMPLETIONS.name,)
+
+
+def _replay(path: Path, recorded: Iterable[Series], plan: Plan) -> Run:
+    series = in_order(recorded, plan.scenarios)
     first = _first_report(path)
     header = first.header if first is not None else {}
     return Run(
         capabilities=None,
-        series=tuple(series),
+        series=series,
         results=tuple(judge_all(series, plan, _ways(header))),
         latency=first.latency if first is not None else (),
         recorded=header,
