@@ -137,6 +137,8 @@ class Asking:
                 (_hear_chunk if api == "chat" else _hear_event)(heard, event.model_dump())
         except openai.APIStatusError as refusal:
             return Told(end=f"{_blocked(refusal.code)} {refusal.status_code}")
+        except openai.APIConnectionError as problem:
+            return Told(end=f"{type(problem).__name__}: {problem.__cause__}")
         except openai.APIError as problem:
             heard["end"] = f"{_blocked(problem.code)} in the stream"
         return Told(**{**heard, "calls": tuple((call[0], call[1]) for call in heard["calls"].values())})
@@ -267,7 +269,7 @@ def logged(log: Path, requests: Mapping[str, str], action: str) -> tuple[list[st
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     exchanges = {line["request_id"].replace("_", " "): line for line in lines if line.get("request_id")}
     missing = [
-        f"WRONG: {request}: no judged line in the log"
+        f"WRONG: {request}: no judged line in the log ({line.get('end')}, {line.get('unjudged')})"
         for request in requests
         if not (line := exchanges.get(request, {})).get("judged") and line.get("end") != "blocked"
     ]
