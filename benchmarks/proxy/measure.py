@@ -19,7 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import timeit
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -27,8 +29,8 @@ import uvloop
 from answers import Plan
 from contenders import CONTENDERS, LITELLM, NotStartedError, Running, nginx_program
 from load import Answer, Client
-from pairs import APART, in_turn
-from processes import cost, memory, settle
+from pairs import APART, JUDGED_LATER, in_turn
+from processes import cost, judge_stopped, memory, settle
 
 HERE = Path(__file__).parent
 OUT = HERE.parent / "results" / "proxy.json"
@@ -132,6 +134,7 @@ def streams(
 MEASURES: dict[str, Measure] = {
     "json, 1": whole(1, Plan()),
     "json, 32": whole(32, Plan()),
+    JUDGED_LATER: whole(32, Plan()),
     "json, 32, 20 ms": whole(32, Plan(pace=20_000)),
     "stream, 1": streams(1, lambda size: Plan(events=6, pace=10_000), lambda size: size.streams),
     "stream, 32": streams(32, lambda size: Plan(events=size.events, pace=20_000)),
@@ -141,14 +144,18 @@ MEASURES: dict[str, Measure] = {
 SPARED = {"litellm": {"stream, 8, no pace"}}
 """Who is spared what: it would take minutes."""
 ASGI = ("app", "app+guard")
-ASGI_ONLY = {"json, 32, 20 ms"}
+ASGI_ONLY = {"json, 32, 20 ms", JUDGED_LATER}
 SLOW_ROUNDS = {"litellm": 2}
 
 
 def figures(those: list[Running], name: str, size: Size, idle: dict[str, float]) -> dict[str, dict[str, float]]:
     """One measurement of contenders, at the same time. Times in microseconds of a unit: a request, or an event; `idle` is what a second costs without any."""
     before, begun = {one.name: cost(one.pid) for one in those}, time.monotonic()
-    measured = uvloop.run(_all([MEASURES[name](Client(one.port), size) for one in those]))
+    with ExitStack() as stopped:
+        if name == JUDGED_LATER:
+            for one in those:
+                stopped.enter_context(judge_stopped(one.pid))
+        measured = uvloop.run(_all([MEASURES[name](Client(one.port), size) for one in those]))
     told = {}
     for one, found in zip(those, measured, strict=True):
         settle(one.pid)
@@ -314,6 +321,7 @@ def machine() -> dict[str, object]:
         "cores": len(os.sched_getaffinity(0)),
         "system": platform.system(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "loop": round(min(timeit.repeat(number=1_000_000, repeat=5)) * 1e3, 1),  # nanoseconds of a turn
         "load": [round(load, 2) for load in os.getloadavg()],
         "versions": versions(),
     }

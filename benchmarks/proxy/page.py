@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pairs import APART, GROUPS
+from pairs import APART, GROUPS, JUDGED_LATER
 
 ORDER = ("direct", "nginx", "unguarded", "standalone", "mitmdump", "addon", "litellm")
 ASGI = ("app", "app+guard")
@@ -88,6 +88,10 @@ def _over(mine: float, yours: float) -> float:
     return mine - yours
 
 
+def _itself(mine: float) -> float:
+    return mine
+
+
 def _times(mine: float, yours: float) -> float:
     return mine / yours
 
@@ -114,8 +118,10 @@ def _grown(name: str) -> Callable[[Results], float | None]:
 
 AIMS = (
     Aim(what="HarmonyGuard, CPU of the path per small JSON request, over the bare app", unit="µs", wanted=10,
-        found=lambda of: of.in_turn("json, 32", "json, 32", "path", _over, "app+guard", "app")),
-    Aim(what="… per event of 32 paced streams", unit="µs", wanted=13,
+        found=lambda of: of.in_turn(JUDGED_LATER, JUDGED_LATER, "path", _over, "app+guard", "app")),
+    Aim(what="The judge, CPU per small exchange", unit="µs", wanted=500,
+        found=lambda of: of.in_turn(JUDGED_LATER, JUDGED_LATER, "judge", _itself, "app+guard")),
+    Aim(what="HarmonyGuard, CPU of the path per event of 32 paced streams", unit="µs", wanted=13,
         found=lambda of: of.over("stream, 32", "app+guard", "app", "path")),
     Aim(what="… per event as fast as possible", unit="µs", wanted=13,
         found=lambda of: of.over("stream, 8, no pace", "app+guard", "app", "path")),
@@ -263,6 +269,9 @@ proxy and the same without the guard: at the same time, event by event between e
 | --- | --- | ---: | --- |
 {aims}
 
+The first two are measured apart: what judges is stopped until all answers are there, then it has the machine: {judged} exchanges/s on one core. Where it works at
+the same time, it takes caches and memory from the path, which then takes {busy} µs more than the bare app, and it gives way to it.
+
 The requests/s of an app that does nothing but answer cannot be kept where all cores are busy: a path of 10 µs is {share} of the {bare} µs that such an app takes for a
 request. An answer of a model takes thousands of times as long.
 
@@ -311,11 +320,14 @@ cost is the row "nothing between". nginx has one worker, no buffering and a pool
 def described(machine: dict) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in sorted(machine["versions"].items()))
     load = "/".join(f"{value:g}" for value in machine["load"])
-    return f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, {machine['python']}, load {load} at the start; {versions}"
+    python = machine["python"] + (f" ({machine['loop']:g} ns a turn of an empty loop)" if "loop" in machine else "")
+    return f"{machine['cpu']}, {machine['cores']} cores, {machine['system']}, {python}, load {load} at the start; {versions}"
 
 
 def page(results: Results, soaked: Path) -> str:
     bare = results.median("json, 32", "app", "path") or 0
+    judging = results.in_turn(JUDGED_LATER, JUDGED_LATER, "judge", _itself, "app+guard")
+    busy = results.in_turn("json, 32", "json, 32", "path", _over, "app+guard", "app")
     return PAGE.format(
         machine=described(results.data["machine"]),
         cores=results.data["machine"]["cores"],
@@ -323,6 +335,8 @@ def page(results: Results, soaked: Path) -> str:
         turns=(turns := results.data["size"].get("turns", results.data["size"]["rounds"])),
         often=turns * max(group.often for group in GROUPS),
         aims="\n".join(aim.row(results) for aim in AIMS),
+        judged=f"{1e6 / statistics.median(judging):,.0f}" if judging else "–",
+        busy=_shown(statistics.median(busy)) if busy else "–",
         share=f"{10 / bare:.0%}" if bare else "a good part",
         bare=f"{bare:.0f}",
         requests=table(results, ORDER, REQUESTS),

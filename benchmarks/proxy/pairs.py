@@ -12,6 +12,9 @@ from dataclasses import dataclass
 APART = "stream, 32, apart"
 """Streams that begin one after the other: none meets the rush in which all others are opened, and their events do not come all at once."""
 
+JUDGED_LATER = "json, 32, judged later"
+"""What judges is stopped until all answers are there: neither of the two costs is in the other."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
@@ -24,8 +27,9 @@ class Group:
 
 
 GROUPS = (
+    Group(what=JUDGED_LATER, names=("app", "app+guard"), often=3),
     Group(what="json, 32", names=("app", "app+guard"), often=3),
-    Group(what="json, 32, 20 ms", names=("app", "app+guard")),
+    Group(what="json, 32, 20 ms", names=("app", "app+guard"), often=3),
     Group(what="stream, 1", names=("direct", "unguarded", "standalone"), together=True),
     Group(what="stream, 32", names=("direct", "unguarded", "standalone")),
     Group(what=APART, names=("direct", "unguarded", "standalone"), together=True),
