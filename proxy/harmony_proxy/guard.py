@@ -18,7 +18,7 @@ from harmony_proxy.passage import passage
 from harmony_proxy.policy import OBSERVING, FailMode, Policy, Route
 from harmony_proxy.recorder import LIMIT, End, Headers, Recorder
 from harmony_proxy.refusal import BLOCKED, BROKEN_OFF, NOT_EXAMINED, blocked_message, error_body, error_event
-from harmony_proxy.routes import api_as_asked, api_of
+from harmony_proxy.routes import api_as_asked, api_of, plain
 
 _BAD_GATEWAY = 502
 _AN_ERROR = 400
@@ -189,7 +189,7 @@ class Guard:
         return Closing(head=None, body=[])
 
     def _choose(self, method: str, path: str) -> None:
-        route = self._policy.route(path)
+        route = self._policy.route(plain(path))
         if route.observes or self._actors is None or method != "POST":
             return
         self._api = api_of(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from posixpath import normpath
 from types import MappingProxyType
 
 from harmony_conformance.apis import (
@@ -42,9 +43,15 @@ _ENDINGS: Mapping[tuple[str, str], str] = MappingProxyType(
 _TGI_CHAT = "/tgi/v1/chat/completions"
 
 
+def plain(path: str) -> str:
+    """The path without what a server may leave out of it before it looks where it leads: empty segments, `.` and `..`."""
+    return f"/{normpath(path).lstrip('/')}" if "//" in path or "/." in path else path
+
+
 @lru_cache(maxsize=64)  # asked for each request, before anything is sent on
 def api_of(path: str) -> str:
     """The name of the API that is spoken at a path (without its query); empty where it is none of ours."""
+    path = plain(path)
     head, _, last = path.rpartition("/")
     name = _ENDINGS.get((head.rpartition("/")[2], last), "")
     return TGI.name if name == CHAT_COMPLETIONS.name and path.endswith(_TGI_CHAT) else name

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
+import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -23,7 +24,7 @@ from harmony_proxy.asgi import HarmonyGuard
 from harmony_proxy.handing import Handing
 from harmony_proxy.judge_settings import Settings
 from harmony_proxy.loading import Rules
-from harmony_proxy.noting import LEFT
+from harmony_proxy.noting import LEFT, Message
 from harmony_proxy.tally import sentence
 from harmony_proxy.uploading import LOOK_SECONDS, Limits
 from harmony_proxy.upstream import Upstream
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
 LINGER_SECONDS = 30.0
+_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _CONNECTIONS = 10_000
 _KEEP_ALIVE_SECONDS = 60
 _BACKLOG = 2048
@@ -55,9 +57,28 @@ class Standalone:
     limits: Limits = field(default_factory=Limits)
 
 
-class _Protocol(HttpToolsProtocol):
-    """HTTP/1.1 with limits on the head of a request, and no headers after it: what trailers say is not part of the request."""
+class _UntilClosed(RequestResponseCycle):
+    """An answer to a client of HTTP/1.0, which knows no chunks: where it has no length, the end of the connection is its end."""
 
+    _is_open_ended = False
+
+    async def send(self, message: Message) -> None:  # type: ignore[override]
+        if message["type"] == "http.response.start":
+            if not any(name.lower() in _FRAMING for name, _ in message.get("headers", ())):
+                self._is_open_ended, self.chunked_encoding, self.expected_content_length = True, False, sys.maxsize
+        elif self._is_open_ended and not message.get("more_body", False):
+            self.expected_content_length = len(message.get("body", b""))
+        await super().send(message)  # type: ignore[arg-type]
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP/1.1 with limits on the head of a request, and no headers after it: what trailers say is not part of the request.
+
+    A request that would rather speak another protocol (curl and Java ask for HTTP/2 so) is one like any other. Its parser takes what follows the head for
+    that protocol; so another parser goes on behind the head.
+    """
+
+    _is_upgrading = _is_going_on = False
     _is_in_head = True
     _received = _size = 0
     _timer: asyncio.TimerHandle | None = None
@@ -78,19 +99,41 @@ class _Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._go_on(data[upgrade.args[0] :])
+            return
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+            return
         if self._is_in_head:
             self._received += len(data)
             if self._received > HEAD_BYTES:
                 self._refuse(_TOO_LARGE)
 
+    def _go_on(self, data: bytes) -> None:
+        """Read on behind the head of a request that asked for another protocol."""
+        framing = [(name, value) for name, value in self.headers if name in _FRAMING] or [(b"content-length", b"0")]
+        head = b"".join(name + b": " + value + b"\r\n" for name, value in framing)
+        self.parser = httptools.HttpRequestParser(self)
+        self._is_upgrading, self._is_going_on = False, True
+        self.parser.feed_data(b"POST / HTTP/1.1\r\n" + head + b"\r\n")
+        if data:
+            self.data_received(data)
+
     def on_message_begin(self) -> None:
+        if self._is_going_on:
+            return
         if self._timer is None:
             self._await_head()
         self._is_in_head, self._received, self._size = True, 0, 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
+        if self._is_going_on:
+            return
         self._size += len(url)
         super().on_url(url)
 
@@ -100,12 +143,18 @@ class _Protocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        if self._is_going_on:
+            self._is_going_on = False
+            return
         self._is_in_head = False
         self._stop_waiting()
         if self._size > HEAD_BYTES:
             raise ValueError  # what the parser makes of it ends in `send_400_response`
         cast("dict[str, object]", self.scope)[LEFT] = self._has_left
         super().on_headers_complete()
+        self._is_upgrading = self.parser.should_upgrade()
+        if self.parser.get_http_version() == "1.0":
+            self.cycle.__class__ = _UntilClosed
         if self.pipeline and self._look is None:
             self._look_after()
 
@@ -144,6 +193,8 @@ class _Protocol(HttpToolsProtocol):
             self._timer = self.loop.call_later(LINGER_SECONDS, self._end)
 
     def on_message_complete(self) -> None:
+        if self._is_upgrading:
+            return  # that was the head; the body is to come
         self._stop_waiting()
         super().on_message_complete()
 

@@ -40,7 +40,10 @@ _HOP_BY_HOP = frozenset(
 _NOT_SENT_ON = _HOP_BY_HOP | {b"host", b"content-length", b"expect", b"http2-settings"}
 _OURS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _REFUSED_METHODS = frozenset({"CONNECT", "TRACE"})
-_SWITCHING = 101
+_ANSWERS = range(200, 600)
+_REDIRECTS = range(300, 400)
+_CODINGS = frozenset({b"", b"chunked", b"identity"})
+_HEADERS = 1000
 _BUFFER = 64 * 1024
 _SIOCOUTQNSD = 0x894B  # linux/sockios.h
 _RESET = struct.pack("ii", 1, 0)
@@ -92,6 +95,9 @@ class Upstream:
                 skip_auto_headers=_OURS,
                 trust_env=False,
                 read_bufsize=_BUFFER,
+                max_line_size=_BUFFER,
+                max_field_size=_BUFFER,
+                max_headers=_HEADERS,
                 response_class=_Response,
             )
         return self._session
@@ -117,11 +123,13 @@ class Upstream:
             return
         if body is None and length is not None:
             headers["Content-Length"] = length
-        await _Passing(send, ended, upload).run(self._open(), scope["method"], url, headers, body)
+        await _Passing(send, ended, upload, URL(self._base)).run(self._open(), scope["method"], url, headers, body)
 
     def _address(self, scope: Scope) -> URL:
         if scope["method"] in _REFUSED_METHODS:
             raise Refused(405, f"{scope['method']} is not passed on")
+        if _coding(scope["headers"]) not in _CODINGS:
+            raise Refused(501, "a transfer coding other than chunked is not passed on")
         path: str = scope["path"]
         if self._has_path and ".." in path.split("/"):
             raise Refused(400, "a path with .. in it is not passed on")
@@ -160,10 +168,11 @@ def _untaken(transport: asyncio.Transport) -> int:
 class _Passing:
     """One request under way. State: whether the client has the head, whether the answer is complete, and what ended it from the client's side."""
 
-    def __init__(self, send: Send, ended: Callable[[End, str], None], upload: Upload) -> None:
+    def __init__(self, send: Send, ended: Callable[[End, str], None], upload: Upload, base: URL) -> None:
         self._send = send
         self._ended = ended
         self._upload = upload
+        self._base = base
         self._is_started = self._is_over = False
         self._why: BaseException | None = None
 
@@ -228,9 +237,15 @@ class _Passing:
             await _answer(self._send, 400, _told("a header of the request cannot be passed on"))
 
     async def _back(self, response: aiohttp.ClientResponse) -> None:
-        if response.status == _SWITCHING:
-            raise aiohttp.ClientPayloadError("the upstream switches protocols unasked")
+        if response.status not in _ANSWERS:
+            raise aiohttp.ClientPayloadError(
+                "the upstream switches protocols unasked, or has a status that there is not"
+            )
+        if _coding(response.raw_headers) not in _CODINGS:
+            raise aiohttp.ClientPayloadError("the upstream uses a transfer coding that nobody asked for")
         headers = _without(response.raw_headers, _HOP_BY_HOP)
+        if response.status in _REDIRECTS:
+            headers = [(name, _through_us(it, self._base) if name == b"location" else it) for name, it in headers]
         self._is_started = True
         await self._send({"type": "http.response.start", "status": response.status, "headers": headers})
         content = response.content
@@ -264,10 +279,32 @@ def _told(words: str) -> bytes:
 
 
 def _sent_on(headers: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
-    return CIMultiDict(
-        (name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
-        for name, value in _without(headers, _NOT_SENT_ON)
-    )
+    try:
+        return CIMultiDict(
+            (name.decode("latin-1"), value.decode("utf-8")) for name, value in _without(headers, _NOT_SENT_ON)
+        )
+    except UnicodeDecodeError:  # aiohttp would leave those bytes out
+        raise Refused(400, "a header that is no UTF-8 is not passed on") from None
+
+
+def _coding(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """How the body is coded for its way."""
+    return b",".join(value.strip().lower() for name, value in headers if name.lower() == b"transfer-encoding")
+
+
+def _through_us(location: bytes, base: URL) -> bytes:
+    """Where a redirect leads: what leads to the upstream itself would lead past us, so only its path is told."""
+    try:
+        there = URL(location.decode("ascii"), encoded=True)
+        is_ours = there.absolute and there.origin() == base.origin()
+    except ValueError:
+        return location
+    before = base.raw_path.rstrip("/")
+    if not is_ours or not f"{there.raw_path}/".startswith(f"{before}/"):
+        return location
+    fragment = f"#{there.raw_fragment}" if there.raw_fragment else ""
+    path = there.raw_path_qs.removeprefix(before)
+    return ((path if path.startswith("/") else f"/{path}") + fragment).encode("ascii")
 
 
 def _length(headers: Iterable[tuple[bytes, bytes]]) -> str | None:

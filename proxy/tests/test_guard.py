@@ -308,6 +308,15 @@ def test_what_is_no_api_of_ours_is_observed(path):
     assert observed.observes
 
 
+def test_a_path_that_servers_read_as_another_has_the_rules_of_that():
+    route = Route(path="/v1/chat/completions", actions=MappingProxyType({CHECK: Action.BLOCK}))
+    actors = Actors(stream=Shouting, whole=whole, repairs=frozenset())
+    for path in ("/v1/chat/completions", "/v1/x/../chat//completions"):
+        guard = Guard(Policy(routes=(route,)), request_id="1", actors=actors)
+        guard.request_head("POST", path, [])
+        assert not guard.observes
+
+
 @pytest.mark.parametrize(
     ("path", "api"),
     [
@@ -318,6 +327,9 @@ def test_what_is_no_api_of_ours_is_observed(path):
         ("/separate_reasoning", "sglang-generate"),
         ("/sglang/parse_function_call", "sglang-generate"),
         ("/v1/tokenize", ""),
+        ("/v1/chat/x/../completions", "chat"),
+        ("//v1/./chat//completions", "chat"),
+        ("/v1/chat/completions/../models", ""),
     ],
 )
 def test_the_end_of_a_path_tells_its_api(path, api):

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("aiohttp")
 
 import uvicorn
+from yarl import URL
 
 from harmony_proxy import standalone
 from harmony_proxy.asgi import HarmonyGuard
@@ -20,7 +21,7 @@ from harmony_proxy.passage import passage
 from harmony_proxy.recorder import End
 from harmony_proxy.standalone import config, listening_on
 from harmony_proxy.uploading import Limits
-from harmony_proxy.upstream import Upstream
+from harmony_proxy.upstream import Upstream, _through_us
 
 CHAT = "/v1/chat/completions"
 WAIT = 20
@@ -280,6 +281,83 @@ def test_what_two_servers_could_read_as_two_things_is_refused(proxy, upstream, t
     assert not [one for one in upstream.heard if b"/admin" in one]
 
 
+UPGRADE = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__"
+
+
+@pytest.mark.parametrize("pause", [0, 0.05])
+@pytest.mark.parametrize(
+    ("framing", "body"),
+    [(f"Content-Length: {len(BODY)}", BODY), ("Transfer-Encoding: chunked", chunked(BODY) + b"0\r\nX-T: 1\r\n\r\n")],
+    ids=["a length", "chunks"],
+)
+def test_the_body_of_a_request_that_asks_for_another_protocol_is_not_lost(proxy, upstream, framing, body, pause):
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: proxy\r\n{UPGRADE}\r\n{framing}\r\n\r\n".encode()
+    connection = connected(proxy.port)
+    connection.sendall(head)
+    time.sleep(pause)
+    connection.sendall(body + head + body + request("/last"))
+    answers = rest(connection)
+    assert answers.count(b"HTTP/1.1 200 OK") == 3
+    first, second, last = upstream.heard
+    assert all(BODY in one and b"upgrade" not in one.lower() for one in (first, second))
+    assert last.startswith(b"POST /last ")
+    assert {kept.request_body for kept in proxy.handed} == {BODY}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [(["X-Name: caf\xe9"], 400), (["X-Name: caf\xc3\xa9"], 200), (["Transfer-Encoding: gzip, chunked"], 501)],
+    ids=["a value that is no UTF-8", "one that is", "a coding that nobody undoes"],
+)
+def test_what_cannot_be_passed_on_as_it_is_is_refused(proxy, upstream, headers, status):
+    data = request(headers=headers, body=b"", method="GET")
+    assert parts(sent(proxy, data + b"0\r\n\r\n" * (status == 501)))[0] == status
+    assert len(upstream.heard) == (status == 200)
+    if upstream.heard:
+        assert b"x-name: caf\xc3\xa9" in upstream.heard[0]
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"200 OK\r\nX: " + b"a" * 20_000, 200),
+        (b"200 OK\r\n" + b"\r\n".join(b"X-%d: a" % number for number in range(300)), 200),
+        (b"200 OK\r\n" + b"\r\n".join(b"X-%d: a" % number for number in range(2000)), 502),
+        (b"999 Odd\r\nX: a", 502),
+        (b"200 OK\r\nTransfer-Encoding: gzip, chunked", 502),
+    ],
+    ids=["a long header", "many headers", "too many", "a status that there is not", "a coding that nobody asked for"],
+)
+def test_what_an_upstream_may_answer(proxy, upstream, head, status):
+    framing = b"" if b"Transfer" in head else b"Content-Length: 0\r\n"
+    upstream.does(b"HTTP/1.1 " + head + b"\r\n" + framing + b"\r\n" + (b"" if framing else b"0\r\n\r\n"))
+    assert parts(sent(proxy, request()))[0] == status
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        ("http://127.0.0.1:{port}/prefix/v1/x?a=%2F#f", "/v1/x?a=%2F#f"),
+        ("http://127.0.0.1:{port}/prefix", "/"),
+        ("http://127.0.0.1:{port}/prefixed", None),
+        ("http://127.0.0.1:1{port}/prefix/v1/x", None),
+        ("https://elsewhere/prefix/x", None),
+        ("/v1/x", None),
+        ("http://[", None),
+    ],
+)
+def test_a_redirect_to_the_upstream_leads_through_the_proxy_and_any_other_where_it_led(upstream, there, told):
+    there = there.format(port=upstream.port)
+    base = URL(f"http://127.0.0.1:{upstream.port}/prefix")
+    assert _through_us(there.encode(), base) == (told or there).encode()
+
+
+def test_a_redirect_is_told_to_the_client(proxy, upstream):
+    location = f"location: http://127.0.0.1:{upstream.port}{CHAT}\r\n"
+    upstream.answers(head=location.encode(), status=b"307 Temporary Redirect")
+    assert dict(parts(sent(proxy, request(CHAT + "/")))[1])["location"] == CHAT
+
+
 def test_line_breaks_in_a_path_cannot_make_headers(proxy, upstream):
     sent(proxy, request(f"{CHAT}%0d%0aX-Evil:1"))
     first, headers, _ = heard(upstream)
@@ -447,6 +525,15 @@ def test_an_upstream_that_is_not_there_is_a_502():
         assert hands.next().end is End.NO_CONNECTION
         assert parts(sent(hands, request("/%2e%2e/admin")))[0] == 400
         assert parts(sent(hands, request("/healthz", method="GET", body=b"")))[0] == 200
+
+
+@pytest.mark.parametrize("ends", [b"0\r\n\r\n", None], ids=["whole", "cut"])
+def test_old_clients_get_no_chunks(proxy, upstream, ends):
+    upstream.does(STREAM, chunked(EVENT), chunked(EVENT), ends)
+    _, headers, body = parts(sent(proxy, request(version="1.0", close=False)))
+    assert body == EVENT * 2
+    assert dict(headers) == {"content-type": "text/event-stream", "connection": "close"}
+    assert proxy.next().end is (End.COMPLETE if ends else End.CUT)
 
 
 def test_old_clients_are_served(proxy, upstream):
