@@ -12,17 +12,23 @@ from harmony_conformance.wire import Chunk, Response
 def only_choice(body: Json, stream: EventStream | None, response: Response, place: int) -> tuple[Chunk, ...]:
     """The bytes of a chat completion, or of a stream of its chunks, that hold one of its choices as the first.
 
-    SGLang's own answers are a list of choices, each of them whole, and an event of its streams is of the choice that its `index` names.
+    SGLang's own answers are a list of choices, each of them whole, and an event of its streams is of the choice that its `index` names. TGI's have the
+    others in the details of the first.
     """
     if stream is not None:
         return tuple(_events_of(stream, place))
-    alone: Json = (
-        body[place]
-        if isinstance(body, list)
-        else {**members(body), "choices": [{**members(items(at(body, "choices"))[place]), "index": 0}]}
-    )
     last = response.chunks[-1].at if response.chunks else 0.0
-    return (Chunk(at=last, data=dumps(alone).encode("utf-8", "backslashreplace")),)
+    return (Chunk(at=last, data=dumps(_alone(body, place)).encode("utf-8", "backslashreplace")),)
+
+
+def _alone(body: Json, place: int) -> Json:
+    told = at(body, 0) if isinstance(body, list) else body
+    if sequences := items(at(told, "details", "best_of_sequences")):
+        details = dict(members(sequences[place - 1]))
+        return {"generated_text": details.pop("generated_text", None), "details": details}
+    if isinstance(body, list):
+        return body[place]
+    return {**members(body), "choices": [{**members(items(at(body, "choices"))[place]), "index": 0}]}
 
 
 def _events_of(stream: EventStream, place: int) -> Iterator[Chunk]:

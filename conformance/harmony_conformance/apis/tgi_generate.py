@@ -55,25 +55,31 @@ def _asked(request: Json) -> Json:
 
 
 def _whole(body: Json) -> Json:
-    """The completion: an answer of `/generate`, or the list that `/` makes of it."""
+    """The completion: an answer of `/generate`, or the list that `/` makes of it. With `best_of` the others stand in the details of the best."""
     told = at(body, 0) if isinstance(body, list) else body
     if not isinstance(at(told, "generated_text"), str):
         return failure(body)
     details = at(told, "details")
-    ids = _ids(at(details, "tokens"))
     fed = _ids(at(details, "prefill"))
-    choice: JsonObject = {
-        "index": 0,
-        "message": {"role": "assistant", "content": at(told, "generated_text")},
-        "finish_reason": _ending(details),
-        **({"token_ids": ids} if ids else {}),
-    }
-    written = number(at(details, "generated_tokens"))
+    others = items(at(details, "best_of_sequences"))
+    sequences: list[Json] = [{**members(details), "generated_text": at(told, "generated_text")}, *others]
+    written = [number(at(one, "generated_tokens")) for one in sequences]
+    spent = None if None in written else sum(one or 0 for one in written)
     return {
         "object": "chat.completion",
-        "choices": [choice],
+        "choices": [_choice(index, one) for index, one in enumerate(sequences)],
         **({"prompt_token_ids": fed} if fed else {}),
-        **({"usage": _usage(len(fed) or None, written)} if written is not None else {}),
+        **({"usage": _usage(len(fed) or None, spent)} if spent is not None else {}),
+    }
+
+
+def _choice(index: int, told: Json) -> Json:
+    ids = _ids(at(told, "tokens"))
+    return {
+        "index": index,
+        "message": {"role": "assistant", "content": at(told, "generated_text")},
+        "finish_reason": _ending(told),
+        **({"token_ids": ids} if ids else {}),
     }
 
 

@@ -50,11 +50,16 @@ def _told_tokens(x: Exchange) -> list[Event]:
 def _details(x: Exchange) -> Json:
     if x.events is not None:
         return at(x.events.events[-1].value, "details") if x.events.events else None
-    return at(x.told, "details")
+    return at(_answer(x), "details")
+
+
+def _answer(x: Exchange) -> Json:
+    """The answer, of the list that `/` makes of it the only one."""
+    return x.told[0] if isinstance(x.told, list) and x.told else x.told
 
 
 def _generated(x: Exchange) -> str:
-    told = x.events.events[-1].value if x.events is not None and x.events.events else x.told
+    told = x.events.events[-1].value if x.events is not None and x.events.events else _answer(x)
     return text(at(told, "generated_text"))
 
 
@@ -144,9 +149,9 @@ def finish_reason_tells_why(x: Exchange) -> Iterator[Finding]:
 
 @evidence
 def headers_count(x: Exchange) -> bool:
-    """answers of TGI whose headers count tokens, and so does the body"""
+    """answers of TGI whose headers count tokens, and so does the body; of several (`best_of`) they count the first"""
     headers = x.response.headers if x.response is not None else NO_HEADERS
-    is_tgi = x.api in (TGI.name, TGI_GENERATE.name) and on.ended_well.holds(x)
+    is_tgi = x.api in (TGI.name, TGI_GENERATE.name) and on.ended_well.holds(x) and not x.choice
     return is_tgi and any(name in headers and count is not None for name, count in _counts(x).items())
 
 
@@ -154,7 +159,10 @@ def _counts(x: Exchange) -> dict[str, int | None]:
     """What the body counts, by the header that counts it too."""
     usage = x.turn.usage if x.turn is not None else None
     fed = len(x.prompt.ids) if x.prompt.ids is not None else x.prompt.count
-    return {"x-prompt-tokens": fed, "x-generated-tokens": usage.completion_tokens if usage is not None else None}
+    written = usage.completion_tokens if usage is not None else None
+    if x.api == TGI_GENERATE.name:
+        written = number(at(_details(x), "generated_tokens"))
+    return {"x-prompt-tokens": fed, "x-generated-tokens": written}
 
 
 @check(MUST, spec="tgi#headers", when=headers_count)
