@@ -106,6 +106,8 @@ class Client:
     ) -> Sent:
         """Send a request; wait and repeat where the server says 429 or 503 with Retry-After, at most three times. `waiting` is told of each wait.
 
+        A 429 that is left is a limit of the client's use, and a failure of its own kind, also where the server does not say how long to wait.
+
         `leave_after`: the number of events of a stream after which the connection is closed, whatever is still to come.
         """
         waited: list[float] = []
@@ -113,7 +115,7 @@ class Client:
             sent = await self._once(request, leave_after)
             wait = _wait(sent.response, len(waited) + 1)
             if wait is None:
-                return replace(sent, waited=tuple(waited))
+                return replace(sent, waited=tuple(waited), failure=sent.failure or _limited(sent.response))
             if len(waited) == _WAITS:
                 detail = f"HTTP {sent.response.status if sent.response else 0} after {len(waited)} waits"
                 return replace(
@@ -252,6 +254,13 @@ def now() -> float:
 
 async def _pause(seconds: float) -> None:
     await asyncio.sleep(seconds)
+
+
+def _limited(response: Response | None) -> Failure | None:
+    """That the server refuses for the number of requests, without a word of how long."""
+    if response is None or response.status != _TOO_MANY:
+        return None
+    return Failure(kind=FailureKind.RATE_LIMITED, detail=f"HTTP {_TOO_MANY} without Retry-After")
 
 
 def _wait(response: Response | None, place: int) -> Wait | None:

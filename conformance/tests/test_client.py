@@ -432,12 +432,15 @@ def test_a_server_that_stays_busy_is_asked_four_times_and_rate_limits(raw_server
     assert len(server.requests) == 4
 
 
-@pytest.mark.parametrize("status", [429, 503, 500, 502])
-def test_without_retry_after_nothing_is_repeated(raw_server, status):
+LIMITED = Failure(kind=FailureKind.RATE_LIMITED, detail="HTTP 429 without Retry-After")
+
+
+@pytest.mark.parametrize(("status", "failure"), [(429, LIMITED), (503, None), (500, None), (502, None)])
+def test_without_retry_after_nothing_is_repeated(raw_server, status, failure):
     head = refusal(status) if status in (429, 503) else refusal(status, b"retry-after: 0")
     server = raw_server(saying(head))
     sent = send(server.url)
-    assert (sent.response.status, sent.failure, sent.waited) == (status, None, ())
+    assert (sent.response.status, sent.failure, sent.waited) == (status, failure, ())
     assert len(server.requests) == 1
 
 
