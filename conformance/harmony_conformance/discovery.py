@@ -24,7 +24,7 @@ from harmony_conformance.offers import (
     says,
     shows_prompts,
 )
-from harmony_conformance.refusal import REFUSED_KEY, KeyRefused, NothingThere, is_rate_limited, refusal
+from harmony_conformance.refusal import REFUSED_KEY, KeyRefused, NothingThere, rate_limited, refusal
 from harmony_conformance.scripting import Scripting, with_script
 from harmony_conformance.side import revealed_prompt
 from harmony_conformance.wire import Request
@@ -256,7 +256,7 @@ async def _first_answer(send: SendRequest, plain: JsonObject, models: list[str])
         if x.response is not None and x.response.status in _NO_PATH:
             return x, body
         problem = refusal(x, models)
-        if is_rate_limited(sent):
+        if rate_limited(sent.failure, sent.response):
             break
     raise NothingThere(problem)
 

@@ -13,10 +13,10 @@ from harmony_conformance.refusal import (
     REFUSED_KEY,
     KeyRefused,
     NothingThere,
-    is_rate_limited,
     is_redirect,
     json_of,
     no_model,
+    rate_limited,
     redirect,
 )
 from harmony_conformance.wire import Request, Response
@@ -118,10 +118,12 @@ async def identify(send: SendRequest, named: str | None, engine: Engine, *, is_o
         raise KeyRefused(listed.response.status)
     if is_redirect(listed.response):
         raise NothingThere(redirect(listed.response))
-    if listed.failure is not None and is_rate_limited(listed):
-        raise NothingThere(f"rate limited: {listed.failure.detail}")
+    if limited := rate_limited(listed.failure, listed.response):
+        raise NothingThere(limited)
     ids = (text(at(model, "id")) for model in items(at(json_of(listed.response), "data")))
     models = [name for name in ids if name]
+    if not models and not named and listed.failure is not None:
+        raise NothingThere(f"the answer to GET {MODELS} broke off: {listed.failure.detail}")
     if not models and not named:
         raise NothingThere(no_model(listed.response))
     answers = {MODELS: listed.response}

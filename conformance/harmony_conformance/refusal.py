@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from harmony_conformance.client import Sent
 from harmony_conformance.engines import CHAT
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, NotJson, at, text
-from harmony_conformance.wire import FailureKind, Response
+from harmony_conformance.wire import Failure, FailureKind, Response
 
 REFUSED_KEY = (401, 403)
 """The statuses by which a key is refused."""
 MODELS = "/v1/models"
 """Where an OpenAI API lists its models."""
 _NOT_FOUND = 404
+_NO_PATH = (_NOT_FOUND, 405, 501)
 _REDIRECTS = (300, 400)
 _SHOWN = 200  # characters of what a server said
 _PAGE = "text/html"
@@ -37,10 +37,12 @@ class KeyRefused(NothingThere):
 def no_model(response: Response) -> str:
     """Why it is not known which model to ask for: what was seen in place of a list."""
     seen = f"GET {MODELS} answered"
-    if not response.is_success:
+    if response.status in _NO_PATH:
         return (
             f"{seen} HTTP {response.status}: give the URL up to /v1, and name a model by --model if the API lists none"
         )
+    if not response.is_success:
+        return f"{seen} {_status(response)}: name a model by --model to do without the list"
     if isinstance(at(json_of(response), "data"), list):
         return f"the endpoint lists no model at {MODELS}: name one by --model"
     if not response.body.strip():
@@ -50,13 +52,29 @@ def no_model(response: Response) -> str:
     return f"{seen} JSON without a list of models ({_said(response)}): this is no OpenAI API"
 
 
+def rate_limited(failure: Failure | None, response: Response | None) -> str:
+    """That the endpoint asks to be left alone for a while, and why, as far as it says so; empty where it does not ask."""
+    if failure is None or failure.kind is not FailureKind.RATE_LIMITED:
+        return ""
+    said = _error(response) if response is not None else ""
+    return f"rate limited: {failure.detail}" + (f" ({said})" if said else "")
+
+
+def _status(response: Response) -> str:
+    """The status, and what the server says of it."""
+    page = f", {_PAGE}" if response.content_type == _PAGE else ""
+    said = _error(response) or _said(response) or "an empty body"
+    return f"HTTP {response.status} ({said}{page})"
+
+
+def _error(response: Response) -> str:
+    """The words of an error object, empty where there are none."""
+    error = at(json_of(response), "error")
+    return _line(text(at(error, "message")) or text(error))
+
+
 def _said(response: Response) -> str:
     return _line(response.body[:_SHOWN].decode("utf-8", "replace"))
-
-
-def is_rate_limited(sent: Sent) -> bool:
-    """Whether the endpoint asks to be left alone for a while."""
-    return sent.failure is not None and sent.failure.kind is FailureKind.RATE_LIMITED
 
 
 def refusal(x: Exchange, models: list[str]) -> str:
@@ -65,8 +83,8 @@ def refusal(x: Exchange, models: list[str]) -> str:
         return f"no HTTP answer to the first request: {x.failure.detail if x.failure else 'nothing came back'}"
     status = x.response.status
     said = _line(text(at(x.error, "message")) or text(x.error)) or _said(x.response)
-    if x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED:
-        return f"rate limited: {x.failure.detail}"
+    if limited := rate_limited(x.failure, x.response):
+        return limited
     if status == _NOT_FOUND:
         known = f"; it lists {', '.join(models[:5])}" if models else ""
         return f"the model or the path was refused (HTTP 404: {said or 'an empty body'}){known}"

@@ -1,5 +1,6 @@
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -256,6 +257,7 @@ def test_a_server_that_ignores_the_script_is_not_tested_as_if_it_had_followed_it
 
 LOST = Sent(failure=Failure(kind=FailureKind.NO_CONNECTION, detail="refused"))
 BUSY = Failure(kind=FailureKind.RATE_LIMITED, detail="HTTP 429 after 3 waits")
+CUT = Failure(kind=FailureKind.CUT, detail="7 of 9 bytes")
 NOTHING = {
     "no connection": ({"models": LOST}, "no HTTP answer: refused"),
     "no answer to the first request": ({"chat": LOST}, "no HTTP answer to the first request: refused"),
@@ -278,7 +280,26 @@ NOTHING = {
         {"models": answered(b"")},
         "^GET /v1/models answered with an empty body: this is no",
     ),
-    "an error in place of models": ({"models": answered({}, 500)}, "^GET /v1/models answered HTTP 500: .*--model"),
+    "an error in place of models": (
+        {"models": answered({"error": {"message": "boom"}}, 500)},
+        r"^GET /v1/models answered HTTP 500 \(boom\): name a model by --model to do without the list$",
+    ),
+    "a page of an error in place of models": (
+        {"models": answered(b"<h1>Oh</h1>", 502, content_type="text/html")},
+        r"^GET /v1/models answered HTTP 502 \(<h1>Oh</h1>, text/html\): name a model",
+    ),
+    "an error without a word in place of models": (
+        {"models": answered(b"", 500)},
+        r"^GET /v1/models answered HTTP 500 \(an empty body\): name a model",
+    ),
+    "a list of models that breaks off": (
+        {"models": replace(answered(b'{"data": ['), failure=CUT)},
+        "^the answer to GET /v1/models broke off: 7 of 9 bytes$",
+    ),
+    "a rate limit that says why": (
+        {"models": replace(answered({"error": {"message": "no credits"}}, 429), failure=BUSY)},
+        r"^rate limited: HTTP 429 after 3 waits \(no credits\)$",
+    ),
     "no path of models": ({"models": answered(b"", 404)}, "^GET /v1/models answered HTTP 404: give the URL up to /v1"),
     "a rate limit at the list": (
         {"models": Sent(response=answered({}, 429).response, failure=BUSY)},
