@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from io import FileIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -77,11 +78,26 @@ def recorded(run: SharedRun, options: Options, scenarios: Sequence[Scenario]) ->
 
 
 def _record(run: SharedRun, found: Capabilities, options: Options, scenarios: Sequence[Scenario]) -> None:
-    with run.recording.open("wb") as file:
-        file.write((run.folder / _DISCOVERY).read_bytes())
+    with run.recording.open("wb", buffering=0) as file:
+        write_whole(file, (run.folder / _DISCOVERY).read_bytes())
 
         def keep(x: Exchange) -> None:
-            file.write(exchange_line(x))
-            file.flush()
+            write_whole(file, exchange_line(x))
 
         completed(send_scenarios(run.target, options, found, scenarios, keep))
+
+
+def write_whole(file: FileIO, lines: bytes) -> None:
+    """Lines at the end of a recording, all of them or, where there is no room, none: half a line could not be read again.
+
+    Raises:
+        OSError: they can not be written; what was recorded before is as it was.
+    """
+    begin = file.tell()
+    left = memoryview(lines)
+    try:
+        while left:
+            left = left[file.write(left) :]
+    except OSError:
+        file.truncate(begin)
+        raise

@@ -1,6 +1,9 @@
+import errno
 import gzip
 import json
+import os
 from argparse import ArgumentParser
+from pathlib import Path
 
 import pytest
 
@@ -193,6 +196,16 @@ def test_an_output_that_is_no_folder_is_refused(tmp_path):
     path = log(tmp_path / "log.jsonl", GOOD)
     with pytest.raises(UsageError, match="--out"):
         audit(path, "--out", path)
+
+
+def test_a_disk_that_is_full_at_the_end_is_told_in_one_line(tmp_path, monkeypatch):
+    def full(path, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path, out = log(tmp_path / "log.jsonl", GOOD), tmp_path / "out"
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(UsageError, match=f"--out {out}: No space left on device$"):
+        audit(path, "--out", out)
 
 
 @pytest.mark.parametrize(

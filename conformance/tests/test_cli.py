@@ -1,6 +1,7 @@
 import gzip
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -308,6 +309,27 @@ def test_a_run_that_is_stopped_names_what_it_kept_and_how_to_judge_it(raw_server
     assert err.splitlines()[-1].endswith(said)
     recording = tmp_path / "a run" / "exchanges.jsonl"
     assert (recording.read_bytes().count(b"\n") if recording.parent.exists() else 0) == answered
+
+
+@pytest.fixture
+def no_file_beyond():
+    """Files that can not grow beyond a number of bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("size", [10_000, 20_000], ids=["within the recording", "within the report"])
+def test_a_disk_that_is_full_is_told_in_one_line_and_what_was_recorded_can_be_judged(capsys, no_file_beyond, size):
+    no_file_beyond(size)
+    code, out, err = run(capsys, "reference", *QUICK, "--concurrency", "1", "--out", "full")
+    again = "harmony-conformance run replay:full/exchanges.jsonl"
+    no_file_beyond(resource.RLIM_INFINITY)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].endswith(
+        f"--out full: File too large; what was recorded is kept in full, judge it: {again}"
+    )
+    assert run(capsys, *again.split()[2:], "--select", "simple_answer")[0] == 0
 
 
 def test_help_names_the_variables_of_private_authorities(capsys):

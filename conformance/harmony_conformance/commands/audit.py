@@ -70,9 +70,9 @@ def execute(arguments: Namespace) -> int:
     with _kept(arguments.out) as (failures, unreadable):
         reading = Reading(form=Form(arguments.format), excerpts=excerpts)
         tallied = _scan(paths, reading, arguments.workers, failures, unreadable)
-    audit = make_audit(tallied, tuple(map(str, paths)), excerpts, version("harmony-conformance"))
-    if arguments.out is not None:
-        (arguments.out / "audit.jsonl").write_bytes(b"".join(_line_bytes(line) for line in audit.jsonl()))
+        audit = make_audit(tallied, tuple(map(str, paths)), excerpts, version("harmony-conformance"))
+        if arguments.out is not None:
+            (arguments.out / "audit.jsonl").write_bytes(b"".join(_line_bytes(line) for line in audit.jsonl()))
     why = nothing_checked(audit)
     if not tallied.exchanges:
         raise UsageError(f"nothing could be checked: {why}")

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
+from io import FileIO
 from pathlib import Path, PurePath
-from types import MappingProxyType
-from typing import BinaryIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -25,6 +22,15 @@ from harmony_conformance.audit.readers import read_recorded
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.client import Wait, completed
 from harmony_conformance.command import Command, Exit, UsageError
+from harmony_conformance.commands.run_folder import (
+    folder,
+    kept,
+    new_folder,
+    remove_empty,
+    replace_run,
+    tell_replaced,
+    written,
+)
 from harmony_conformance.discovery import DISCOVERY, Capabilities
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange, Series
@@ -44,7 +50,7 @@ from harmony_conformance.reproduce import reproduce_result
 from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan, repeated, whole_number
 from harmony_conformance.scenario import UNSCRIPTED_LIMIT, Step, expand
 from harmony_conformance.secret import Mask, secrets
-from harmony_conformance.shared_run import EXCHANGES
+from harmony_conformance.shared_run import EXCHANGES, write_whole
 from harmony_conformance.suite import Options, Run, is_beside, run, served
 from harmony_conformance.target import Target
 
@@ -56,17 +62,6 @@ _OF_THE_ENDPOINT = (
     "seed",
     "started",
 )  # what a recording that is judged again says of itself
-_BEGIN = 65536
-_MARKS: Mapping[str, tuple[bytes, ...]] = MappingProxyType(
-    {
-        REPORT: (b'{"kind":"header",',),
-        EXCHANGES: (b'{"kind":"exchange",',),
-        "junit.xml": (b"harmony-conformance", b"harmony_conformance"),
-        "report.md": (b"harmony\\-conformance",),
-        "report.html": (b"(harmony-conformance)</title>",),
-    }
-)
-"""The files of a run, and what stands near the beginning of each, by which it is known as one."""
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -108,15 +103,16 @@ def execute(arguments: Namespace) -> int:
     if target.replay is not None:
         finished = _replay(Path(target.replay), recorded, plan)
         renderer = fingerprint(finished.series)
-        out = _folder(arguments.out or _new_folder(target))
-        _tell_replaced(out)
+        out = folder(arguments.out or new_folder(target))
+        tell_replaced(out)
     else:
-        out = _folder(arguments.out or _new_folder(target))
+        out = folder(arguments.out or new_folder(target))
         finished, renderer = _live(target, options, plan, out, arguments.api_key_env)
     mask = Mask(secrets(options.key, dict(options.headers)))
     report = _report(target, options, finished, renderer, arguments.api_key_env)
     report = report if mask.is_idle else masked(report, mask.text)
-    write_files(report, out, FAIL_ON[arguments.fail_on])
+    with written(out):
+        write_files(report, out, FAIL_ON[arguments.fail_on])
     print_report(report, console)
     print(f"run kept in {out}", file=sys.stderr)
     code = _exit_code(finished.results, FAIL_ON[arguments.fail_on])
@@ -184,7 +180,7 @@ def _live(
             print(f"  {offer.api.title}: {told}", file=sys.stderr)
 
     # opened when there is something to keep: an earlier run survives an endpoint that is down
-    recording: list[BinaryIO] = []
+    recording: list[FileIO] = []
     answered: set[str] = set()
     try:
         with ExitStack() as stack:
@@ -194,31 +190,30 @@ def _live(
             advance = stack.enter_context(_progress(plan, options))
 
             def keep(x: Exchange) -> None:
-                if not recording:
-                    _replace_run(out)
-                    recording.append(stack.enter_context((out / EXCHANGES).open("wb")))
+                line = exchange_line(x)
+                with written(out):
+                    if not recording:
+                        replace_run(out)
+                        recording.append(stack.enter_context((out / EXCHANGES).open("wb", buffering=0)))
+                    write_whole(recording[0], line)
                 if x.scenario != DISCOVERY:
                     answered.add(x.scenario)
-                line = exchange_line(x)
-                recording[0].write(line)
-                recording[0].flush()
                 judge.hold(x, line)
                 advance()
 
             finished = completed(run(target, options, plan, keep, told, judge, base))
             return finished, judge.renderer(finished.series)
     except NothingThere as problem:
-        _remove_empty(out)
+        remove_empty(out)
         why = problem.told(key_env) if isinstance(problem, KeyRefused) and options.key else str(problem)
         raise UsageError(f"{target}: {why}") from None
     except KeyboardInterrupt:
         if not recording:
-            _remove_empty(out)
+            remove_empty(out)
             raise KeyboardInterrupt("stopped before anything was recorded") from None
         if not answered:
             raise KeyboardInterrupt(f"stopped before a scenario was answered; discovery is kept in {out}") from None
-        again = f"harmony-conformance run {shlex.quote(f'replay:{out / EXCHANGES}')}"
-        raise KeyboardInterrupt(f"stopped; what was recorded is kept in {out}, judge it: {again}") from None
+        raise KeyboardInterrupt(f"stopped; {kept(out)}") from None
 
 
 def _signs(target: Target, found: Capabilities) -> str:
@@ -334,59 +329,6 @@ def _exit_code(results: tuple[Result, ...], fails_on: frozenset[Severity]) -> in
         print(f"nothing could be checked: not one MUST check applied ({told})", file=sys.stderr)
         return Exit.USAGE
     return code
-
-
-def _folder(out: Path) -> Path:
-    """The folder, made where there is none; refused before anything is sent where nothing can be written."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        if not os.access(out, os.W_OK | os.X_OK):
-            raise UsageError(f"--out {out}: not writable")
-        foreign = next((name for name in _MARKS if (out / name).exists() and not _is_ours(out / name)), None)
-        if foreign is not None:
-            raise UsageError(
-                f"--out {out}: its {foreign} is no file of a run and is not overwritten: name another folder"
-            )
-    except OSError as problem:
-        raise UsageError(f"--out {out}: {problem.strerror}") from None
-    return out
-
-
-def _is_ours(path: Path) -> bool:
-    """Whether a run wrote a file; an empty one loses nothing."""
-    if not path.is_file():
-        return False
-    with path.open("rb") as file:
-        begin = file.read(_BEGIN)
-    return not begin or any(mark in begin for mark in _MARKS[path.name])
-
-
-def _tell_replaced(out: Path) -> None:
-    if any((out / name).exists() for name in _MARKS):
-        print(f"replaces the run kept in {out}", file=sys.stderr)
-
-
-def _replace_run(out: Path) -> None:
-    """Take an earlier run's files away: none of them may stand beside another run's exchanges."""
-    _tell_replaced(out)
-    for name in _MARKS:
-        (out / name).unlink(missing_ok=True)
-
-
-def _remove_empty(out: Path) -> None:
-    with suppress(OSError):  # it held something before
-        out.rmdir()
-
-
-def _new_folder(target: Target) -> Path:
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    name = f"{stamp}-{target.engine.name}"
-    taken = {path.name for path in Path("runs").glob(f"{name}*")}
-    return Path("runs") / next(
-        candidate
-        for candidate in (name, *(f"{name}-{index}" for index in range(2, len(taken) + 3)))
-        if candidate not in taken
-    )
 
 
 COMMAND = Command(name="run", help="test an endpoint, or judge a recording again", configure=configure, run=execute)
