@@ -9,9 +9,12 @@ from importlib.metadata import version
 from threading import Event, Thread
 from typing import Self
 
+import httpx
+import openai
 import openai_harmony
 import pytest
 
+from harmony_conformance.reference_server import running
 from harmony_ref import vocabulary
 
 Answer = Callable[[socket.socket, bytes], None]
@@ -101,3 +104,23 @@ def render_by_library(library):
         )
 
     return rendered
+
+
+@pytest.fixture(scope="session")
+def url() -> Iterator[str]:
+    """Where one reference server listens that all who only ask it share."""
+    with running() as base:
+        yield base
+
+
+@pytest.fixture(scope="session")
+def http(url: str) -> Iterator[httpx.Client]:
+    """A client of it."""
+    with httpx.Client(base_url=url) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def client(url: str) -> openai.OpenAI:
+    """OpenAI's own client of it."""
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)

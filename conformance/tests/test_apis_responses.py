@@ -3,7 +3,6 @@
 import itertools
 import json
 
-import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +12,7 @@ from harmony_conformance.apis import RESPONSES, NotSpelled
 from harmony_conformance.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading, conversation_of
 from harmony_conformance.json_value import at
 from harmony_conformance.prompt import wanted
-from harmony_conformance.reference_server import MODEL, running
+from harmony_conformance.reference_server import MODEL
 from harmony_conformance.sse import read_events
 from harmony_conformance.turn import read_completion, read_stream
 from harmony_conformance.wire import Chunk
@@ -211,12 +210,6 @@ TOOL = {
     "type": "function",
     "function": {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
 }
-
-
-@pytest.fixture(scope="module")
-def http():
-    with running() as url, httpx.Client(base_url=url) as client:
-        yield client
 
 
 def told_by(http, path, request):

@@ -8,7 +8,6 @@ change caught.
 import json
 from functools import cache
 
-import httpx
 import jsonschema
 import pytest
 
@@ -17,7 +16,7 @@ from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.judge import is_comparison, judge_one
-from harmony_conformance.reference_server import MODEL, running
+from harmony_conformance.reference_server import MODEL
 from harmony_conformance.wire import Chunk, Request, Response
 
 API = golden.root() / "api"
@@ -33,12 +32,6 @@ PATHS = {"responses": "/v1/responses", "ollama_chat": "/api/chat", "ollama_gener
 FAMILIES = {"prompt", "headers", "hierarchy", "multi_turn"}
 ON_PROMPTS = [check for check in CHECKS if check.family in FAMILIES and not is_comparison(check)]
 EFFORT = [check for check in CHECKS if check.id == "reasoning.effort_is_rendered"]
-
-
-@pytest.fixture(scope="session")
-def http():
-    with running() as url, httpx.Client(base_url=url) as client:
-        yield client
 
 
 def readings(test):

@@ -3,7 +3,6 @@
 import json
 from contextlib import suppress
 
-import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +23,7 @@ from harmony_conformance.apis import (
 from harmony_conformance.conversation import Reading, conversation_of
 from harmony_conformance.json_value import at, loads
 from harmony_conformance.prompt import Kind, wanted
-from harmony_conformance.reference_server import MODEL, running
+from harmony_conformance.reference_server import MODEL
 from harmony_conformance.turn import read_completion, read_stream
 from harmony_ref import render_conversation_for_completion
 
@@ -51,12 +50,6 @@ THINK = "<|channel|>analysis<|message|>Need weather.<|end|><|start|>assistant"
 HEAD = "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>"
 SAID = THINK + "<|channel|>final<|message|>Sunny, 21 °C. 🫠<|return|>"
 CALLED = THINK + HEAD + '{"city": "Paris"}<|call|>'
-
-
-@pytest.fixture(scope="module")
-def http():
-    with running() as url, httpx.Client(base_url=url) as client:
-        yield client
 
 
 # requests

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import httpx
-import openai
 import pytest
 
 from harmony_conformance.reference_server import MODEL, create_app, running
@@ -22,23 +21,6 @@ WEATHER = {
 ASK = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
 THINK = "<|channel|>analysis<|message|>Need weather.<|end|><|start|>assistant"
 CALL = '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city":"Paris"}<|call|>'
-
-
-@pytest.fixture(scope="module")
-def url():
-    with running() as base:
-        yield base
-
-
-@pytest.fixture(scope="module")
-def http(url):
-    with httpx.Client(base_url=url) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def client(url):
-    return openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
 
 
 def post(http, **fields):

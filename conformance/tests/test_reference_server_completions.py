@@ -2,33 +2,14 @@
 
 import json
 
-import httpx
-import openai
 import pytest
 
-from harmony_conformance.reference_server import MODEL, running
+from harmony_conformance.reference_server import MODEL
 from harmony_ref import decode, encode, encode_with_special_tokens
 
 PROMPT = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
 ASK = {"model": MODEL, "prompt": PROMPT, "max_tokens": 64}
 SCRIPT = "<|channel|>final<|message|>One two three. 🫠<|return|>"
-
-
-@pytest.fixture(scope="module")
-def url():
-    with running() as base:
-        yield base
-
-
-@pytest.fixture(scope="module")
-def http(url):
-    with httpx.Client(base_url=url) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def client(url):
-    return openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
 
 
 def answer(http, **members):

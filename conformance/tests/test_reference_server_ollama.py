@@ -6,7 +6,7 @@ import httpx
 import ollama
 import pytest
 
-from harmony_conformance.reference_server import MODEL, running
+from harmony_conformance.reference_server import MODEL
 from harmony_ref import decode, encode_with_special_tokens
 
 WEATHER = {
@@ -32,18 +32,6 @@ METRICS = {
     "eval_count",
     "eval_duration",
 }
-
-
-@pytest.fixture(scope="module")
-def url():
-    with running() as base:
-        yield base
-
-
-@pytest.fixture(scope="module")
-def http(url):
-    with httpx.Client(base_url=url) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
-import httpx
 import pytest
 
-from harmony_conformance.reference_server import MODEL, running
+from harmony_conformance.reference_server import MODEL
 from harmony_ref import decode, encode
 
 WEATHER = {
@@ -21,12 +20,6 @@ SYSTEM = (
 NOTE = "\nCalls to these tools must go to the commentary channel: 'functions'."
 USER = {"role": "user", "content": "x"}
 PAST_CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-
-
-@pytest.fixture(scope="module")
-def http():
-    with running() as base, httpx.Client(base_url=base) as client:
-        yield client
 
 
 def post(http, **fields):

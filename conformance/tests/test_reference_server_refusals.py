@@ -1,7 +1,6 @@
-import httpx
 import pytest
 
-from harmony_conformance.reference_server import MODEL, running
+from harmony_conformance.reference_server import MODEL
 
 WEATHER = {
     "type": "function",
@@ -12,12 +11,6 @@ WEATHER = {
     },
 }
 ASK = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
-
-
-@pytest.fixture(scope="module")
-def http():
-    with running() as base, httpx.Client(base_url=base) as client:
-        yield client
 
 
 def post(http, **fields):

@@ -4,13 +4,12 @@ import json
 import re
 from itertools import pairwise
 
-import httpx
 import openai
 import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from harmony_conformance.reference_server import MODEL, running
+from harmony_conformance.reference_server import MODEL
 from harmony_ref import decode, encode, encode_with_special_tokens
 
 WEATHER = {
@@ -44,23 +43,6 @@ SCRIPTS = {
     "no header": "Hello<|return|>",
 }
 EVENT = TypeAdapter(ResponseStreamEvent)
-
-
-@pytest.fixture(scope="module")
-def url():
-    with running() as base:
-        yield base
-
-
-@pytest.fixture(scope="module")
-def http(url):
-    with httpx.Client(base_url=url) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def client(url):
-    return openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
 
 
 def post(http, **members):

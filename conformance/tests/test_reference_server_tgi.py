@@ -5,12 +5,11 @@ import os
 import subprocess
 from pathlib import Path
 
-import httpx
 import pytest
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError, ValidationError
 
-from harmony_conformance.reference_server import MODEL, running
+from harmony_conformance.reference_server import MODEL
 from harmony_ref import decode, encode, encode_with_special_tokens
 
 PROMPT = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
@@ -29,18 +28,6 @@ WEATHER = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     },
 }
-
-
-@pytest.fixture(scope="module")
-def url():
-    with running() as base:
-        yield base
-
-
-@pytest.fixture(scope="module")
-def http(url):
-    with httpx.Client(base_url=url) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")
