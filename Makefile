@@ -25,10 +25,10 @@ install = $(BIN)/uv pip install --quiet --python $(1)/bin/python $(2) || \
 
 setup: $(READY)  ## make the environment
 
-$(READY): requirements/uv.lock requirements/dev.lock pyproject.toml
+$(READY): requirements/installer.lock requirements/dev.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
-	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/uv.lock
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements/installer.lock
 	$(call install,.venv,--require-hashes -r requirements/dev.lock)
 	$(call install,.venv,--no-deps --no-build-isolation --editable .)
 	@touch $@
