@@ -13,9 +13,14 @@ import httpx
 import openai
 import openai_harmony
 import pytest
+from hypothesis import settings
 
 from harmony_conformance.reference_server import running
 from harmony_ref import vocabulary
+
+# how long one example takes says nothing on a busy machine
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 Answer = Callable[[socket.socket, bytes], None]
 
