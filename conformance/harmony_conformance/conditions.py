@@ -192,7 +192,7 @@ def forbade_tools(x: Exchange) -> bool:
 def demands_a_call(x: Exchange) -> bool:
     """answers to requests with `tool_choice: required`, a named function or required allowed tools, unless the limit cut them or the script makes no call"""
     choice = at(x.asked, "tool_choice")
-    cut = x.turn is not None and x.turn.finish_reason == "length"
+    cut = x.turn is not None and x.turn.was_broken_off
     silent = x.script is not None and x.meant is not None and not x.meant.calls
     demanded = choice == "required" or at(choice, "allowed_tools", "mode") == "required"
     return (demanded or isinstance(at(choice, "function", "name"), str)) and not cut and not silent

@@ -106,6 +106,8 @@ OTHER_APIS = (
         source="SGLang, python/sglang/srt/managers/schedule_batch.py, FINISH_MATCHED_TOKEN and FINISH_LENGTH",
         quotation='"type": "stop",  # to match OpenAI API\'s return value […] "matched": self.matched […] "type": "length",  # to match OpenAI API\'s return '
         'value […] "length": self.length',
+        differs="SGLang documentation, SGLang for RL Systems, Pause Generation, abort: Pending requests from `waiting_queue` and `running_queue` will be "
+        "returned immediately to the caller. tokenizer_manager.py raises an abort that has a status, and returns one without as an answer.",
     ),
     Clause(
         id="sglang#stream",

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.json_value import Json, at, equal_json, items, members, number, text, whole_numbers
 
+ABORTED = "abort"
+"""The finish reason of an answer that SGLang or vLLM was told to end."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCall:
@@ -50,6 +53,11 @@ class Turn:
     id: str | None = None
     model: str | None = None
     refusal: str | None = None
+
+    @property
+    def was_broken_off(self) -> bool:
+        """Whether it is said that something else than the model ended it: the limit, or whoever told the server to abort."""
+        return self.finish_reason in ("length", ABORTED)
 
     @property
     def says_something(self) -> bool:

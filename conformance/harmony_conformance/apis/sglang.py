@@ -13,6 +13,7 @@ from harmony_conformance.apis.api import Api
 from harmony_conformance.apis.members import failure, refuse_others, without
 from harmony_conformance.apis.raw import prompt_ids, settings
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
+from harmony_conformance.turn import ABORTED
 
 _SAMPLING: Mapping[str, str] = MappingProxyType(
     {
@@ -138,8 +139,10 @@ def _ending(told: Json) -> Json:
 
 
 def _aborted(held: JsonObject) -> JsonObject:
+    """The error of a generation that failed: one that was told to stop (`/abort_request`, a pause) has no status, and its answer is what there is so far."""
     reason = at(held, "meta_info", "finish_reason")
-    return {"error": {"message": at(reason, "message")}} if at(reason, "type") == "abort" else {}
+    has_failed = at(reason, "type") == ABORTED and at(reason, "status_code") is not None
+    return {"error": {"message": at(reason, "message")}} if has_failed else {}
 
 
 def _usage(told: list[Json]) -> JsonObject:

@@ -166,7 +166,7 @@ def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
     It is what is left of a character whose tokens were decoded one by one. The model may have written it all the same, so this is a suspicion. A limit may
     cut a character at the end of a text.
     """
-    was_cut = x.turn is not None and x.turn.finish_reason == "length"
+    was_cut = x.turn is not None and x.turn.was_broken_off
     for answer in x.answers:
         for field in answer.fields:
             told = field.text.rstrip(REPLACEMENT) if was_cut else field.text
@@ -334,7 +334,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     `content: null`, no calls, `finish_reason: stop` and a bill: the parser ended in a state it does not flush (defects V06, V10, O21, M02, S01).
     """
     turn = x.turn
-    if turn is None or turn.finish_reason == "length" or turn.says_something or _refuses(x) or _may_be_cut(x):
+    if turn is None or turn.was_broken_off or turn.says_something or _refuses(x) or _may_be_cut(x):
         return
     usage = turn.usage or Usage()
     spent = len(x.output.ids) if usage.completion_tokens is None and x.output.ids else usage.completion_tokens or 0

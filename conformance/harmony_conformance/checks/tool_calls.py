@@ -26,6 +26,7 @@ from harmony_conformance.json_value import (
 )
 from harmony_conformance.meaning import named_in
 from harmony_conformance.prompt import shorten
+from harmony_conformance.turn import ABORTED
 
 
 @check(MUST, spec="harmony#receiving-calls", when=(on.is_conversation, on.called_a_tool, on.offered_tools))
@@ -231,7 +232,7 @@ def only_allowed_tools(x: Exchange) -> Iterator[Finding]:
 @condition
 def was_not_cut(x: Exchange) -> bool:
     """answers that no limit cut"""
-    return x.turn is not None and x.turn.finish_reason != "length"
+    return x.turn is not None and not x.turn.was_broken_off
 
 
 _REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
@@ -242,13 +243,19 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
     """finish_reason is one of the API's words: `tool_calls` exactly when calls are returned and the model stopped by itself.
 
     Agent loops branch on it: `stop` beside calls ends the loop, `tool_calls` without calls spins it (defect S06). A row written for the output may name
-    fewer of them.
+    fewer of them. SGLang and vLLM say `abort` where they were told to end a generation: who reads it knows that it is no answer.
     """
     turn = x.turn
     if turn is None:
         return
     said, calls = turn.finish_reason, bool(turn.tool_calls)
     named = x.row.finish if x.row is not None else ()
+    if said == ABORTED:
+        yield variant(
+            "the server was told to abort the generation, and has a finish_reason of its own for it",
+            where="/finish_reason",
+        )
+        return
     if said == "stop_sequence":
         yield variant("a stop string has a finish_reason of its own", where="/finish_reason")
     elif said is not None and said not in _REASONS:

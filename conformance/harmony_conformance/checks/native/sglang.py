@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.apis import SGLANG_GENERATE
-from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence
+from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, variant
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, dumps, equal_json, items, number, text
 from harmony_conformance.meaning import ENDINGS, Meaning, read_ids, told_in_order
 from harmony_conformance.prompt import shorten, show
+from harmony_conformance.turn import ABORTED
 from harmony_ref import encode_with_special_tokens, tokens
 
 SEPARATE_REASONING = "/separate_reasoning"
@@ -43,13 +44,15 @@ def _events(x: Exchange) -> list[Json]:
 def finish_reason_names_what_matched(x: Exchange) -> Iterator[Finding]:
     """finish_reason is `length` with the number of tokens at the limit, else `stop` with what matched: the token that ended the turn, or the stop string.
 
-    In Harmony the token tells a call from an answer. Who is told that a cut answer has stopped runs half a call.
+    In Harmony the token tells a call from an answer. Who is told that a cut answer has stopped runs half a call. A server that was told to `abort` says so.
     """
     reason, limit = at(_last(x), "meta_info", "finish_reason"), x.limit
     kind, matched = at(reason, "type"), at(reason, "matched")
     ids = x.output.ids
     is_cut = ids is not None and limit is not None and len(ids) >= limit and ids[-1] not in ENDINGS
-    if kind not in ("stop", "length"):
+    if kind == ABORTED:
+        yield variant("the server was told to abort the generation", where="/meta_info/finish_reason")
+    elif kind not in ("stop", "length"):
         yield _wrong(reason, "stop or length")
     elif is_cut and not x.meets_stop_string and kind != "length":
         yield _wrong(reason, f"length, at the limit of {limit} tokens")
