@@ -1,6 +1,8 @@
+import bz2
 import errno
 import gzip
 import json
+import lzma
 import os
 from argparse import ArgumentParser
 from pathlib import Path
@@ -127,7 +129,16 @@ def test_which_failures_count_is_chosen(tmp_path, fail_on, code):
         pytest.param(b"", "the input is empty", id="empty"),
         pytest.param(b'{"request": {"messages', "1 x no JSON, first at {path}@0", id="cut JSON"),
         pytest.param(bytes(range(256)) * 9, "x no UTF-8, first at {path}@", id="binary"),
-        pytest.param(json.dumps(GOOD).encode("utf-16"), "1 x the file is UTF-16", id="UTF-16 with its mark"),
+        pytest.param(
+            json.dumps(GOOD).encode("utf-16"), "1 x the file is UTF-16: convert it", id="UTF-16 with its mark"
+        ),
+        pytest.param(b"\x28\xb5\x2f\xfd\x04\0", "1 x the file is packed by zstd: unpack it", id="zstd"),
+        pytest.param(bz2.compress(b"{}\n"), "1 x the file is packed by bzip2: unpack it", id="bzip2"),
+        pytest.param(lzma.compress(b"{}"), "1 x the file is packed by xz: unpack it", id="xz"),
+        pytest.param(b"PK\x03\x04\x14\0", "1 x the file is a zip archive: unpack it", id="zip"),
+        pytest.param(b"PAR1\x15\x04", "1 x the file is Parquet: write it as JSON Lines", id="Parquet"),
+        pytest.param(json.dumps(GOOD, indent=1).encode(), "x no JSON, first at {path}@0", id="over several lines"),
+        pytest.param(json.dumps([GOOD]).encode(), "1 x no exchange: not a JSON object", id="a list"),
         pytest.param(json.dumps(GOOD).encode("utf-16-le"), "1 x no JSON", id="UTF-16 without"),
         pytest.param(gzip.compress(json.dumps(GOOD).encode())[:60], "the compressed file breaks off", id="cut gzip"),
         pytest.param(
@@ -139,7 +150,9 @@ def test_which_failures_count_is_chosen(tmp_path, fail_on, code):
 def test_a_file_without_exchanges_is_said_to_be_one(tmp_path, capsys, data, said):
     path = tmp_path / "log.jsonl"
     path.write_bytes(data)
-    with pytest.raises(UsageError, match=r"^nothing could be checked: no exchange was found \(.*\)$") as raised:
+    with pytest.raises(
+        UsageError, match=r'^nothing could be checked: no exchange was found \(.*\); a line is {"request": '
+    ) as raised:
         audit(path, "--out", tmp_path / "out")
     assert said.format(path=path) in str(raised.value)
     assert capsys.readouterr() == ("", "")

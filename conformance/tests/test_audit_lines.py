@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from harmony_conformance.audit import lines
 from harmony_conformance.audit.lines import Line, Problem, read_lines, split_lines
 
+UTF16 = "the file is UTF-16: convert it (iconv -f utf-16 -t utf-8)"
+
 
 def told(found):
     return [(one.offset, one.number, one.data if isinstance(one, Line) else one.kind) for one in found]
@@ -26,8 +28,8 @@ LINES = [
     pytest.param(b"a\n\nb", [(0, 1, b"a"), (3, 3, b"b")], id="the last line needs no end"),
     pytest.param(b"a\r\nb\r\n", [(0, 1, b"a\r"), (3, 2, b"b\r")], id="a carriage return is white space of the line"),
     pytest.param(b"\xef\xbb\xbfa\nb", [(0, 1, b"a"), (5, 2, b"b")], id="a byte order mark of UTF-8 is dropped"),
-    pytest.param(b"\xff\xfea\0\n\0", [(0, 1, "the file is UTF-16")], id="UTF-16 is told once"),
-    pytest.param(b"\xfe\xff\0a\0\n", [(0, 1, "the file is UTF-16")], id="and in the other byte order"),
+    pytest.param(b"\xff\xfea\0\n\0", [(0, 1, UTF16)], id="UTF-16 is told once"),
+    pytest.param(b"\xfe\xff\0a\0\n", [(0, 1, UTF16)], id="and in the other byte order"),
     pytest.param(b"abcdefghi\nok\n", [(0, 1, "the line is too long"), (10, 2, b"ok")], id="a long line is skipped"),
     pytest.param(b"ok\nabcdefghi", [(0, 1, b"ok"), (3, 2, "the line is too long")], id="also at the end"),
     pytest.param(b"abcdefgh\n", [(0, 1, b"abcdefgh")], id="a line at the limit is read"),
@@ -107,7 +109,7 @@ def test_where_blocks_end_makes_no_difference(data, block, limit):
 def test_every_byte_that_is_no_white_space_is_in_a_line_or_a_problem(data):
     found = list(split_lines(io.BytesIO(data), limit=1000))
     if any(isinstance(one, Problem) for one in found):
-        assert found[0].kind == "the file is UTF-16"
+        assert found[0].kind.startswith("the file is ")
         return
     seen = b"".join(line.data for line in found)
     assert b"".join(seen.split()) == b"".join(data.removeprefix(b"\xef\xbb\xbf").split())

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 LINE_LIMIT = 64 * 1024 * 1024
@@ -19,7 +20,17 @@ LINE_LIMIT = 64 * 1024 * 1024
 _BLOCK = 1024 * 1024
 _GZIP = b"\x1f\x8b"
 _UTF8_MARK = b"\xef\xbb\xbf"
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_NO_LINES: Mapping[bytes, str] = MappingProxyType(
+    dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "the file is UTF-16: convert it (iconv -f utf-16 -t utf-8)")
+    | {
+        b"\x28\xb5\x2f\xfd": "the file is packed by zstd: unpack it (zstd -d)",
+        b"BZh91AY&SY": "the file is packed by bzip2: unpack it (bzip2 -d)",
+        b"\xfd7zXZ\x00": "the file is packed by xz: unpack it (xz -d)",
+        b"PK\x03\x04": "the file is a zip archive: unpack it (unzip)",
+        b"PAR1\x15": "the file is Parquet: write it as JSON Lines",
+    }
+)
+"""How files begin that hold no lines of JSON, and what would be right."""
 
 
 class Readable(Protocol):
@@ -101,13 +112,9 @@ def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line |
             problem = ("the file cannot be read further", error.strerror or str(error))
         else:
             problem = None
-            if end == 0 and block[:2] in _UTF16_MARKS:
-                yield Problem(
-                    offset=0,
-                    number=1,
-                    kind="the file is UTF-16",
-                    detail="convert it to UTF-8 (iconv -f utf-16 -t utf-8)",
-                )
+            kind = next((kind for mark, kind in _NO_LINES.items() if block.startswith(mark)), "") if end == 0 else ""
+            if kind:
+                yield Problem(offset=0, number=1, kind=kind)
                 return
             end += len(block)
             yield from splitter.feed(block)

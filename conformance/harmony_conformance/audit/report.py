@@ -24,6 +24,7 @@ WORST_FIRST = (
     Outcome.INCONCLUSIVE,
     Outcome.NOT_APPLICABLE,
 )
+_RIGHT = 'a line is {"request": …, "response": …}, or one of the exchanges.jsonl of a run'
 ALONE = "compares exchanges, each line is judged alone"
 
 
@@ -124,7 +125,7 @@ def nothing_checked(audit: Audit) -> str:
     """Why nothing could be checked; empty where something was."""
     if not audit.tally.exchanges:
         empty = "discovery alone" if audit.tally.left_out else "the input is empty"
-        return f"no exchange was found ({unread(audit.tally) or empty})"
+        return f"no exchange was found ({unread(audit.tally) or empty}); {_RIGHT}"
     if not any(line.result.applied for line in audit.lines if line.result.severity is Severity.MUST):
         return "not one MUST check applied to an exchange"
     return ""
