@@ -44,6 +44,7 @@ OWN_MEMBERS = frozenset(
 )
 """The members of a request that scenarios set: another value would change what they show."""
 _INSTEAD: Mapping[str, str] = MappingProxyType({"model": ": name one by --model"})
+_VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _HEADER = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 
@@ -177,6 +178,8 @@ def read_plan(options: Options) -> Plan:
 def _key(variable: str | None, target: Target) -> str | None:
     if variable is None:
         return None
+    if not _VARIABLE.match(variable):  # it may be the key itself, which is not told to a log of a CI
+        raise UsageError("--api-key-env takes the name of the variable that holds the key, not the key: EXAMPLE_KEY")
     key = os.environ.get(variable, "")
     if not key:
         raise UsageError(f"--api-key-env: the variable {variable} is not set or empty")

@@ -83,6 +83,7 @@ WRONG = {
     "a header with a blank in its name": (["reference", "--header", "a b: c"], "--header 'a b' is no header"),
     "a header with a line break": (["reference", "--header", "a: b\r\nc: d"], "--header a: its value holds control"),
     "a variable that is not set": (["reference", "--api-key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
+    "a key in place of its variable": (["reference", "--api-key-env", KEY], "takes the name of the variable"),
     "a variable that is empty": (["reference", "--api-key-env", "EMPTY_KEY"], "EMPTY_KEY is not set or empty"),
     "a key with white space": (["reference", "--api-key-env", "BLANK_KEY"], "BLANK_KEY is no key"),
     "a key in the open": (["http://api.example.com", "--api-key-env", "GOOD_KEY"], "use https"),
