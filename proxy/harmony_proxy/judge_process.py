@@ -31,6 +31,7 @@ from harmony_conformance.judge import Result
 from harmony_proxy.frames import unframed
 from harmony_proxy.giving_way import giving_way
 from harmony_proxy.judge_settings import LENGTH_BYTES, LOW, TOTALS, Settings, read_settings
+from harmony_proxy.log_file import LogFile
 from harmony_proxy.outcome_log import Samples, log_line
 from harmony_proxy.passage import passage
 from harmony_proxy.recorder import Kept
@@ -170,11 +171,19 @@ def main(argument: str) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the parent decides
     signal.signal(signal.SIGTERM, frames.stop_soon)
     signal.signal(signal.SIGALRM, _too_long)
-    log = settings.log.open("ab", buffering=0) if settings.log is not None else None
+    log = LogFile(settings.log) if settings.log is not None else None
+    told: set[str] = set()
 
     def write(line: JsonObject) -> None:
         if log is not None:
-            log.write(dumps(line).encode("utf-8", "backslashreplace") + b"\n")
+            try:
+                log.write(dumps(line).encode("utf-8", "backslashreplace") + b"\n")
+            except OSError as problem:
+                why = problem.strerror or str(problem)
+                if why not in told:  # once, and not by way of the parent: it may have nobody to tell
+                    told.add(why)
+                    sys.stderr.write(f"harmony guard: the log {settings.log} cannot be written: {why}\n")
+                raise
         elif items(line.get("failed")):
             _say(
                 dumps(f"exchange {line['id']}: HTTP {line['status']}, {line['end']}, failed {_joined(line['failed'])}")

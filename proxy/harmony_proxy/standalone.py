@@ -237,12 +237,16 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        numbers = [signal.SIGINT, signal.SIGTERM]
+        hang_up: signal.Signals | None = getattr(signal, "SIGHUP", None)  # not on Windows
+        if hang_up is not None and signal.getsignal(hang_up) is not signal.SIG_IGN:  # as `nohup` has it
+            numbers.append(hang_up)
+        for number in numbers:
             loop.add_signal_handler(number, self._stop)
         try:
             yield
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in numbers:
                 loop.remove_signal_handler(number)
 
     def _stop(self) -> None:
