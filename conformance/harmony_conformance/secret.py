@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import accumulate
 from urllib.parse import quote
 
+from harmony_conformance.json_value import Json, at, items, members, text
 from harmony_conformance.wire import Chunk
 
 MASK = "***"
@@ -25,9 +26,26 @@ _COMMON = """
 
 def secrets(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
     """The secrets among what is sent. What stands in for a key (`EMPTY`, `none`, a word of the protocol) is none: to mask it would change answers."""
-    named = [value for name, value in headers.items() if any(word in name.lower() for word in _CREDENTIALS)]
-    parts = [part for value in named for part in value.split()]
+    named = {name: value for name, value in headers.items() if any(word in name.lower() for word in _CREDENTIALS)}
+    parts = [part for name, value in named.items() for part in _parts(name, value)]
     return tuple(dict.fromkeys(word for word in (key or "", *parts) if _is_secret(word)))
+
+
+def handed_on(request: Json) -> tuple[str, ...]:
+    """The secrets that a request holds for others: what the servers of its tools (MCP) are to be sent."""
+    told: list[str] = []
+    for tool in items(at(request, "tools")):
+        told += text(at(tool, "authorization")).split()
+        told += [part for value in members(at(tool, "headers")).values() for part in text(value).split()]
+    return tuple(dict.fromkeys(word for word in told if _is_secret(word)))
+
+
+def _parts(name: str, value: str) -> list[str]:
+    """What of a header may be told alone: of cookies also their values, without their names."""
+    parts = value.split()
+    if "cookie" not in name.lower():
+        return parts
+    return [*parts, *(cookie.partition("=")[2].strip() for cookie in value.split(";"))]
 
 
 def _is_secret(word: str) -> bool:

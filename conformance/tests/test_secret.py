@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_conformance.client import Client, Settings
-from harmony_conformance.secret import MASK, Mask, secrets
+from harmony_conformance.secret import MASK, Mask, handed_on, secrets
 from harmony_conformance.wire import Chunk, Request
 
 KEY = "sk-0123456789abcdef"
@@ -72,6 +72,20 @@ def test_headers_that_hold_credentials_are_secret_and_others_are_not():
         "accept-language": "german",
     }
     assert secrets(None, headers) == ("abcdef-1", "abcdef-2", "abcdef-3")
+
+
+def test_the_value_of_a_cookie_is_secret_without_its_name():
+    assert {"abcdef-1", "abcdef-2"} <= set(secrets(None, {"cookie": "sid=abcdef-1; other=abcdef-2"}))
+
+
+def test_what_the_servers_of_tools_are_sent_is_secret():
+    tools = [
+        {"type": "mcp", "authorization": "abcdef-1", "headers": {"Authorization": "Bearer abcdef-2", "X": "abcdef-3"}},
+        {"type": "function", "name": "authorization", "parameters": {"properties": {"headers": {"type": "object"}}}},
+    ]
+    assert handed_on({"tools": tools}) == ("abcdef-1", "abcdef-2", "abcdef-3")
+    for odd in (None, [], {"tools": 1}, {"tools": [1, {"authorization": 1, "headers": ["x"]}]}):
+        assert handed_on(odd) == ()
 
 
 ECHOES = {

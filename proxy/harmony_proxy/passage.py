@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, text
-from harmony_conformance.secret import Mask, secrets
+from harmony_conformance.secret import Mask, handed_on, secrets
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
 from harmony_proxy.decoding import NotDecoded, decode_chunks
 from harmony_proxy.recorder import End, Headers, Kept
@@ -51,7 +51,7 @@ def passage(kept: Kept, *, engine: str = "openai") -> Passage:
     end, unjudged = End(kept.end), _why_not(kept)
     if not unjudged:
         try:
-            exchange = _exchange(kept, dict(asked), dict(answered), Mask(secrets(None, _joined(asked))), engine)
+            exchange = _exchange(kept, dict(asked), dict(answered), secrets(None, _joined(asked)), engine)
         except NotDecoded as problem:
             unjudged = str(problem)
     if end is End.CLIENT_LEFT and kept.is_whole:
@@ -97,13 +97,11 @@ def _was_told_to_its_end(x: Exchange) -> bool:
     return last.is_done or at(last.value, "done") is True or text(at(last.value, "type")) in _LAST_EVENTS
 
 
-def _exchange(kept: Kept, asked: dict[str, str], answered: dict[str, str], mask: Mask, engine: str) -> Exchange:
+def _exchange(
+    kept: Kept, asked: dict[str, str], answered: dict[str, str], held: tuple[str, ...], engine: str
+) -> Exchange:
     end = End(kept.end)
     failure = Failure(kind=_FAILURES[end], detail=kept.detail) if end in _FAILURES else None
-    response: Response | None = None
-    if kept.status is not None:
-        unpacked = decode_chunks(_chunks(kept), _encoding(kept.response_headers), limit=kept.limit)
-        response = Response(status=kept.status, headers=_some(answered), chunks=mask.chunks(unpacked))
     packed = (Chunk(at=0.0, data=kept.request_body),)
     unpacked = decode_chunks(packed, _encoding(kept.request_headers), limit=kept.limit)
     request = Request(
@@ -112,6 +110,13 @@ def _exchange(kept: Kept, asked: dict[str, str], answered: dict[str, str], mask:
         headers=_some(asked),
         body=b"".join(chunk.data for chunk in unpacked),
     )
+    if further := handed_on(request.json):
+        held = (*held, *further)
+        request = replace(request, body=b"".join(chunk.data for chunk in Mask(further).chunks(unpacked)))
+    response: Response | None = None
+    if kept.status is not None:
+        unpacked = decode_chunks(_chunks(kept), _encoding(kept.response_headers), limit=kept.limit)
+        response = Response(status=kept.status, headers=_some(answered), chunks=Mask(held).chunks(unpacked))
     return Exchange(
         id=kept.id,
         request=request,

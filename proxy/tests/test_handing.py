@@ -86,6 +86,23 @@ def test_excerpts_and_samples_are_redacted_or_full_and_never_hold_a_key(excerpts
     assert KEY not in json.dumps(line)
 
 
+def test_a_sample_holds_no_credential_that_a_request_hands_on():
+    recorder = Recorder()
+    recorder.request_head("POST", "/v1/responses", [(b"cookie", b"sid=COOKIE1234; a=b")])
+    tool = {"type": "mcp", "authorization": "HANDED-ON-1", "headers": {"Authorization": "Bearer HANDED-ON-2"}}
+    recorder.request_body(json.dumps({"model": "m", "input": "Hi", "tools": [tool]}).encode())
+    recorder.response_head(200, [(b"content-type", b"application/json")])
+    text = {"type": "output_text", "text": "<|channel|>analysis<|message|>HANDED-ON-1 COOKIE1234", "annotations": []}
+    item = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [text]}
+    answer = {"id": "r", "object": "response", "status": "completed", "output": [item], "tools": [tool]}
+    recorder.feed(json.dumps(answer).encode(), 0.1)
+    recorder.end(0.2)
+    (line,), _ = judged(Settings(excerpts="full", capture="full"), recorder=recorder)
+    assert "Hi" in json.dumps(line["sample"]["request"])
+    assert "HANDED-ON" not in json.dumps(line)
+    assert "COOKIE1234" not in json.dumps(line)
+
+
 def test_what_was_done_to_an_answer_stands_in_the_log():
     recorder = recorded()
     recorder.repaired, recorder.left = {"tool_calls.x": 2}, {"channels.y": "held too long"}
