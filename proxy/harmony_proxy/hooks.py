@@ -33,6 +33,7 @@ from harmony_proxy.recorder import End
 _CLIENT_LEFT = "Client disconnected"
 _ENDS_CHUNKS = b""
 _SWITCHING_PROTOCOLS = 101
+_HTTP_1 = ("HTTP/1.0", "HTTP/1.1")
 _FRAMING = ("content-length", "transfer-encoding")
 _clock = time.perf_counter
 
@@ -171,6 +172,9 @@ class ConformanceAddon:
             response.stream = False
             return
         _tell(flow, response, head)
+        if flow.request.http_version in _HTTP_1:
+            # where it is blocked, both connections are closed behind it: a client that was not told sends its next request on one that is going away
+            response.headers["connection"] = "close"
         response.stream = self._acting(flow, watched)
 
     def _tee(self, watched: _Watched) -> Callable[[bytes], bytes | list[bytes]]:

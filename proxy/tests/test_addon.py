@@ -214,6 +214,19 @@ def test_a_stream_that_is_acted_on_goes_in_chunks_under_our_id(acting):
     assert watched.response.headers["x-harmony-request-id"].endswith("-1")
 
 
+def test_a_client_is_told_that_its_connection_ends_with_a_stream_that_may_be_blocked(acting, addon):
+    """It is closed behind a block; one that was not told may send its next request there, and never get an answer."""
+    for shell, version, told in (
+        (acting, "HTTP/1.1", "close"),
+        (acting, "HTTP/2.0", None),
+        (addon, "HTTP/1.1", None),
+    ):
+        watched = flow(b"text/event-stream")
+        watched.request.http_version = version
+        begin(shell, watched)
+        assert watched.response.headers.get("connection") == told
+
+
 def test_a_client_of_http_1_0_or_2_is_told_of_no_chunks(acting):
     for version in ("HTTP/1.0", "HTTP/2.0"):
         watched = flow(b"text/event-stream", (b"content-length", b"12"))

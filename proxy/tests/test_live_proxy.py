@@ -513,3 +513,4 @@ def test_a_stream_that_leaks_and_came_all_at_once_has_one_end_and_its_connection
     assert b"blocked_by_policy" in got
     assert got.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
     assert got.count(b"0\r\n\r\n") == 1
+    assert b"\r\nconnection: close\r\n" in got.partition(b"\r\n\r\n")[0].lower() + b"\r\n"
