@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from harmony_conformance.checks.responses.history import built_in_calls_are_items, stored_is_as_passed_back
 from harmony_conformance.checks.responses.objects import (
+    counted_thought_has_an_item,
     ids_are_unique,
     items_have_their_members,
     response_has_its_members,
@@ -27,6 +28,7 @@ from harmony_conformance.checks.responses.telling import (
 
 __all__ = [
     "built_in_calls_are_items",
+    "counted_thought_has_an_item",
     "events_are_numbered",
     "events_follow_the_grammar",
     "events_name_their_item",

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check
+from harmony_conformance.check import MUST, SHOULD, Finding, check, evidence
 from harmony_conformance.checks.responses.reading import (
     ENDS,
     is_responses,
@@ -190,6 +190,34 @@ def _contradiction(told: JsonObject) -> str | None:
     last = next(iter(reversed(items(told.get("output")))), None)
     unfinished = text(at(last, "status"))
     return f"the last item is {unfinished}" if unfinished in ("incomplete", "in_progress") else None
+
+
+@evidence
+def counts_a_thought(x: Exchange) -> bool:
+    """answers whose usage counts a thought: more reasoning tokens than may stand around one"""
+    usage = x.turn.usage if x.turn is not None else None
+    return usage is not None and (usage.reasoning_tokens or 0) > _AROUND_A_THOUGHT
+
+
+_AROUND_A_THOUGHT = 6
+"""Tokens of a header, which some servers count with its text."""
+
+
+@check(SHOULD, spec="responses#output", when=(*_ANSWERED, on.ended_well, counts_a_thought))
+def counted_thought_has_an_item(x: Exchange) -> Iterator[Finding]:
+    """A response whose usage counts a thought has an item: what was generated is in the output, if only as an item that hides its text.
+
+    Where the limit cut the thought, servers return `incomplete` and no output: the client pays, has nothing, and cannot go on from it (defect V39).
+    """
+    announced = any(text(event.get("type")).startswith("response.output_item.") for event in told_events(x))
+    if not output(x) and not announced:
+        told = x.turn.usage.reasoning_tokens if x.turn is not None and x.turn.usage is not None else 0
+        yield Finding(
+            message=f"{told} tokens of a thought are counted, and the output has no item",
+            at="/output",
+            expected="a reasoning item",
+            actual=f"status {text(response(x).get('status')) or 'missing'}, no item",
+        )
 
 
 @check(MUST, spec="responses#ids", when=_ANSWERED)
