@@ -86,7 +86,7 @@ def refusal(x: Exchange, models: list[str]) -> str:
     if limited := rate_limited(x.failure, x.response):
         return limited
     if status == _NOT_FOUND:
-        known = f"; it lists {', '.join(models[:5])}" if models else ""
+        known = f"; it lists {_line(', '.join(models[:5]))}" if models else ""
         return f"the model or the path was refused (HTTP 404: {said or 'an empty body'}){known}"
     if is_redirect(x.response):
         return redirect(x.response)

@@ -398,7 +398,7 @@ def test_a_dry_run_prints_every_request_and_sends_nothing(capsys):
     assert lines[-1] == "6 requests, at most 12288 output tokens"
 
 
-def answers(raw_server, chat, before=2):
+def answers(raw_server, chat, before=2, model="m"):
     """An endpoint that answers so many requests, and leaves the others to `chat`."""
     completion = {
         "object": "chat.completion",
@@ -413,10 +413,18 @@ def answers(raw_server, chat, before=2):
             if len(chats) > before:
                 chat(connection, request)
                 return
-        data = json.dumps({"data": [{"id": "m"}], **completion}).encode()
+        data = json.dumps({"data": [{"id": model}], "version": model, **completion}).encode()
         connection.sendall(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(data) + data)
 
     return raw_server(answer)
+
+
+def test_what_a_server_calls_itself_does_not_steer_the_terminal(raw_server, capsys):
+    server = answers(raw_server, lambda connection, request: None, model="m\x1b[2Jn\x07")
+    _, out, err = run(capsys, f"openai:{server.url}", *QUICK)
+    assert r"openai m\x1b[2Jn\x07 at " in err
+    assert r", model m\x1b[2Jn\x07; prompt evidence" in err
+    assert not {"\x1b", "\x07"} & {*out, *err}
 
 
 def test_a_server_that_dies_within_the_run_is_a_recorded_failure(raw_server, capsys, tmp_path):

@@ -313,6 +313,10 @@ NOTHING = {
         {"chat": answered({"error": {"message": "no such model"}}, 404)},
         "no such model.*it lists first, second",
     ),
+    "a list of models with control characters": (
+        {"models": answered({"data": [{"id": "m\x1b[2J"}]}), "chat": answered({}, 404)},
+        r"HTTP 404: {}\); it lists m \[2J$",
+    ),
     "a page": (
         {"chat": answered(b"<h1>Hi</h1>", content_type="text/html")},
         "^POST /v1/chat/completions answered text/html, no JSON: this is no OpenAI API .<h1>Hi</h1>.$",

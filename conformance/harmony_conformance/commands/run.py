@@ -45,7 +45,7 @@ from harmony_conformance.recording import exchange_line
 from harmony_conformance.refusal import KeyRefused, NothingThere
 from harmony_conformance.report.files import REPORT, write_files
 from harmony_conformance.report.model import BadReport, Report, make_report, masked, read_report, result_line
-from harmony_conformance.report.terminal import print_report, report_console
+from harmony_conformance.report.terminal import print_report, report_console, visible
 from harmony_conformance.reproduce import reproduce_result
 from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan, repeated, whole_number
 from harmony_conformance.scenario import UNSCRIPTED_LIMIT, Step, expand
@@ -171,13 +171,11 @@ def _live(
             return
         version_told = f" {found.engine_version}" if found.engine_version else ""
         base = (target.base or "embedded") + _signs(target, found)
-        print(
-            f"{found.engine.name}{version_told} at {base}, model {found.model}; prompt evidence: {found.prompt.value}; output: {found.output}",
-            file=sys.stderr,
-        )
+        served_by = visible(f"{found.engine.name}{version_told} at {base}, model {found.model}")
+        print(f"{served_by}; prompt evidence: {found.prompt.value}; output: {found.output}", file=sys.stderr)
         for offer in found.offers:
             told = f"not offered ({offer.reason})" if offer.reason else f"at {offer.path}, output: {_output(offer)}"
-            print(f"  {offer.api.title}: {told}", file=sys.stderr)
+            print(visible(f"  {offer.api.title}: {told}"), file=sys.stderr)
 
     # opened when there is something to keep: an earlier run survives an endpoint that is down
     recording: list[FileIO] = []
