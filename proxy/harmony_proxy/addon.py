@@ -10,9 +10,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from mitmproxy import ctx
-from mitmproxy.addonmanager import Loader
-from mitmproxy.exceptions import OptionsError
+try:
+    from mitmproxy import ctx
+    from mitmproxy.addonmanager import Loader
+    from mitmproxy.exceptions import OptionsError
+except ModuleNotFoundError:
+    if __name__ != "__main__":
+        raise
+    sys.exit("mitmproxy is not installed: pip install 'harmony-conformance[mitmproxy]'")
 
 from harmony_proxy.handing import Handing
 from harmony_proxy.hooks import ConformanceAddon

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import runpy
+import sys
 import time
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -598,6 +599,15 @@ def test_http_2_is_warned_of_since_one_client_gets_five_connections(configured, 
         with caplog.at_level(logging.WARNING):
             configured.running()
         assert caplog.text.count("--set http2=false") == times
+
+
+def test_where_mitmproxy_is_not_installed_the_path_is_refused_in_one_line(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "mitmproxy", None)
+    with pytest.raises(
+        SystemExit, match=r"^mitmproxy is not installed: pip install 'harmony-conformance\[mitmproxy\]'$"
+    ):
+        runpy.run_module("harmony_proxy.addon", run_name="__main__")
+    assert capsys.readouterr().out == ""
 
 
 def test_the_path_for_mitmdump_is_printed_and_can_be_loaded(context, capsys):
