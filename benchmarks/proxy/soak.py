@@ -293,16 +293,20 @@ def main() -> int:
         "--through", choices=CONTENDERS, default="standalone", help="another proxy than ours, to compare"
     )
     arguments.add_argument("--seed", type=int, default=1)
-    arguments.add_argument("--tiny", action="store_true", help="short streams, for a test of this script")
-    arguments.add_argument("--out", type=Path, default=SOAK_OUT)
+    arguments.add_argument(
+        "--tiny", action="store_true", help="short streams, for a test of this script: nothing is published"
+    )
+    arguments.add_argument("--out", type=Path, help="default: what the page is made of; with --tiny nothing is written")
     options = arguments.parse_args()
+    out = options.out or (None if options.tiny else SOAK_OUT)
     prepare()
     gc.freeze()
     streams = options.streams or streams_of(OUT)
     say(f"{streams} streams at a time, {options.minutes:g} minutes")
     about = machine()
     found = soak(options.through, streams, options.minutes * 60, TINY if options.tiny else Traffic(), seed=options.seed)
-    options.out.write_text(json.dumps({"machine": about, **found}, indent=1, sort_keys=True) + "\n", "utf-8")
+    if out is not None:
+        out.write_text(json.dumps({"machine": about, **found}, indent=1, sort_keys=True) + "\n", "utf-8")
     exchanges, violations = sum(found["kinds"].values()), found["violations"]
     for violation in violations[:MOST_TOLD]:
         print(f"violation: {violation}")
