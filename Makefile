@@ -13,7 +13,7 @@ MITMPROXY := .oracles/mitmproxy-12
 # what was compiled is kept, or each of the tests' many processes would compile it all again
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test together check lint types unit golden bench bench-leaks bench-proxy bench-soak fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-render clean
+.PHONY: help setup demo test together check lint types types-mypy types-pyright unit golden bench bench-leaks bench-proxy bench-soak fuzz selftest selftest-sample lock engine-vllm engine-vllm-responses engine-vllm-render clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -36,14 +36,14 @@ $(READY): requirements/installer.lock requirements/dev.lock pyproject.toml
 demo: $(READY)  ## run every check against the embedded reference server
 	$(BIN)/harmony-conformance run reference
 
-# each process single-threaded, the longest early, on two cores; what each says is printed in one piece when it ends. Not by pytest-xdist, every worker of
+# each process single-threaded, the longest first, on two cores; what each says is printed in one piece when it ends. Not by pytest-xdist, every worker of
 # which would read all the tests before it runs its share. The selftest, which has a process for each core, has them to itself.
 test: $(READY)  ## all that CI runs; JOBS=2 at a time
 	@$(MAKE) --no-print-directory -j $(JOBS) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) together
 	@$(MAKE) --no-print-directory selftest-sample
 
 JOBS ?= 2
-together: lint unit-conformance unit-harmony_ref types unit-examples unit-proxy golden
+together: lint unit-harmony_ref unit-conformance types-pyright unit-proxy unit-examples types-mypy golden
 
 check: lint types  ## without running the tests
 
@@ -52,8 +52,12 @@ lint: $(READY)  ## ruff, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-types: $(READY)  ## mypy and pyright, strict
+types: types-mypy types-pyright  ## mypy and pyright, strict
+
+types-mypy: $(READY)
 	$(BIN)/mypy
+
+types-pyright: $(READY)
 	$(BIN)/pyright
 
 ORACLES := $(TRANSFORMERS)/.ready $(TEXT_GENERATION)/.ready
