@@ -73,6 +73,8 @@ class Acting:
                 is_last = not message.get("more_body", False)
                 if is_last and not self._guard.must_stop:
                     self._is_over = True
+                    if self._has_left:  # an application that has heard so may end its answer all the same
+                        self.recorder.abort(End.CLIENT_LEFT, "", begun)
                     out = [*out, *self._guard.close(begun).body]
                 self.recorder.added += self._now() - begun
                 await self._give(out, is_last=is_last or self._guard.must_stop)

@@ -195,6 +195,21 @@ def test_a_client_that_leaves_is_told_to_the_application_and_in_the_log():
     assert hands.passage.end is End.CLIENT_LEFT
 
 
+@pytest.mark.parametrize("policy", [None, ACTING], ids=["observed", "acted on"])
+def test_an_application_that_ends_its_answer_since_the_client_left_has_not_answered_to_the_end(policy):
+    async def app(scope, receive, send):
+        await receive()
+        headers = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b'data: {"choices": []}\n\n', "more_body": True})
+        assert (await receive())["type"] == "http.disconnect"
+        await send({"type": "http.response.body", "body": b""})
+
+    guard, hands = guarded(app, policy=policy)
+    asked(guard, incoming=[{"type": "http.disconnect"}])
+    assert (hands.passage.end, hands.passage.exchange) == (End.CLIENT_LEFT, None)
+
+
 def test_an_application_that_never_answers_is_a_reset():
     async def app(scope, receive, send):
         raise RuntimeError
