@@ -251,6 +251,8 @@ class _Server(uvicorn.Server):
 
     def _stop(self) -> None:
         self.force_exit = self.should_exit
+        if self.force_exit:  # what is left open now is no error
+            logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         self.should_exit = True
 
 

@@ -107,16 +107,20 @@ def test_it_serves_observes_counts_drains_and_sums_up(tmp_path):
     assert "2 + 2" not in log.read_text(encoding="utf-8")
 
 
-def test_what_is_under_way_is_given_so_long_and_no_longer(tmp_path):
-    with running() as server, proxied(server, tmp_path / "log", "--drain", "1") as (process, base):
+@pytest.mark.parametrize(("drain", "signals"), [("1", 1), ("60", 2)], ids=["told once", "told twice"])
+def test_what_is_under_way_is_given_so_long_and_no_longer(tmp_path, drain, signals):
+    with running() as server, proxied(server, tmp_path / "log", "--drain", drain) as (process, base):
         body = {**ASKED, "stream": True, "harmony_token_delay": 5}
         with httpx.stream("POST", f"{base}/v1/chat/completions", json=body, timeout=WAIT) as response:
             events = response.iter_raw()
             next(events)
-            process.send_signal(signal.SIGINT)
+            for _ in range(signals):
+                process.send_signal(signal.SIGINT)
+                time.sleep(0.3)
             with pytest.raises(httpx.RemoteProtocolError):
                 b"".join(events)
         assert process.wait(WAIT) == 0
+        assert process.stdout.read() == "1 exchanges went by, 0 judged, 0 broke a MUST\n"
     (line,) = [json.loads(line) for line in (tmp_path / "log").read_bytes().splitlines()]
     assert (line["end"], line["judged"]) == ("shut_down", False)
 
