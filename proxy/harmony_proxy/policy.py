@@ -108,8 +108,14 @@ def read_policy(value: Json, *, musts: Collection[str], repairable: Collection[s
     asked = told.get("route", [])
     if not isinstance(asked, list):
         raise BadPolicy("the policy: routes are tables, each begins with [[route]]")
+    inherited = {name: told[name] for name in ("fail", "fallback") if name in told}
     routes = [
-        _route(_table(route, f"route {number}", "what follows [[route]]"), f"route {number}", musts, repairable)
+        _route(
+            {**inherited, **_table(route, f"route {number}", "what follows [[route]]")},
+            f"route {number}",
+            musts,
+            repairable,
+        )
         for number, route in enumerate(asked, start=1)
     ]
     return Policy(routes=(*routes, rest))

@@ -32,13 +32,21 @@ def test_rules_name_checks_by_pattern(document, wanted):
     assert actions(document) == wanted
 
 
-def test_the_first_route_that_fits_counts():
+@pytest.mark.parametrize(
+    ("said", "fail", "fallback"),
+    [
+        ("", FailMode.CLOSED, Action.BLOCK),
+        ('fail = "open"\nfallback = "observe"\n', FailMode.OPEN, Action.OBSERVE),
+    ],
+    ids=["as above it", "what it says itself"],
+)
+def test_the_first_route_that_fits_counts(said, fail, fallback):
     made = policy(
         'fail = "closed"\nfallback = "block"\nchecks = {"*" = "block"}\n[[route]]\npath = "*/completions"\n'
-        'checks = {"tools.c" = "repair"}\n'
+        f'checks = {{"tools.c" = "repair"}}\n{said}'
     )
     chat, other = made.route("/v1/chat/completions"), made.route("/v1/responses")
-    assert (dict(chat.actions), chat.fail, chat.fallback) == ({"tools.c": Action.REPAIR}, FailMode.OPEN, Action.OBSERVE)
+    assert (dict(chat.actions), chat.fail, chat.fallback) == ({"tools.c": Action.REPAIR}, fail, fallback)
     assert (set(other.actions), other.fail, other.fallback) == (MUSTS, FailMode.CLOSED, Action.BLOCK)
 
 
