@@ -122,9 +122,11 @@ bench-leaks: $(READY)  ## leaks against innocent answers, and docs/leak-detectio
 	$(BIN)/python benchmarks/false_alarms.py
 	$(BIN)/python benchmarks/leak_page.py benchmarks/results/false_alarms.json docs/leak-detection.md
 
-bench-proxy: $(READY)  ## proxies side by side, and docs/proxy-performance.md; QUICK=1 for a rough minute
-	$(BIN)/python benchmarks/proxy/measure.py $(if $(QUICK),--quick)
-	$(BIN)/python benchmarks/proxy/page.py benchmarks/results/proxy.json benchmarks/results/proxy_soak.json docs/proxy-performance.md
+bench-proxy: MEASURED := $(if $(QUICK),runs,benchmarks/results)
+bench-proxy: PAGES := $(if $(QUICK),runs,docs)
+bench-proxy: $(READY)  ## proxies side by side, and docs/proxy-performance.md; QUICK=1 for a rough minute, and runs/proxy-performance.md
+	$(BIN)/python benchmarks/proxy/measure.py $(if $(QUICK),--quick) --out $(MEASURED)/proxy.json
+	$(BIN)/python benchmarks/proxy/page.py $(MEASURED)/proxy.json benchmarks/results/proxy_soak.json $(PAGES)/proxy-performance.md
 
 bench-soak: MINUTES ?= 30
 bench-soak: $(READY)  ## opt-in: the proxy under load with faults; MINUTES=30, STREAMS=70 % of the measured limit
