@@ -182,7 +182,8 @@ def _key(variable: str | None, target: Target) -> str | None:
         raise UsageError("--api-key-env takes the name of the variable that holds the key, not the key: EXAMPLE_KEY")
     key = os.environ.get(variable, "")
     if not key:
-        raise UsageError(f"--api-key-env: the variable {variable} is not set or empty")
+        named = f"the variable {variable}" if variable.isupper() else "a variable of that name"  # as above
+        raise UsageError(f"--api-key-env: {named} is not set or empty")
     if not key.isascii() or not key.isprintable() or " " in key:
         raise UsageError(
             f"--api-key-env: the value of {variable} is no key (it holds white space, control or non-ASCII characters)"

@@ -84,6 +84,10 @@ WRONG = {
     "a header with a line break": (["reference", "--header", "a: b\r\nc: d"], "--header a: its value holds control"),
     "a variable that is not set": (["reference", "--api-key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
     "a key in place of its variable": (["reference", "--api-key-env", KEY], "takes the name of the variable"),
+    "a key that could be a variable's name": (
+        ["reference", "--api-key-env", KEY.replace("-", "_")],
+        "a variable of that name is not set",
+    ),
     "a variable that is empty": (["reference", "--api-key-env", "EMPTY_KEY"], "EMPTY_KEY is not set or empty"),
     "a key with white space": (["reference", "--api-key-env", "BLANK_KEY"], "BLANK_KEY is no key"),
     "a key in the open": (["http://api.example.com", "--api-key-env", "GOOD_KEY"], "use https"),
