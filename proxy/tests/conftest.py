@@ -6,17 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import settings
 
 from harmony_conformance import golden
 from harmony_conformance.apis import APIS
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, at, dumps, items, loads, members, number, text
 from harmony_conformance.wire import Chunk, Request, Response
-
-# how long one example takes says nothing on a busy machine
-settings.register_profile("unhurried", deadline=None)
-settings.load_profile("unhurried")
 
 _ENVELOPE = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-oss-20b"}
 STATUS = "responses.status_says_how_it_ended"

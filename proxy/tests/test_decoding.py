@@ -3,7 +3,7 @@ import zlib
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_conformance.wire import Chunk
@@ -111,6 +111,7 @@ def test_a_small_body_that_unpacks_to_a_large_one_is_refused(encoding, pack):
         decode_chunks([Chunk(at=0.0, data=packed)], encoding, limit=1_000_000)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.sampled_from(["gzip", "deflate", "br", "zstd"]))
 def test_no_bytes_break_it(data, encoding):
     with suppress(NotDecoded):

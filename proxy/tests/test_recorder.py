@@ -3,7 +3,7 @@ import json
 from http import HTTPStatus
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_conformance.wire import FailureKind
@@ -230,6 +230,7 @@ CALLS = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(CALLS, max_size=12), st.integers(0, 5000))
 def test_it_never_raises_whatever_it_is_told(calls, limit):
     recorder = Recorder(limit=limit)
