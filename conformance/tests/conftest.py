@@ -111,21 +111,21 @@ def render_by_library(library):
     return rendered
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """Where one reference server listens that all who only ask it share."""
+    """Where a reference server listens, until the tests of the file are over: others need a process without threads."""
     with running() as base:
         yield base
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def http(url: str) -> Iterator[httpx.Client]:
     """A client of it."""
     with httpx.Client(base_url=url) as client:
         yield client
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def client(url: str) -> openai.OpenAI:
     """OpenAI's own client of it."""
     return openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
