@@ -29,7 +29,7 @@ import uvloop
 from answers import Plan
 from contenders import CONTENDERS, LITELLM, NotStartedError, Running, nginx_program
 from load import Answer, Client
-from pairs import APART, JUDGED_LATER, in_turn
+from pairs import APART, JUDGED_LATER, RUSH, in_turn
 from processes import cost, judge_stopped, memory, settle
 
 HERE = Path(__file__).parent
@@ -139,6 +139,7 @@ MEASURES: dict[str, Measure] = {
     "stream, 1": streams(1, lambda size: Plan(events=6, pace=10_000), lambda size: size.streams),
     "stream, 32": streams(32, lambda size: Plan(events=size.events, pace=20_000)),
     "stream, 8, no pace": streams(8, lambda size: Plan(events=size.flat)),
+    RUSH: streams(32, lambda size: Plan(events=5, pace=20_000)),
     APART: streams(32, lambda size: Plan(events=size.apart, pace=20_000), spread=0.67),
 }
 SPARED = {"litellm": {"stream, 8, no pace"}}
@@ -262,7 +263,7 @@ def measure(names: list[str], size: Size, folder: Path, skipped: dict[str, str])
             for name in taking_part[first:] + taking_part[:first]:
                 settle(running[name].pid)
                 say(f"round {number + 1} of {size.rounds}: {name}")
-                for what in [what for what in MEASURES if what != APART]:
+                for what in [what for what in MEASURES if what not in (APART, RUSH)]:
                     if what not in SPARED.get(name, ()) and (name in ASGI or what not in ASGI_ONLY):
                         add(found[what].setdefault(name, {}), figures([running[name]], what, size, idle)[name])
         turns = in_turn(

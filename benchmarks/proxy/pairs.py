@@ -12,6 +12,8 @@ from dataclasses import dataclass
 APART = "stream, 32, apart"
 """Streams that begin one after the other: none meets the rush in which all others are opened, and their events do not come all at once."""
 
+RUSH = "stream, 32, a rush"
+"""Short ones, all begun at once, again and again: what is looked at is when the first byte comes."""
 JUDGED_LATER = "json, 32, judged later"
 """What judges is stopped until all answers are there: neither of the two costs is in the other."""
 
@@ -31,7 +33,7 @@ GROUPS = (
     Group(what="json, 32", names=("app", "app+guard"), often=3),
     Group(what="json, 32, 20 ms", names=("app", "app+guard"), often=3),
     Group(what="stream, 1", names=("direct", "unguarded", "standalone"), together=True),
-    Group(what="stream, 32", names=("direct", "unguarded", "standalone")),
+    Group(what=RUSH, names=("direct", "unguarded", "standalone"), often=5),
     Group(what=APART, names=("direct", "unguarded", "standalone"), together=True),
     Group(what=APART, names=("mitmdump", "addon")),
 )
