@@ -116,6 +116,8 @@ class HarmonyGuard:
                 close_note(note, clock)
             hand_over = self._hand_over
             hand_over(note, noting.used)
+            if self._is_told:
+                scope.pop(ENDED, None)  # which holds the note, and servers keep a scope until the next request
 
     async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
         """What is not observed, and the first on each path of what is."""

@@ -107,7 +107,7 @@ class Upstream:
             await _answer(send, 200, b'{"status":"ok"}')
             return
         ended: Callable[[End, str], None] = scope.get(ENDED, _nobody)
-        upload = Upload(receive, self._limits, has_left=scope.get(LEFT, _nobody_looks), reserve=self._reserve)
+        upload = Upload(receive, self._limits, has_left=scope.pop(LEFT, _nobody_looks), reserve=self._reserve)
         try:
             url, headers = self._address(scope), _sent_on(scope["headers"])
             length = _length(scope["headers"])
