@@ -17,6 +17,7 @@ from harmony_proxy.asgi import HarmonyGuard
 from harmony_proxy.frames import read
 from harmony_proxy.heads import REQUEST_ID, VERDICT
 from harmony_proxy.loading import Rules
+from harmony_proxy.noting import ENDED
 from harmony_proxy.passage import passage
 from harmony_proxy.policy import Action, Policy, Route
 from harmony_proxy.recorder import End
@@ -442,3 +443,20 @@ def test_the_openai_client_gets_of_the_reference_server_what_it_gets_without(str
     told = hands.passage
     assert (told.end, told.exchange.turn.content is not None) == (End.COMPLETE, True)
     assert json.loads(told.exchange.request.body)["model"] == MODEL
+
+
+def test_a_scope_that_the_server_keeps_holds_nothing_of_an_exchange_that_is_over():
+    class Telling:
+        tells_its_end = True
+
+        async def __call__(self, scope, receive, send):
+            self.scope = scope
+            assert callable(scope[ENDED])
+            await send({"type": "http.response.start", "status": 200})
+            await send({"type": "http.response.body", "body": b"x"})
+
+    app = Telling()
+    guard, hands = guarded(app)
+    assert asked(guard)[1] is None
+    assert ENDED not in app.scope
+    assert hands.passage.end is End.COMPLETE
