@@ -253,7 +253,7 @@ def refusal_explains(x: Exchange) -> Iterator[Finding]:
     if x.response is None or text(at(x.body, "error", "message")):
         return
     flat = at(x.body, "object") == "error" and text(at(x.body, "message"))
-    if flat or text(at(x.body, "error")) or text(at(x.body, "detail")):
+    if flat or text(at(x.body, "error")) or _told_in_detail(x.body):
         yield variant("the reason stands in the server's own form, not in error.message", where="body")
         return
     yield Finding(
@@ -262,6 +262,12 @@ def refusal_explains(x: Exchange) -> Iterator[Finding]:
         expected="error.message",
         actual=shorten(_reason(x)) or "an empty body",
     )
+
+
+def _told_in_detail(body: Json) -> str:
+    """What a FastAPI server says: in `detail` a text, or a list of what is wrong with the request, each with its `msg`."""
+    detail = at(body, "detail")
+    return text(detail) or next(filter(None, (text(at(problem, "msg")) for problem in items(detail))), "")
 
 
 def _reason(x: Exchange) -> str:
