@@ -109,9 +109,11 @@ selftest: $(READY)  ## every defect against every check, and blind mutants; minu
 selftest-sample: $(READY)  ## each eighth defect, which is what CI has time for
 	$(BIN)/harmony-conformance selftest --every 8
 
-lock:  ## pin the versions anew (needs uv)
-	uv pip compile pyproject.toml --group dev --all-extras --universal --python-version 3.11 --generate-hashes \
-	  --no-emit-index-url --no-emit-find-links --no-annotate --no-header --upgrade -o requirements/dev.lock
+LOCKED = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header --upgrade
+
+lock:  ## pin the versions of the environment and of what installs it anew (needs uv); those of oracles and rivals are chosen, and stay
+	$(LOCKED) pyproject.toml --group dev --all-extras -o requirements/dev.lock
+	echo uv | $(LOCKED) - -o requirements/installer.lock
 
 bench: $(READY) .benchmarks/oss-harmony/.ready .benchmarks/plot/.ready  ## measure, and write docs/performance.md; wants a quiet machine
 	$(BIN)/python benchmarks/side_by_side.py
