@@ -1,6 +1,7 @@
 """The wheel works away from the checkout: it is built from the sdist, installed in an environment of its own, and run from another folder."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -21,14 +22,20 @@ def run(*command, cwd):
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory):
-    """The command of a wheel that was built from the sdist; the dependencies are those of this environment."""
-    work = tmp_path_factory.mktemp("wheel")
+def source(tmp_path_factory):
+    """What an sdist unpacks to."""
+    work = tmp_path_factory.mktemp("sdist")
     built = run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", work, ROOT, cwd=work)
     assert built.returncode == 0, built.stderr
     with tarfile.open(next(work.glob("*.tar.gz"))) as archive:
         archive.extractall(work / "source", filter="data")
-    source = next((work / "source").iterdir())
+    return next((work / "source").iterdir())
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory, source):
+    """The command of a wheel that was built from the sdist; the dependencies are those of this environment."""
+    work = tmp_path_factory.mktemp("wheel")
     built = run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", work, source, cwd=work)
     assert built.returncode == 0, built.stderr
     venv.create(work / "env", with_pip=False)
@@ -40,6 +47,31 @@ def installed(tmp_path_factory):
     elsewhere = work / "elsewhere"
     elsewhere.mkdir()
     return work / "env" / "bin" / "harmony-conformance", python, elsewhere
+
+
+def test_what_a_page_of_the_sdist_links_to_is_in_it(source):
+    pages = [source / "README.md", *(source / "docs").glob("*.md"), *source.glob("*/README.md")]
+    linked = {
+        page.parent / there
+        for page in pages
+        for there in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text("utf-8"))
+    }
+    assert len(linked) > 20
+    assert [str(there.relative_to(source)) for there in linked if not there.exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["harmony_conformance", "--version"], "0.1.0"),
+        (["harmony_proxy", "--help"], "usage: harmony-conformance proxy"),
+    ],
+)
+def test_the_packages_run_as_programs(installed, words, says):
+    _, python, elsewhere = installed
+    shown = run(python, "-m", *words, cwd=elsewhere)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.startswith(says)
 
 
 def test_package_is_read_from_the_wheel(installed):
