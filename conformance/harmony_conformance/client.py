@@ -17,7 +17,7 @@ from typing import Self, TypeVar
 from harmony_conformance.carrier import BrokenOff, Carrier, Headers
 from harmony_conformance.content_coding import ACCEPTED, BadCoding, decoder
 from harmony_conformance.network import Network
-from harmony_conformance.secret import Mask, secrets
+from harmony_conformance.secret import Mask, handed_out, secrets
 from harmony_conformance.sse import EventDecoder
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
 
@@ -86,7 +86,8 @@ class Client:
             UsageError: the certificates that a variable names can not be read.
         """
         self._settings = settings
-        self._mask = Mask(secrets(settings.key, settings.headers))
+        self._secrets = secrets(settings.key, settings.headers)
+        self._mask = Mask(self._secrets)
         authorization = {"authorization": f"Bearer {settings.key}"} if settings.key else {}
         self._headers = _together(_USUAL_HEADERS, settings.headers, authorization, _OF_REQUESTS)
         self._carrier = carrier or Network(settings.base, settings.timeout)
@@ -198,12 +199,10 @@ class Client:
         if not heads:
             return Sent(failure=failure)
         (head,) = heads
-        kept = {
-            self._mask.text(name): self._mask.text(value)
-            for name, value in head.headers.items()
-            if name not in _NOT_KEPT
-        }
-        response = Response(status=head.status, headers=kept, chunks=self._mask.chunks(chunks))
+        cookies = handed_out(head.headers.items())
+        mask = Mask((*self._secrets, *cookies)) if cookies else self._mask
+        kept = {mask.text(name): mask.text(value) for name, value in head.headers.items() if name not in _NOT_KEPT}
+        response = Response(status=head.status, headers=kept, chunks=mask.chunks(chunks))
         return Sent(response=response, failure=failure)
 
 

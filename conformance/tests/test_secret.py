@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_conformance.client import Client, Settings
-from harmony_conformance.secret import MASK, Mask, handed_on, secrets
+from harmony_conformance.secret import MASK, Mask, handed_on, handed_out, in_query, secrets
 from harmony_conformance.wire import Chunk, Request
 
 KEY = "sk-0123456789abcdef"
@@ -88,6 +88,62 @@ def test_what_the_servers_of_tools_are_sent_is_secret():
         assert handed_on(odd) == ()
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "api_key=abcdef-1",
+        "a=1&key=abcdef-1",
+        "access_token=abcdef-1",
+        "sv=2024-11-04&sig=abcdef-1",
+        "X-Amz-Signature=abcdef-1",
+        "Ocp-Apim-Subscription-Key=abcdef-1",
+        "client_secret=abcdef-1",
+        "api%5Fkey=abcdef-1",
+    ],
+)
+def test_a_key_in_a_query_is_secret(query):
+    assert in_query(query) == ("abcdef-1",)
+
+
+def test_a_key_in_a_query_is_secret_as_it_stands_there_and_as_it_is_read():
+    assert in_query("sig=ab%2fcd%3D&x") == ("ab%2fcd%3D", "ab/cd=")
+
+
+@pytest.mark.parametrize("query", ["", "api-version=2024-10-21", "max_tokens=100000", "keyword=weather", "key=", "key"])
+def test_other_parameters_of_a_query_are_none(query):
+    assert in_query(query) == ()
+
+
+URLS = {
+    "https://abcdef-1@mcp.example/sse": {"abcdef-1"},
+    "https://oauth2:abcdef-1@mcp.example/sse": {"abcdef-1"},
+    "https://mcp.example/sse?api_key=abcdef-1&region=europe": {"abcdef-1"},
+    "https://mcp.example/sse#access_token=abcdef-1": {"abcdef-1"},
+    "https://mcp.example/s/NzY1ZjQ0OWEtODk2/mcp": {"NzY1ZjQ0OWEtODk2"},
+    "https://mcp.example/v1/servers/weather/mcp": set(),
+    "https://[": set(),
+}
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_key_in_the_url_of_a_tool_is_secret(url):
+    assert set(handed_on({"tools": [{"type": "mcp", "server_label": "weather", "server_url": url}]})) == URLS[url]
+
+
+def test_a_key_beside_the_messages_is_secret():
+    assert handed_on({"messages": [], "api_key": "abcdef-1"}) == ("abcdef-1",)
+
+
+def test_a_cookie_that_a_server_sets_is_secret_without_its_name_and_what_is_no_credential_is_not():
+    one = "sid=abcdef-1; Path=/; Expires=Wed, 21 Oct 2026 07:28:00 GMT; Domain=example.com; HttpOnly; SameSite=Strict"
+    assert handed_out([("content-type", "text/html"), ("set-cookie", one), ("set-cookie", 'b="abcdef-2"')]) == (
+        "abcdef-1",
+        "abcdef-2",
+    )
+    assert handed_out([("set-cookie", "a=abcdef-1; Path=/, b=abcdef-2")]) == ("abcdef-1", "abcdef-2")
+    assert handed_out([("set-cookie", "language=german"), ("x-request-id", "abcdef-1")]) == ()
+
+
 ECHOES = {
     "a JSON body": (b"application/json", [json.dumps({"error": {"message": f"wrong key {KEY}"}}).encode()]),
     "a stream": (b"text/event-stream", [b'data: {"a":"', KEY.encode(), b'"}\n\n']),
@@ -119,3 +175,21 @@ def test_a_key_that_a_server_echoes_is_masked_in_headers_and_body(raw_server, ho
     assert KEY not in repr(sent)
     assert sent.response.headers["x-key"] == MASK
     assert sent.response.body == b"".join(parts).replace(KEY.encode(), MASK.encode())
+
+
+def test_a_cookie_that_a_server_sets_is_masked_where_it_says_it_again(raw_server):
+    def answer(connection, request):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nset-cookie: sid=abcdef-1; Path=/\r\nx-session: abcdef-1\r\n")
+        connection.sendall(
+            b'content-type: application/json\r\ncontent-length: 18\r\n\r\n{"sid": "abcdef-1"}'[:-1] + b" "
+        )
+
+    server = raw_server(answer)
+
+    async def once():
+        async with Client(Settings(base=server.url, key=KEY, headers={}, timeout=5)) as client:
+            return await client.send(Request(path="/v1/models", method="GET", body=b""))
+
+    sent = asyncio.run(once())
+    assert sent.response.headers["x-session"] == MASK
+    assert "abcdef-1" not in repr(sent)

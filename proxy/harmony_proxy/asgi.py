@@ -30,6 +30,9 @@ from harmony_proxy.watching import Acting
 _PAST_US = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
 """Ways of answering that would go past a guard that acts."""
 
+_PATH = 2
+"""Where the path stands in a note."""
+
 _PATHS = 64
 """How many are remembered."""
 
@@ -101,6 +104,8 @@ class HarmonyGuard:
         clock = self._clock
         self._number = number = self._number + 1
         noting.note = note = [self._run_bytes, number, scope["path"], scope["headers"], clock()]
+        if scope.get("query_string"):
+            note[_PATH] = _asked(scope)
         if self._is_told:
             scope[ENDED] = ending(note, clock)
         app, gauges = self._app, self.gauges
@@ -149,7 +154,7 @@ class HarmonyGuard:
         guard = Guard(
             self._policy, request_id=name, limit=self._limit, actors=self._rules.actors, heads=Heads.WITH_BYTES
         )
-        headers = list(guard.request_head(scope["method"], scope["path"], scope["headers"]))
+        headers = list(guard.request_head(scope["method"], _asked(scope), scope["headers"]))
         acting = Acting(guard, receive, send, self._clock, self.gauges)
         inner = {**scope, "headers": headers, ENDED: acting.ended}
         told: dict[str, object] = scope.get("extensions") or {}
@@ -185,6 +190,13 @@ class HarmonyGuard:
             await send(message)
 
         return sending
+
+
+def _asked(scope: Scope) -> str:
+    """The path, and the query, which may hold a key that the server echoes."""
+    query: bytes = scope.get("query_string") or b""
+    path: str = scope["path"]
+    return f"{path}?{query.decode('latin-1')}" if query else path
 
 
 def _judging(told: Configuration, log: str | Path | None, excerpts: str | None, capture: str | None) -> Settings:

@@ -1,6 +1,6 @@
 """What `HarmonyGuard` notes of an exchange that it observes: one flat list, appended to as messages go by. `read_note` makes sense of it, later and elsewhere.
 
-    [run, number, path, request headers, time of the start,  then in the order in which it came:
+    [run, number, path (and query), request headers, time of the start,  then in the order in which it came:
      bytes                    of the request's body
      ...                      of which there is more to come
      int, headers             status and headers of the answer

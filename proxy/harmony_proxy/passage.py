@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, text
-from harmony_conformance.secret import Mask, handed_on, secrets
+from harmony_conformance.secret import Mask, handed_on, handed_out, in_query, secrets
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
 from harmony_proxy.decoding import NotDecoded, decode_chunks
 from harmony_proxy.recorder import End, Headers, Kept
@@ -47,11 +47,13 @@ class Passage:
 def passage(kept: Kept, *, engine: str = "openai") -> Passage:
     """The exchange put together."""
     asked, answered = _read(kept.request_headers), _read(kept.response_headers)
+    names = dict(asked), dict(answered)
+    held = (*secrets(None, _joined(asked)), *in_query(kept.query), *handed_out(answered))
     exchange: Exchange | None = None
     end, unjudged = End(kept.end), _why_not(kept)
     if not unjudged:
         try:
-            exchange = _exchange(kept, dict(asked), dict(answered), secrets(None, _joined(asked)), engine)
+            exchange = _exchange(kept, *names, held, engine)
         except NotDecoded as problem:
             unjudged = str(problem)
     if end is End.CLIENT_LEFT and kept.is_whole:
@@ -59,11 +61,13 @@ def passage(kept: Kept, *, engine: str = "openai") -> Passage:
             end, exchange = End.COMPLETE, replace(exchange, failure=None)
         elif _is_judged(kept):
             exchange, unjudged = None, "the client left before the answer was complete"
-    told = dict(answered).get("x-request-id") or dict(asked).get("x-request-id") or ""
+    if exchange is not None:  # which knows all that is secret
+        names = dict(exchange.request.headers), dict(exchange.response.headers if exchange.response else {})
+    told = names[1].get("x-request-id") or names[0].get("x-request-id") or ""
     return Passage(
         kept=kept,
         end=end,
-        request_id="".join(char for char in told if char.isprintable())[:_ID_LENGTH],
+        request_id="".join(char for char in _told(told, held) if char.isprintable())[:_ID_LENGTH],
         exchange=exchange,
         unjudged=unjudged,
     )
@@ -107,16 +111,17 @@ def _exchange(
     request = Request(
         method=kept.method,
         path=kept.path,
-        headers=_some(asked),
+        headers=_some(asked, held),
         body=b"".join(chunk.data for chunk in unpacked),
     )
     if further := handed_on(request.json):
         held = (*held, *further)
-        request = replace(request, body=b"".join(chunk.data for chunk in Mask(further).chunks(unpacked)))
+        body = b"".join(chunk.data for chunk in Mask(further).chunks(unpacked))
+        request = replace(request, headers=_some(asked, held), body=body)
     response: Response | None = None
     if kept.status is not None:
         unpacked = decode_chunks(_chunks(kept), _encoding(kept.response_headers), limit=kept.limit)
-        response = Response(status=kept.status, headers=_some(answered), chunks=Mask(held).chunks(unpacked))
+        response = Response(status=kept.status, headers=_some(answered, held), chunks=Mask(held).chunks(unpacked))
     return Exchange(
         id=kept.id,
         request=request,
@@ -142,8 +147,13 @@ def _read(headers: Headers) -> list[tuple[str, str]]:
     return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
 
 
-def _some(headers: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name in _KEPT_HEADERS}
+def _some(headers: dict[str, str], held: tuple[str, ...]) -> dict[str, str]:
+    return {name: _told(value, held) for name, value in headers.items() if name in _KEPT_HEADERS}
+
+
+def _told(value: str, held: tuple[str, ...]) -> str:
+    """The value of a header without secrets. Hardly one has any: that is found out first."""
+    return Mask(held).text(value) if any(word in value for word in held) else value
 
 
 def _joined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:

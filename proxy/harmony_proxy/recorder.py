@@ -49,7 +49,7 @@ def early(end: End, detail: str) -> tuple[End, str]:
 class Kept(NamedTuple):
     """An exchange that is over: plain values.
 
-    `request_headers` holds credentials: what they were is masked wherever the server echoed them, then forgotten; they are never written. Times are
+    `request_headers` and `query` hold credentials: what they were is masked wherever the server echoed them, then forgotten; they are never written. Times are
     seconds after the request was sent; `started` is seconds since the epoch. `is_whole` says whether bodies are kept.
     """
 
@@ -57,6 +57,7 @@ class Kept(NamedTuple):
     started: float
     method: str
     path: str
+    query: str
     request_headers: tuple[tuple[bytes, bytes], ...]
     request_body: bytes
     request_bytes: int
@@ -273,6 +274,7 @@ def kept(packed: Packed) -> Kept:
     )
     detail, gone, repaired, blocked, left, added = further or ("", None, {}, (), {}, 0.0)
     request_body = b"".join(request)
+    path, _, query = path.partition("?")
     sizes = [len(part) for part in parts]
     whole = (len(request_body), sum(sizes), len(parts), times[0] if times else None)
     request_bytes, response_bytes, chunks, first_byte = gone or whole
@@ -280,7 +282,8 @@ def kept(packed: Packed) -> Kept:
         id=name,
         started=started,
         method=method,
-        path=path.partition("?")[0],  # keys travel in a query
+        path=path,
+        query=query,
         request_headers=tuple((name, value) for name, value in asked),
         request_body=request_body,
         request_bytes=request_bytes,

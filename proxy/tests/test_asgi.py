@@ -111,7 +111,7 @@ def events(*data, kind="text/event-stream", fail=None):
     return app, seen
 
 
-async def call(app, *, path=CHAT, method="POST", body=b"{}", incoming=(), headers=()):
+async def call(app, *, path=CHAT, query=b"", method="POST", body=b"{}", incoming=(), headers=()):
     """What a server would be sent by an application: all its messages, and the exception that it ends with."""
     sent = []
     queue = [{"type": "http.request", "body": body, "more_body": False}, *incoming]
@@ -124,7 +124,8 @@ async def call(app, *, path=CHAT, method="POST", body=b"{}", incoming=(), header
     async def send(message):
         sent.append(message)
 
-    scope = {"type": "http", "method": method, "path": path, "headers": list(headers), "extensions": None}
+    scope = {"type": "http", "method": method, "path": path, "query_string": query}
+    scope |= {"headers": list(headers), "extensions": None}
     try:
         await app(scope, receive, send)
     except Exception as error:  # noqa: BLE001 - what a server would see
@@ -157,6 +158,16 @@ def test_what_is_no_api_of_ours_goes_past(path, method):
     guard, hands = guarded(app, ACTING)
     assert asked(guard, path=path, method=method) == asked(app)
     assert hands.handed == []
+
+
+@pytest.mark.parametrize("policy", [None, ACTING], ids=["observed", "acted on"])
+def test_a_key_in_the_query_that_is_echoed_is_masked_and_the_query_is_not_kept(policy):
+    guard, hands = guarded(events(b"data: wrong key sk-abcdef-1\n\n")[0], policy)
+    asked(guard, query=b"api-version=1&api_key=sk-abcdef-1")
+    told = hands.passage
+    assert told.kept.path == CHAT
+    assert b"wrong key ***" in told.exchange.response.body
+    assert "abcdef-1" not in repr(told.exchange)
 
 
 def test_a_web_socket_goes_past():

@@ -6,9 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harmony_conformance.audit.excerpt import Excerpts
+from harmony_conformance.audit.scan import judge_alone
+from harmony_conformance.checks import CHECKS
 from harmony_conformance.wire import FailureKind
 from harmony_proxy.frames import framed, packed, unframed
 from harmony_proxy.judge_settings import LENGTH_BYTES
+from harmony_proxy.outcome_log import Samples, log_line
 from harmony_proxy.passage import passage
 from harmony_proxy.recorder import End, Recorder
 
@@ -83,6 +87,36 @@ def test_credentials_and_queries_are_not_kept():
     assert told.exchange.response.body == b"your key *** is wrong"
     assert KEY not in repr(told.exchange)
     assert "secret" not in repr(told.exchange)
+
+
+TOKEN = "tk-abcdef123456"
+MCP = {"type": "mcp", "server_label": "weather", "require_approval": "never"}
+HELD = {
+    "in the query": {"path": f"{PATH}?api_key={TOKEN}"},
+    "in the user of the URL of a tool": {"tool": {**MCP, "server_url": f"https://{TOKEN}@mcp.example/sse"}},
+    "in the query of the URL of a tool": {"tool": {**MCP, "server_url": f"https://mcp.example/sse?key={TOKEN}"}},
+    "in a cookie that the server sets": {"headers": [(b"Set-Cookie", f"sid={TOKEN}; Path=/".encode())]},
+    "in a header": {"asked": [(b"X-Api-Key", TOKEN.encode())]},
+}
+
+
+@pytest.mark.parametrize("place", HELD)
+def test_a_secret_stands_nowhere_in_a_line_nor_in_its_sample(place):
+    how = HELD[place]
+    recorder = Recorder()
+    recorder.request_head("POST", how.get("path", PATH), how.get("asked", []))
+    recorder.request_body(json.dumps({**json.loads(ASKED), "tools": [how["tool"]] if "tool" in how else []}).encode())
+    echo = [(b"x-request-id", TOKEN.encode()), (b"server", b"wsgi " + TOKEN.encode())]
+    recorder.response_head(200, [(b"content-type", b"text/event-stream"), *how.get("headers", []), *echo])
+    recorder.feed(f'data: {{"choices": [{{"index": 0, "delta": {{"content": "{TOKEN}"}}}}]}}\n\n'.encode(), 0.1)
+    recorder.end(0.2)
+    told = read(recorder)
+    results = judge_alone(told.exchange, CHECKS)
+    sample = Samples(Excerpts.FULL).take(told.exchange, results)
+    line = log_line(told, "", results, Excerpts.FULL)
+    assert sample is not None
+    assert TOKEN not in json.dumps([line, sample])
+    assert "***" in json.dumps(sample["response"])
 
 
 def test_a_key_that_is_echoed_across_chunks_is_masked_too():
