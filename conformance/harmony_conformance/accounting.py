@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import chain, combinations, product
 from operator import sub
 
 from harmony_conformance.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading
 from harmony_conformance.json_value import loads
 from harmony_conformance.mistakes import GROWTHS, MISTAKES, Growth, Messages, Mistake, is_call, right
+from harmony_conformance.once import cached_property
 from harmony_ref import DeveloperContent, Role, developer_text
 from harmony_ref.styles import HARMONY_0_0_8, HF_TEMPLATE, STYLES, ContentTypeForm, JsonForm, Style
 from harmony_ref.styles.rendering import rendered_messages

@@ -18,6 +18,7 @@ from harmony_conformance.gauge import API as METRICS
 from harmony_conformance.injection import SPECIAL
 from harmony_conformance.json_value import at, members, number, strings, text
 from harmony_conformance.leak import request
+from harmony_conformance.once import once
 from harmony_conformance.prompt import Keep
 from harmony_conformance.silent import says_nothing
 from harmony_conformance.wire import FailureKind
@@ -26,12 +27,11 @@ SERVER_ERROR = 500
 REFUSED = 400
 ODD = frozenset({Validity.INVALID, Validity.QUESTIONABLE})
 _GIVEN_UP = frozenset({FailureKind.TIMEOUT, FailureKind.TOO_LARGE})  # it was we who stopped reading
-_NOT_THE_ENDPOINT = frozenset(
-    {FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED, FailureKind.ACCESS_REFUSED, FailureKind.NOT_SENT}
-)
+_NOT_THE_ENDPOINT = frozenset({FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED, FailureKind.NOT_SENT})
 
 
 @condition
+@once
 def is_conversation(x: Exchange) -> bool:
     """ordinary exchanges on an API that takes messages
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from harmony_conformance.apis import APIS, CHAT_COMPLETIONS, Api, api_named
 from harmony_conformance.apis.api import Framing
@@ -24,6 +23,7 @@ from harmony_conformance.known import (
     Validity,
 )
 from harmony_conformance.meaning import ENDINGS, Called, Expectation, Meaning, cut_at_stop, read_ids, unpadded
+from harmony_conformance.once import cached_property
 from harmony_conformance.prompt import PromptMessage, PromptReading, Wanted, read_prompt, wanted
 from harmony_conformance.sse import EventStream, read_events, read_lines, retold
 from harmony_conformance.streamed import StreamedChoice, streamed_choices
@@ -106,7 +106,7 @@ class Exchange:
             return len({told.number or 0 for told in self.streamed})
         return len(items(at(self.body, "choices")))
 
-    @property
+    @cached_property
     def spoken(self) -> Api:
         """The API that it speaks."""
         return api_named(self.api)
@@ -304,13 +304,13 @@ class Exchange:
         emitted = decode(self.output.ids or ())
         return any(one in emitted for one in self.stop_strings)
 
-    @property
+    @cached_property
     def stop_strings(self) -> tuple[str, ...]:
         """The stop strings of the request."""
         stop = at(self.asked, "stop")
         return tuple(said for one in (stop if isinstance(stop, list) else [stop]) if (said := text(one)))
 
-    @property
+    @cached_property
     def limit(self) -> int | None:
         """The number of tokens the request allows, None where it sets none, as with -1 for llama.cpp."""
         named = number(at(self.asked, "max_completion_tokens"))
@@ -322,12 +322,12 @@ class Exchange:
         """Whether the request asks for a stream."""
         return at(self.asked, "stream") is True
 
-    @property
+    @cached_property
     def messages(self) -> list[Json]:
         """The request's messages."""
         return items(at(self.asked, "messages"))
 
-    @property
+    @cached_property
     def tools(self) -> list[Json]:
         """The request's tools."""
         return items(at(self.asked, "tools"))

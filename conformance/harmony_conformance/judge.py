@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from harmony_conformance.agenda import RAISED, Agenda, Branch, Unmet, agenda, settled, stopped
 from harmony_conformance.apis import CHAT_COMPLETIONS
 from harmony_conformance.check import Check, Comparison, Finding, Outcome, Severity
 from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.once import cached_property
 from harmony_conformance.spec_clause import Clause
-from harmony_conformance.trial import Subject, applies_to, has_failure, outcome_of, placed, run, tried
+from harmony_conformance.trial import Subject, applies_to, has_failure, outcome_of, placed, tried
 
 
 class Result(NamedTuple):
@@ -105,17 +106,35 @@ def judge_rules(
     rules: tuple[Check | Comparison, ...], case: Case, exercises: frozenset[str] = frozenset()
 ) -> list[Result]:
     """Results of several checks on the series of a scenario."""
-    stops = tuple(_stops(agenda(rules), case.subjects(kind)) for kind in _KINDS)
+    settled, told = _told(rules, case, exercises)
+    results = list(settled.results)
+    for place, result in told:
+        results[place] = result
+    return results
+
+
+def judge_applied(rules: tuple[Check | Comparison, ...], case: Case) -> list[Result]:
+    """The results of those that had something to say: few of all, of one exchange."""
+    _, told = _told(rules, case, frozenset())
+    aside = Outcome.NOT_APPLICABLE
+    return [result for _, result in told if result.outcome is not aside]
+
+
+def _told(
+    rules: tuple[Check | Comparison, ...], case: Case, exercises: frozenset[str]
+) -> tuple[_Settled, list[tuple[int, Result]]]:
+    """What is said of the rules that apply to nothing, and the results of the others by their places."""
+    stops = tuple([_stops(agenda(rules), case.subjects(kind)) for kind in _KINDS])
     settled = _told_of_none(agenda(rules), case.name, case.api, len(case.series), stops)
     on_exchanges, on_series = (_left(case.subjects(kind), of_kind) for kind, of_kind in zip(_KINDS, stops, strict=True))
-    results: list[Result | None] = list(settled.results)
     exercised = [place for place, rule in enumerate(rules) if rule.id in exercises] if exercises else ()
-    for place in sorted({*settled.open, *exercised}):
+    told: list[tuple[int, Result]] = []
+    for place in sorted({*settled.open, *exercised}) if exercised else settled.open:
         rule = rules[place]
         left = on_series if rule.subject is Series else on_exchanges
-        told = _applied(rule, case, [subject for subject, closed in left if place not in closed])
-        results[place] = told or _judged(rule, case, exercised=rule.id in exercises)
-    return [result for result in results if result is not None]
+        result = _applied(rule, case, tuple([subject for subject, closed in left if place not in closed]))
+        told.append((place, result or _judged(rule, case, exercised=rule.id in exercises)))
+    return settled, told
 
 
 def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: bool) -> Result:
@@ -134,20 +153,21 @@ def _left(subjects: Sequence[Subject], stops: _Stops) -> list[tuple[Subject, fro
     return list(zip(subjects, map(stopped, stops), strict=True)) if is_settled else []
 
 
-def _applied(rule: Check | Comparison, case: Case, subjects: list[Subject]) -> Result | None:
+def _applied(rule: Check | Comparison, case: Case, subjects: tuple[Subject, ...]) -> Result | None:
     """The result of a rule that applies to these; None where there are none, and where it raises: then there is more to tell."""
+    if not subjects:
+        return None
     findings: list[Finding] = []
-    passed = 0
+    failed = 0
     for subject in subjects:
         try:
-            told = tuple(run(rule, subject.whole))
+            told = list(rule.run(subject.whole))  # type: ignore[arg-type]  # a check asks about what its kind of subject is
         except Exception:  # noqa: BLE001 - it will be raised again where it is reported
             return None
         if told:
             findings += placed(told, subject)
-        passed += not (told and has_failure(told))
-    if not subjects:
-        return None
+            failed += has_failure(told)
+    passed = len(subjects) - failed
     return _result(rule, case, subjects, findings, passed=passed, outcome=(_of_findings(findings), ""))
 
 
@@ -164,7 +184,7 @@ def _judged(rule: Check | Comparison, case: Case, *, exercised: bool) -> Result:
     findings: list[Finding] = []
     for trial in applied:
         findings += trial.findings
-    subjects, passed = [trial.subject for trial in applied], sum([trial.passed for trial in applied])
+    subjects, passed = tuple([trial.subject for trial in applied]), sum([trial.passed for trial in applied])
     outcome = outcome_of(applied, findings, trials, exercised=exercised)
     return _result(rule, case, subjects, findings, passed=passed, outcome=outcome)
 
@@ -172,35 +192,37 @@ def _judged(rule: Check | Comparison, case: Case, *, exercised: bool) -> Result:
 def _result(  # noqa: PLR0913
     rule: Check | Comparison,
     case: Case,
-    subjects: Sequence[Subject],
+    subjects: tuple[Subject, ...],
     findings: Sequence[Finding],
     *,
     passed: int,
     outcome: tuple[Outcome, str],
 ) -> Result:
-    told = case.told_of(tuple(subjects))
+    exchanges, evidence = case.told_of(subjects)
+    came_to, reason = outcome
+    # in the order of its fields, since names cost as much as the rest
     return Result(
-        check=rule.id,
-        severity=rule.severity,
-        clause=rule.clause,
-        scenario=case.name,
-        api=case.api,
-        outcome=outcome[0],
-        exchanges=told.exchanges,
-        evidence=told.evidence,
-        passed=passed,
-        applied=len(subjects),
-        tries=len(case.series),
-        findings=tuple(findings),
-        reason=outcome[1],
+        rule.id,
+        rule.severity,
+        rule.clause,
+        case.name,
+        case.api,
+        came_to,
+        exchanges,
+        evidence,
+        passed,
+        len(subjects),
+        len(case.series),
+        tuple(findings),
+        reason,
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Settled:
-    """What is said of the checks that apply to nothing, each in its place, and the places of the others."""
+    """What is said of the checks that apply to nothing, each in its place, and the places of the others: of those there is more to tell."""
 
-    results: tuple[Result | None, ...]
+    results: tuple[Result, ...]
     open: tuple[int, ...]
 
 
@@ -223,10 +245,9 @@ def _told_of_none(rules: Agenda, scenario: str, api: str, tries: int, stops: tup
     """
     missing = {place: lacking for of_a_kind in stops for place, lacking in settled(of_a_kind).items()}
     results = tuple(
-        _not_applicable(rule, scenario, api, tries, missing[place]) if place in missing else None
-        for place, rule in enumerate(rules.rules)
+        _not_applicable(rule, scenario, api, tries, missing.get(place, ())) for place, rule in enumerate(rules.rules)
     )
-    return _Settled(results=results, open=tuple(place for place, told in enumerate(results) if told is None))
+    return _Settled(results=results, open=tuple(place for place in range(len(results)) if place not in missing))
 
 
 @lru_cache(maxsize=4096)
@@ -243,12 +264,6 @@ def _not_applicable(
         tries=tries,
         reason=applies_to(needed.about for needed in missing),
     )
-
-
-def applied_of(results: Iterable[Result]) -> list[Result]:
-    """The results of the checks that had something to say: few of all, of one exchange."""
-    aside = Outcome.NOT_APPLICABLE
-    return [result for result in results if result.outcome is not aside]
 
 
 def worst(results: Iterable[Result], fails_on: frozenset[Severity]) -> Outcome:

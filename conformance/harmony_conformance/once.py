@@ -2,9 +2,31 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import lru_cache, wraps
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING or sys.version_info >= (3, 12):
+    from functools import cached_property as cached_property  # noqa: PLC0414 - for others
+else:
+
+    class cached_property:  # noqa: N801 - it stands for the one of functools
+        """That of functools, as it is from Python 3.12 on: the lock that it takes before costs more than most of what is computed."""
+
+        def __init__(self, view: Callable[[Any], Any]) -> None:
+            self._view = view
+            self.__doc__ = view.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self._name = name
+
+        def __get__(self, value: Any, owner: type) -> Any:  # noqa: ANN401 - as in functools
+            if value is None:
+                return self
+            told = value.__dict__[self._name] = self._view(value)
+            return told
+
 
 Value = TypeVar("Value")
 View = TypeVar("View")

@@ -25,6 +25,7 @@ _IN_A_QUERY = re.compile(
 """Names of parameters that hold credentials: `api_key`, `access_token`, `sig`, `X-Amz-Signature`."""
 _RANDOM = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_~.+/=-]{16,}")
 """A word that nobody chose: in the path of a URL it is as good as a key."""
+_SPELLED_ALIKE = re.compile(r"[\w.~-]+", re.ASCII)
 _OF_COOKIES = frozenset({"domain", "expires", "max-age", "path", "samesite", "priority"})
 _BETWEEN_PAIRS = re.compile("[;,]")
 _PREFERENCE = re.compile("[a-z]{1,12}")
@@ -143,6 +144,9 @@ class Mask:
 
 
 def _spellings(secret: str) -> Iterator[str]:
+    if _SPELLED_ALIKE.fullmatch(secret):  # alone, in JSON and in a URL
+        yield secret
+        return
     in_json = json.dumps(secret)[1:-1]
     yield from (secret, in_json, in_json.replace("/", "\\/"), quote(secret, safe=""), quote(secret))
 

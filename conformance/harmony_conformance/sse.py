@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 from harmony_conformance.json_value import Json, NotJson, dumps, loads
+from harmony_conformance.once import cached_property
 from harmony_conformance.wire import Chunk
 
 DONE = "[DONE]"

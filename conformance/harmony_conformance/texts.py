@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.json_value import Json, NotJson, at, items, loads, members, number, text
+from harmony_conformance.once import cached_property
 from harmony_conformance.streamed import StreamedChoice
 from harmony_conformance.turn import Turn
 from harmony_ref import tokens
@@ -48,7 +49,15 @@ class Answer:
 
     def text_of(self, place: Place) -> str:
         """The longest text of a place: a server may tell the same one in several members."""
-        return max((field.text for field in self.fields if field.place is place), key=len, default="")
+        return self._longest.get(place, "")
+
+    @cached_property
+    def _longest(self) -> dict[Place, str]:
+        longest: dict[Place, str] = {}
+        for field in self.fields:
+            if len(field.text) > len(longest.get(field.place, "")):
+                longest[field.place] = field.text
+        return longest
 
 
 def fields(turn: Turn) -> Iterator[Field]:

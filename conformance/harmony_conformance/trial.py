@@ -8,7 +8,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple
 
 from harmony_conformance.agenda import Unmet
@@ -17,6 +16,7 @@ from harmony_conformance.check import Check, Comparison, Finding, Ground, Outcom
 from harmony_conformance.conditions import ODD, is_chat, is_completion, is_told_when_done
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series
 from harmony_conformance.gauge import API as METRICS
+from harmony_conformance.once import cached_property
 from harmony_conformance.wire import FailureKind
 
 
@@ -158,9 +158,6 @@ def outcome_of(
     if any(trial.ground is Ground.LIMIT for trial in trials):
         return Outcome.NOT_APPLICABLE, "the endpoint declares a limit: " + reason
     sent = [x for trial in trials for x in trial.subject.exchanges]
-    turned_away = [x.failure.detail for x in sent if x.failure is not None and x.failure.kind is _TURNED_AWAY]
-    if turned_away:
-        return Outcome.INCONCLUSIVE, turned_away[0]
     unanswered = [x.id for x in sent if x.turn is None and _wants_an_answer(x)]
     only_shown = any(x.answered_by is AnsweredBy.DERENDER for x in sent)
     if unanswered and not (only_shown and all(trial.ground is Ground.EVIDENCE for trial in trials)):
@@ -173,7 +170,6 @@ def outcome_of(
     return Outcome.INCONCLUSIVE, "the endpoint did not do what the scenario asks for: " + reason
 
 
-_TURNED_AWAY = FailureKind.ACCESS_REFUSED
 _OF_ONE_API = (is_chat.about, is_completion.about, is_told_when_done.about)
 
 

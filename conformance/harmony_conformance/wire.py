@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from types import MappingProxyType
 
 from harmony_conformance.json_value import Json, NotJson, loads
+from harmony_conformance.once import cached_property
 
 _FIRST_REDIRECT = 300
 NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class FailureKind(StrEnum):
-    """How an exchange ended that did not end well. All but the last are something the endpoint did; by the two before it the client was turned away."""
+    """How an exchange ended that did not end well. All but the last are something the endpoint did."""
 
     NO_CONNECTION = "no_connection"
     TIMEOUT = "timeout"
@@ -29,7 +29,6 @@ class FailureKind(StrEnum):
     MALFORMED_HTTP = "malformed_http"
     CLIENT_LEFT = "client_left"
     RATE_LIMITED = "rate_limited"
-    ACCESS_REFUSED = "access_refused"
     NOT_SENT = "not_sent"
 
 

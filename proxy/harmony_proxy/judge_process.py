@@ -17,13 +17,13 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import NoReturn
+from functools import lru_cache
 
 from harmony_conformance.audit.excerpt import Excerpts
-from harmony_conformance.audit.scan import judge_alone
+from harmony_conformance.audit.scan import applied_alone
 from harmony_conformance.check import Check, Comparison
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, text
@@ -33,12 +33,12 @@ from harmony_proxy.giving_way import giving_way
 from harmony_proxy.judge_settings import LENGTH_BYTES, LOW, TOTALS, Settings, read_settings
 from harmony_proxy.log_file import LogFile
 from harmony_proxy.outcome_log import Samples, log_line
-from harmony_proxy.passage import passage
+from harmony_proxy.passage import Passage, passage
 from harmony_proxy.recorder import Kept
-from harmony_proxy.tally import Tally, tally_of, to_json
+from harmony_proxy.tally import Tally, count, to_json
 
 DRAIN_SECONDS = 10.0
-_EXCHANGE_SECONDS = 30.0
+EXCHANGE_SECONDS = 30.0
 _LOOK_SECONDS = 5.0
 _TELL_SECONDS = 0.2
 _NICE = 10
@@ -49,7 +49,7 @@ class _TooLong(BaseException):
 
 
 class Judge:
-    """Judges exchanges one by one. State: the samples taken. `write` gets the line of each."""
+    """Judges exchanges one by one. State: the samples taken, and since when it is at one. `write` gets the line of each."""
 
     def __init__(
         self, settings: Settings, write: Callable[[JsonObject], None], checks: Iterable[Check | Comparison]
@@ -59,45 +59,44 @@ class Judge:
         self._checks = tuple(checks)
         self._excerpts = Excerpts(settings.excerpts)
         self._samples = Samples(Excerpts(settings.capture))
+        self._since: float | None = None
 
-    def counts(self, batch: Iterable[Kept]) -> Tally:
-        """Judge a batch, and count."""
-        counts: Tally = Counter()
-        for kept in batch:
-            try:
-                with _limited(_EXCHANGE_SECONDS):
-                    counts.update(self._judged(kept))
-            except (KeyboardInterrupt, SystemExit):
-                raise
-            except BaseException:  # noqa: BLE001 - one exchange that we cannot handle must not end the judging of others
-                counts["problems",] += 1
-                counts["exchanges", "", kept.end] += 1
-        return counts
-
-    def _judged(self, kept: Kept) -> Tally:
-        told = passage(kept, engine=self._settings.engine)
-        results: tuple[Result, ...] = ()
-        sample: JsonObject | None = None
-        if told.exchange is not None:
-            results = judge_alone(told.exchange, self._checks)
-            sample = self._samples.take(told.exchange, results)
-        counts = tally_of(told, results)
-        started = datetime.fromtimestamp(kept.started, UTC).isoformat(timespec="milliseconds")
-        line = log_line(told, started, results, self._excerpts)
+    def judge(self, kept: Kept, counts: Tally) -> None:
+        """Judge one, log it, and add it to the counts."""
         try:
-            self._write({**line, "sample": sample} if sample is not None else line)
+            self._since = time.monotonic()
+            try:
+                told, line, applied, aside = self._judged(kept)
+            finally:
+                self._since = None
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # noqa: BLE001 - one exchange that we cannot handle must not end the judging of others
+            counts["problems",] += 1
+            counts["exchanges", "", kept.end] += 1
+            return
+        count(counts, told, applied, aside)
+        try:
+            self._write(line)
         except OSError:
             counts["problems",] += 1
-        return counts
 
+    def look_up(self, *_: object) -> None:
+        """Give up an exchange that takes too long. For a timer that goes on and on: one for each exchange would cost more than many a check."""
+        if self._since is not None and time.monotonic() - self._since > EXCHANGE_SECONDS:
+            raise _TooLong
 
-@contextmanager
-def _limited(seconds: float) -> Generator[None]:
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+    def _judged(self, kept: Kept) -> tuple[Passage, JsonObject, list[Result], int]:
+        told = passage(kept, engine=self._settings.engine)
+        applied: list[Result] = []
+        aside = 0
+        if told.exchange is not None:
+            applied = applied_alone(told.exchange, self._checks)
+            aside = len(self._checks) - len(applied)
+        line = log_line(told, _iso(kept.started), applied, aside, self._excerpts)
+        if told.exchange is not None and (sample := self._samples.take(told.exchange, applied)) is not None:
+            line["sample"] = sample
+        return told, line, applied, aside
 
 
 class _Frames:
@@ -159,10 +158,6 @@ def _give_way(priority: str) -> None:
             os.nice(_NICE)
 
 
-def _too_long(*_: object) -> NoReturn:
-    raise _TooLong
-
-
 def main(argument: str) -> int:
     """Until there is no more."""
     settings = read_settings(argument)
@@ -170,7 +165,6 @@ def main(argument: str) -> int:
     frames = _Frames(0, totals.tell)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the parent decides
     signal.signal(signal.SIGTERM, frames.stop_soon)
-    signal.signal(signal.SIGALRM, _too_long)
     log = LogFile(settings.log) if settings.log is not None else None
     told: set[str] = set()
 
@@ -191,12 +185,15 @@ def main(argument: str) -> int:
 
     _give_way(settings.priority)
     judge = Judge(settings, write, CHECKS)
+    signal.signal(signal.SIGALRM, judge.look_up)
+    signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
     gc.collect()
     gc.freeze()  # what was loaded stays: no collection need look at it again
     way = giving_way() if settings.priority == LOW else None
     for batch in frames:
         for kept in batch:
-            totals.add(1, judge.counts((kept,)))
+            judge.judge(kept, totals.counts)
+            totals.told_of_one()
             if way is not None and not frames.is_to_stop and (seconds := way.rest()):
                 time.sleep(seconds)
     totals.tell()
@@ -207,23 +204,34 @@ class _Totals:
     """What all that was judged comes to. Told now and then, not for each exchange: to read it is work, for us and for the parent."""
 
     def __init__(self) -> None:
+        self.counts: Tally = Counter()
         self._exchanges: int = 0
         self._told: int = 0
-        self._counts: Tally = Counter()
         self._when = 0.0
 
-    def add(self, exchanges: int, counts: Tally) -> None:
-        self._exchanges += exchanges
-        self._counts.update(counts)
+    def told_of_one(self) -> None:
+        """One more has been counted."""
+        self._exchanges += 1
         if time.monotonic() - self._when >= _TELL_SECONDS:
             self.tell()
 
     def tell(self) -> None:
         if self._exchanges == self._told:
             return
-        _say(TOTALS.decode() + dumps({"exchanges": self._exchanges, "counts": to_json(self._counts)}))
+        _say(TOTALS.decode() + dumps({"exchanges": self._exchanges, "counts": to_json(self.counts)}))
         self._told = self._exchanges
         self._when = time.monotonic()
+
+
+def _iso(seconds: float) -> str:
+    """A time since 1970, to the millisecond."""
+    whole = int(seconds)
+    return f"{_second(whole)}.{int((seconds - whole) * 1000):03d}+00:00"
+
+
+@lru_cache(maxsize=16)  # exchanges begin close together
+def _second(whole: int) -> str:
+    return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _say(line: str) -> None:

@@ -20,7 +20,7 @@ from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, names_in
 from harmony_conformance.check import Outcome
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.judge import Result, applied_of
+from harmony_conformance.judge import Result
 from harmony_conformance.recording import write_exchange
 from harmony_conformance.report.model import ORDER, finding_json
 from harmony_proxy.passage import Passage
@@ -31,8 +31,8 @@ SAMPLES = 10
 """How many exchanges are kept as samples of each failing check, since the start."""
 
 
-def log_line(told: Passage, started: str, results: Sequence[Result], excerpts: Excerpts) -> JsonObject:
-    """The line of one exchange."""
+def log_line(told: Passage, started: str, applied: Sequence[Result], aside: int, excerpts: Excerpts) -> JsonObject:
+    """The line of one exchange. `applied`: what was said by the checks that applied to it; to how many it did not, `aside`."""
     kept = told.kept
     line: JsonObject = {
         "kind": "exchange",
@@ -43,7 +43,7 @@ def log_line(told: Passage, started: str, results: Sequence[Result], excerpts: E
         "api": api_of(kept.path),
         "request_id": told.request_id,
         "status": kept.status,
-        "end": told.end.value,
+        "end": told.end,
         "request_bytes": kept.request_bytes,
         "response_bytes": kept.response_bytes,
         "chunks": kept.chunks,
@@ -57,18 +57,18 @@ def log_line(told: Passage, started: str, results: Sequence[Result], excerpts: E
         line["acted"] = {"repaired": repaired, "blocked": list(kept.blocked), "left": left}
     if told.exchange is None:
         return {**line, "unjudged": told.unjudged}
-    applied = applied_of(results)
-    counts = Counter([result.outcome for result in applied])
-    counts[Outcome.NOT_APPLICABLE] = len(results) - len(applied)
-    outcomes: JsonObject = {outcome.value: counts[outcome] for outcome in ORDER}
+    more = [result for result in applied if result.outcome is not Outcome.PASS]
+    counts = Counter([result.outcome for result in more])
+    counts[Outcome.PASS], counts[Outcome.NOT_APPLICABLE] = len(applied) - len(more), aside
+    outcomes: JsonObject = {outcome: counts[outcome] for outcome in ORDER}
     line |= {
         "outcomes": outcomes,
-        "failed": _checks(applied, Outcome.FAIL),
-        "variants": _checks(applied, Outcome.VARIANT),
-        "errors": _checks(applied, Outcome.ERROR),
+        "failed": _checks(more, Outcome.FAIL),
+        "variants": _checks(more, Outcome.VARIANT),
+        "errors": _checks(more, Outcome.ERROR),
     }
     if excerpts is not Excerpts.NONE:
-        line["findings"] = _findings(told.exchange, applied, excerpts)
+        line["findings"] = _findings(told.exchange, more, excerpts)
     return line
 
 

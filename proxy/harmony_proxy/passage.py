@@ -5,7 +5,7 @@ This is work, and done outside of the data path.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harmony_conformance.exchange import Exchange
@@ -24,6 +24,8 @@ _KEPT_HEADERS = frozenset(
 )
 _LAST_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _ID_LENGTH = 128
+_Header = tuple[str, str]
+"""Name, in lower case, and value."""
 _FAILURES = {
     End.NO_CONNECTION: FailureKind.NO_CONNECTION,
     End.TIMEOUT: FailureKind.TIMEOUT,
@@ -47,13 +49,12 @@ class Passage:
 def passage(kept: Kept, *, engine: str = "openai") -> Passage:
     """The exchange put together."""
     asked, answered = _read(kept.request_headers), _read(kept.response_headers)
-    names = dict(asked), dict(answered)
     held = (*secrets(None, _joined(asked)), *in_query(kept.query), *handed_out(answered))
     exchange: Exchange | None = None
     end, unjudged = End(kept.end), _why_not(kept)
     if not unjudged:
         try:
-            exchange = _exchange(kept, *names, held, engine)
+            exchange = _exchange(kept, asked, answered, held, engine)
         except NotDecoded as problem:
             unjudged = str(problem)
     if end is End.CLIENT_LEFT and kept.is_whole:
@@ -61,8 +62,10 @@ def passage(kept: Kept, *, engine: str = "openai") -> Passage:
             end, exchange = End.COMPLETE, replace(exchange, failure=None)
         elif _is_judged(kept):
             exchange, unjudged = None, "the client left before the answer was complete"
-    if exchange is not None:  # which knows all that is secret
-        names = dict(exchange.request.headers), dict(exchange.response.headers if exchange.response else {})
+    if exchange is None:
+        names: tuple[Mapping[str, str], Mapping[str, str]] = dict(asked), dict(answered)
+    else:  # which knows all that is secret
+        names = exchange.request.headers, exchange.response.headers if exchange.response is not None else {}
     told = names[1].get("x-request-id") or names[0].get("x-request-id") or ""
     return Passage(
         kept=kept,
@@ -78,10 +81,6 @@ def _is_judged(kept: Kept) -> bool:
 
 
 def _why_not(kept: Kept) -> str:
-    if kept.end == End.MALFORMED:
-        return f"the request is malformed: {kept.detail}"
-    if kept.end == End.REFUSED:
-        return f"the proxy did not pass all of the request on: {kept.detail}"
     if not _is_judged(kept):
         return "not a request of an API that is judged"
     if not kept.is_whole:
@@ -90,6 +89,8 @@ def _why_not(kept: Kept) -> str:
         return "the proxy was stopped before the answer was complete"
     if kept.end == End.EARLY:
         return "the server answered, or broke off, before it had all of the request"
+    if kept.end == End.REFUSED:
+        return "the proxy did not pass all of the request on"
     if kept.end == End.BLOCKED:
         return "it was blocked before the answer was complete"
     return ""
@@ -104,12 +105,12 @@ def _was_told_to_its_end(x: Exchange) -> bool:
 
 
 def _exchange(
-    kept: Kept, asked: dict[str, str], answered: dict[str, str], held: tuple[str, ...], engine: str
+    kept: Kept, asked: Sequence[_Header], answered: Sequence[_Header], held: tuple[str, ...], engine: str
 ) -> Exchange:
     end = End(kept.end)
     failure = Failure(kind=_FAILURES[end], detail=kept.detail) if end in _FAILURES else None
     packed = (Chunk(at=0.0, data=kept.request_body),)
-    unpacked = decode_chunks(packed, _encoding(kept.request_headers), limit=kept.limit)
+    unpacked = decode_chunks(packed, _encoding(asked), limit=kept.limit)
     request = Request(
         method=kept.method,
         path=kept.path,
@@ -122,7 +123,7 @@ def _exchange(
         request = replace(request, headers=_some(asked, held), body=body)
     response: Response | None = None
     if kept.status is not None:
-        unpacked = decode_chunks(_chunks(kept), _encoding(kept.response_headers), limit=kept.limit)
+        unpacked = decode_chunks(_chunks(kept), _encoding(answered), limit=kept.limit)
         response = Response(status=kept.status, headers=_some(answered, held), chunks=Mask(held).chunks(unpacked))
     return Exchange(
         id=kept.id,
@@ -141,16 +142,16 @@ def _chunks(kept: Kept) -> Iterator[Chunk]:
         start += size
 
 
-def _encoding(headers: Headers) -> str:
-    return ", ".join(value for name, value in _read(headers) if name == "content-encoding")
+def _encoding(headers: Sequence[_Header]) -> str:
+    return ", ".join([value for name, value in headers if name == "content-encoding"])
 
 
-def _read(headers: Headers) -> list[tuple[str, str]]:
+def _read(headers: Headers) -> list[_Header]:
     return [(name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in headers]
 
 
-def _some(headers: dict[str, str], held: tuple[str, ...]) -> dict[str, str]:
-    return {name: _told(value, held) for name, value in headers.items() if name in _KEPT_HEADERS}
+def _some(headers: Sequence[_Header], held: tuple[str, ...]) -> dict[str, str]:
+    return {name: _told(value, held) for name, value in headers if name in _KEPT_HEADERS}
 
 
 def _told(value: str, held: tuple[str, ...]) -> str:
@@ -158,7 +159,7 @@ def _told(value: str, held: tuple[str, ...]) -> str:
     return Mask(held).text(value) if any(word in value for word in held) else value
 
 
-def _joined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _joined(headers: Sequence[_Header]) -> dict[str, str]:
     """Headers by name; the values of one that is sent more than once stand side by side."""
     joined: dict[str, str] = {}
     for name, value in headers:

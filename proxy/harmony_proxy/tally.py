@@ -15,7 +15,7 @@ from itertools import pairwise
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, at, items, number, text
-from harmony_conformance.judge import Result, applied_of
+from harmony_conformance.judge import Result
 from harmony_proxy.passage import Passage
 from harmony_proxy.routes import api_of
 
@@ -36,33 +36,41 @@ BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 TTFT, ANSWER_TTFT, GAP, ADDED = "ttft", "answer_ttft", "gap", "added"
 HISTOGRAMS = (TTFT, ANSWER_TTFT, GAP, ADDED)
 _MICROSECONDS = 1_000_000
+_BUCKET_NAMES = tuple(str(place) for place in range(len(BUCKETS) + 1))
 
 
-def tally_of(told: Passage, results: Sequence[Result]) -> Tally:
-    """The counts of one exchange."""
+def count(counts: Tally, told: Passage, applied: Sequence[Result], aside: int) -> None:
+    """Count one exchange. `applied`: what was said by the checks that applied to it; to how many it did not, `aside`."""
     kept = told.kept
-    counts: Tally = Counter({("exchanges", api_of(kept.path), told.end.value): 1})
+    counts["exchanges", api_of(kept.path), told.end] += 1
     if told.exchange is not None:
         counts["judged",] += 1
-        counts.update(_times(told.exchange, kept.times))
+        _count_times(counts, told.exchange, kept.times)
     if kept.first_byte is not None:
-        counts.update(_observed(TTFT, [kept.first_byte]))
+        _observe(counts, TTFT, (kept.first_byte,))
     if kept.added:
-        counts.update(_observed(ADDED, [kept.added]))
-    applied = applied_of(results)
-    if len(applied) < len(results):
-        counts["outcomes", Outcome.NOT_APPLICABLE.value] = len(results) - len(applied)
+        _observe(counts, ADDED, (kept.added,))
+    if aside:
+        counts["outcomes", Outcome.NOT_APPLICABLE] += aside
+    plain = 0
+    has_failed = False
     for result in applied:
-        outcome = result.outcome.value
-        counts["outcomes", outcome] += 1
+        outcome = result.outcome
         counts["verdicts", result.check, outcome] += 1
-    if any(result.outcome is Outcome.FAIL and result.severity is Severity.MUST for result in applied):
+        if outcome is Outcome.PASS:
+            plain += 1
+            continue
+        counts["outcomes", outcome] += 1
+        has_failed = has_failed or (outcome is Outcome.FAIL and result.severity is Severity.MUST)
+    if plain:
+        counts["outcomes", Outcome.PASS] += plain
+    if has_failed:
         counts["failing",] += 1
     for check, times in kept.repaired.items():
         counts["acted", check, "repaired"] += times
     for what, checks in (("blocked", kept.blocked), ("left", kept.left)):
-        counts.update(Counter(("acted", check, what) for check in checks))
-    return counts
+        for check in checks:
+            counts["acted", check, what] += 1
 
 
 def to_json(counts: Tally) -> Json:
@@ -100,10 +108,10 @@ def sentence(counts: Tally) -> str:
     return ", ".join(told) + (f"; failed most: {worst}" if worst else "")
 
 
-def _times(x: Exchange, times: Sequence[float]) -> Tally:
+def _count_times(counts: Tally, x: Exchange, times: Sequence[float]) -> None:
     if x.stream is None:
-        return Counter()
-    counts = _observed(GAP, [later - earlier for earlier, later in pairwise(times)])
+        return
+    _observe(counts, GAP, [later - earlier for earlier, later in pairwise(times)])
     first = next(
         (
             event.at
@@ -112,12 +120,11 @@ def _times(x: Exchange, times: Sequence[float]) -> Tally:
         ),
         None,
     )
-    return counts + _observed(ANSWER_TTFT, [] if first is None else [first])
+    _observe(counts, ANSWER_TTFT, [] if first is None else [first])
 
 
-def _observed(name: str, values: Sequence[float]) -> Tally:
-    buckets = Counter([bisect_left(BUCKETS, value) for value in values])
-    counts: Tally = Counter({(name, str(bucket)): times for bucket, times in buckets.items()})
+def _observe(counts: Tally, name: str, values: Sequence[float]) -> None:
+    for value in values:
+        counts[name, _BUCKET_NAMES[bisect_left(BUCKETS, value)]] += 1
     if values:
-        counts[f"{name}_sum",] = sum([max(round(value * _MICROSECONDS), 0) for value in values])
-    return counts
+        counts[f"{name}_sum",] += sum([max(round(value * _MICROSECONDS), 0) for value in values])

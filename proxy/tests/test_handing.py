@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from harmony_proxy.handing import Handing
 from harmony_proxy.judge_process import Judge
 from harmony_proxy.judge_settings import Settings, read_settings
 from harmony_proxy.recorder import End, Recorder
-from harmony_proxy.tally import from_json, sentence, to_json
+from harmony_proxy.tally import Tally, from_json, sentence, to_json
 
 SECRET = "Sue"
 KEY = "sk-123456"
@@ -60,7 +61,8 @@ def handed(number=1, **how):
 
 def judged(settings=Settings(), checks=CHECKS, write=None, recorder=None):  # noqa: B008 - frozen
     lines = []
-    counts = Judge(settings, write or lines.append, checks).counts([(recorder or recorded()).kept("run-1", 1.5)])
+    counts: Tally = Counter()
+    Judge(settings, write or lines.append, checks).judge((recorder or recorded()).kept("run-1", 1.5), counts)
     return lines, counts
 
 
@@ -74,6 +76,29 @@ def test_the_log_names_checks_and_holds_nothing_of_the_content():
     assert SECRET not in json.dumps(line)
     assert "<|" not in json.dumps(line)
     assert sentence(counts).startswith("1 exchanges went by, 1 judged, 1 broke a MUST; failed most: ")
+
+
+def test_an_exchange_that_takes_too_long_is_given_up_and_counted(monkeypatch):
+    @check(MUST, spec="harmony#final", when=has_response)
+    def never_ends(_):
+        """A check that goes on for long."""
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            pass
+        yield Finding(message="it ended")
+
+    lines, counts = [], Counter()
+    judge = Judge(Settings(), lines.append, (never_ends,))
+    monkeypatch.setattr("harmony_proxy.judge_process.EXCHANGE_SECONDS", 0.1)
+    before = signal.signal(signal.SIGALRM, judge.look_up)
+    signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+    try:
+        judge.judge(recorded().kept("run-1", 1.5), counts)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert (lines, counts) == ([], {("problems",): 1, ("exchanges", "", "complete"): 1})
+    judge.look_up()  # between two exchanges nothing takes too long
 
 
 @pytest.mark.parametrize("excerpts", ["redacted", "full"])

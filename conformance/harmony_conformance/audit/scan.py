@@ -16,7 +16,7 @@ from harmony_conformance.audit.excerpt import names_in
 from harmony_conformance.audit.lines import Place, Problem
 from harmony_conformance.check import Check, Comparison, Finding, Outcome
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.judge import Result, judge
+from harmony_conformance.judge import Case, Result, judge_applied, judge_rules
 
 Key = TypeVar("Key", bound=str)
 
@@ -107,7 +107,16 @@ class Tally:
 
 def judge_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> tuple[Result, ...]:
     """What every check says of one exchange by itself."""
-    return tuple(judge((Series(name=x.scenario, exchanges={x.step: x}),), checks))
+    return tuple(judge_rules(tuple(checks), _alone(x)))
+
+
+def applied_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> list[Result]:
+    """What those say that apply to it: all that is told of most exchanges."""
+    return judge_applied(tuple(checks), _alone(x))
+
+
+def _alone(x: Exchange) -> Case:
+    return Case((Series(name=x.scenario, exchanges={x.step: x}),))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,13 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 
 from harmony_conformance.json_value import NotJson, canonical, loads
 from harmony_conformance.leak.markers import MARKER, readable
 from harmony_conformance.leak.reasoning import WRAPPED
-from harmony_conformance.once import remembered
+from harmony_conformance.once import cached_property, remembered
 from harmony_conformance.prompt import pieces, runs
 from harmony_conformance.texts import Answer, Field, Place
 from harmony_ref import decode, tokens
