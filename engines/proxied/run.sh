@@ -20,17 +20,6 @@ export HARMONY_GUARD_LOG=$ROOT/.engines/$1/guard.jsonl
 # shellcheck source=engines/run_lane.sh
 source "$HERE/../run_lane.sh"
 
-start() {
-  "$SERVER/serve.sh" "$@" > "$LOG" 2>&1 &
-  server=$!
-  SECONDS=0
-  until healthy; do
-    kill -0 "$server" 2>/dev/null || give_up "the server died"
-    ((SECONDS < PATIENCE)) || give_up "the server was not up after $PATIENCE s"
-    sleep 1
-  done
-}
-
 scripted() {
   .venv/bin/python "$HERE/scripted.py" ask "$ENGINE:http://127.0.0.1:$PORT/v1" --model "$MODEL" --by "$SCRIPT" --into "$KEPT" "$@"
 }
@@ -42,7 +31,7 @@ rest() { # what the model says by itself, requests that are refused, a stream th
 # the guard as vLLM's own middleware, in the same process
 within() {
   rm -f "$HARMONY_GUARD_LOG"
-  start --middleware harmony_proxy.asgi.HarmonyGuard
+  start "$SERVER/serve.sh" --middleware harmony_proxy.asgi.HarmonyGuard
   scripted --within "within vLLM" "$1" --log "$HARMONY_GUARD_LOG"
 }
 
@@ -55,7 +44,7 @@ fi
 trap stop EXIT
 trap 'exit 130' INT TERM
 code=0
-start
+start "$SERVER/serve.sh"
 scripted --through standalone mitmproxy
 if [[ $1 == vllm ]]; then
   stop

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import openai
-from through import proxied
+from through import BY_CHANCE, proxied
+from told import Told, blocked, hear_chunk, hear_event, of_chat, of_response
 
 from harmony_conformance.teleprompter.script import TRAILER, write_script
 from harmony_ref import encode_with_special_tokens
@@ -36,6 +37,9 @@ ACTIONS = {
     "block": ["--block", "channels.no_marker_leak", "channels.no_channel_words"],
 }
 SHELLS = {"standalone": [], "mitmproxy": ["--mitmproxy"]}
+BROKEN_OFF = ("APIConnectionError", "error None 502")
+"""What a request meets, straight or through a proxy, that is on its way while llama.cpp closes the connection, as it does after each stream. The client
+would ask again by itself; here it is told not to, so that a request that was blocked is one request."""
 WAYS = [(api, streamed) for api in ("chat", "responses") for streamed in (False, True)]
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -43,25 +47,6 @@ WEATHER = {"name": "get_weather", "description": "The weather of a city.", "para
 THINKS = "<|channel|>analysis<|message|>{}<|end|><|start|>assistant"
 LOOKS = '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city":"Paris"}<|call|>'
 SAYS = "<|channel|>final<|message|>{}<|return|>"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Told:
-    """What the client was told: the texts, the calls, and how it ended (the finish reason or status, else the error)."""
-
-    reasoning: str = ""
-    answer: str = ""
-    calls: tuple[tuple[str, str], ...] = ()
-    end: str = ""
-
-    @property
-    def is_blocked(self) -> bool:
-        return self.end.startswith("blocked")
-
-    @property
-    def meaning(self) -> tuple[str, str, list[tuple[str, object]]]:
-        """Without how it ended, which each API has its own words for; arguments as what they say."""
-        return self.reasoning, self.answer, [(name, json.loads(arguments or "null")) for name, arguments in self.calls]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,11 +102,16 @@ class Asking:
 
     def all(self, base: str) -> dict[str, Told]:
         client = openai.OpenAI(base_url=base, api_key="not-a-secret", max_retries=0, timeout=180)
-        return {
-            _request_id(name, api, streamed=streamed): self.one(client, name, api, streamed=streamed)
-            for name in CASES
-            for api, streamed in WAYS
-        }
+        told: dict[str, Told] = {}
+        for name in CASES:
+            for api, streamed in WAYS:
+                request = _request_id(name, api, streamed=streamed)
+                one = self.one(client, name, api, streamed=streamed)
+                if one.end.startswith(BROKEN_OFF):
+                    print(f"  {request}: {one.end}; asked again", flush=True)
+                    one = self.one(client, name, api, streamed=streamed)
+                told[request] = one
+        return told
 
     def one(self, client: openai.OpenAI, name: str, api: str, *, streamed: bool) -> Told:
         request = self._request(CASES[name], api) | {
@@ -132,15 +122,15 @@ class Asking:
         try:
             if not streamed:
                 answer = create(**request).model_dump()
-                return _chat(answer) if api == "chat" else _response(answer)
+                return of_chat(answer) if api == "chat" else of_response(answer)
             for event in create(**request, stream=True):
-                (_hear_chunk if api == "chat" else _hear_event)(heard, event.model_dump())
+                (hear_chunk if api == "chat" else hear_event)(heard, event.model_dump())
         except openai.APIStatusError as refusal:
-            return Told(end=f"{_blocked(refusal.code)} {refusal.status_code}")
+            return Told(end=f"{blocked(refusal.code)} {refusal.status_code}")
         except openai.APIConnectionError as problem:
             return Told(end=f"{type(problem).__name__}: {problem.__cause__}")
         except openai.APIError as problem:
-            heard["end"] = f"{_blocked(problem.code)} in the stream"
+            heard["end"] = f"{blocked(problem.code)} in the stream"
         return Told(**{**heard, "calls": tuple((call[0], call[1]) for call in heard["calls"].values())})
 
     def _request(self, case: Case, api: str) -> dict[str, Any]:
@@ -180,60 +170,6 @@ class Asking:
 
 def _request_id(name: str, api: str, *, streamed: bool) -> str:
     return f"{name}, {api}, {'streamed' if streamed else 'whole'}"
-
-
-def _blocked(code: object) -> str:
-    return "blocked" if code == "blocked_by_policy" else f"error {code}"
-
-
-def _chat(answer: dict[str, Any]) -> Told:
-    choice = answer["choices"][0]
-    message = choice["message"]
-    return Told(
-        reasoning=message.get("reasoning_content") or message.get("reasoning") or "",
-        answer=message.get("content") or "",
-        calls=tuple(
-            (call["function"]["name"], call["function"]["arguments"]) for call in message.get("tool_calls") or ()
-        ),
-        end=choice["finish_reason"],
-    )
-
-
-def _hear_chunk(heard: dict[str, Any], chunk: dict[str, Any]) -> None:
-    for choice in chunk.get("choices") or ():
-        delta = choice.get("delta") or {}
-        heard["reasoning"] += delta.get("reasoning_content") or delta.get("reasoning") or ""
-        heard["answer"] += delta.get("content") or ""
-        heard["end"] = choice.get("finish_reason") or heard["end"]
-        for call in delta.get("tool_calls") or ():
-            held = heard["calls"].setdefault(call["index"], ["", ""])
-            held[0] += (call.get("function") or {}).get("name") or ""
-            held[1] += (call.get("function") or {}).get("arguments") or ""
-
-
-def _response(answer: dict[str, Any]) -> Told:
-    texts: dict[str, str] = {"reasoning": "", "message": ""}
-    calls: list[tuple[str, str]] = []
-    for item in answer["output"]:
-        if item["type"] == "function_call":
-            calls.append((item["name"], item["arguments"]))
-        elif item["type"] in texts:
-            texts[item["type"]] += "".join(part.get("text") or "" for part in item.get("content") or ())
-    return Told(reasoning=texts["reasoning"], answer=texts["message"], calls=tuple(calls), end=answer["status"])
-
-
-def _hear_event(heard: dict[str, Any], event: dict[str, Any]) -> None:
-    match event["type"]:
-        case "response.reasoning_text.delta":
-            heard["reasoning"] += event["delta"]
-        case "response.output_text.delta":
-            heard["answer"] += event["delta"]
-        case "response.output_item.done" if event["item"]["type"] == "function_call":
-            heard["calls"][len(heard["calls"])] = [event["item"]["name"], event["item"]["arguments"]]
-        case "response.completed" | "response.incomplete" | "response.failed":
-            heard["end"] = event["response"]["status"]
-        case "error":
-            heard["end"] = f"{_blocked(event['code'])} in the stream"
 
 
 def _not_as_told(straight: Mapping[str, Told]) -> list[str]:
@@ -279,7 +215,10 @@ def logged(log: Path, requests: Mapping[str, str], action: str) -> tuple[list[st
         for request, came in requests.items()
         if done and came != "as straight" and not (exchanges.get(request, {}).get("acted") or {}).get(done)
     ]
-    return missing, {request: exchanges.get(request, {}).get("failed", []) for request in requests}
+    return missing, {
+        request: [check for check in exchanges.get(request, {}).get("failed", []) if check not in BY_CHANCE]
+        for request in requests
+    }
 
 
 def ask(asked: argparse.Namespace) -> int:
@@ -358,7 +297,13 @@ def _lines(kept: Mapping[str, Any], server: str) -> Iterator[str]:
     for request, told in kept["straight"].items():
         cells = [told["reasoning"], told["answer"], json.dumps(told["calls"]) if told["calls"] else "", told["end"]]
         yield f"| {request} | " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
-    yield from ("", "## What the guard's log says failed", "", "Of what the server said, whatever was made of it.", "")
+    yield from (
+        "",
+        "## What the guard's log says failed",
+        "",
+        f"Of what the server said, whatever was made of it. Left out is what depends on the moment: {', '.join(f'`{check}`' for check in BY_CHANCE)}.",
+        "",
+    )
     for request in kept["straight"]:
         failed = sorted({check for run in kept["runs"] for check in run["failed"][request]})
         if failed:

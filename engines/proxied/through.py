@@ -115,10 +115,17 @@ def talk(base: str, model: str, extra: dict[str, int]) -> dict[str, object]:
 
 
 def _told(case: Callable[[], object]) -> object:
-    try:
-        return case()
-    except openai.APIStatusError as refusal:
-        return {"status": refusal.status_code, "body": refusal.body}
+    for may_ask_again in (True, False):
+        try:
+            return case()
+        except (openai.APIStatusError, openai.APIConnectionError) as problem:
+            status = getattr(
+                problem, "status_code", 502
+            )  # through a proxy it is one, that the server closed the connection
+            if status != 502 or not may_ask_again:
+                return {"status": status, "body": problem.body}
+            print(f"{problem}; asked again", flush=True)
+    return None
 
 
 def _leave(client: openai.OpenAI, common: dict[str, object]) -> object:
