@@ -40,7 +40,7 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
             yield variant(f"the server declares that it does not support {_refused_parameter(x)}", where="status")
         elif x.validity is Validity.VALID or x.response.status >= on.SERVER_ERROR or blames_the_model:
             yield Finding(
-                message=f"a valid request was answered with HTTP {x.response.status}",
+                message=f"a {'valid ' if x.validity is Validity.VALID else ''}request was answered with HTTP {x.response.status}",
                 at="status",
                 expected="200",
                 actual=f"{x.response.status}: {shorten(_reason(x))}",
