@@ -25,6 +25,7 @@ BODY_LIMIT = 10 * 1024 * 1024  # escaped as JSON it is still a line that the rea
 _TOO_MANY, _UNAVAILABLE = 429, 503
 _WAITS = 3
 _LONGEST_WAIT, _UNREADABLE_WAIT = 60.0, 1.0  # seconds
+_PATIENCE = _WAITS * _LONGEST_WAIT
 _WHOLE_EXCHANGE = 10  # times the timeout
 _NOT_KEPT = frozenset({"set-cookie", "authorization"})
 _SENDING = frozenset({"POST", "PUT", "PATCH"})
@@ -107,6 +108,8 @@ class Client:
     ) -> Sent:
         """Send a request; wait and repeat where the server says 429 or 503 with Retry-After, at most three times. `waiting` is told of each wait.
 
+        Where it asks for more than three of the longest waits, as one whose limit is of a day does, none would help, and none is made.
+
         A 429 that is left is a limit of the client's use, and a failure of its own kind, also where the server does not say how long to wait.
 
         `leave_after`: the number of events of a stream after which the connection is closed, whatever is still to come.
@@ -117,8 +120,12 @@ class Client:
             wait = _wait(sent.response, len(waited) + 1)
             if wait is None:
                 return replace(sent, waited=tuple(waited), failure=sent.failure or _limited(sent.response))
-            if len(waited) == _WAITS:
-                detail = f"HTTP {sent.response.status if sent.response else 0} after {len(waited)} waits"
+            is_hopeless = _is_hopeless(wait)
+            if len(waited) == _WAITS or is_hopeless:
+                so_far = f"HTTP {sent.response.status if sent.response else 0} after {len(waited)} waits"
+                detail = (
+                    f"{so_far}, and the server asks to wait longer than {_PATIENCE:.0f} s" if is_hopeless else so_far
+                )
                 return replace(
                     sent, waited=tuple(waited), failure=Failure(kind=FailureKind.RATE_LIMITED, detail=detail)
                 )
@@ -253,6 +260,16 @@ def now() -> float:
 
 async def _pause(seconds: float) -> None:
     await asyncio.sleep(seconds)
+
+
+def asks_too_much(response: Response) -> bool:
+    """Whether a busy server asks for a wait that nobody makes."""
+    wait = _wait(response, 1)
+    return wait is not None and _is_hopeless(wait)
+
+
+def _is_hopeless(wait: Wait) -> bool:
+    return wait.asked is not None and wait.asked > _PATIENCE
 
 
 def _limited(response: Response | None) -> Failure | None:

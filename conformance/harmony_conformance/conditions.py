@@ -27,7 +27,9 @@ SERVER_ERROR = 500
 REFUSED = 400
 ODD = frozenset({Validity.INVALID, Validity.QUESTIONABLE})
 _GIVEN_UP = frozenset({FailureKind.TIMEOUT, FailureKind.TOO_LARGE})  # it was we who stopped reading
-_NOT_THE_ENDPOINT = frozenset({FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED, FailureKind.NOT_SENT})
+_NOT_THE_ENDPOINT = frozenset(
+    {FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED, FailureKind.ACCESS_REFUSED, FailureKind.NOT_SENT}
+)
 
 
 @condition

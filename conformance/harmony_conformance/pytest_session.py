@@ -12,6 +12,7 @@ from typing import NoReturn, Protocol
 
 import pytest
 
+from harmony_conformance.access import cut_short
 from harmony_conformance.check import Check, Comparison
 from harmony_conformance.command import UsageError
 from harmony_conformance.exchange import ALL_APIS, Series
@@ -35,8 +36,10 @@ from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.shared_run import SharedRun, open_run, recorded
 from harmony_conformance.suite import Options
 from harmony_conformance.target import Target
+from harmony_conformance.wire import FailureKind
 
 _MODULE = Path(__file__).with_name("conformance_test.py")
+_REFUSED = "access_refused"  # the property of an item whose run was cut short since the key was refused
 _FROM_OWNER = "harmony_conformance"  # under which a worker of pytest-xdist is told of the run
 
 
@@ -114,6 +117,7 @@ class HarmonySession:
         self._series: dict[tuple[str, str], list[Series]] = {}
         self._items = 0
         self._applied_must = 0
+        self._refused = ""
         config.add_cleanup(self._open.close)
 
     def pytest_report_header(self) -> str:
@@ -175,7 +179,9 @@ class HarmonySession:
             )
         elif end is Ending.SKIPPED:
             text = skip_text(result)
-        told = tuple((name, self._mask.text(value)) for name, value in properties(result))
+        cut = cut_short(series)
+        refused = ((_REFUSED, cut.detail),) if cut is not None and cut.kind is FailureKind.ACCESS_REFUSED else ()
+        told = tuple((name, self._mask.text(value)) for name, value in (*properties(result), *refused))
         return Told(ending=end, text=self._mask.text(text), properties=told)
 
     def _run(self) -> SharedRun:
@@ -213,11 +219,12 @@ class HarmonySession:
             return
         self._items += 1
         self._applied_must += told[SEVERITY] == "must" and told[APPLIED] != "0"
+        self._refused = str(told.get(_REFUSED, self._refused))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Nothing checked is no success."""
-        if exitstatus == pytest.ExitCode.OK and self._nothing_checked():
+        """Nothing checked is no success, nor is a run that the endpoint cut short."""
+        if exitstatus == pytest.ExitCode.OK and (self._nothing_checked() or self._refused):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -226,6 +233,8 @@ class HarmonySession:
             terminalreporter.write_line(
                 f"harmony-conformance: nothing could be checked: no MUST check applied in {self._items} items", red=True
             )
+        if self._refused:
+            terminalreporter.write_line(f"harmony-conformance: the run was cut short, {self._refused}", red=True)
         if self.asked.out is not None and self._items:
             terminalreporter.write_line(f"harmony-conformance: exchanges kept in {self.asked.out}")
 

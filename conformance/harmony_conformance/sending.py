@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from harmony_conformance.access import Access
 from harmony_conformance.apis import CHAT_COMPLETIONS, NotSpelled
 from harmony_conformance.asking import Asking, NotSent, build
 from harmony_conformance.client import Client, Sent, now
@@ -97,6 +98,7 @@ class Sender:
     engine: Engine
     client: Client
     gate: Gate
+    access: Access
     found: Capabilities
     askings: Mapping[str, Asking]
     keep: Keep
@@ -160,12 +162,16 @@ class Sender:
             expected=step.expected if scripted else None,
             together=together if step.together is not None else None,
         )
+        if (left_out := self.access.left_out(asked)) is not None:
+            self.keep(left_out)
+            return left_out
         give_up = now() + (step.settles or 0.0)
         x = await self._once(step, asked)
         while x is not None and requests_running(x) and now() < give_up:
             await asyncio.sleep(_LOOKING_AGAIN)
             x = await self._once(step, asked)
         if x is not None:
+            x = await self.access.settled(x, self._send)
             x = await self._proven(as_played(x, asking.scripting), asking.scripting)
             self.keep(x)
         return x

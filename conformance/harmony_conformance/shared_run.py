@@ -21,8 +21,9 @@ from harmony_conformance.client import completed
 from harmony_conformance.command import UsageError
 from harmony_conformance.discovery import Capabilities
 from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.json_value import loads
 from harmony_conformance.judging import in_order
-from harmony_conformance.recording import exchange_line
+from harmony_conformance.recording import exchange_line, read_exchange
 from harmony_conformance.reference_server.serving import running
 from harmony_conformance.scenario import Scenario
 from harmony_conformance.suite import Options, look, send_scenarios
@@ -84,7 +85,9 @@ def _record(run: SharedRun, found: Capabilities, options: Options, scenarios: Se
         def keep(x: Exchange) -> None:
             write_whole(file, exchange_line(x))
 
-        completed(send_scenarios(run.target, options, found, scenarios, keep))
+        lines = (run.folder / _DISCOVERY).read_bytes().splitlines()
+        shown = tuple(read_exchange(loads(line)) for line in lines)
+        completed(send_scenarios(run.target, options, replace(found, exchanges=shown), scenarios, keep))
 
 
 def write_whole(file: FileIO, lines: bytes) -> None:

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import TypeVar
 
 from harmony_conformance import golden
+from harmony_conformance.access import Access
 from harmony_conformance.apis import APIS, CHAT_COMPLETIONS
 from harmony_conformance.asking import Asking
 from harmony_conformance.calibration import SendRequest
@@ -218,7 +219,8 @@ async def run_by(  # noqa: PLR0913, PLR0917 - what `run` takes, and the client
     results = await judge.results(
         series, found.ways, sender.gate.reached
     )  # before the probe, which wants a quiet machine
-    probing = replace(options, latency_requests=options.latency_requests if found.generates else 0)
+    is_worth_probing = found.generates and sender.access.shut is None
+    probing = replace(options, latency_requests=options.latency_requests if is_worth_probing else 0)
     latency = await _latency(client, _asking(found, options), target, probing, keep)
     return Run(
         capabilities=found,
@@ -252,8 +254,15 @@ def _question(target: Target, options: Options) -> Question:
 
 def _sender(client: Client, target: Target, options: Options, found: Capabilities, keep: Keep) -> Sender:
     gate = Gate(options.at_once(target), options.in_a_crowd(target), options.max_requests, options.max_rps)
+    plain = {x.api: x.request for x in reversed(found.exchanges) if x.turn is not None and x.script is None}
     return Sender(
-        engine=found.engine, client=client, gate=gate, found=found, askings=_askings(found, options), keep=keep
+        engine=found.engine,
+        client=client,
+        gate=gate,
+        access=Access(plain),
+        found=found,
+        askings=_askings(found, options),
+        keep=keep,
     )
 
 

@@ -158,6 +158,9 @@ def outcome_of(
     if any(trial.ground is Ground.LIMIT for trial in trials):
         return Outcome.NOT_APPLICABLE, "the endpoint declares a limit: " + reason
     sent = [x for trial in trials for x in trial.subject.exchanges]
+    turned_away = [x.failure.detail for x in sent if x.failure is not None and x.failure.kind is _TURNED_AWAY]
+    if turned_away:
+        return Outcome.INCONCLUSIVE, turned_away[0]
     unanswered = [x.id for x in sent if x.turn is None and _wants_an_answer(x)]
     only_shown = any(x.answered_by is AnsweredBy.DERENDER for x in sent)
     if unanswered and not (only_shown and all(trial.ground is Ground.EVIDENCE for trial in trials)):
@@ -170,6 +173,7 @@ def outcome_of(
     return Outcome.INCONCLUSIVE, "the endpoint did not do what the scenario asks for: " + reason
 
 
+_TURNED_AWAY = FailureKind.ACCESS_REFUSED
 _OF_ONE_API = (is_chat.about, is_completion.about, is_told_when_done.about)
 
 

@@ -19,7 +19,7 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class FailureKind(StrEnum):
-    """How an exchange ended that did not end well. All but the last are something the endpoint did."""
+    """How an exchange ended that did not end well. All but the last are something the endpoint did; by the two before it the client was turned away."""
 
     NO_CONNECTION = "no_connection"
     TIMEOUT = "timeout"
@@ -29,6 +29,7 @@ class FailureKind(StrEnum):
     MALFORMED_HTTP = "malformed_http"
     CLIENT_LEFT = "client_left"
     RATE_LIMITED = "rate_limited"
+    ACCESS_REFUSED = "access_refused"
     NOT_SENT = "not_sent"
 
 

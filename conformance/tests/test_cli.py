@@ -266,14 +266,14 @@ def test_the_waits_of_discovery_are_told_one_line_each(raw_server, capsys, monke
         """No wait."""
 
     def answer(connection, request):
-        head = b"HTTP/1.1 429 Busy\r\nretry-after: 3600\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        head = b"HTTP/1.1 429 Busy\r\nretry-after: 150\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
         connection.sendall(head)
 
     monkeypatch.setattr(harmony_conformance.client, "_pause", at_once)
     code, _, err = run(capsys, f"openai:{raw_server(answer).url}")
     *waits, last = err.splitlines()
     assert code == 2
-    assert waits == [f"the server asks to wait 3600 s; waiting 60 s, {place} of 3" for place in (1, 2, 3)]
+    assert waits == [f"the server asks to wait 150 s; waiting 60 s, {place} of 3" for place in (1, 2, 3)]
     assert last.endswith(": rate limited: HTTP 429 after 3 waits")
 
 

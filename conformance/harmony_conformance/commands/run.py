@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from harmony_conformance.access import cut_short
 from harmony_conformance.apis import APIS, CHAT_COMPLETIONS, NotSpelled
 from harmony_conformance.asking import Asking, NotSent, build
 from harmony_conformance.audit.readers import read_recorded
@@ -53,6 +54,7 @@ from harmony_conformance.secret import Mask, secrets
 from harmony_conformance.shared_run import EXCHANGES, write_whole
 from harmony_conformance.suite import Options, Run, is_beside, run, served
 from harmony_conformance.target import Target
+from harmony_conformance.wire import FailureKind
 
 _REASONS_SHOWN = 5
 _OF_THE_ENDPOINT = (
@@ -116,6 +118,9 @@ def execute(arguments: Namespace) -> int:
     print_report(report, console)
     print(f"run kept in {out}", file=sys.stderr)
     code = _exit_code(finished.results, FAIL_ON[arguments.fail_on])
+    if (cut := cut_short(finished.series)) is not None:
+        print(f"the run was cut short, {cut.detail}", file=sys.stderr)
+        code = max(code, Exit.USAGE) if cut.kind is FailureKind.ACCESS_REFUSED else code
     reasons = [result.reason for result in report.results if result.outcome is Outcome.INCONCLUSIVE]
     if code == Exit.CONFORMS and reasons:
         print(f"not everything was checked: {len(reasons)} inconclusive, {reasons[0]}", file=sys.stderr)
