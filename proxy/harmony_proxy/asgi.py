@@ -22,7 +22,7 @@ from harmony_proxy.judge_settings import Settings
 from harmony_proxy.loading import Configuration, Rules, from_environment, load_rules
 from harmony_proxy.noting import ENDED, App, Clock, Message, Noting, Receive, Scope, Send, Terms, close_note, ending
 from harmony_proxy.policy import Policy
-from harmony_proxy.recorder import HEADER_COST, LIMIT, End
+from harmony_proxy.recorder import HEADER_COST, LIMIT, End, Recorder
 from harmony_proxy.routes import api_of
 from harmony_proxy.tally import Gauges
 from harmony_proxy.watching import Acting
@@ -178,6 +178,13 @@ class HarmonyGuard:
                 self._handing.problem()
             recorder = acting.recorder
             self._handing.hand_over(recorder.packed(name, acting.started), recorder.cost)
+
+    def refused(self, status: int, end: End, why: str) -> None:
+        """A server of ours refused a request before we were asked: it is counted and logged, and nothing of it is known."""
+        recorder = Recorder()
+        recorder.response_head(status, ())
+        recorder.abort(end, why, 0.0)
+        self._handing.hand_over(recorder.packed(self._name(), time.time()), recorder.cost)
 
     def _name(self) -> str:
         self._number += 1

@@ -18,7 +18,7 @@ as it does alone: what need not be named, looked up or decided on the way is not
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from harmony_proxy.recorder import CHUNK_COST, ENDS, LIMIT, End, Headers, Kept, early, kept
 
@@ -33,7 +33,19 @@ ENDED = "harmony_guard.ended"
 What it sends after that is its own."""
 
 LEFT = "harmony_guard.left"
-"""In the scope, where the server is our own: what says whether the client is gone, while nothing is read of it (a function without arguments)."""
+"""In the scope, where the server is our own: what knows more of the client (a `Client`)."""
+
+
+class Client(Protocol):
+    """What a server of ours knows of who it serves, beyond the messages."""
+
+    fault: str
+    """What was malformed, where that ended a request; in words that are none of the client's."""
+
+    def has_left(self) -> bool:
+        """Whether the client is gone, while nothing is read of it."""
+        ...
+
 
 Clock = Callable[[], float]
 """Seconds since whenever."""

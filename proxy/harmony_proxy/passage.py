@@ -81,6 +81,10 @@ def _is_judged(kept: Kept) -> bool:
 
 
 def _why_not(kept: Kept) -> str:
+    if kept.end == End.MALFORMED:
+        return f"the request is malformed: {kept.detail}"
+    if kept.end == End.REFUSED:
+        return f"the proxy did not pass all of the request on: {kept.detail}"
     if not _is_judged(kept):
         return "not a request of an API that is judged"
     if not kept.is_whole:
@@ -89,8 +93,6 @@ def _why_not(kept: Kept) -> str:
         return "the proxy was stopped before the answer was complete"
     if kept.end == End.EARLY:
         return "the server answered, or broke off, before it had all of the request"
-    if kept.end == End.REFUSED:
-        return "the proxy did not pass all of the request on"
     if kept.end == End.BLOCKED:
         return "it was blocked before the answer was complete"
     return ""

@@ -34,11 +34,12 @@ class End(StrEnum):
     EARLY = "early"
     REFUSED = "refused"
     SHUT_DOWN = "shut_down"
+    MALFORMED = "malformed"
 
 
 ENDS = tuple(End)
 _SHUT_DOWN = ENDS.index(End.SHUT_DOWN)
-_NOBODYS_FAULT = frozenset({End.CLIENT_LEFT, End.BLOCKED, End.REFUSED, End.SHUT_DOWN})
+_NOBODYS_FAULT = frozenset({End.CLIENT_LEFT, End.BLOCKED, End.REFUSED, End.SHUT_DOWN, End.MALFORMED})
 
 
 def early(end: End, detail: str) -> tuple[End, str]:

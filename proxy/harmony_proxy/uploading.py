@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from harmony_proxy.noting import Receive
+from harmony_proxy.noting import Client, Receive
 
 _ROOM = 64 * 1024
 """So many bytes wait here for the upstream; as long as there are that many, no more are asked of the client."""
@@ -43,7 +43,7 @@ class Refused(Exception):  # noqa: N818 - it says what happened
 
 
 class Left(Exception):  # noqa: N818 - it says what happened
-    """The client is gone."""
+    """The client is gone; as text, what of its request was malformed, where it was broken off for that."""
 
 
 class Reserve:
@@ -71,12 +71,12 @@ class Upload:
         size: how many bytes it has sent.
     """
 
-    def __init__(self, receive: Receive, limits: Limits, *, has_left: Callable[[], bool], reserve: Reserve) -> None:
+    def __init__(self, receive: Receive, limits: Limits, *, client: Client, reserve: Reserve) -> None:
         self.is_whole = False
         self.size = 0
         self._receive = receive
         self._limits = limits
-        self._has_left = has_left
+        self._client = client
         self._reserve = reserve
         self._room = _ROOM
         self._untaken = 0.0
@@ -113,7 +113,7 @@ class Upload:
             self._room = _ROOM
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        raise Left
+        raise Left(self._client.fault)
 
     async def _held_back(self) -> None:
         """Wait until there is room: the upstream takes some, or there is some in the reserve.
@@ -126,7 +126,7 @@ class Upload:
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._has_room.wait()
                     continue
-            if self._has_left():
+            if self._client.has_left():
                 raise Left
             self._untaken += LOOK_SECONDS
             if self._untaken >= self._limits.idle_seconds:
@@ -157,7 +157,7 @@ class Upload:
             raise Refused(408, "the request did not come in time") from None
         self._patience -= clock() - begun
         if message["type"] != "http.request":
-            raise Left
+            raise Left(self._client.fault)
         part: bytes = message.get("body", b"")
         self.size += len(part)
         if self.size > self._limits.body:

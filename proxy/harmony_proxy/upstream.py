@@ -107,7 +107,7 @@ class Upstream:
             await _answer(send, 200, b'{"status":"ok"}')
             return
         ended: Callable[[End, str], None] = scope.get(ENDED, _nobody)
-        upload = Upload(receive, self._limits, has_left=scope.pop(LEFT, _nobody_looks), reserve=self._reserve)
+        upload = Upload(receive, self._limits, client=scope.pop(LEFT, _UNKNOWN), reserve=self._reserve)
         try:
             url, headers = self._address(scope), _sent_on(scope["headers"])
             length = _length(scope["headers"])
@@ -115,11 +115,11 @@ class Upstream:
                 raise too_large(self._limits.body)
             body = await upload.begin()
         except Refused as refused:
-            ended(End.REFUSED, "")
+            ended(End.REFUSED, str(refused))
             await _answer(send, refused.status, _told(str(refused)))
             return
-        except Left:
-            ended(End.CLIENT_LEFT, "")
+        except Left as left:
+            ended(*_how(left))
             return
         if body is None and length is not None:
             headers["Content-Length"] = length
@@ -206,7 +206,7 @@ class _Passing:
     async def _gave_up(self, why: BaseException) -> None:
         match why:
             case Left():
-                self._ended(End.CLIENT_LEFT, "")
+                self._ended(*_how(why))
             case Refused():
                 await self._broken(End.REFUSED, why.status, str(why), why)
             case TimeoutError():
@@ -234,7 +234,9 @@ class _Passing:
             await self._broken(end, 502, "the upstream broke off", problem)
         except ValueError:  # a header that would be two
             self._is_over = True
-            await _answer(self._send, 400, _told("a header of the request cannot be passed on"))
+            words = "a header of the request cannot be passed on"
+            self._ended(End.REFUSED, words)
+            await _answer(self._send, 400, _told(words))
 
     async def _back(self, response: aiohttp.ClientResponse) -> None:
         if response.status not in _ANSWERS:
@@ -260,7 +262,7 @@ class _Passing:
 
     async def _broken(self, end: End, status: int, words: str, problem: BaseException) -> None:
         """Say so, where nothing was said yet. Otherwise nothing is: a server that is left without an end breaks the connection off."""
-        self._ended(end, type(problem).__name__)
+        self._ended(end, words if end is End.REFUSED else type(problem).__name__)
         if not self._is_started:
             self._is_over = True
             await _answer(self._send, status, _told(words))
@@ -325,5 +327,18 @@ def _nobody(_: End, __: str) -> None:
     """Nobody wants to know how it ended."""
 
 
-def _nobody_looks() -> bool:
-    return False
+def _how(left: Left) -> tuple[End, str]:
+    return (End.MALFORMED if str(left) else End.CLIENT_LEFT), str(left)
+
+
+class _Unknown:
+    """A client of whom the server tells nothing."""
+
+    fault = ""
+
+    def has_left(self) -> bool:
+        """Nobody knows."""
+        return False
+
+
+_UNKNOWN = _Unknown()

@@ -73,12 +73,23 @@ def content(base, *, stream=False):
     return "".join(chunk.choices[0].delta.content or "" for chunk in told if chunk.choices)
 
 
+MALFORMED = "the request is malformed: Invalid method encountered"
+
+
+def refused(base):
+    """The status of the answer to what is no request."""
+    with socket.create_connection(("127.0.0.1", int(base.rpartition(":")[2])), WAIT) as connection:
+        connection.sendall(f"{KEY} / HTTP/1.1\r\n\r\n".encode())
+        return int(connection.recv(1000).split(b" ")[1])
+
+
 def test_it_serves_observes_counts_drains_and_sums_up(tmp_path):
     log, metrics = tmp_path / "log", free_port()
     with (
         running() as server,
         proxied(f"reference:{server}/v1", log, "--metrics", f"127.0.0.1:{metrics}") as (process, base),
     ):
+        assert refused(base) == 400
         assert content(base) == content(server)
         assert content(base, stream=True) == content(server)
         assert httpx.get(f"{base}/healthz").json() == {"status": "ok"}
@@ -89,6 +100,7 @@ def test_it_serves_observes_counts_drains_and_sums_up(tmp_path):
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert 'harmony_guard_exchanges_total{api="chat",end="complete"} 3.0' in told
+        assert 'harmony_guard_exchanges_total{api="",end="malformed"} 1.0' in told
         assert "harmony_guard_time_to_first_answer_seconds_count 1.0" in told
         body = {**ASKED, "stream": True, "harmony_token_delay": 0.1}
         with httpx.stream("POST", f"{base}/v1/chat/completions", json=body, timeout=WAIT) as response:
@@ -100,9 +112,11 @@ def test_it_serves_observes_counts_drains_and_sums_up(tmp_path):
                 httpx.get(f"{base}/healthz")
             assert b"".join(events).endswith(b"data: [DONE]\n\n"), "what is under way ends well"
         assert process.wait(WAIT) == 0
-        assert process.stdout.read().startswith("4 exchanges went by, 4 judged, 0 broke a MUST")
-    lines = [json.loads(line) for line in log.read_bytes().splitlines()]
+        assert process.stdout.read().startswith("5 exchanges went by, 4 judged, 0 broke a MUST")
+    lines = [json.loads(line) for line in log.read_bytes().splitlines() if b"malformed" not in line]
     assert [(line["status"], line["end"], line["failed"]) for line in lines] == [(200, "complete", [])] * 4
+    (odd,) = [json.loads(line) for line in log.read_bytes().splitlines() if b"malformed" in line]
+    assert (odd["status"], odd["method"], odd["path"], odd["unjudged"]) == (400, "", "", MALFORMED)
     assert KEY not in log.read_text(encoding="utf-8")
     assert "2 + 2" not in log.read_text(encoding="utf-8")
 

@@ -14,7 +14,7 @@ pytest.importorskip("aiohttp")
 import uvicorn
 from yarl import URL
 
-from harmony_proxy import standalone
+from harmony_proxy import connections, standalone
 from harmony_proxy.asgi import HarmonyGuard
 from harmony_proxy.frames import read
 from harmony_proxy.passage import passage
@@ -282,6 +282,31 @@ def test_what_two_servers_could_read_as_two_things_is_refused(proxy, upstream, t
     status, _, _ = parts(rest(connection))
     assert status == 400
     assert not [one for one in upstream.heard if b"/admin" in one]
+    told = proxy.next()
+    if b"xchunked" in tail:
+        assert told.unjudged.endswith(": a transfer coding other than chunked is not passed on")
+    else:
+        assert told.end is End.MALFORMED
+        assert told.unjudged.startswith("the request is malformed: ")
+
+
+@pytest.mark.parametrize(
+    ("behind", "status"),
+    [(b"no HTTP\r\n\r\n", 400), (b"GET / HTTP/1.1\r\nX: " + b"a" * 70_000, 431)],
+    ids=["no request", "one that is too large"],
+)
+def test_what_cannot_be_read_behind_a_request_leaves_its_answer_whole(proxy, upstream, behind, status):
+    upstream.does(STREAM, chunked(EVENT), 0.3, chunked(EVENT), b"0\r\n\r\n")
+    connection = connected(proxy.port)
+    connection.sendall(request(close=False))
+    until(lambda: upstream.heard)
+    connection.sendall(behind)
+    first, _, second = rest(connection).partition(b"0\r\n\r\n")
+    assert first.count(EVENT) == 2
+    assert b"HTTP" not in first[8:]
+    assert parts(second)[0] == status
+    ends = {told.kept.status: told.end for told in (proxy.next(), proxy.next())}
+    assert ends == {200: End.COMPLETE, status: End.MALFORMED if status == 400 else End.REFUSED}
 
 
 UPGRADE = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__"
@@ -385,13 +410,28 @@ def test_what_is_too_large_is_refused(proxy, upstream, data, status):
     answer = rest(connection)
     assert not upstream.heard
     assert not answer or parts(answer)[0] in (status, 400)
+    told = proxy.next()
+    assert (told.end, told.exchange) == (End.REFUSED, None)
+    assert "larger than" in told.unjudged or "more than" in told.unjudged
 
 
 def test_a_head_that_does_not_come_to_its_end_is_not_waited_for(proxy, monkeypatch):
-    monkeypatch.setattr(standalone, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.1)
     connection = connected(proxy.port)
     connection.sendall(b"POST /v1")
     assert parts(rest(connection))[0] == 408
+    told = proxy.next()
+    assert (told.end, told.kept.status) == (End.REFUSED, 408)
+    assert told.unjudged == "the proxy did not pass all of the request on: its head did not come in time"
+
+
+def test_more_connections_than_are_taken_are_refused_and_told_of(upstream, monkeypatch):
+    monkeypatch.setattr(standalone, "_CONNECTIONS", 1)
+    with serving(f"http://127.0.0.1:{upstream.port}") as proxy:
+        assert parts(sent(proxy, request()))[0] == 503
+        told = proxy.next()
+        assert (told.end, told.kept.status) == (End.REFUSED, 503)
+        assert told.unjudged.endswith(": there are too many connections")
 
 
 def test_requests_that_are_sent_at_once_are_answered_one_after_another(proxy, upstream):

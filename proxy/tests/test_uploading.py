@@ -15,7 +15,7 @@ pytest.importorskip("aiohttp")
 
 import uvicorn
 
-from harmony_proxy import standalone
+from harmony_proxy import connections
 from harmony_proxy.asgi import HarmonyGuard
 from harmony_proxy.frames import read
 from harmony_proxy.loading import load_rules
@@ -231,7 +231,14 @@ def test_a_client_that_leaves_within_its_request_ends_it_at_once(proxy, upstream
     assert (told.end, told.exchange) == (End.CLIENT_LEFT, None)
 
 
-@pytest.mark.parametrize("bad", [b"zz\r\n", b"5\r\nabcdefgh\r\n", b"-1\r\na\r\n"])
+BROKEN = {
+    b"zz\r\n": "Invalid character in chunk size",
+    b"5\r\nabcdefgh\r\n": "Expected LF after chunk data",
+    b"-1\r\na\r\n": "Invalid character in chunk size",
+}
+
+
+@pytest.mark.parametrize("bad", BROKEN)
 def test_framing_that_breaks_later_is_refused_and_never_ends_the_request(proxy, upstream, client, bad):
     client.sendall(IN_CHUNKS + chunk(b"{"))
     until(lambda: upstream.heard.endswith(chunk(b"{")))
@@ -240,7 +247,21 @@ def test_framing_that_breaks_later_is_refused_and_never_ends_the_request(proxy, 
     until(lambda: upstream.is_left)
     assert b"0\r\n\r\n" not in upstream.heard
     assert b"/admin" not in upstream.heard
-    assert proxy.next().end is End.CLIENT_LEFT
+    told = proxy.next()
+    assert (told.end, told.exchange) == (End.MALFORMED, None)
+    assert told.unjudged == f"the request is malformed: {BROKEN[bad]}"
+
+
+def test_framing_that_breaks_while_the_answer_comes_puts_nothing_into_it(proxy, upstream, client):
+    client.sendall(IN_CHUNKS + chunk(b"{"))
+    until(lambda: upstream.heard.endswith(chunk(b"{")))
+    upstream.says(STREAM + EVENT)
+    begun = b""
+    while b"{}" not in begun:
+        begun += client.recv(1 << 16)
+    client.sendall(b"zz\r\n")
+    assert b"HTTP" not in rest(client)
+    assert proxy.next().end is End.MALFORMED
 
 
 def test_an_answer_before_the_end_of_the_request_is_passed_on_and_not_judged(proxy, upstream, client):
@@ -260,7 +281,7 @@ def test_an_answer_before_the_end_of_the_request_is_passed_on_and_not_judged(pro
 
 
 def test_who_never_ends_a_request_that_was_answered_is_not_read_for_ever(upstream, client, monkeypatch):
-    monkeypatch.setattr(standalone, "LINGER_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "LINGER_SECONDS", 0.2)
     client.sendall(IN_CHUNKS + chunk(b"{"))
     until(lambda: upstream.heard.endswith(chunk(b"{")))
     upstream.says(TOO_LARGE)
