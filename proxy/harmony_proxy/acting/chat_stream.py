@@ -9,12 +9,14 @@ from harmony_conformance.json_value import Json, JsonObject, at, items, text
 from harmony_proxy.acting.accounting import FINISH
 from harmony_proxy.acting.annotations import Citing
 from harmony_proxy.acting.asking import Asking, delta_of
-from harmony_proxy.acting.dialect import Dialect, Part, counted
+from harmony_proxy.acting.dialect import Dialect, Part, counted, home_of
 from harmony_proxy.acting.events import Piece
 from harmony_proxy.acting.history import History
 from harmony_proxy.acting.mending import finish_of
 from harmony_proxy.acting.moulds import Key, Moulds
 from harmony_proxy.acting.notes import Notes
+from harmony_proxy.acting.probabilities import Spelling
+from harmony_proxy.acting.reading import Kind, Said
 from harmony_proxy.acting.retelling import Place, Retelling
 from harmony_proxy.acting.telling import Telling
 from harmony_proxy.acting.tracking import Status
@@ -43,6 +45,7 @@ class ChatStream(Retelling):
         self.went = History(dialect, keeps_bytes=keeps_bytes)
         self._tellings: dict[int, Telling] = {}
         self._citing: dict[int, Citing] = {}
+        self._spelling: dict[int, Spelling] = {}
         self._ended: list[JsonObject] = []
         self._usage = b""
         self._body, self._field, self._mends_finish = body, reasoning_field, mends_finish
@@ -93,13 +96,14 @@ class ChatStream(Retelling):
 
     def saved(self) -> Callable[[], None]:
         """What takes it back to where it is now."""
-        tellings = {choice: replace(one) for choice, one in self._tellings.items()}
+        tellings = {choice: one.copy() for choice, one in self._tellings.items()}
         cleans_names, is_at_work, went = self.cleans_names, self.is_at_work, self.went.copy()
         ended, usage = list(self._ended), self._usage
         citing = {choice: one.copy() for choice, one in self._citing.items()}
+        spelling = {choice: one.copy() for choice, one in self._spelling.items()}
 
         def go_back() -> None:
-            self._citing = citing
+            self._citing, self._spelling = citing, spelling
             self._ended, self._usage = list(ended), usage
             self._tellings, self.cleans_names, self.is_at_work, self.went = tellings, cleans_names, is_at_work, went
 
@@ -115,6 +119,7 @@ class ChatStream(Retelling):
         for (choice, _), tracked in self.texts.items():
             if tracked.reader is not None and choice not in self._citing:
                 self._citing[choice] = Citing(begun=self.went.said(choice, self.dialect.content))
+                self._spelling[choice] = Spelling()
 
     def tell(self, piece: Piece) -> list[bytes]:
         """What goes out for an event: the very bytes, unless something of it is told anew."""
@@ -123,22 +128,24 @@ class ChatStream(Retelling):
             return [self._unsaid(piece)]
         said: dict[int, list[JsonObject]] = {}
         finish: dict[int, str] = {}
+        value = piece.value
         for part in parts:
             deltas = self._deltas(part)
+            value = self._with_entries(value, part.choice, deltas)
             if deltas != [part.said]:
                 said[part.choice] = deltas
             if part.finish is not None and (mended := self._mended(part, piece)) is not None:
                 finish[part.choice] = mended
         ends = any(part.finish is not None for part in parts)
-        if not said and not finish:
+        if not said and not finish and value is piece.value:
             self._ended += self.dialect.ended(piece.value) if ends else ()
             self.went.add(piece.raw, parts)
             return [piece.raw]
         out: list[bytes] = []
-        for value in self.dialect.told(piece.value, said, finish):
-            self._ended += self.dialect.ended(value) if ends else ()
-            out.append(piece.told(self._counted(value)))
-            self.went.add(out[-1], self.dialect.parts(value))
+        for one in self.dialect.told(value, said, finish):
+            self._ended += self.dialect.ended(one) if ends else ()
+            out.append(piece.told(self._counted(one)))
+            self.went.add(out[-1], self.dialect.parts(one))
         return out
 
     def rest(self) -> list[bytes]:
@@ -223,6 +230,23 @@ class ChatStream(Retelling):
         citing.told += (text(one.get(self.dialect.content)) for one in deltas)
         citing.is_over = citing.is_over or is_over
         return [*deltas, *citing.due()]
+
+    def _with_entries(self, value: Json, choice: int, deltas: list[JsonObject]) -> Json:
+        """The event with those log probabilities that are of the content as it is told."""
+        spelling = self._spelling.get(choice)
+        if spelling is None:
+            return value
+        entries = self.dialect.entries(value, choice)
+        kept = spelling.due(entries, self._said(choice, deltas)) if entries or spelling.waiting else []
+        return value if kept == entries else self.dialect.with_entries(value, choice, kept)
+
+    def _said(self, choice: int, deltas: list[JsonObject]) -> Iterator[Said]:
+        """What deltas say, in order."""
+        for one in deltas:
+            for member, said in self.dialect.texts(Part(choice=choice, said=one)):
+                yield Said(kind=home_of(self.dialect, member), text=said)
+            for call in items(one.get("tool_calls")):
+                yield Said(kind=Kind.CALL, text=text(at(call, "function", "arguments")))
 
     def _telling(self, part: Part) -> Telling:
         found = self._tellings.get(part.choice)

@@ -34,6 +34,8 @@ class Dialect:
         delta: an event of a stream in which a choice goes on, with the ids of its tokens.
         calls_are_whole: whether arguments are an object, and a call comes in one piece.
         finishes_with_calls: whether the finish reason of calls is `tool_calls`.
+        entries: the log probabilities that a value has of the content of a choice, by its number.
+        with_entries: the value with others.
     """
 
     content: str
@@ -43,6 +45,8 @@ class Dialect:
     delta: Callable[[int, JsonObject, Sequence[Json]], JsonObject]
     calls_are_whole: bool
     finishes_with_calls: bool
+    entries: Callable[[Json, int], list[Json]] = lambda _value, _choice: []
+    with_entries: Callable[[Json, int, list[Json]], Json] = lambda value, _choice, _entries: value
 
     def texts(self, part: Part) -> Iterator[tuple[str, str]]:
         """The members of a part that hold text of the model, but those of calls."""
@@ -160,6 +164,23 @@ def _chat_delta(choice: int, said: JsonObject, ids: Sequence[Json]) -> JsonObjec
     }
 
 
+def _chat_entries(value: Json, choice: int) -> list[Json]:
+    held = (one for one in items(at(value, "choices")) if (number(at(one, "index")) or 0) == choice)
+    return [entry for one in held for entry in items(at(one, "logprobs", "content"))]
+
+
+def _with_chat_entries(value: Json, choice: int, entries: list[Json]) -> Json:
+    """The same; no entries are a null, as of an answer of which none were asked for."""
+
+    def put(one: JsonObject) -> JsonObject:
+        if (number(one.get("index")) or 0) != choice:
+            return one
+        return {**one, "logprobs": {**members(one.get("logprobs")), "content": entries} if entries else None}
+
+    told: list[Json] = [put(members(one)) for one in items(at(value, "choices"))]
+    return {**members(value), "choices": told}
+
+
 def counted(value: Json, reasoning: str) -> Json:
     """The value with the tokens of its reasoning counted, where its usage says that it has none: to a server that read none there was none."""
     usage = at(value, "usage")
@@ -231,7 +252,14 @@ def _ollama(
         delta=lambda _choice, said, ids: put({"done": False, **({"token_ids": [*ids]} if ids else {})}, said),
         calls_are_whole=True,
         finishes_with_calls=False,
+        entries=lambda value, _choice: items(at(value, "logprobs")),
+        with_entries=lambda value, _choice, entries: _with_own_entries(members(value), entries),
     )
+
+
+def _with_own_entries(line: JsonObject, entries: list[Json]) -> JsonObject:
+    bare = {name: one for name, one in line.items() if name != "logprobs"}
+    return {**bare, "logprobs": entries} if entries else bare
 
 
 _CHAT = Dialect(
@@ -242,6 +270,8 @@ _CHAT = Dialect(
     delta=_chat_delta,
     calls_are_whole=False,
     finishes_with_calls=True,
+    entries=_chat_entries,
+    with_entries=_with_chat_entries,
 )
 _TGI = Dialect(
     content="content",
@@ -251,6 +281,8 @@ _TGI = Dialect(
     delta=_chat_delta,
     calls_are_whole=False,
     finishes_with_calls=False,
+    entries=_chat_entries,
+    with_entries=_with_chat_entries,
 )
 
 DIALECTS: Mapping[str, Dialect] = MappingProxyType(

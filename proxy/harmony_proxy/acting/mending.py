@@ -13,6 +13,7 @@ from harmony_conformance.json_value import Json, JsonObject, at, items, members,
 from harmony_proxy.acting.annotations import moved
 from harmony_proxy.acting.dialect import Dialect, Part, called, counted, home_of, object_called
 from harmony_proxy.acting.needles import BEGINS_GLUED, CALL_SEAM, MARKER, SEAM
+from harmony_proxy.acting.probabilities import spelled_by
 from harmony_proxy.acting.reading import Kind, NoPlace, Reader, Said
 from harmony_proxy.acting.responses import with_status
 
@@ -340,7 +341,13 @@ def _put(answer: Answer, changed: Mapping[int, JsonObject], finish: Mapping[int,
             before = bool(items(part.said.get("tool_calls")))
             if not before and part.finish == "stop":
                 ends[part.choice] = "tool_calls"
-    told = answer.dialect.told(answer.value, {choice: [said] for choice, said in changed.items()}, ends)
+    value = answer.value
+    for part in answer.dialect.parts(value):
+        said = changed.get(part.choice)
+        now, before = (text(at(one, answer.dialect.content)) for one in (said, part.said))
+        if said is not None and now != before and (entries := answer.dialect.entries(value, part.choice)):
+            value = answer.dialect.with_entries(value, part.choice, spelled_by(entries, now))
+    told = answer.dialect.told(value, {choice: [said] for choice, said in changed.items()}, ends)
     thoughts = (text(said.get(name)) for said in changed.values() for name in answer.dialect.reasoning)
     return counted(told[0], "".join(thoughts)) if told else None
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 from harmony_proxy.acting.annotations import moved
 from harmony_proxy.acting.dialect import DIALECTS, Dialect, Part
+from harmony_proxy.acting.probabilities import spelled_by
 
 
 def _parts(value: Json) -> tuple[Part, ...]:
@@ -78,7 +79,9 @@ class _Kept:
 
 
 def _with_text(part: JsonObject, now: str) -> JsonObject:
-    """A part with another text, and the annotations that still hold."""
+    """A part with another text, and the annotations and log probabilities that still hold."""
+    if now != text(part.get("text")) and items(part.get("logprobs")):
+        part = {**part, "logprobs": spelled_by(items(part["logprobs"]), now)}
     if not items(part.get("annotations")):
         return {**part, "text": now}
     kept: list[Json] = [one for _, one in moved(items(part["annotations"]), text(part.get("text")), now)]

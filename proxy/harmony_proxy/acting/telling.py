@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_proxy.acting.dialect import Dialect, called, join, object_called
@@ -27,6 +27,10 @@ class Telling:
     thought: list[str] = field(default_factory=list[str])
     _name: str | None = None
     _arguments: str = ""
+
+    def copy(self) -> Telling:
+        """The same, to go back to."""
+        return replace(self, thought=[*self.thought])
 
     def deltas(self, said: Sequence[Said], *, is_over: bool) -> list[JsonObject]:
         """The deltas that say this.
