@@ -65,3 +65,16 @@ def test_an_event_is_bounded(splitter):
 def test_what_is_no_json_has_no_value(data):
     (piece,) = SseSplitter().feed(b"data: " + data.encode() + b"\n\n")
     assert piece.value is None
+
+
+@pytest.mark.parametrize("kind", [SseSplitter, LineSplitter])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_empty_lines_by_the_thousand_are_one_piece_with_no_data(kind, end):
+    one = kind()
+    before = one.feed(b'data: {"a": 1}' + end + end)
+    pieces = one.feed(end * 5000)
+    assert b"".join(piece.raw for piece in pieces) + one.rest() == end * 5000
+    assert [piece.data for piece in pieces] == [None] * len(pieces)
+    assert len(pieces) == 1 or (kind, end) == (LineSplitter, b"\r\n")
+    assert before
+    assert one.feed(b'data: {"a": 2}' + end + end)[0].data is not None

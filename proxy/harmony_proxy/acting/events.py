@@ -21,6 +21,8 @@ EVENT_LIMIT = 1024 * 1024
 """The most bytes of one event."""
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
+_EMPTY_LINES = re.compile(rb"(?:\r?\n)+")
+_LINES = re.compile(rb"\n+|[^\n]+\n")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -140,6 +142,8 @@ class SseSplitter:
             line = bytes(self._raw[self._line : found.start()])
             self._line = self._scanned = found.end()
             if self._take(line):
+                if not self._data and (more := _EMPTY_LINES.match(self._raw, self._line)) is not None:
+                    self._line = self._scanned = more.end()  # a server may send nothing else for long
                 pieces.append(self._dispatch())
         self._scanned = max(self._scanned, len(self._raw))
         self.is_lost = self.is_lost or len(self._raw) > self._limit
@@ -187,10 +191,10 @@ class LineSplitter:
             self._raw += data
             self.is_lost = self.is_lost or len(self._raw) > self._limit
             return []
-        *lines, rest = (bytes(self._raw) + data).split(b"\n")
+        whole, end, rest = (bytes(self._raw) + data).rpartition(b"\n")
         self._raw = bytearray(rest)
         self.is_lost = self.is_lost or len(self._raw) > self._limit
-        return [_line(line + b"\n") for line in lines]
+        return [_line(line) for line in _LINES.findall(whole + end)]  # empty lines are one
 
     def rest(self) -> bytes:
         """What stands behind the last complete line."""

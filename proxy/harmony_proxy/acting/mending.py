@@ -344,8 +344,8 @@ def _put(answer: Answer, changed: Mapping[int, JsonObject], finish: Mapping[int,
     value = answer.value
     for part in answer.dialect.parts(value):
         said = changed.get(part.choice)
-        now, before = (text(at(one, answer.dialect.content)) for one in (said, part.said))
-        if said is not None and now != before and (entries := answer.dialect.entries(value, part.choice)):
+        now, own = (text(at(one, answer.dialect.content)) for one in (said, part.said))
+        if said is not None and now != own and (entries := answer.dialect.entries(value, part.choice)):
             value = answer.dialect.with_entries(value, part.choice, spelled_by(entries, now))
     told = answer.dialect.told(value, {choice: [said] for choice, said in changed.items()}, ends)
     thoughts = (text(said.get(name)) for said in changed.values() for name in answer.dialect.reasoning)
