@@ -6,17 +6,15 @@ returned, else `completion_tokens`, are those of the script.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
-from harmony_conformance.client import Sent
+from harmony_conformance.client import SendRequest
 from harmony_conformance.engines import CHAT, ScriptBy
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.scripting import Scripting, as_played, with_script
 from harmony_conformance.wire import Request
 from harmony_ref import encode_with_special_tokens
-
-SendRequest = Callable[[Request], Awaitable[Sent]]
 
 _SCRIPT = tuple(
     encode_with_special_tokens(

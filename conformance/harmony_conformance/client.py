@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType, TracebackType
@@ -57,6 +57,10 @@ class Sent:
     response: Response | None = None
     failure: Failure | None = None
     waited: tuple[float, ...] = ()
+
+
+SendRequest = Callable[[Request], Awaitable[Sent]]
+"""Sends a request, and says what came of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from harmony_conformance.apis import CHAT_COMPLETIONS, Api
-from harmony_conformance.calibration import SendRequest, find_trailers
-from harmony_conformance.client import Sent
+from harmony_conformance.calibration import find_trailers
+from harmony_conformance.client import SendRequest, Sent
 from harmony_conformance.engines import CHAT, DERENDER, ENGINES, RENDERS, Engine, Reveals, ScriptBy, Side
 from harmony_conformance.exchange import Exchange, PromptLevel, Validity
 from harmony_conformance.halves import answer_in_halves, answered
@@ -24,7 +23,7 @@ from harmony_conformance.offers import (
     says,
     shows_prompts,
 )
-from harmony_conformance.refusal import REFUSED_KEY, KeyRefused, NothingThere, rate_limited, refusal
+from harmony_conformance.refusal import REFUSED_KEY, KeyRefused, NothingThere, Unanswered, rate_limited, refusal
 from harmony_conformance.scripting import Scripting, with_script
 from harmony_conformance.side import revealed_prompt
 from harmony_conformance.wire import Request
@@ -44,7 +43,8 @@ class Capabilities:
     `steady_count`: the same request twice gave the same prompt_tokens. `script_by`: how scripts travel, if they do, and `trailers`, see `Scripting`.
     `reasoning_field`: the member in which an answer showed reasoning, None where none did. `generates`: whether chat requests
     are answered; a server that only renders prompts and derenders outputs answers none. `offers`: what was found of the other APIs that were asked for.
-    `engine` and `signs`: what it was asked as, and by what it was known where nobody had said so.
+    `engine` and `signs`: what it was asked as, and by what it was known where nobody had said so. `unknown`: the APIs of which not all could be found out,
+    by name, and why.
     """
 
     model: str
@@ -58,11 +58,18 @@ class Capabilities:
     generates: bool = True
     reveals: Reveals | None = None
     counts: str | None = None
-    trailers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    trailers: Mapping[str, int] = field(default_factory=dict[str, int])
     reasoning_field: str | None = None
     offers: tuple[Offer, ...] = ()
     engine: Engine = ENGINES["openai"]
     signs: tuple[str, ...] = ()
+    unknown: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def judged(self) -> Mapping[str, ScriptBy]:
+        """How scripts travel in each API that is offered, or of which nobody knows whether it is."""
+        unknown = {offer.api.name: self.script_by for offer in self.offers if offer.api.name in self.unknown}
+        return {**unknown, **self.ways}
 
     @property
     def ways(self) -> Mapping[str, ScriptBy]:
@@ -94,6 +101,7 @@ class Capabilities:
             "steady_prompt_count": self.steady_count,
             "generates": self.generates,
             **({"apis": {offer.api.name: offer.told() for offer in self.offers}} if self.offers else {}),
+            **({"unknown": {**self.unknown}} if self.unknown else {}),
         }
 
     @property
@@ -131,7 +139,8 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
         NothingThere: it can not be used; the message says why.
     """
     engine, script = question.engine, question.script
-    told = await identify(send, question.model, engine, is_open=question.is_open)
+    unanswered = Unanswered(send)
+    told = await identify(unanswered.of(CHAT_COMPLETIONS.name), question.model, engine, is_open=question.is_open)
     engine, models, version = told.engine or engine, told.models, told.version
     chosen = question.model or models[0]
     plain: JsonObject = {
@@ -143,8 +152,10 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
     first, limited = await _first_answer(send, plain, models)
     if first.turn is None:
         halves = await _in_halves(send, engine, first, script, models)
-        offers = tuple([await look_for_prompts(send, api, engine, limited) for api in question.apis])
-        return replace(halves, engine_version=version, engine=engine, signs=told.signs, offers=offers)
+        offers = tuple([await look_for_prompts(unanswered.of(api.name), api, engine, limited) for api in question.apis])
+        known = replace(halves, engine_version=version, engine=engine, signs=told.signs, offers=offers)
+        return replace(known, unknown=unanswered.why)
+    send = unanswered.of(CHAT_COMPLETIONS.name)
     seen = [first]
     second = _exchange("plain again", limited, await send(_chat(limited)))
     seen.append(second)
@@ -159,12 +170,12 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
     if script_by is ScriptBy.TELEPROMPTER:
         trailers, played = await find_trailers(send, limited)
         if not trailers:
-            raise _no_script(script_by)
+            raise _no_script(script_by, unanswered.why.get(CHAT_COMPLETIONS.name, ""))
         seen += played
     elif script_by is not ScriptBy.NONE:
         seen.append(await _probe_script(send, limited, script_by))
     way = Scripting(by=script_by, trailers=trailers)
-    offers = tuple([await look_for(send, api, engine, limited, way) for api in question.apis])
+    offers = tuple([await look_for(unanswered.of(api.name), api, engine, limited, way) for api in question.apis])
     return Capabilities(
         model=chosen,
         engine_version=version,
@@ -181,6 +192,7 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
         signs=told.signs,
         trailers=trailers,
         reasoning_field=next((x.turn.reasoning_field for x in seen if x.turn and x.turn.reasoning), None),
+        unknown=unanswered.why,
     )
 
 
@@ -232,11 +244,13 @@ async def _probe_script(send: SendRequest, plain: JsonObject, way: ScriptBy) -> 
     is_derendered = way is ScriptBy.DERENDER
     x = await answer_in_halves(send, asked, 1) if is_derendered else answered(asked, await send(asked.request))
     if x is None or not says(x, WORD):
-        raise _no_script(way)
+        raise _no_script(way, rate_limited(x.failure, x.response) if x is not None else "")
     return x
 
 
-def _no_script(way: ScriptBy) -> NothingThere:
+def _no_script(way: ScriptBy, limited: str) -> NothingThere:
+    if limited:
+        return NothingThere(limited)
     return NothingThere(
         f"--script {way}: the server did not follow the script; it needs what plays scripts, or --script none"
     )

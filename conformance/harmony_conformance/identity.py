@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from harmony_conformance.calibration import SendRequest
+from harmony_conformance.client import SendRequest
 from harmony_conformance.engines import ENGINES, Engine
 from harmony_conformance.json_value import Json, at, items, text
 from harmony_conformance.refusal import (

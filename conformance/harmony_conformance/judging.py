@@ -17,6 +17,7 @@ from harmony_conformance.fingerprint import Fingerprint, fingerprint
 from harmony_conformance.judge import Case, Result, judge, judge_case, judge_rules
 from harmony_conformance.scenario import Scenario, expand, needed_model, why_not_sent
 from harmony_conformance.scripting import settled
+from harmony_conformance.trial import NOT_SHOWN
 
 Key: TypeAlias = tuple[str, str]
 """The name of a scenario, and of the API that it goes over."""
@@ -172,6 +173,24 @@ def _why_not_sent(scenario: Scenario, ways: Ways | None) -> str | None:
         return needed_model(scenario)
     way = ways.get(scenario.api)
     return why_not_sent(scenario, way) if way is not None else f"the endpoint does not offer the API {scenario.api}"
+
+
+def left_open(results: Iterable[Result], sent_over: Ways, unknown: Mapping[str, str]) -> Iterator[Result]:
+    """Results, without a word of what an endpoint does not offer or show where that could not be found out: `unknown` says why, by API.
+
+    `sent_over`: the APIs that are known to be offered.
+    """
+    for result in results:
+        why = unknown.get(result.api)
+        if why is None:
+            yield result
+        elif result.api not in sent_over and result.outcome is Outcome.INCONCLUSIVE:
+            yield result._replace(reason=f"whether the endpoint offers this API could not be found out: {why}")
+        elif result.outcome is Outcome.NOT_APPLICABLE and result.reason.startswith(NOT_SHOWN):
+            reason = f"what the endpoint shows could not all be found out: {why}"
+            yield result._replace(outcome=Outcome.INCONCLUSIVE, reason=reason)
+        else:
+            yield result
 
 
 def in_order(series: Iterable[Series], scenarios: Iterable[Scenario]) -> tuple[Series, ...]:

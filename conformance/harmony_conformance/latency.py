@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from harmony_conformance.asking import Asking, build
-from harmony_conformance.calibration import SendRequest
+from harmony_conformance.client import SendRequest
 from harmony_conformance.engines import REASONING_FIELDS, Engine, ScriptBy
 from harmony_conformance.exchange import Exchange, Validity
 from harmony_conformance.json_value import Json, JsonObject, at, items, number, text

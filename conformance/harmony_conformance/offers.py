@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from harmony_conformance.apis import Api, NotSpelled
-from harmony_conformance.calibration import SendRequest
+from harmony_conformance.client import SendRequest
 from harmony_conformance.engines import RENDERS, Engine, ScriptBy, Side, renders_at
 from harmony_conformance.exchange import Exchange, Validity
 from harmony_conformance.halves import answered
 from harmony_conformance.json_value import JsonObject, dumps
-from harmony_conformance.refusal import json_of
+from harmony_conformance.refusal import json_of, rate_limited
 from harmony_conformance.scripting import Scripting, with_script
 from harmony_conformance.side import asks_for_prompt, counted_prompt, shown_prompt
 from harmony_conformance.wire import Request
@@ -29,7 +29,8 @@ class Offer:
 
     Attributes:
         path: where it was asked.
-        reason: why it is not offered; empty where it is.
+        reason: why it is not offered, or why nobody knows; empty where it is.
+        is_known: whether it could be found out.
         ids_field: the member of a request that makes it show token ids, None where there is none.
         script_by: how scripts travel in it.
         steady_count: the same request twice gave the same number of prompt tokens.
@@ -41,6 +42,7 @@ class Offer:
     api: Api
     path: str
     reason: str = ""
+    is_known: bool = True
     ids_field: str | None = None
     script_by: ScriptBy = ScriptBy.NONE
     steady_count: bool = False
@@ -51,7 +53,7 @@ class Offer:
     def told(self) -> JsonObject:
         """The offer as it stands in a report's header."""
         if self.reason:
-            return {"offered": False, "reason": self.reason}
+            return {"offered": False if self.is_known else None, "reason": self.reason}
         side = self.side.name if self.side is not None else None
         shown = self.ids_field or side or ("usage" if self.steady_count else None) or self.counts
         return {"offered": True, "path": self.path, "prompt_source": shown, "script": self.script_by.value}
@@ -66,7 +68,8 @@ async def look_for(send: SendRequest, api: Api, engine: Engine, plain: JsonObjec
     except NotSpelled as problem:
         return Offer(api=api, path=path, reason=f"the API has no {problem}")
     if first.turn is None:
-        return Offer(api=api, path=path, reason=_refusal(first), exchanges=(first,))
+        limited = rate_limited(first.failure, None)
+        return Offer(api=api, path=path, reason=limited or _refusal(first), is_known=not limited, exchanges=(first,))
     seen = [first, await asking.ask("plain again", plain)]
     counts = [x.prompt.count for x in seen]
     ids_field = None

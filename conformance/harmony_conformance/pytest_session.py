@@ -17,7 +17,7 @@ from harmony_conformance.check import Check, Comparison
 from harmony_conformance.command import UsageError
 from harmony_conformance.exchange import ALL_APIS, Series
 from harmony_conformance.judge import Case
-from harmony_conformance.judging import Plan, joined, judge_pair
+from harmony_conformance.judging import Plan, joined, judge_pair, left_open
 from harmony_conformance.pytest_items import MODULE, ConformanceItem, ConformanceModule, Told
 from harmony_conformance.pytest_words import (
     APPLIED,
@@ -169,7 +169,9 @@ class HarmonySession:
         asked, series = self.asked, self._of(scenario)
         found = self._shared.found if self._shared is not None else None
         limit = asked.options.max_requests if found is not None and not series else None
-        result = judge_pair(rule, scenario, Case(series), found.ways if found is not None else None, limit)
+        result = judge_pair(rule, scenario, Case(series), found.judged if found is not None else None, limit)
+        if found is not None:
+            (result,) = left_open([result], found.ways, found.unknown)
         end = ending(result, FAIL_ON[asked.fail_on])
         text = ""
         if end in (Ending.FAILED, Ending.ERROR):

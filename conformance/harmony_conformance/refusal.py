@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from harmony_conformance.client import SendRequest, Sent
 from harmony_conformance.engines import CHAT
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, NotJson, at, text
-from harmony_conformance.wire import Failure, FailureKind, Response
+from harmony_conformance.wire import Failure, FailureKind, Request, Response
 
 REFUSED_KEY = (401, 403)
 """The statuses by which a key is refused."""
@@ -58,6 +59,25 @@ def rate_limited(failure: Failure | None, response: Response | None) -> str:
         return ""
     said = _error(response) if response is not None else ""
     return f"rate limited: {failure.detail}" + (f" ({said})" if said else "")
+
+
+class Unanswered:
+    """What could not be found out, since the endpoint refused to be asked for its rate limit. State: why, by the name of the API that was asked about."""
+
+    def __init__(self, send: SendRequest) -> None:
+        self.why: dict[str, str] = {}
+        self._send = send
+
+    def of(self, api: str) -> SendRequest:
+        """Sends what asks about an API."""
+
+        async def send(request: Request) -> Sent:
+            sent = await self._send(request)
+            if sent.failure is not None and rate_limited(sent.failure, None):
+                self.why.setdefault(api, rate_limited(sent.failure, None))
+            return sent
+
+        return send
 
 
 def _status(response: Response) -> str:

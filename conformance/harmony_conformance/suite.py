@@ -13,15 +13,14 @@ from harmony_conformance import golden
 from harmony_conformance.access import Access
 from harmony_conformance.apis import APIS, CHAT_COMPLETIONS
 from harmony_conformance.asking import Asking
-from harmony_conformance.calibration import SendRequest
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.client import Client, Sent, Settings, Wait, unheard
+from harmony_conformance.client import Client, SendRequest, Sent, Settings, Wait, unheard
 from harmony_conformance.discovery import Capabilities, Question, discover
 from harmony_conformance.exchange import Series
 from harmony_conformance.expectations import holds_rows, read_expectations
 from harmony_conformance.json_value import Json, JsonObject, loads
 from harmony_conformance.judge import Result
-from harmony_conformance.judging import Judge, Plan, is_about
+from harmony_conformance.judging import Judge, Plan, is_about, left_open
 from harmony_conformance.latency import probe, summarise
 from harmony_conformance.reference_server.serving import running, running_beside
 from harmony_conformance.scenario import (
@@ -216,16 +215,15 @@ async def run_by(  # noqa: PLR0913, PLR0917 - what `run` takes, and the client
 
     sender = replace(_sender(client, target, options, found, keep), over=over)
     series = await sender.all(plan.scenarios, options.tries)
-    results = await judge.results(
-        series, found.ways, sender.gate.reached
-    )  # before the probe, which wants a quiet machine
+    # before the probe, which wants a quiet machine
+    results = await judge.results(series, found.judged, sender.gate.reached)
     is_worth_probing = found.generates and sender.access.shut is None
     probing = replace(options, latency_requests=options.latency_requests if is_worth_probing else 0)
     latency = await _latency(client, _asking(found, options), target, probing, keep)
     return Run(
         capabilities=found,
         series=series,
-        results=results,
+        results=tuple(left_open(results, found.ways, found.unknown)),
         latency=latency,
         started=started,
     )

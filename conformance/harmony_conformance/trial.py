@@ -169,10 +169,12 @@ def outcome_of(
     if unscripted:
         return Outcome.NOT_APPLICABLE, unscripted[0]
     if any(trial.ground is Ground.EVIDENCE for trial in trials):
-        return Outcome.NOT_APPLICABLE, "not enough evidence: " + reason
+        return Outcome.NOT_APPLICABLE, NOT_SHOWN + reason
     return Outcome.INCONCLUSIVE, "the endpoint did not do what the scenario asks for: " + reason
 
 
+NOT_SHOWN = "not enough evidence: "
+"""How the reason begins where an endpoint does not show what a check looks at."""
 _TURNED_AWAY = FailureKind.ACCESS_REFUSED
 _OF_ONE_API = (is_chat.about, is_completion.about, is_told_when_done.about)
 

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -302,6 +303,8 @@ def found(halves, script="auto", engine="vllm"):
 def test_discovery_finds_out_that_nothing_is_generated(halves, script, way):
     capabilities = found(halves, script)
     assert (capabilities.generates, capabilities.script_by, capabilities.prompt) == (False, way, PromptLevel.RENDERED)
+    lean = replace(capabilities, exchanges=())
+    assert pickle.loads(pickle.dumps(lean)) == lean  # as a worker of pytest-xdist is told
     assert (capabilities.model, capabilities.engine_version) == (MODEL, "0.33.0")
     assert capabilities.told()["prompt_source"] == RENDER
     assert "none is generated" in capabilities.output

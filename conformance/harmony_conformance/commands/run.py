@@ -38,7 +38,7 @@ from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.fingerprint import Fingerprint, fingerprint
 from harmony_conformance.json_value import JsonObject, at, dumps, members, text
 from harmony_conformance.judge import Result, worst
-from harmony_conformance.judging import Plan, in_order, judge_all
+from harmony_conformance.judging import Plan, in_order, judge_all, left_open
 from harmony_conformance.judging_beside import few_collections, judge_of
 from harmony_conformance.network import CA_DIR, CA_FILE
 from harmony_conformance.offers import Offer
@@ -178,8 +178,11 @@ def _live(
         base = (target.base or "embedded") + _signs(target, found)
         served_by = visible(f"{found.engine.name}{version_told} at {base}, model {found.model}")
         print(f"{served_by}; prompt evidence: {found.prompt.value}; output: {found.output}", file=sys.stderr)
+        if why := found.unknown.get(CHAT_COMPLETIONS.name):
+            print(visible(f"  what it shows could not all be found out ({why})"), file=sys.stderr)
         for offer in found.offers:
-            told = f"not offered ({offer.reason})" if offer.reason else f"at {offer.path}, output: {_output(offer)}"
+            refused = "not offered" if offer.is_known else "whether it is offered could not be found out"
+            told = f"{refused} ({offer.reason})" if offer.reason else f"at {offer.path}, output: {_output(offer)}"
             print(visible(f"  {offer.api.title}: {told}"), file=sys.stderr)
 
     # opened when there is something to keep: an earlier run survives an endpoint that is down
@@ -264,10 +267,12 @@ def _replay(path: Path, recorded: Iterable[Series], plan: Plan) -> Run:
     series = in_order(recorded, plan.scenarios)
     first = _first_report(path)
     header = first.header if first is not None else {}
+    ways, unknown = _ways(header), _unknown(header)
+    known = {api: way for api, way in (ways or {}).items() if api not in unknown or _is_offered(header, api)}
     return Run(
         capabilities=None,
         series=series,
-        results=tuple(judge_all(series, plan, _ways(header))),
+        results=tuple(left_open(judge_all(series, plan, ways), known, unknown)),
         latency=first.latency if first is not None else (),
         recorded=header,
     )
@@ -288,7 +293,18 @@ def _ways(header: JsonObject) -> dict[str, ScriptBy] | None:
         name: text(at(offer, "script")) for name, offer in members(at(capabilities, "apis")).items()
     }
     known = {name: ScriptBy(way) for name, way in told.items() if way in set(ScriptBy)}
-    return known if CHAT_COMPLETIONS.name in known else None
+    if CHAT_COMPLETIONS.name not in known:
+        return None
+    return dict.fromkeys(_unknown(header), known[CHAT_COMPLETIONS.name]) | known
+
+
+def _unknown(header: JsonObject) -> dict[str, str]:
+    """The APIs of which not all could be found out, and why."""
+    return {name: text(why) for name, why in members(at(header, "capabilities", "unknown")).items()}
+
+
+def _is_offered(header: JsonObject, api: str) -> bool:
+    return api == CHAT_COMPLETIONS.name or at(header, "capabilities", "apis", api, "offered") is True
 
 
 def _report(

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from harmony_conformance.check import Check, Comparison, Outcome, Severity
 from harmony_conformance.checks import CHECKS, FAMILIES
-from harmony_conformance.json_value import Json, JsonObject, at, canonical, items, number, text
+from harmony_conformance.json_value import Json, JsonObject, at, canonical, items, members, number, text
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
 from harmony_conformance.spec import CLAUSES
 from harmony_conformance.spec_clause import Clause
@@ -212,6 +212,7 @@ def facts(report: Report) -> tuple[tuple[str, str], ...]:
         ("Prompt seen by", _prompt(found)),
         ("Prompts rendered as", _renderer(at(header, "renderer"))),
         ("Model output", _output(found)),
+        ("Not found out", "; ".join(f"{api}: {text(why)}" for api, why in members(at(found, "unknown")).items())),
         ("Tries", _plain(at(header, "tries"))),
         ("Seed", _plain(seed) if seed is not None else "none sent"),
         ("Started", text(at(header, "started"))),

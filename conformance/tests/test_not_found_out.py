@@ -1,0 +1,102 @@
+"""What a rate limit kept from being found out is not told as if the endpoint did not offer it."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from harmony_conformance import golden
+from harmony_conformance.check import Outcome
+from harmony_conformance.cli import main
+from harmony_conformance.suite import Options, make_plan, run
+from harmony_conformance.target import parse_target
+
+COMPLETION = {
+    "object": "chat.completion",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello."}, "finish_reason": "stop"}],
+    "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11},
+}
+WHY = "rate limited: HTTP 429 without Retry-After"
+RESPONSES, IDS = b"/v1/responses", b"return_token_ids"
+
+
+def http(status, body):
+    data = json.dumps(body).encode()
+    return b"HTTP/1.1 %d X\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % (status, len(data)) + data
+
+
+@pytest.fixture
+def endpoint(raw_server):
+    """A plain endpoint that is too busy for a request in which some bytes stand."""
+
+    def serve(busy):
+        def answer(connection, request):
+            path = request.split(b" ", 2)[1]
+            if busy in request:
+                connection.sendall(http(429, {"error": {"message": "slow down"}}))
+            elif path.startswith(b"/v1/chat/completions"):
+                connection.sendall(http(200, COMPLETION))
+            else:
+                connection.sendall(
+                    http(200, {"data": [{"id": "m"}]}) if path == b"/v1/models" else http(404, {"error": "no"})
+                )
+
+        return raw_server(answer).url
+
+    return serve
+
+
+def finished(target, **options):
+    options = Options(seed=1, **options)
+    return asyncio.run(run(parse_target(target), options, make_plan(options), lambda x: None, lambda found: None))
+
+
+def told(done):
+    return {(result.outcome, result.reason) for result in done.results}
+
+
+def test_an_api_that_was_too_busy_to_be_asked_is_left_open(endpoint):
+    options = {"select": ("simple_answer",), "apis": ("chat", "responses")}
+    done = finished(f"openai:{endpoint(RESPONSES)}", **options)
+    over = [result for result in done.results if result.api == "responses"]
+    reason = f"whether the endpoint offers this API could not be found out: {WHY}"
+    assert {(result.outcome, result.reason) for result in over} == {(Outcome.INCONCLUSIVE, reason)}
+    assert done.capabilities.told()["apis"]["responses"] == {"offered": None, "reason": WHY}
+    absent = finished(f"openai:{endpoint(b'nothing of all')}", **options)
+    assert {result.api for result in absent.results} == {"chat"}
+    assert absent.capabilities.told()["apis"]["responses"] == {"offered": False, "reason": "HTTP 404"}
+
+
+def test_evidence_that_an_endpoint_was_too_busy_to_show_is_left_open(endpoint):
+    options = {"select": ("prompt.*",), "skip": ("rows_*",)}
+    reason = f"what the endpoint shows could not all be found out: {WHY}"
+    done = finished(f"vllm:{endpoint(IDS)}", **options)
+    assert done.capabilities.unknown == {"chat": WHY}
+    assert (Outcome.INCONCLUSIVE, reason) in told(done)
+    shows_none = finished(f"vllm:{endpoint(b'nothing of all')}", **options)
+    assert shows_none.capabilities.unknown == {}
+    assert not [reason for outcome, reason in told(shows_none) if outcome is Outcome.INCONCLUSIVE]
+
+
+@pytest.mark.parametrize("busy", [RESPONSES, IDS])
+def test_it_stands_in_the_report_and_is_the_same_when_it_is_judged_again(endpoint, busy, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    chosen = ["--select", "simple_answer", "--api", "all", "--latency", "0"]
+    main(["run", f"vllm:{endpoint(busy)}", *chosen, "--out", "first"])
+    assert f"could not be found out ({WHY})" in capsys.readouterr().err.replace("could not all be", "could not be")
+    chosen = [word for word in chosen if word not in ("--latency", "0")]
+    main(["run", "replay:first/exchanges.jsonl", *chosen, "--out", "again"])
+    assert WHY in Path("first/report.md").read_text("utf-8").replace("\\", "")
+    schema = Draft202012Validator(json.loads((golden.root() / "schema" / "report.schema.json").read_text("utf-8")))
+    lines = [
+        [json.loads(line) for line in (tmp_path / name / "report.jsonl").read_text("utf-8").splitlines()]
+        for name in ("first", "again")
+    ]
+    assert [error.message for line in lines[0] for error in schema.iter_errors(line)] == []
+    first, again = (
+        [(line["check"], line["api"], line["outcome"], line["reason"]) for line in each if line["kind"] == "result"]
+        for each in lines
+    )
+    assert first == again
