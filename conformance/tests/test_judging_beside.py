@@ -53,6 +53,17 @@ def test_it_says_the_same_in_the_same_order(plan, beside):
     assert unsent
 
 
+def test_it_says_the_same_where_nothing_can_be_forked(beside, monkeypatch):
+    monkeypatch.setattr(judging_beside, "may_fork", lambda: False)
+    once = replace(OPTIONS, apis=("chat",), tries=1)
+    plan = make_plan(once)
+    with judge_of(plan, once) as judge:
+        assert judge._pool._mp_context.get_start_method() == "spawn"
+        told = finished(plan, judge, once)
+    assert judge.renderer(()) == fingerprint(told.series)
+    assert told.results == asyncio.run(Judge(plan).results(told.series, told.capabilities.ways, None))
+
+
 def test_a_process_that_is_gone_is_told_and_everything_is_sent(plan, beside, monkeypatch):
     pools = []
 
