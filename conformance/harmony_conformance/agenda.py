@@ -42,10 +42,20 @@ class Agenda:
         `known`: which conditions hold, of those that were evaluated on the same subject before; what is evaluated is added.
         """
         if isinstance(subject, Exchange):
-            return tuple(_stops(self.on_exchanges, subject, known))
+            aside, asked = _on_api(self, subject.api)
+            return (*aside, *_stops(asked, subject, known))
         if len(subject.exchanges) > 1:
             return tuple(_stops((*self.on_several, *self.on_any_series), subject, known))
         return (*self.on_several, *_stops(self.on_any_series, subject, known))
+
+
+@lru_cache(maxsize=512)
+def _on_api(rules: Agenda, api: str) -> tuple[tuple[Branch, ...], tuple[Branch, ...]]:
+    """Of the conditions that rules about an exchange begin with: those that hold on other APIs alone, and those that have to be asked."""
+    aside = tuple(
+        branch for branch in rules.on_exchanges if branch.asks.apis is not None and api not in branch.asks.apis
+    )
+    return aside, tuple(branch for branch in rules.on_exchanges if branch not in aside)
 
 
 def _stops(first: Iterable[Branch], subject: Exchange | Series, known: dict[object, bool]) -> list[Branch]:

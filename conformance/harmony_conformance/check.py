@@ -88,6 +88,8 @@ class Condition(Generic[Subject]):
     ground: Ground
     is_of_several: bool = False
     """Whether it takes several exchanges: of a series of one it does not hold, and need not be asked."""
+    apis: frozenset[str] | None = None
+    """The names of the APIs on which it may hold: of exchanges on others it need not be asked. None: it may on all."""
 
 
 def condition(function: Callable[[Subject], bool]) -> Condition[Subject]:
@@ -103,6 +105,11 @@ def evidence(function: Callable[[Subject], bool]) -> Condition[Subject]:
 def of_several(needed: Condition[Series]) -> Condition[Series]:
     """A condition that takes several exchanges, such as one on pairs of them."""
     return replace(needed, is_of_several=True)
+
+
+def only_on(*apis: str) -> Callable[[Condition[Exchange]], Condition[Exchange]]:
+    """A condition that holds on these APIs alone."""
+    return lambda needed: replace(needed, apis=frozenset(apis))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@ from harmony_conformance.apis import (
     SGLANG_GENERATE,
     TGI,
 )
-from harmony_conformance.check import condition, evidence
+from harmony_conformance.check import condition, evidence, only_on
 from harmony_conformance.exchange import AnsweredBy, Exchange, Validity
 from harmony_conformance.gauge import API as METRICS
 from harmony_conformance.injection import SPECIAL
@@ -43,12 +43,14 @@ def is_conversation(x: Exchange) -> bool:
     return x.api in CONVERSATIONS and x.validity not in ODD and not client_left(x) and not says_nothing(x)
 
 
+@only_on(CHAT_COMPLETIONS.name)
 @condition
 def is_chat(x: Exchange) -> bool:
     """ordinary exchanges on Chat Completions"""
     return x.api == CHAT_COMPLETIONS.name and is_conversation.holds(x)
 
 
+@only_on(CHAT_COMPLETIONS.name, COMPLETIONS.name)
 @condition
 def is_completion(x: Exchange) -> bool:
     """ordinary exchanges on Chat Completions and on Completions, whose streams are framed alike"""

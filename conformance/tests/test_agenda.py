@@ -39,6 +39,14 @@ def test_what_takes_several_exchanges_holds_of_none_alone():
     assert [(one.name, needed.about) for one in alone for needed in OF_SEVERAL if needed.holds(one)] == []
 
 
+def test_what_holds_on_some_apis_alone_holds_on_no_other():
+    of_few = {needed for rule in CHECKS for needed in rule.when if needed.apis is not None}
+    exchanges = [x for one in EXAMPLES for x in one.series.exchanges.values()]
+    held = {(needed.about, x.api) for needed in of_few for x in exchanges if needed.holds(x)}
+    assert {about for about, _ in held} == {needed.about for needed in of_few}  # each does somewhere
+    assert held <= {(needed.about, api) for needed in of_few for api in needed.apis}
+
+
 def test_a_condition_is_asked_once_for_all_checks_that_begin_with_it():
     asked = []
 

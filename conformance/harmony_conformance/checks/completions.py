@@ -12,7 +12,18 @@ from itertools import groupby
 from harmony_conformance import conditions as on
 from harmony_conformance.apis import COMPLETIONS, TGI_GENERATE
 from harmony_conformance.apis.completions import KIND
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, of_several, variant
+from harmony_conformance.check import (
+    MUST,
+    SHOULD,
+    Finding,
+    check,
+    comparison,
+    condition,
+    evidence,
+    of_several,
+    only_on,
+    variant,
+)
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, text
@@ -144,6 +155,7 @@ def _with_echo(x: Exchange) -> str:
     return (x.turn.content or "") if x.turn is not None else ""
 
 
+@only_on(COMPLETIONS.name)
 @condition
 def is_completions(x: Exchange) -> bool:
     """answers of Completions"""

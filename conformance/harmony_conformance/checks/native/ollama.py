@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.apis import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW
-from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, evidence, variant
+from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, evidence, only_on, variant
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, number, pointer, text
 from harmony_conformance.prompt import shorten
@@ -24,12 +24,14 @@ _COUNTS = (
 _ENDINGS = ("stop", "length", "load", "unload")
 
 
+@only_on(*_NATIVE)
 @condition
 def is_ollama(x: Exchange) -> bool:
     """answered requests to Ollama's own API"""
     return x.api in _NATIVE and x.validity not in on.ODD and on.was_answered.holds(x)
 
 
+@only_on(*_NATIVE)
 @condition
 def came_in_lines(x: Exchange) -> bool:
     """streams of Ollama's own API that were read to their end"""
@@ -107,6 +109,7 @@ def last_line_is_done(x: Exchange) -> Iterator[Finding]:
             )
 
 
+@only_on(*_NATIVE)
 @condition
 def called_natively(x: Exchange) -> bool:
     """answers of Ollama's own API with a call"""
@@ -138,6 +141,7 @@ def arguments_are_objects(x: Exchange) -> Iterator[Finding]:
         )
 
 
+@only_on(OLLAMA_GENERATE.name)
 @evidence
 def tells_its_context(x: Exchange) -> bool:
     """answers of /api/generate with a context and the number of their tokens"""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.apis import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW, TGI, TGI_GENERATE
-from harmony_conformance.check import SHOULD, Finding, check, condition
+from harmony_conformance.check import SHOULD, Finding, check, condition, only_on
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import members, text
 from harmony_conformance.prompt import shorten
@@ -18,6 +18,7 @@ _MEMBERS = {
 """The members of a refusal, each a text, by API."""
 
 
+@only_on(*_MEMBERS)
 @condition
 def was_refused_natively(x: Exchange) -> bool:
     """requests that Ollama's or TGI's own API refused"""

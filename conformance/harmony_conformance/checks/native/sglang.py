@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.apis import SGLANG_GENERATE
-from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, variant
+from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, only_on, variant
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, dumps, equal_json, items, number, text
 from harmony_conformance.meaning import ENDINGS, Meaning, read_ids, told_in_order
@@ -20,6 +20,7 @@ TOKENIZE = "/v1/tokenize"
 _PARSER = "gpt-oss"
 
 
+@only_on(SGLANG_GENERATE.name)
 @evidence
 def tells_meta_info(x: Exchange) -> bool:
     """answers of SGLang's generate"""
@@ -73,6 +74,7 @@ def _wrong(reason: Json, expected: str) -> Finding:
     )
 
 
+@only_on(SGLANG_GENERATE.name)
 @evidence
 def tells_all_so_far(x: Exchange) -> bool:
     """streams of SGLang's generate whose events hold all that was written so far: the last has as many ids as it counts, and is not the only one"""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.apis import TGI, TGI_GENERATE
-from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, of_several
+from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, of_several, only_on
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, dumps, items, number, text
 from harmony_conformance.meaning import ENDINGS
@@ -18,12 +18,14 @@ from harmony_ref import decode, tokens
 TOKENIZED = "/chat_tokenize"
 
 
+@only_on(TGI_GENERATE.name)
 @evidence
 def shows_details(x: Exchange) -> bool:
     """answers of TGI's generate with the details of their tokens"""
     return x.api == TGI_GENERATE.name and on.ended_well.holds(x) and bool(_tokens(x)) and _details(x) is not None
 
 
+@only_on(TGI_GENERATE.name)
 @evidence
 def shows_how_it_ended(x: Exchange) -> bool:
     """answers of TGI's generate with the details of their tokens, and streams of tokens that end before their text"""
@@ -147,6 +149,7 @@ def finish_reason_tells_why(x: Exchange) -> Iterator[Finding]:
         )
 
 
+@only_on(TGI.name, TGI_GENERATE.name)
 @evidence
 def headers_count(x: Exchange) -> bool:
     """answers of TGI whose headers count tokens, and so does the body; of several (`best_of`) they count the first"""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from harmony_conformance import conditions as on
 from harmony_conformance.apis import RESPONSES
-from harmony_conformance.check import condition
+from harmony_conformance.check import condition, only_on
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 
@@ -32,6 +32,7 @@ WHOLE_IN = {"refusal": "refusal", "arguments": "arguments", "code": "code"}
 """The member of a `.done` event that has the whole, where it is not `text`."""
 
 
+@only_on(RESPONSES.name)
 @condition
 def is_responses(x: Exchange) -> bool:
     """ordinary exchanges on the Responses API"""
