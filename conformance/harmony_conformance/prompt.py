@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import repeat
 
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.json_value import Json, at, items, text
@@ -267,10 +268,13 @@ def _history(messages: Sequence[Json]) -> Iterator[Keep]:
     spoke again, it has to be gone; everything else is settled differently by the official sources.
     """
     roles = [at(message, "role") for message in messages]
-    finals = [position for position, message in enumerate(messages) if _is_final(message)]
+    loop_is_open = roles[-1:] == ["tool"]
+    finals = [place for place, role in enumerate(roles) if role == "assistant" and _is_final(messages[place])]
+    if not finals and not loop_is_open:
+        yield from repeat(Keep.EITHER, len(messages))
+        return
     users = [position for position, role in enumerate(roles) if role == "user"]
     last_user, last_final = users[-1] if users else -1, finals[-1] if finals else -1
-    loop_is_open = roles[-1:] == ["tool"]
     is_asked_anew = roles[-1:] == ["user"] and bool(finals) and not _open_call(messages)
     for index in range(len(messages)):
         user_follows = last_user > index

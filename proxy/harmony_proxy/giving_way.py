@@ -40,17 +40,22 @@ class GivingWay:
 
     def rest(self) -> float:
         """Asked after each exchange: how many seconds to wait before the next."""
-        now, done = self._clock(), self._own()
+        now = self._clock()
         since = now - self._looked
         if since >= LOOK_SECONDS:
             used = self._traffic()
-            self._is_busy = used - self._used >= BUSY * since
-            self._used, self._looked = used, now
+            is_busy = used - self._used >= BUSY * since
+            if is_busy and not self._is_busy:
+                self._done = self._own()
+            self._is_busy, self._used, self._looked = is_busy, used, now
+        if not self._is_busy:
+            return 0.0
+        done = self._own()
         worked = done - self._done
-        if self._is_busy and worked < WORK_SECONDS:
+        if worked < WORK_SECONDS:
             return 0.0
         self._done = done
-        return min(worked / SHARE - worked, LONGEST_SECONDS) if self._is_busy else 0.0
+        return min(worked / SHARE - worked, LONGEST_SECONDS)
 
 
 def giving_way() -> GivingWay | None:

@@ -17,6 +17,7 @@ class LogFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._identity = (0, 0)
         self._file: io.FileIO | None = None
         self._is_torn = False
 
@@ -43,20 +44,24 @@ class LogFile:
     def _current(self) -> io.FileIO:
         file = self._file
         if file is None:
-            self._file = file = self._opened()
-        elif not self._is_there(file):
+            return self._opened()
+        if not self._is_there():
             with suppress(OSError):
                 following = self._opened()
                 file.close()
-                self._file, self._is_torn = following, False
+                self._is_torn = False
                 return following
         return file
 
     def _opened(self) -> io.FileIO:
-        return io.FileIO(self._path, "a")
+        file = io.FileIO(self._path, "a")
+        told = os.fstat(file.fileno())
+        self._file, self._identity = file, (told.st_ino, told.st_dev)
+        return file
 
-    def _is_there(self, file: io.FileIO) -> bool:
+    def _is_there(self) -> bool:
         try:
-            return os.path.samestat(self._path.stat(), os.fstat(file.fileno()))
+            told = self._path.stat()
         except OSError:
             return False
+        return (told.st_ino, told.st_dev) == self._identity
