@@ -197,6 +197,7 @@ def main(argument: str) -> int:
             if way is not None and not frames.is_to_stop and (seconds := way.rest()):
                 time.sleep(seconds)
     totals.tell()
+    signal.setitimer(signal.ITIMER_REAL, 0)  # an interpreter that ends handles no signal: it would die of it
     return 0
 
 

@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -99,6 +101,15 @@ def test_an_exchange_that_takes_too_long_is_given_up_and_counted(monkeypatch):
         signal.signal(signal.SIGALRM, before)
     assert (lines, counts) == ([], {("problems",): 1, ("exchanges", "", "complete"): 1})
     judge.look_up()  # between two exchanges nothing takes too long
+
+
+def test_the_timer_is_off_when_there_is_no_more_to_judge():
+    program = (
+        "import signal; from harmony_proxy.judge_process import main; from harmony_proxy.judge_settings import Settings; "
+        "print(main(Settings(priority='normal').argument()), signal.getitimer(signal.ITIMER_REAL))"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], input=b"", capture_output=True, timeout=60, check=True)
+    assert ended.stdout == b"0 (0.0, 0.0)\n"
 
 
 @pytest.mark.parametrize("excerpts", ["redacted", "full"])
