@@ -1,6 +1,7 @@
 """The runners of golden/README.md run: they name every vector that is answered otherwise, and none that is answered as expected.
 
-Go and Rust are skipped where they are not installed. Nothing is downloaded: Rust's serde_json has to be where Debian's librust-serde-json-dev puts it.
+Go, Rust and JavaScript are skipped where they are not installed. Nothing is downloaded: Rust's serde_json has to be where Debian's
+librust-serde-json-dev puts it.
 """
 
 import json
@@ -52,6 +53,11 @@ fn yours(input: &Value) -> Value {
     input.clone()
 }
 """,
+    "javascript": """
+function yours(input) {
+  return input;
+}
+""",
     "python": """\
 def yours(given):
     return given
@@ -100,7 +106,14 @@ def rust(folder):
     return [folder / "target" / "debug" / "runner"]
 
 
-@pytest.fixture(scope="module", params=[python, go, rust], ids=lambda build: build.__name__)
+def javascript(folder):
+    if shutil.which("node") is None:
+        pytest.skip("Node is not installed")
+    put(folder, {"run.js": block("javascript") + ECHO["javascript"]})
+    return ["node", folder / "run.js"]
+
+
+@pytest.fixture(scope="module", params=[python, go, rust, javascript], ids=lambda build: build.__name__)
 def runner(request, tmp_path_factory):
     return request.param(tmp_path_factory.mktemp("runner"))
 
@@ -123,6 +136,6 @@ def test_runner_is_silent_where_the_answer_is_the_expected_one(runner, kind, tmp
     assert told(*runner, tmp_path, cwd=tmp_path) == ""
 
 
-@pytest.mark.parametrize("language", ["go", "rust", "python"])
+@pytest.mark.parametrize("language", ["go", "rust", "python", "javascript"])
 def test_runner_has_some_fifteen_lines(language):
     assert len([line for line in block(language).splitlines() if line.strip()]) <= 16
