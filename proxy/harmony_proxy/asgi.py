@@ -16,11 +16,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from harmony_proxy.guard import Guard
-from harmony_proxy.handing import Handing
+from harmony_proxy.handing import LARGE_BYTES, Handing
 from harmony_proxy.heads import Heads
 from harmony_proxy.judge_settings import Settings
 from harmony_proxy.loading import Configuration, Rules, from_environment, load_rules
-from harmony_proxy.noting import ENDED, App, Clock, Message, Noting, Receive, Scope, Send, Terms, close_note, ending
+from harmony_proxy.noting import (
+    ENDED,
+    App,
+    Clock,
+    Message,
+    Noting,
+    Receive,
+    Scope,
+    Send,
+    Terms,
+    close_note,
+    ending,
+    place,
+)
 from harmony_proxy.policy import Policy
 from harmony_proxy.recorder import HEADER_COST, LIMIT, End, Recorder
 from harmony_proxy.routes import api_of
@@ -29,9 +42,6 @@ from harmony_proxy.watching import Acting
 
 _PAST_US = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
 """Ways of answering that would go past a guard that acts."""
-
-_PATH = 2
-"""Where the path stands in a note."""
 
 _PATHS = 64
 """How many are remembered."""
@@ -75,12 +85,10 @@ class HarmonyGuard:
         self._limit = limit
         self._clock = clock
         self._handing = handing or Handing(_judging(told, log, excerpts, capture))
-        self._run = f"{os.urandom(4).hex()}-"
-        self._run_bytes = self._run.encode()  # packed in half the time
+        self._run = os.urandom(4).hex()
         self._is_told = getattr(app, "tells_its_end", False)
-        self._number = 0
-        self._ours: set[str] = set()  # paths of an API of ours, seen before, where we observe
-        self._hand_over = self._handing.hand_over
+        self._ours: dict[str, bytes] = {}  # where we observe: paths of an API of ours, seen before, as they are noted
+        self._due = 1  # so many are over when what waits is packed
         self._terms = Terms(clock, limit, self._handing.problem)
         self.gauges = Gauges()
         self._metrics = told.metrics
@@ -93,7 +101,12 @@ class HarmonyGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection's scope."""
-        if scope["type"] != "http" or scope["path"] not in self._ours or scope["method"] != "POST":
+        try:
+            where = self._ours[scope["path"]] if scope["method"] == "POST" else None
+            query = scope["query_string"]
+        except KeyError:  # a path that was not seen before, or no request at all
+            where, query = None, b""
+        if where is None:
             await self._served(scope, receive, send)
             return
         noting = Noting()
@@ -101,26 +114,25 @@ class HarmonyGuard:
         noting.sent = send
         noting.terms = self._terms
         noting.used = HEADER_COST
-        clock = self._clock
-        self._number = number = self._number + 1
-        noting.note = note = [self._run_bytes, number, scope["path"], scope["headers"], clock()]
-        if scope.get("query_string"):
-            note[_PATH] = _asked(scope)
+        clock, gauges = self._clock, self.gauges
+        gauges.begun = number = gauges.begun + 1
+        noting.note = note = [where + b"?" + query if query else where, number, scope["headers"], clock()]
         if self._is_told:
             scope[ENDED] = ending(note, clock)
-        app, gauges = self._app, self.gauges
-        gauges.open += 1
+        app = self._app
         try:
             await app(scope, noting.receive, noting.send)
         except asyncio.CancelledError:
             ending(note, clock)(End.SHUT_DOWN, "")
             raise
         finally:
-            gauges.open -= 1
+            gauges.ended = ended = gauges.ended + 1
             if note[-1] is not None:
                 close_note(note, clock)
-            hand_over = self._hand_over
-            hand_over(note, noting.used)
+            handing = self._handing
+            handing.over.append(note)
+            if ended >= self._due or noting.used >= LARGE_BYTES:
+                self._due = ended + handing.pack()
             if self._is_told:
                 scope.pop(ENDED, None)  # which holds the note, and servers keep a scope until the next request
 
@@ -137,7 +149,8 @@ class HarmonyGuard:
             return
         if len(self._ours) >= _PATHS:
             self._ours.clear()
-        self._ours.add(scope["path"])
+        self._ours[scope["path"]] = place(self._run, scope["path"])
+        scope.setdefault("query_string", b"")
         await self(scope, receive, send)
 
     def start(self) -> None:
@@ -159,7 +172,6 @@ class HarmonyGuard:
         inner = {**scope, "headers": headers, ENDED: acting.ended}
         told: dict[str, object] = scope.get("extensions") or {}
         inner["extensions"] = {name: value for name, value in told.items() if name not in _PAST_US}
-        self.gauges.open += 1
         try:
             await self._app(inner, acting.receive, acting.send)
         except asyncio.CancelledError:
@@ -172,7 +184,7 @@ class HarmonyGuard:
         else:
             await acting.finish()
         finally:
-            self.gauges.open -= 1
+            self.gauges.ended += 1
             acting.broke_off()
             for _ in range(guard.problems):
                 self._handing.problem()
@@ -185,10 +197,11 @@ class HarmonyGuard:
         recorder.response_head(status, ())
         recorder.abort(end, why, 0.0)
         self._handing.hand_over(recorder.packed(self._name(), time.time()), recorder.cost)
+        self.gauges.ended += 1
 
     def _name(self) -> str:
-        self._number += 1
-        return f"{self._run}{self._number}"
+        self.gauges.begun += 1
+        return f"{self._run}-{self.gauges.begun}"
 
     def _until_shut_down(self, send: Send) -> Send:
         async def sending(message: Message) -> None:

@@ -28,7 +28,7 @@ RESTARTS = 5
 _LOOK_SECONDS = 0.05
 _BATCH_EXCHANGES = 32
 """So many are packed at once: enough that what packs them is in the caches, few enough for these, and for the garbage collector."""
-_LARGE_BYTES = 16 * 1024
+LARGE_BYTES = 16 * 1024
 """Or fewer, when one is as large as this: memory for more than some 100 KB would be asked of the system each time, and each page of it anew."""
 _PIPE_BYTES = 1024 * 1024
 """What a pipe is asked to hold, where it can be asked: what is in it wakes nobody here."""
@@ -42,7 +42,12 @@ _Batch = tuple[bytes, int]
 
 
 class Handing:
-    """The queue, the thread and the process. `say` is given what the process wants said: lines without content."""
+    """The queue, the thread and the process. `say` is given what the process wants said: lines without content.
+
+    Attributes:
+        over: exchanges that are over and not packed yet. Who has many small ones appends them here and calls `pack` now and then: `hand_over`, called
+            for each, would take as long as to note half an answer. Who takes them out holds `_taking`.
+    """
 
     def __init__(
         self,
@@ -54,9 +59,9 @@ class Handing:
     ) -> None:
         self._settings = settings
         self._say = say
-        self._open: deque[Handed] = deque()  # not packed yet; the path appends, who takes out holds `_taking`
+        self.over: list[Handed] = []
         self._batch = min(_BATCH_EXCHANGES, queued_exchanges)
-        self._large = min(_LARGE_BYTES, queued_bytes)
+        self._large = min(LARGE_BYTES, queued_bytes)
         self._packed: deque[_Batch] = deque()
         self._taking = Lock()
         self._most_exchanges, self._most_bytes = queued_exchanges, queued_bytes
@@ -85,7 +90,7 @@ class Handing:
     @property
     def queued(self) -> int:
         """How many exchanges wait."""
-        return len(self._open) + self._put - self._taken
+        return len(self.over) + self._put - self._taken
 
     @property
     def process_id(self) -> int | None:
@@ -104,9 +109,34 @@ class Handing:
 
         Called by one thread: that of the traffic.
         """
-        self._open.append(exchange)
-        if size >= self._large or len(self._open) >= self._batch:
-            self._pack()
+        self.over.append(exchange)
+        if size >= self._large or len(self.over) >= self._batch:
+            self.pack()
+
+    def pack(self) -> int:
+        """Pack what is over, as far as there is room for it. After how many more exchanges this is to be called again, or at `LARGE_BYTES`.
+
+        Called by the thread of the traffic.
+        """
+        if not self._taking.acquire(blocking=False):
+            return self._batch  # the thread takes it just now
+        try:
+            exchanges = self._opened()
+            room = self._most_exchanges - self._put + self._taken
+            if self._put_bytes >= self._taken_bytes + self._most_bytes or self._is_given_up:
+                room = 0
+            body, count = self._as_frame(exchanges[:room]) if room > 0 else (b"", 0)
+            if self._put_bytes + len(body) > self._taken_bytes + self._most_bytes:
+                room = count = 0
+            if count:
+                self._packed.append((body, count))
+                self._put += count
+                self._put_bytes += len(body)
+            self._batch = max(min(_BATCH_EXCHANGES, room - count), 1)
+        finally:
+            self._taking.release()
+        self._count(("dropped",), len(exchanges) - min(len(exchanges), max(room, 0)))
+        return self._batch
 
     def problem(self) -> None:
         """Count something that went wrong on our side; the traffic was not touched by it."""
@@ -141,27 +171,6 @@ class Handing:
         if self._process is not None and self._process.poll() is not None:
             self._again()
 
-    def _pack(self) -> None:
-        """Pack what is open, as far as there is room for it. Called by the traffic."""
-        if not self._taking.acquire(blocking=False):
-            return  # the thread takes it just now
-        try:
-            exchanges = self._opened()
-            room = self._most_exchanges - self._put + self._taken
-            if self._put_bytes >= self._taken_bytes + self._most_bytes or self._is_given_up:
-                room = 0
-            body, count = self._as_frame(exchanges[:room]) if room > 0 else (b"", 0)
-            if self._put_bytes + len(body) > self._taken_bytes + self._most_bytes:
-                room = count = 0
-            if count:
-                self._packed.append((body, count))
-                self._put += count
-                self._put_bytes += len(body)
-            self._batch = max(min(_BATCH_EXCHANGES, room - count), 1)
-        finally:
-            self._taking.release()
-        self._count(("dropped",), len(exchanges) - min(len(exchanges), max(room, 0)))
-
     def _take(self) -> deque[_Batch]:
         """What waits, the oldest first, as much as is written at once."""
         batches: deque[_Batch] = deque()
@@ -179,7 +188,9 @@ class Handing:
         return batches
 
     def _opened(self) -> list[Handed]:
-        return [self._open.popleft() for _ in range(len(self._open))]
+        exchanges = self.over[:]
+        del self.over[: len(exchanges)]  # what the path has appended meanwhile stays
+        return exchanges
 
     def _as_frame(self, exchanges: list[Handed]) -> _Batch:
         """What cannot be packed is ours to count."""

@@ -1,12 +1,12 @@
 """What `HarmonyGuard` notes of an exchange that it observes: one flat list, appended to as messages go by. `read_note` makes sense of it, later and elsewhere.
 
-    [run, number, path (and query), request headers, time of the start,  then in the order in which it came:
+    [run, path and query, number, request headers, time of the start,  then in the order in which it came:
      bytes                    of the request's body
      ...                      of which there is more to come
-     int, headers             status and headers of the answer
+     int, then tuples         status of the answer, and each of its headers
      float, bytes             the time at which a piece of the answer's body was sent, and the piece
      False                    the client has left
-     tuple                    the limit, and what went by that is no longer kept (`_Sums`)
+     dict                     the limit, and what went by that is no longer kept (`_Sums`)
      None                     that piece was the last: the end
      str, str, float          how it ended, as the application knows, a detail, and when: the end
      True, float              the application was done without an end, and when: the end]
@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any, NamedTuple, Protocol
 
-from harmony_proxy.recorder import CHUNK_COST, ENDS, LIMIT, End, Headers, Kept, early, kept
+from harmony_proxy.recorder import CHUNK_COST, ENDS, LIMIT, End, Kept, early, kept
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -53,7 +53,7 @@ Clock = Callable[[], float]
 Note = list[Any]
 """As above."""
 
-_HEAD = 5
+_HEAD = 4
 _AGAIN_BYTES = 64 * 1024
 """What is kept past the limit, before it is summed up again: that takes as long as the note is long."""
 
@@ -129,12 +129,11 @@ class Noting:
                         self._count(len(body))
                     note.append(None)
             elif message["type"] == "http.response.start":
-                headers: Any = message["headers"] if "headers" in message else ()  # noqa: SIM401 - `get` takes longer
-                if headers.__class__ is list:  # which others may change on its way
-                    headers = headers.copy()
                 note = self.note
                 note.append(+message["status"])  # of an Enum: the number
-                note.append(headers)
+                headers: Any = message["headers"] if "headers" in message else []  # noqa: SIM401 - `get` takes longer
+                if headers.__class__ is list or iter(headers) is not headers:  # else they are read once, by the server
+                    note += headers  # each by itself: others may change the list on its way
             elif message["type"] == "http.response.body":
                 self.note += (self.terms.clock(), b"")
                 self._count(0)
@@ -155,7 +154,8 @@ class Noting:
         limit = self.terms.limit
         told = _told(self.note)
         known = (*((...,) if told.is_partial else ()), *((False,) if told.has_left else ()))
-        self.note[_HEAD:] = [(limit, *_sums(told)), *(told.head or ()), *known, *told.ending]
+        head = () if told.status is None else (told.status, *told.headers)
+        self.note[_HEAD:] = [{"limit": limit, **_sums(told)._asdict()}, *head, *known, *told.ending]
         self.used = limit - _AGAIN_BYTES
 
 
@@ -174,24 +174,31 @@ def close_note(note: Note, clock: Clock) -> None:
     note.append(clock())
 
 
+def place(run: str, path: str) -> bytes:
+    """What a note begins with, where there is no query. In one, and encoded once: packing takes a hundred steps for each value, and more for text."""
+    return f"{run} {path}".encode(errors="replace")
+
+
 def read_note(note: Note, epoch: float) -> Kept:
     """What was noted, read; it may come from another process. `epoch` is what the clock's 0 is in seconds since 1970."""
-    run, number, path, asked, begun = note[:_HEAD]
+    where, number, asked, begun = note[:_HEAD]
+    placed, mark, query = where.partition(b"?")
+    run, _, path = placed.decode().partition(" ")
+    path += (mark + query).decode("latin-1")
     told = _told(note)
     sums = _sums(told) if told.sums is not None else None
     is_whole = sums is None
-    status, answered = told.head or (None, ())
     end, detail = told.end
     return kept(
         (
-            f"{run.decode()}{number}",
+            f"{run}-{number}",
             epoch + begun,
             "POST",
             path,
             asked,
             told.request if is_whole else [],
-            status,
-            answered,
+            told.status,
+            told.headers,
             told.parts if is_whole else [],
             told.times if is_whole else [],
             begun,
@@ -217,7 +224,8 @@ class _Told(NamedTuple):
     """What stands in a note behind its head. `ending` is what tells the end there."""
 
     request: list[bytes]
-    head: tuple[int, Headers] | None
+    status: int | None
+    headers: list[tuple[bytes, bytes]]
     parts: list[bytes]
     times: list[float]
     last: float
@@ -236,7 +244,7 @@ class _Told(NamedTuple):
             case (None | True, *_) if self.has_left:
                 return End.CLIENT_LEFT, ""
             case (True, *_):
-                end, detail = (End.CUT if self.head is not None else End.RESET), ""
+                end, detail = (End.RESET if self.status is None else End.CUT), ""
             case (str() as word, str() as detail, *_):
                 end = End(word)
             case _:
@@ -253,7 +261,8 @@ def _told(note: Note) -> _Told:
     request: list[bytes] = []
     parts: list[bytes] = []
     times: list[float] = []
-    head: tuple[int, Headers] | None = None
+    status: int | None = None
+    headers: list[tuple[bytes, bytes]] = []
     sums: _Sums | None = None
     has_left = is_partial = False
     limit = LIMIT
@@ -285,12 +294,13 @@ def _told(note: Note) -> _Told:
             ending = (value, next(values), next(values))
             break
         elif kind is int:
-            head = value, next(values)
-        else:
-            limit, *summed = value
-            sums = _Sums(*summed)
+            status, headers = value, []
+        elif kind is dict:
+            limit, sums = value["limit"], _Sums(**{name: value[name] for name in _Sums._fields})
             last = sums.last
-    return _Told(request, head, parts, times, last, has_left, is_partial, sums, limit, ending)
+        else:
+            headers.append(value)
+    return _Told(request, status, headers, parts, times, last, has_left, is_partial, sums, limit, ending)
 
 
 def _sums(told: _Told) -> _Sums:

@@ -24,10 +24,16 @@ Tally = Counter[tuple[str, ...]]
 
 @dataclass(kw_only=True)
 class Gauges:
-    """What is going on right now: exchanges that are open, and answers that are held back."""
+    """What is going on right now: exchanges that have begun and that have ended, and answers that are held back."""
 
-    open: int = 0
+    begun: int = 0
+    ended: int = 0
     held: int = 0
+
+    @property
+    def open(self) -> int:
+        """Exchanges that have begun and not ended."""
+        return self.begun - self.ended
 
 
 BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

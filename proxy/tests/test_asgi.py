@@ -14,8 +14,10 @@ from starlette.routing import Route as Path
 from harmony_conformance.reference_server.app import create_app
 from harmony_proxy.acted import Acted, Actors, Whole
 from harmony_proxy.asgi import HarmonyGuard
-from harmony_proxy.frames import read
+from harmony_proxy.frames import read, unframed
+from harmony_proxy.handing import Handing
 from harmony_proxy.heads import REQUEST_ID, VERDICT
+from harmony_proxy.judge_settings import Settings
 from harmony_proxy.loading import Rules
 from harmony_proxy.noting import ENDED
 from harmony_proxy.passage import passage
@@ -29,17 +31,28 @@ ASKED = {"model": MODEL, "messages": [{"role": "user", "content": "What is 2 + 2
 CHECK = "channels.no_marker_leak"
 
 
+class Over(list):
+    """Reads what is put into it."""
+
+    def append(self, exchange):
+        super().append(read(exchange))
+
+
 class Hands:
     """Stands for the handing: keeps what it is handed."""
 
     def __init__(self):
-        self.handed, self.problems, self.is_started, self.is_closed = [], 0, False, False
+        self.over = self.handed = Over()
+        self.problems, self.is_started, self.is_closed = 0, False, False
 
     def start(self):
         self.is_started = True
 
     def hand_over(self, exchange, size):
-        self.handed.append(read(exchange))
+        self.over.append(exchange)
+
+    def pack(self):
+        return 1
 
     def problem(self):
         self.problems += 1
@@ -276,15 +289,16 @@ def test_past_its_limit_a_note_counts_and_keeps_little(size):
             await send({"type": "http.response.body", "body": b"x" * size, "more_body": True})
         await send({"type": "http.response.body"})
 
-    class Measuring(Hands):
-        def hand_over(self, exchange, size):
+    class Measuring(Over):
+        def append(self, exchange):
             self.size = len(repr(exchange))
-            super().hand_over(exchange, size)
+            super().append(exchange)
 
-    hands = Measuring()
+    hands = Hands()
+    hands.over = hands.handed = Measuring()
     asked(HarmonyGuard(app, handing=hands, limit=10_000), body=b"{}")
     kept = hands.passage.kept
-    assert hands.size < 80_000
+    assert hands.over.size < 80_000
     assert hands.passage.unjudged == "larger than the 10000 bytes that are kept of an exchange"
     assert (kept.request_bytes, kept.response_bytes, kept.chunks) == (2, 2000 * size, 2000)
     assert (kept.end, kept.status, kept.response_headers) == (End.COMPLETE, 200, ((b"a", b"b"),))
@@ -471,3 +485,46 @@ def test_a_scope_that_the_server_keeps_holds_nothing_of_an_exchange_that_is_over
     assert asked(guard)[1] is None
     assert ENDED not in app.scope
     assert hands.passage.end is End.COMPLETE
+
+
+def test_observed_some_are_packed_at_a_time_and_a_large_one_at_once():
+    async def app(scope, receive, send):
+        size = int((await receive())["body"])
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * size})
+
+    class Unstarted(Handing):
+        def start(self):
+            pass
+
+    handing = Unstarted(Settings())
+    guard = HarmonyGuard(app, handing=handing)
+
+    def after(*sizes):
+        for size in sizes:
+            asked(guard, body=b"%d" % size)
+        return len(handing._packed), len(handing.over)
+
+    asked(guard, body=b"1")
+    assert after(*[1] * 31) == (1, 31)
+    assert after(1) == (2, 0)
+    assert after(1, 1, 100_000) == (3, 0), "a large one does not wait for others"
+    told = [kept for _ in range(3) for body, _ in handing._take() for kept in unframed(body)]
+    assert [kept.response_bytes for kept in told] == [1] * 35 + [100_000]
+    run, _, first = told[0].id.partition("-")
+    assert [kept.id for kept in told] == [f"{run}-{number}" for number in range(int(first), int(first) + 36)]
+    assert (guard.gauges.begun, guard.gauges.open) == (36, 0)
+
+
+@pytest.mark.parametrize("several", [tuple, iter], ids=["a tuple", "what is read but once"])
+def test_headers_that_are_no_list_reach_the_server(several):
+    async def app(scope, receive, send):
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": several([(b"a", b"b"), (b"c", b"d")])})
+        await send({"type": "http.response.body"})
+
+    guard, hands = guarded(app)
+    sent, _ = asked(guard)
+    assert list(sent[0]["headers"]) == [(b"a", b"b"), (b"c", b"d")]
+    assert hands.handed[0].response_headers == (((b"a", b"b"), (b"c", b"d")) if several is tuple else ())
+    assert hands.problems == 0

@@ -283,8 +283,8 @@ def test_a_few_wait_as_they_are_and_many_are_packed_in_the_order_of_ending():
     one = Handing(Settings())
     for number in range(40):
         one.hand_over(*handed(number))
-    assert (len(one._packed), len(one._open), one.queued) == (1, 8, 40)
+    assert (len(one._packed), len(one.over), one.queued) == (1, 8, 40)
     told = [kept.id for batches in (one._take(), one._take()) for body, _ in batches for kept in unframed(body)]
     assert (told, one.queued) == ([f"run-{number}" for number in range(40)], 0)
     one.hand_over(*handed(40, chunks=(b"x" * 20_000,)))
-    assert (len(one._packed), len(one._open)) == (1, 0), "a large one does not wait for others"
+    assert (len(one._packed), len(one.over)) == (1, 0), "a large one does not wait for others"

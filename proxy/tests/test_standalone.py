@@ -91,9 +91,17 @@ class Server:
         self.does(b"HTTP/1.1 %b\r\n%bcontent-length: %d\r\n\r\n%b" % (status, head, len(body), body))
 
 
+class Over(list):
+    """Reads what is put into it."""
+
+    def append(self, exchange):
+        super().append(read(exchange))
+
+
 class Hands:
     def __init__(self):
-        self.handed, self.problems = [], 0
+        self.over = self.handed = Over()
+        self.problems = 0
 
     def start(self):
         pass
@@ -102,7 +110,10 @@ class Hands:
         pass
 
     def hand_over(self, exchange, size):
-        self.handed.append(read(exchange))
+        self.over.append(exchange)
+
+    def pack(self):
+        return 1
 
     def problem(self):
         self.problems += 1
