@@ -38,6 +38,15 @@ class Result(NamedTuple):
     reason: str = ""
 
 
+class Said(NamedTuple):
+    """Of a result, what is said of the exchanges themselves."""
+
+    check: str
+    severity: Severity
+    outcome: Outcome
+    findings: tuple[Finding, ...]
+
+
 class _ToldOf(NamedTuple):
     exchanges: tuple[str, ...]
     evidence: tuple[str, ...]
@@ -106,35 +115,42 @@ def judge_rules(
     rules: tuple[Check | Comparison, ...], case: Case, exercises: frozenset[str] = frozenset()
 ) -> list[Result]:
     """Results of several checks on the series of a scenario."""
-    settled, told = _told(rules, case, exercises)
+    settled, left = _left_open(rules, case, exercises)
     results = list(settled.results)
-    for place, result in told:
-        results[place] = result
+    for place, subjects in left:
+        rule = rules[place]
+        results[place] = _applied(rule, case, subjects) or _judged(rule, case, exercised=rule.id in exercises)
     return results
 
 
-def judge_applied(rules: tuple[Check | Comparison, ...], case: Case) -> list[Result]:
-    """The results of those that had something to say: few of all, of one exchange."""
-    _, told = _told(rules, case, frozenset())
-    aside = Outcome.NOT_APPLICABLE
-    return [result for _, result in told if result.outcome is not aside]
+def judge_applied(rules: tuple[Check | Comparison, ...], case: Case) -> list[Said]:
+    """What those say that have something to say: few of all, of one exchange."""
+    said: list[Said] = []
+    for place, subjects in _left_open(rules, case, frozenset())[1]:
+        rule = rules[place]
+        found = _found(rule, subjects)
+        if found is not None:
+            said.append(Said(rule.id, rule.severity, _of_findings(found[0]), found[0]))
+            continue
+        result = _judged(rule, case, exercised=False)
+        if result.outcome is not Outcome.NOT_APPLICABLE:
+            said.append(Said(rule.id, rule.severity, result.outcome, result.findings))
+    return said
 
 
-def _told(
+def _left_open(
     rules: tuple[Check | Comparison, ...], case: Case, exercises: frozenset[str]
-) -> tuple[_Settled, list[tuple[int, Result]]]:
-    """What is said of the rules that apply to nothing, and the results of the others by their places."""
+) -> tuple[_Settled, list[tuple[int, tuple[Subject, ...]]]]:
+    """What is said of the rules that apply to nothing; the places of the others, and what each applies to, where that is settled."""
     stops = tuple([_stops(agenda(rules), case.subjects(kind)) for kind in _KINDS])
     settled = _told_of_none(agenda(rules), case.name, case.api, len(case.series), stops)
     on_exchanges, on_series = (_left(case.subjects(kind), of_kind) for kind, of_kind in zip(_KINDS, stops, strict=True))
     exercised = [place for place, rule in enumerate(rules) if rule.id in exercises] if exercises else ()
-    told: list[tuple[int, Result]] = []
-    for place in sorted({*settled.open, *exercised}) if exercised else settled.open:
-        rule = rules[place]
-        left = on_series if rule.subject is Series else on_exchanges
-        result = _applied(rule, case, tuple([subject for subject, closed in left if place not in closed]))
-        told.append((place, result or _judged(rule, case, exercised=rule.id in exercises)))
-    return settled, told
+    places = sorted({*settled.open, *exercised}) if exercised else settled.open
+    lefts = [(place, on_series if rules[place].subject is Series else on_exchanges) for place in places]
+    return settled, [
+        (place, tuple([subject for subject, closed in left if place not in closed])) for place, left in lefts
+    ]
 
 
 def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: bool) -> Result:
@@ -153,8 +169,8 @@ def _left(subjects: Sequence[Subject], stops: _Stops) -> list[tuple[Subject, fro
     return list(zip(subjects, map(stopped, stops), strict=True)) if is_settled else []
 
 
-def _applied(rule: Check | Comparison, case: Case, subjects: tuple[Subject, ...]) -> Result | None:
-    """The result of a rule that applies to these; None where there are none, and where it raises: then there is more to tell."""
+def _found(rule: Check | Comparison, subjects: tuple[Subject, ...]) -> tuple[tuple[Finding, ...], int] | None:
+    """What a rule finds in those that it applies to, and in how many a failure. None where there are none, or it raises: then there is more to tell."""
     if not subjects:
         return None
     findings: list[Finding] = []
@@ -167,6 +183,15 @@ def _applied(rule: Check | Comparison, case: Case, subjects: tuple[Subject, ...]
         if told:
             findings += placed(told, subject)
             failed += has_failure(told)
+    return tuple(findings), failed
+
+
+def _applied(rule: Check | Comparison, case: Case, subjects: tuple[Subject, ...]) -> Result | None:
+    """The result of a rule that applies to these; None where there is more to tell."""
+    found = _found(rule, subjects)
+    if found is None:
+        return None
+    findings, failed = found
     passed = len(subjects) - failed
     return _result(rule, case, subjects, findings, passed=passed, outcome=(_of_findings(findings), ""))
 

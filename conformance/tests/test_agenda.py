@@ -8,8 +8,10 @@ import pytest
 
 from harmony_conformance import golden
 from harmony_conformance.agenda import agenda
+from harmony_conformance.audit.scan import applied_alone, judge_alone
 from harmony_conformance.check import MUST, Outcome, check, condition
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.conditions import has_response
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.judge import is_comparison, judge, judge_one
 from harmony_conformance.leak import characters, markers, run_on
@@ -31,6 +33,19 @@ def test_checks_say_the_same_together_as_alone(example):
     assert list(judge([example.series], CHECKS)) == [
         judge_one(rule, [example.series], exercised=False) for rule in CHECKS
     ]
+
+
+@pytest.mark.parametrize("example", [pytest.param(one, id=one.id) for one in EXAMPLES[5 :: len(EXAMPLES) // 12]])
+def test_what_applies_says_the_same_where_nothing_else_is_told(example):
+    @check(MUST, spec="chat#usage", when=has_response)
+    def breaks(x):
+        """It breaks."""
+        raise ValueError(x.id)
+
+    rules = (*CHECKS, breaks)
+    for x in example.series.exchanges.values():
+        told = [one for one in judge_alone(x, rules) if one.outcome is not Outcome.NOT_APPLICABLE]
+        assert applied_alone(x, rules) == [(one.check, one.severity, one.outcome, one.findings) for one in told]
 
 
 def test_what_takes_several_exchanges_holds_of_none_alone():

@@ -27,7 +27,7 @@ from harmony_conformance.audit.scan import applied_alone
 from harmony_conformance.check import Check, Comparison
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, text
-from harmony_conformance.judge import Result
+from harmony_conformance.judge import Said
 from harmony_proxy.frames import unframed
 from harmony_proxy.giving_way import giving_way
 from harmony_proxy.judge_settings import LENGTH_BYTES, LOW, TOTALS, Settings, read_settings
@@ -86,9 +86,9 @@ class Judge:
         if self._since is not None and time.monotonic() - self._since > EXCHANGE_SECONDS:
             raise _TooLong
 
-    def _judged(self, kept: Kept) -> tuple[Passage, JsonObject, list[Result], int]:
+    def _judged(self, kept: Kept) -> tuple[Passage, JsonObject, list[Said], int]:
         told = passage(kept, engine=self._settings.engine)
-        applied: list[Result] = []
+        applied: list[Said] = []
         aside = 0
         if told.exchange is not None:
             applied = applied_alone(told.exchange, self._checks)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, at, items, number, text
-from harmony_conformance.judge import Result
+from harmony_conformance.judge import Said
 from harmony_proxy.passage import Passage
 from harmony_proxy.routes import api_of
 
@@ -45,7 +45,7 @@ _MICROSECONDS = 1_000_000
 _BUCKET_NAMES = tuple(str(place) for place in range(len(BUCKETS) + 1))
 
 
-def count(counts: Tally, told: Passage, applied: Sequence[Result], aside: int) -> None:
+def count(counts: Tally, told: Passage, applied: Sequence[Said], aside: int) -> None:
     """Count one exchange. `applied`: what was said by the checks that applied to it; to how many it did not, `aside`."""
     kept = told.kept
     counts["exchanges", api_of(kept.path), told.end] += 1
@@ -58,19 +58,13 @@ def count(counts: Tally, told: Passage, applied: Sequence[Result], aside: int) -
         _observe(counts, ADDED, (kept.added,))
     if aside:
         counts["outcomes", Outcome.NOT_APPLICABLE] += aside
-    plain = 0
-    has_failed = False
-    for result in applied:
-        outcome = result.outcome
-        counts["verdicts", result.check, outcome] += 1
-        if outcome is Outcome.PASS:
-            plain += 1
-            continue
-        counts["outcomes", outcome] += 1
-        has_failed = has_failed or (outcome is Outcome.FAIL and result.severity is Severity.MUST)
-    if plain:
-        counts["outcomes", Outcome.PASS] += plain
-    if has_failed:
+    counts.update([("verdicts", said.check, said.outcome) for said in applied])
+    more = [said for said in applied if said.outcome is not Outcome.PASS]
+    if len(more) < len(applied):
+        counts["outcomes", Outcome.PASS] += len(applied) - len(more)
+    for said in more:
+        counts["outcomes", said.outcome] += 1
+    if any(said.outcome is Outcome.FAIL and said.severity is Severity.MUST for said in more):
         counts["failing",] += 1
     for check, times in kept.repaired.items():
         counts["acted", check, "repaired"] += times

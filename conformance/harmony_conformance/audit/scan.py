@@ -16,7 +16,7 @@ from harmony_conformance.audit.excerpt import names_in
 from harmony_conformance.audit.lines import Place, Problem
 from harmony_conformance.check import Check, Comparison, Finding, Outcome
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.judge import Case, Result, judge_applied, judge_rules
+from harmony_conformance.judge import Case, Result, Said, judge_applied, judge_rules
 
 Key = TypeVar("Key", bound=str)
 
@@ -110,7 +110,7 @@ def judge_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> tuple[Resu
     return tuple(judge_rules(tuple(checks), _alone(x)))
 
 
-def applied_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> list[Result]:
+def applied_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> list[Said]:
     """What those say that apply to it: all that is told of most exchanges."""
     return judge_applied(tuple(checks), _alone(x))
 
