@@ -78,3 +78,11 @@ def test_empty_lines_by_the_thousand_are_one_piece_with_no_data(kind, end):
     assert len(pieces) == 1 or (kind, end) == (LineSplitter, b"\r\n")
     assert before
     assert one.feed(b'data: {"a": 2}' + end + end)[0].data is not None
+
+
+def test_a_line_feed_that_comes_behind_the_carriage_return_of_an_event_is_a_piece_of_its_own():
+    one = SseSplitter()
+    first = one.feed(b"data: 1\r\n\r")
+    second = one.feed(b"\ndata: 2\r\n\r\n")
+    assert [(piece.raw, piece.data) for piece in first] == [(b"data: 1\r\n\r", "1")]
+    assert [(piece.raw, piece.data) for piece in second] == [(b"\n", None), (b"data: 2\r\n\r\n", "2")]

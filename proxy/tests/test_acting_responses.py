@@ -303,6 +303,40 @@ def test_a_leak_that_is_blocked_ends_the_stream_with_the_next_number(told_as_res
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
 
 
+PREAMBLE = "I look it up. Wait for me, please.<|end|>"
+
+
+@pytest.mark.parametrize("action", [Action.REPAIR, Action.BLOCK])
+def test_an_end_of_one_message_that_is_none_of_the_answer_is_not_acted_on(told_as_response, action):
+    pieces = told_as_response([("message", PREAMBLE, None), ("reasoning", "Hm.", None), ("message", "Here.", None)], 5)
+    one = actor(dict.fromkeys(REPAIRS, action))
+    assert not fails(exchange(b"".join(pieces)), [LEAK])
+    assert run(one, pieces) == b"".join(pieces)
+    assert not one.acted.repaired
+    assert not one.acted.blocked
+
+
+def test_the_end_of_a_message_that_only_a_call_follows_is_cut(told_as_response):
+    one = actor()
+    data = run(one, told_as_response([("message", PREAMBLE, None), ("function_call", "{}", PARIS)], 5))
+    assert is_right(data)
+    assert items(events(data)[-1]["response"]) == [("message", PREAMBLE[:-7]), ("function_call", "{}")]
+    assert one.acted.repaired == {LEAK: 1}
+
+
+def test_what_is_blocked_at_its_very_end_has_the_number_of_what_is_not_told(told_as_response):
+    pieces = told_as_response([("reasoning", "Hm.", None), ("message", PREAMBLE, None)], 5)
+    counts = usage([])
+    counts |= {"output_tokens": 300, "total_tokens": 309}
+    last = json.loads(pieces[-1].split(b"data: ")[1])
+    last["response"]["usage"] = counts
+    del last["response"]["output"]
+    pieces[-1] = b"event: response.completed\ndata: " + json.dumps(last).encode() + b"\n\n"
+    told = events(run(actor(dict.fromkeys(REPAIRS, Action.BLOCK)), pieces))
+    assert told[-1]["type"] == "error"
+    assert [event["sequence_number"] for event in told] == list(range(len(told)))
+
+
 def test_a_server_that_breaks_off_within_a_leak(told_as_response):
     pieces = told_as_response([("message", MARKED, None)], 4)
     one = actor()

@@ -127,16 +127,20 @@ class SseSplitter:
         return not self._raw and not self._after_cr and not self._first
 
     def feed(self, data: bytes) -> list[Piece]:
-        """The events that `data` completes. An event ends with the carriage return of its last line; a line feed behind that belongs to the next."""
+        """The events that `data` completes. An event ends with the carriage return of its last line; a line feed that comes later is a piece of its own."""
         if not data:
             return []
         if not self._raw and not self._after_cr and not self._first and _are_events(data):
             return [_simple(event + b"\n\n") for event in data[:-2].split(b"\n\n")]
-        self._raw += data
-        if self._after_cr and data.startswith(b"\n"):
-            self._line = self._scanned = self._scanned + 1
-        self._after_cr = False
         pieces: list[Piece] = []
+        if self._after_cr and data.startswith(b"\n"):
+            if self._raw:
+                self._line = self._scanned = self._scanned + 1
+            else:  # by itself: what goes out for the next event may be other bytes, or none
+                pieces.append(Piece(raw=b"\n"))
+                data = data[1:]
+        self._raw += data
+        self._after_cr = False
         while (found := _LINE_END.search(self._raw, self._scanned)) is not None:
             self._after_cr = found.group() == b"\r" and found.end() == len(self._raw)
             line = bytes(self._raw[self._line : found.start()])

@@ -7,7 +7,7 @@ are theirs now. The last response has the items that were told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from harmony_conformance.checks.responses.reading import ENDS
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, text
@@ -15,7 +15,7 @@ from harmony_proxy.acting.asking import Asking, delta_of
 from harmony_proxy.acting.dialect import Part, counted, home_of
 from harmony_proxy.acting.events import Piece
 from harmony_proxy.acting.item_telling import ItemTelling
-from harmony_proxy.acting.items import Item, Items, item_of
+from harmony_proxy.acting.items import FIRST, Item, Items, item_of
 from harmony_proxy.acting.moulds import Key, Moulds
 from harmony_proxy.acting.notes import Notes
 from harmony_proxy.acting.reading import Kind, Said
@@ -27,6 +27,8 @@ from harmony_proxy.acting.tracking import Status
 STATUS = "responses.status_says_how_it_ended"
 _ANNOTATED = "response.output_text.annotation.added"
 _ANNOUNCING = frozenset({ADDED, "response.content_part.added", "response.reasoning_summary_part.added"})
+_FURTHER = 1_000_000
+"""An index that no item has."""
 
 
 class ResponsesStream(Retelling):
@@ -102,6 +104,11 @@ class ResponsesStream(Retelling):
         shown = Items(keeps_bytes=False).add(source.place, {"type": kind, "id": source.id})
         event = shown.delta(said)
         return event if source.index is None else {**event, "output_index": source.index}
+
+    def further(self) -> Iterable[JsonObject]:
+        """A text of another message: what stands at the end of one is in the middle of the answer then."""
+        message = Item(index=_FURTHER, source=-1, value={"type": "message", "id": "msg_further"}, what=FIRST["message"])
+        return (message.delta(" x"),)
 
     def passed(self, piece: Piece) -> None:
         """An event went out as it came."""

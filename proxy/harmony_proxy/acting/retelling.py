@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, number, text
@@ -66,6 +66,10 @@ class Stream(Protocol):
 
     def probe(self, place: Place, said: str) -> JsonObject:
         """An event in which a text goes on."""
+        ...
+
+    def further(self) -> Iterable[JsonObject]:
+        """Events in which a further text begins where one is over, of an API that has several for the user."""
         ...
 
     def passed(self, piece: Piece) -> None:
@@ -146,6 +150,10 @@ class Retelling:
         if found is None:
             found = self.texts[place] = TrackedArguments() if place[1].startswith(CALL) else Tracked()
         return found
+
+    def further(self) -> Iterable[JsonObject]:
+        """None."""
+        return ()
 
     def forget(self, statuses: Mapping[Place, Status]) -> None:
         """What was begun is given up: these texts stay as they are."""

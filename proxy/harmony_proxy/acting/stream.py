@@ -8,6 +8,7 @@ for, within bounds. From where a check failed on, the text is read as the Harmon
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
 from types import MappingProxyType
 
 from harmony_conformance.apis import RESPONSES, api_named
@@ -264,7 +265,8 @@ class StreamActor:
             if not found and (is_last or not any(self._goes_on(told, place) for place in statuses)):
                 return self._release()
             ready = [place for place, status in statuses.items() if status is Status.READY and self._may_grow(place)]
-            probes = (told.probe(place, said) for place in ready for said in PROBES)
+            more = (told.probe(place, said) for place in ready for said in PROBES)
+            probes = chain(told.further() if is_over else (), more)
             if found and (is_last or is_odd or self._asking.is_final(found, told.went, self._held, probes)):
                 return self._act(told, found, statuses)
         return self._too_much()
@@ -331,10 +333,11 @@ class StreamActor:
 
     def _conclude(self) -> list[bytes]:
         """The answer is complete: what fails now fails for good."""
+        number = self._number  # of the next event, if none of what is held goes out
         out = self._resolve(is_last=True)
         if not self.is_over and self._blocking:
             found = self._asking.fails_whole(self._went, self._held, self._blocking)
-            return self._block(found) if found else out
+            return self._block(found, number) if found else out
         return out
 
     def _close_account(self) -> None:
@@ -351,10 +354,11 @@ class StreamActor:
         """What readers still hold where the stream ends without a finish reason."""
         return () if self._told is None or self.is_over else self._told.rest()
 
-    def _block(self, found: Collection[str]) -> list[bytes]:
+    def _block(self, found: Collection[str], number: int | None = None) -> list[bytes]:
         self._blocked = tuple(sorted(found))
         self.is_over, self._held = True, []
-        return [error_event(self._api, BLOCKED, blocked_message(self._blocked, self._id), number=self._number)]
+        number = self._number if number is None else number
+        return [error_event(self._api, BLOCKED, blocked_message(self._blocked, self._id), number=number)]
 
     def _give_up(self, reason: str) -> list[bytes]:
         """Nothing more is looked at: what is held goes out, and the rest as it comes."""
