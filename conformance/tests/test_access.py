@@ -85,10 +85,8 @@ def test_a_client_that_is_turned_away_within_a_run_is_no_failure_of_the_endpoint
     assert {(x.failure.kind, x.failure.detail) for x in unsent} == {(kind, f"not sent: {reason}")}
     assert cut_short(done.series) == unsent[0].failure
     assert len(chats) <= SENT_BEFORE + 4 + 1  # those that were under way, and the plain one
-    known, _ = endpoint(raw_server, lambda number, body: None)
-    without, _ = finished(known.url)
-    failed = {(r.check, r.scenario) for r in done.results if r.outcome is Outcome.FAIL}
-    assert failed <= {(r.check, r.scenario) for r in without.results if r.outcome is Outcome.FAIL}
+    blamed = {finding.exchange for r in done.results if r.outcome is Outcome.FAIL for finding in r.findings}
+    assert blamed.isdisjoint(x.id for x in (*refused, *unsent))
     assert Counter(r.outcome for r in done.results)[Outcome.INCONCLUSIVE] > 10
     assert done.latency == ()
 
@@ -124,8 +122,9 @@ def test_a_run_that_was_cut_short_says_so_in_one_line(raw_server, capsys, status
     words = [word for name in SELECTED for word in ("--select", name)]
     assert main(["run", f"openai:{server.url}", "--latency", "0", "--concurrency", "4", *words, "--out", "o"]) == code
     assert f"the run was cut short, not sent: {reason}\n" in capsys.readouterr().err
-    assert main(["run", "replay:o/exchanges.jsonl", *words, "--out", "again"]) == code
-    assert f"the run was cut short, not sent: {reason}\n" in capsys.readouterr().err
+    if code == 2:
+        assert main(["run", "replay:o/exchanges.jsonl", *words, "--out", "again"]) == code
+        assert f"the run was cut short, not sent: {reason}\n" in capsys.readouterr().err
 
 
 def test_a_session_of_pytest_that_was_cut_short_is_no_success_and_says_so(raw_server, pytester):
