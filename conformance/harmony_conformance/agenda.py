@@ -66,7 +66,8 @@ def _stops(first: Iterable[Branch], subject: Exchange | Series, known: dict[obje
         holds = known.get(condition)
         if holds is None:
             try:
-                holds = known[condition] = condition.holds(subject)  # type: ignore[arg-type]
+                ask = condition.holds  # first: `condition.holds()` would look for a method
+                holds = known[condition] = ask(subject)  # type: ignore[arg-type]
             except Exception:  # noqa: BLE001 - it will be raised again for each rule that asks it, and reported
                 known[RAISED] = True
                 continue
@@ -78,7 +79,7 @@ def _stops(first: Iterable[Branch], subject: Exchange | Series, known: dict[obje
 
 
 @lru_cache(maxsize=512)
-def agenda(rules: tuple[Check | Comparison, ...]) -> Agenda:
+def agenda_of(rules: tuple[Check | Comparison, ...]) -> Agenda:
     """The agenda of some rules."""
     first: dict[type[Exchange | Series], dict[Unmet, Branch]] = {Exchange: {}, Series: {}}
     for place, rule in enumerate(rules):

@@ -6,11 +6,17 @@ from collections.abc import Iterator
 
 from harmony_conformance.check import condition
 from harmony_conformance.exchange import Exchange
+from harmony_conformance.once import once
 from harmony_conformance.prompt import Keep, Kind, Wanted, has_whole_conversation
 
 
 def _wants(x: Exchange, kind: Kind) -> bool:
-    return any(part.kind is kind for part in x.wanted)
+    return kind in _kinds(x)
+
+
+@once
+def _kinds(x: Exchange) -> frozenset[Kind]:
+    return frozenset([part.kind for part in x.wanted])
 
 
 @condition

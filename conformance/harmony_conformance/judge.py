@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from harmony_conformance.agenda import RAISED, Agenda, Branch, Unmet, agenda, settled, stopped
+from harmony_conformance.agenda import RAISED, Agenda, Branch, Unmet, agenda_of, settled, stopped
 from harmony_conformance.apis import CHAT_COMPLETIONS
 from harmony_conformance.check import Check, Comparison, Finding, Outcome, Severity
 from harmony_conformance.exchange import Exchange, Series
@@ -115,7 +115,7 @@ def judge_rules(
     rules: tuple[Check | Comparison, ...], case: Case, exercises: frozenset[str] = frozenset()
 ) -> list[Result]:
     """Results of several checks on the series of a scenario."""
-    settled, left = _left_open(rules, case, exercises)
+    settled, left = _left_open(agenda_of(rules), case, exercises)
     results = list(settled.results)
     for place, subjects in left:
         rule = rules[place]
@@ -123,11 +123,11 @@ def judge_rules(
     return results
 
 
-def judge_applied(rules: tuple[Check | Comparison, ...], case: Case) -> list[Said]:
+def judge_applied(agenda: Agenda, case: Case) -> list[Said]:
     """What those say that have something to say: few of all, of one exchange."""
     said: list[Said] = []
-    for place, subjects in _left_open(rules, case, frozenset())[1]:
-        rule = rules[place]
+    for place, subjects in _left_open(agenda, case, frozenset())[1]:
+        rule = agenda.rules[place]
         found = _found(rule, subjects)
         if found is not None:
             said.append(Said(rule.id, rule.severity, _of_findings(found[0]), found[0]))
@@ -139,17 +139,17 @@ def judge_applied(rules: tuple[Check | Comparison, ...], case: Case) -> list[Sai
 
 
 def _left_open(
-    rules: tuple[Check | Comparison, ...], case: Case, exercises: frozenset[str]
+    agenda: Agenda, case: Case, exercises: frozenset[str]
 ) -> tuple[_Settled, list[tuple[int, tuple[Subject, ...]]]]:
     """What is said of the rules that apply to nothing; the places of the others, and what each applies to, where that is settled."""
-    stops = tuple([_stops(agenda(rules), case.subjects(kind)) for kind in _KINDS])
-    settled = _told_of_none(agenda(rules), case.name, case.api, len(case.series), stops)
-    on_exchanges, on_series = (_left(case.subjects(kind), of_kind) for kind, of_kind in zip(_KINDS, stops, strict=True))
+    rules = agenda.rules
+    stops = tuple([_stops(agenda, case.subjects(kind)) for kind in _KINDS])
+    settled = _told_of_none(agenda, case.name, case.api, len(case.series), stops)
+    left = {kind: _left(case.subjects(kind), of_kind) for kind, of_kind in zip(_KINDS, stops, strict=True)}
     exercised = [place for place, rule in enumerate(rules) if rule.id in exercises] if exercises else ()
-    places = sorted({*settled.open, *exercised}) if exercised else settled.open
-    lefts = [(place, on_series if rules[place].subject is Series else on_exchanges) for place in places]
     return settled, [
-        (place, tuple([subject for subject, closed in left if place not in closed])) for place, left in lefts
+        (place, tuple([subject for subject, closed in left[rules[place].subject] if place not in closed]))
+        for place in (sorted({*settled.open, *exercised}) if exercised else settled.open)
     ]
 
 
@@ -175,9 +175,10 @@ def _found(rule: Check | Comparison, subjects: tuple[Subject, ...]) -> tuple[tup
         return None
     findings: list[Finding] = []
     failed = 0
+    run = rule.run
     for subject in subjects:
         try:
-            told = list(rule.run(subject.whole))  # type: ignore[arg-type]  # a check asks about what its kind of subject is
+            told = list(run(subject.whole))  # type: ignore[arg-type]  # a check asks about what its kind of subject is
         except Exception:  # noqa: BLE001 - it will be raised again where it is reported
             return None
         if told:

@@ -40,9 +40,10 @@ def once(view: Callable[[Value], View]) -> Callable[[Value], View]:
     @wraps(view)
     def kept(value: Value) -> View:
         known = vars(value)
-        if name not in known:
-            known[name] = view(value)
-        told: View = known[name]
+        if name in known:
+            told: View = known[name]
+        else:
+            told = known[name] = view(value)
         return told
 
     return kept

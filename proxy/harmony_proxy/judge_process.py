@@ -22,6 +22,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from harmony_conformance.agenda import agenda_of
 from harmony_conformance.audit.excerpt import Excerpts
 from harmony_conformance.audit.scan import applied_alone
 from harmony_conformance.check import Check, Comparison
@@ -56,7 +57,7 @@ class Judge:
     ) -> None:
         self._settings = settings
         self._write = write
-        self._checks = tuple(checks)
+        self._checks = agenda_of(tuple(checks))
         self._excerpts = Excerpts(settings.excerpts)
         self._samples = Samples(Excerpts(settings.capture))
         self._since: float | None = None
@@ -92,7 +93,7 @@ class Judge:
         aside = 0
         if told.exchange is not None:
             applied = applied_alone(told.exchange, self._checks)
-            aside = len(self._checks) - len(applied)
+            aside = len(self._checks.rules) - len(applied)
         line = log_line(told, _iso(kept.started), applied, aside, self._excerpts)
         if told.exchange is not None and (sample := self._samples.take(told.exchange, applied)) is not None:
             line["sample"] = sample

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import TypeVar
 
+from harmony_conformance.agenda import Agenda
 from harmony_conformance.audit.excerpt import names_in
 from harmony_conformance.audit.lines import Place, Problem
 from harmony_conformance.check import Check, Comparison, Finding, Outcome
@@ -110,9 +111,9 @@ def judge_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> tuple[Resu
     return tuple(judge_rules(tuple(checks), _alone(x)))
 
 
-def applied_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> list[Said]:
+def applied_alone(x: Exchange, checks: Agenda) -> list[Said]:
     """What those say that apply to it: all that is told of most exchanges."""
-    return judge_applied(tuple(checks), _alone(x))
+    return judge_applied(checks, _alone(x))
 
 
 def _alone(x: Exchange) -> Case:
