@@ -46,13 +46,15 @@ class Access:
             return x
         async with self._one_by_one:
             plain = self._plain.get(x.api)
-            if self.shut is None and plain is not None:
-                sent = await ask(plain)
-                self.shut = _refused(sent) if sent is not None else None
+            refused = self.shut
+            if refused is None and plain is not None and (sent := await ask(plain)) is not None:
+                refused = _refused(sent)
+                is_for_good = sent.response is not None and _may_be_of_the_client(sent.response)
+                self.shut = refused if is_for_good else None
         if x.failure is not None:  # that it is limited is known
             return x
-        if self.shut is not None:
-            return replace(x, failure=self.shut)
+        if refused is not None:
+            return replace(x, failure=refused)
         return replace(x, failure=_UNPAID) if x.response.status == _PAYMENT else x
 
 
@@ -68,7 +70,7 @@ def _may_be_of_the_client(response: Response) -> bool:
 
 
 def _refused(sent: Sent) -> Failure | None:
-    """Why a plain request is refused, where that is for whoever asks."""
+    """Why a plain request is refused, where that is for whoever asks: for good, or for a while."""
     if sent.failure is not None:
         return sent.failure if sent.failure.kind is FailureKind.RATE_LIMITED else None
     told = _OF_THE_CLIENT.get(sent.response.status) if sent.response is not None else None

@@ -41,6 +41,7 @@ def http(status, body):
     data = json.dumps(body).encode()
     lines = [b"HTTP/1.1 %d X" % status, b"content-type: application/json", b"connection: close"]
     lines += [b"retry-after: 86400"] if status == 429 else []
+    lines[0] = lines[0].replace(b"420", b"429")  # the same, and not a word of how long
     return b"\r\n".join([*lines, b"content-length: %d" % len(data), b"", data])
 
 
@@ -104,6 +105,19 @@ def test_a_valid_request_that_is_refused_while_a_plain_one_is_answered_is_judged
     assert cut_short(done.series) is None
     asked = [x for x in kept if x.request.path == "/v1/chat/completions"]
     assert len(chats) == len(asked) + len(refused)  # a plain one beside each
+
+
+def test_a_refusal_of_which_nobody_knows_whom_it_meant_is_left_open_and_the_run_goes_on(raw_server):
+    def refuses(number, body):
+        asks_again = number > 2 and b"Say hello." in body
+        return 403 if b'"tools"' in body else 420 if asks_again else None
+
+    server, _ = endpoint(raw_server, refuses)
+    done, _ = finished(server.url)
+    (told,) = [r for r in done.results if (r.check, r.scenario) == ("errors.valid_request_is_answered", "tool_call")]
+    assert told.outcome is Outcome.INCONCLUSIVE
+    assert told.reason.startswith("rate limited: tool_call/")
+    assert cut_short(done.series) is None
 
 
 def test_a_request_that_costs_too_much_is_nobodys_fault_and_the_run_goes_on(raw_server):
