@@ -84,11 +84,15 @@ class Gate:
                         self.reached = self._most
                         return None
                     self._left -= 1
-                wait = self._next - now()
-                if wait > 0:
-                    await asyncio.sleep(wait)
-                self._next = now() + self._pause
+                await self.keep_pace()
             return await client.send(request, leave_after=leave_after)
+
+    async def keep_pace(self) -> None:
+        """Wait until one more request may be sent. For one at a time."""
+        wait = self._next - now()
+        if wait > 0:
+            await asyncio.sleep(wait)
+        self._next = now() + self._pause
 
 
 @dataclass(frozen=True, kw_only=True)

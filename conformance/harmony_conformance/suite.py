@@ -161,7 +161,7 @@ async def look(target: Target, options: Options, waiting: Callable[[Wait], None]
         NothingThere: the endpoint can not be used.
     """
     async with connected(target, options) as client:
-        return await discover(_asking_patiently(client, waiting), _question(target, options))
+        return await discover(_asking_patiently(client, options, waiting), _question(target, options))
 
 
 async def send_scenarios(
@@ -205,7 +205,7 @@ async def run_by(  # noqa: PLR0913, PLR0917 - what `run` takes, and the client
     """The same, by a client that is connected."""
     judge = judge or Judge(plan)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    found = await discover(_asking_patiently(client, told), _question(target, options))
+    found = await discover(_asking_patiently(client, options, told), _question(target, options))
     told(found)
     for x in found.exchanges:
         keep(x)
@@ -229,10 +229,12 @@ async def run_by(  # noqa: PLR0913, PLR0917 - what `run` takes, and the client
     )
 
 
-def _asking_patiently(client: Client, waiting: Callable[[Wait], None]) -> SendRequest:
-    """Sends as the client does; whoever waits beside it is told of every wait."""
+def _asking_patiently(client: Client, options: Options, waiting: Callable[[Wait], None]) -> SendRequest:
+    """Sends as the client does, no faster than is allowed; whoever waits beside it is told of every wait that the endpoint asks for."""
+    gate = Gate(1, 1, None, options.max_rps)
 
     async def send(request: Request) -> Sent:
+        await gate.keep_pace()
         return await client.send(request, waiting)
 
     return send

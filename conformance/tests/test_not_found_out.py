@@ -1,7 +1,9 @@
 """What a rate limit kept from being found out is not told as if the endpoint did not offer it."""
 
 import asyncio
+import itertools
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from jsonschema import Draft202012Validator
 from harmony_conformance import golden
 from harmony_conformance.check import Outcome
 from harmony_conformance.cli import main
-from harmony_conformance.suite import Options, make_plan, run
+from harmony_conformance.suite import Options, look, make_plan, run
 from harmony_conformance.target import parse_target
 
 COMPLETION = {
@@ -100,3 +102,17 @@ def test_it_stands_in_the_report_and_is_the_same_when_it_is_judged_again(endpoin
         for each in lines
     )
     assert first == again
+
+
+def test_an_endpoint_is_looked_at_no_faster_than_is_allowed(raw_server):
+    came = []
+
+    def answer(connection, request):
+        came.append(time.monotonic())
+        is_chat = request.startswith(b"POST /v1/chat/completions ")
+        connection.sendall(http(200, COMPLETION if is_chat else {"data": [{"id": "m"}]}))
+
+    url = raw_server(answer).url
+    asyncio.run(look(parse_target(f"openai:{url}"), Options(max_rps=20)))
+    assert len(came) >= 3
+    assert all(later - earlier > 0.03 for earlier, later in itertools.pairwise(came))
