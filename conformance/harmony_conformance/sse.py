@@ -145,12 +145,19 @@ def read_events(chunks: Iterable[Chunk]) -> EventStream:
 
 
 def read_lines(chunks: Iterable[Chunk]) -> EventStream:
-    """The lines of a recorded body that is a JSON value a line, each as an event with the time of the chunk that completed it."""
-    rest, events = b"", list[Event]()
+    """The lines of a recorded body that is a JSON value a line, each as an event with the time of the chunk that completed it.
+
+    A last line that does not end is unfinished, and yet an event where all of its object is there: clients read it.
+    """
+    rest, events, last = b"", list[Event](), 0.0
     for chunk in chunks:
         *lines, rest = (rest + chunk.data).split(b"\n")
         events += (Event(data=line.decode("utf-8", "replace"), at=chunk.at) for line in lines if line.strip())
-    return EventStream(events=tuple(events), unfinished=rest.decode("utf-8", "replace").strip())
+        last = chunk.at
+    unfinished = rest.decode("utf-8", "replace").strip()
+    if unfinished.endswith("}") and (event := Event(data=unfinished, at=last)).value is not None:
+        events.append(event)
+    return EventStream(events=tuple(events), unfinished=unfinished)
 
 
 def retold(stream: EventStream, values: Iterator[Json]) -> EventStream:

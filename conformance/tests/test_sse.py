@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_conformance.json_value import NotJson
-from harmony_conformance.sse import Event, EventDecoder, EventStream, read_events
+from harmony_conformance.sse import Event, EventDecoder, EventStream, read_events, read_lines
 from harmony_conformance.wire import Chunk
 
 NASTY = (
@@ -155,3 +155,15 @@ def test_an_event_is_json_or_the_end(data, is_done, value):
 def test_data_that_is_no_json_says_so():
     with pytest.raises(NotJson):
         _ = Event(data="{", at=0.0).json
+
+
+@pytest.mark.parametrize(
+    ("last", "events"), [('{"done": true}', 2), ('{"done": true', 1), ('{"a": 1}}', 1), ("}", 1), ("1", 1), ("", 1)]
+)
+def test_a_last_line_that_does_not_end_is_an_event_where_its_object_is_whole(last, events):
+    stream = read_lines(
+        [Chunk(at=1.0, data=b'{"done": false}\n' + last[:4].encode()), Chunk(at=2.0, data=last[4:].encode())]
+    )
+    assert len(stream.events) == events
+    assert stream.unfinished == last
+    assert stream.events[-1].at == float(events)

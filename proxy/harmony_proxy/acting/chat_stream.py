@@ -162,9 +162,8 @@ class ChatStream(Retelling):
 
     def _rest(self) -> Iterator[JsonObject]:
         for choice, telling in self._tellings.items():
-            for said in self._with_annotations(
-                choice, telling.deltas(self.rest_of(choice), is_over=True), is_over=True
-            ):
+            told = self._told_by(telling, self.rest_of(choice), is_over=True)
+            for said in self._with_annotations(choice, told, is_over=True):
                 yield self.dialect.delta(choice, said, ())
 
     def _unsaid(self, piece: Piece) -> bytes:
@@ -211,7 +210,7 @@ class ChatStream(Retelling):
         citing = self._citing.get(part.choice)
         elsewhere = read if citing is None else read | citing.hear(part.said, self.dialect.content)
         bare = {name: one for name, one in bare.items() if name not in elsewhere}
-        told = telling.deltas(spoken, is_over=part.finish is not None)
+        told = self._told_by(telling, spoken, is_over=part.finish is not None)
         deltas = self._with_annotations(part.choice, [bare, *told], is_over=part.finish is not None)[1:]
         if self._field is not None:
             deltas = [renamed(one, self.dialect, self._field) for one in deltas]
@@ -221,6 +220,12 @@ class ChatStream(Retelling):
             return [] if says_nothing else [bare]
         first, *others = deltas
         return [{**bare, **first}, *others] if not bare.keys() & first.keys() else [bare, first, *others]
+
+    def _told_by(self, telling: Telling, said: Sequence[Said], *, is_over: bool) -> list[JsonObject]:
+        telling.is_final = not self.is_trying
+        told = telling.deltas(said, is_over=is_over)
+        self.problem = self.problem or telling.problem
+        return told
 
     def _with_annotations(self, choice: int, deltas: list[JsonObject], *, is_over: bool) -> list[JsonObject]:
         """The deltas of a choice, and behind them the annotations that hold for all of its text, once it is over."""

@@ -207,11 +207,14 @@ def _held_in_message(value: Json) -> JsonObject | None:
     return said if isinstance(said, dict) else None
 
 
-def _held_itself(value: Json) -> JsonObject | None:
-    return members(value) if isinstance(at(value, "response"), str) else None
-
-
 _SAID_BY_GENERATE = frozenset({"response", "thinking", "tool_calls"})
+
+
+def _held_itself(value: Json) -> JsonObject | None:
+    """Without the rest of the line: `done` would be told with each part of it."""
+    if not isinstance(at(value, "response"), str):
+        return None
+    return {name: one for name, one in members(value).items() if name in _SAID_BY_GENERATE}
 
 
 def _in_message(value: JsonObject, said: JsonObject) -> JsonObject:

@@ -114,8 +114,8 @@ class SseSplitter:
     def __init__(self, *, limit: int = EVENT_LIMIT) -> None:
         self._limit = limit
         self._raw = bytearray()
-        self._line = 0
-        self._scanned = 0
+        self._line: int = 0
+        self._scanned: int = 0
         self._data: list[str] = []
         self._first = True
         self._after_cr = False
@@ -198,7 +198,8 @@ class LineSplitter:
         whole, end, rest = (bytes(self._raw) + data).rpartition(b"\n")
         self._raw = bytearray(rest)
         self.is_lost = self.is_lost or len(self._raw) > self._limit
-        return [_line(line) for line in _LINES.findall(whole + end)]  # empty lines are one
+        lines: list[bytes] = _LINES.findall(whole + end)
+        return [_line(line) for line in lines]  # empty lines are one
 
     def rest(self) -> bytes:
         """What stands behind the last complete line."""

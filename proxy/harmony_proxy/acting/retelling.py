@@ -27,6 +27,7 @@ class Stream(Protocol):
     declared: frozenset[str]
     cleans_names: bool
     is_at_work: bool
+    is_trying: bool
     problem: str
     ends_with_choices: bool
 
@@ -120,7 +121,8 @@ class Stream(Protocol):
 class Retelling:
     """State: the texts of each choice, who reads those that leak, and whether the names of calls are cleaned.
 
-    `problem` says what had no place in the answer, since it was asked last. `ends_with_choices`: whether the answer is complete once all choices are.
+    `is_trying` says that there is a way back. `problem` says what had no place in the answer, since it was asked last. `ends_with_choices`: whether the
+    answer is complete once all choices are.
     """
 
     ends_with_choices = True
@@ -132,7 +134,7 @@ class Retelling:
         self.may_be_called = frozenset(filter(asking.may_be_called, declared))
         self.texts: dict[Place, Tracked] = {}
         self.cleans_names = False
-        self.is_at_work = False
+        self.is_at_work = self.is_trying = False
         self.problem = ""
         self.asking = asking
         self.notes = notes

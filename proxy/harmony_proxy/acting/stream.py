@@ -153,9 +153,14 @@ class StreamActor:
         """The answer is complete; the rest of what goes to the client."""
         if self.is_over or self._passing:
             return []
-        out = [*self._conclude(), *self._remains()]
+        is_open = self._is_lines and self._splitter.rest().rstrip().endswith(b"}")
+        out = [one for piece in self._splitter.feed(b"\n") for one in self._take(piece)] if is_open else []
+        out += [*self._conclude(), *self._remains()]
         self._close_account()
-        return _joined(out if self.is_over else [*out, self._splitter.rest()])
+        if self.is_over:
+            return _joined(out)
+        data = b"".join([*out, self._splitter.rest()])
+        return _joined([data.removesuffix(b"\n") if is_open else data])  # clients read a last line that does not end
 
     def abort(self) -> list[bytes]:
         """The server broke off. What was held goes out, told anew where it leaks; half an event does not."""
@@ -296,6 +301,7 @@ class StreamActor:
             return self._block(blocked)
         held, go_back, done = self._held, told.saved(), dict(self._notes.repaired)
         before = self._account.before(told.went, held)
+        told.is_trying = True
         try:
             told.begin(statuses)
             out = self._release()
@@ -308,6 +314,8 @@ class StreamActor:
                 self._notes.count(found)
                 self._account.begin(before)
                 return out
+        finally:
+            told.is_trying = False
         self._notes.repaired = done
         self._held, self._held_size = held, sum(len(piece.raw) for piece in held)
         go_back()
@@ -352,7 +360,12 @@ class StreamActor:
 
     def _remains(self) -> Iterable[bytes]:
         """What readers still hold where the stream ends without a finish reason."""
-        return () if self._told is None or self.is_over else self._told.rest()
+        if self._told is None or self.is_over:
+            return ()
+        rest = self._told.rest()
+        if self._told.problem:
+            self._notes.leave(self._asked, self._told.problem)
+        return rest
 
     def _block(self, found: Collection[str], number: int | None = None) -> list[bytes]:
         self._blocked = tuple(sorted(found))

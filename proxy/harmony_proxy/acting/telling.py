@@ -8,14 +8,15 @@ from dataclasses import dataclass, field, replace
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_proxy.acting.dialect import Dialect, called, join, object_called
 from harmony_proxy.acting.mending import new_id
-from harmony_proxy.acting.reading import Kind, Said
+from harmony_proxy.acting.reading import Kind, NoPlace, Said
 
 
 @dataclass
 class Telling:
     """State: the calls of the choice, the reasoning that was found, and the call that is being made, where it has to come in one piece.
 
-    `reasoning` is the member that takes the reasoning, `made` how many of the calls were made here.
+    `reasoning` is the member that takes the reasoning, `made` how many of the calls were made here. `problem`: what had no place, and was told as content:
+    once a part of the answer went out anew there is no way back (`is_final`).
     """
 
     dialect: Dialect
@@ -25,6 +26,8 @@ class Telling:
     calls: int = 0
     made: int = 0
     thought: list[str] = field(default_factory=list[str])
+    is_final: bool = False
+    problem: str = ""
     _name: str | None = None
     _arguments: str = ""
 
@@ -36,7 +39,7 @@ class Telling:
         """The deltas that say this.
 
         Raises:
-            NoPlace: the API has no place for it.
+            NoPlace: the API has no place for it, and there is a way back.
         """
         told: list[JsonObject] = []
         for one in join(said):
@@ -67,5 +70,12 @@ class Telling:
             return []
         name, arguments = self._name, self._arguments
         self._name, self._arguments = None, ""
+        try:
+            call = object_called(name, arguments)
+        except NoPlace as problem:
+            if not self.is_final:
+                raise
+            self.problem = f"the model wrote {problem}"
+            return [{self.dialect.content: arguments}] if arguments else []
         self.calls, self.made = self.calls + 1, self.made + 1
-        return [{"tool_calls": [object_called(name, arguments)]}]
+        return [{"tool_calls": [call]}]
