@@ -91,20 +91,17 @@ class Noting:
         asked = self.asked  # first, here and below: `self.asked()` would look for a method
         message = await asked()
         try:
-            if "body" in message:
-                body = message["body"]
+            try:
+                body, is_partial = message["body"], message["more_body"]
+            except KeyError:  # to ask first takes longer
+                self._less_told(message)
+            else:
                 self.note.append(body)
-                if "more_body" in message and message["more_body"]:  # noqa: RUF019 - `get` takes longer
+                if is_partial:
                     self.note.append(...)
                     self._count(len(body))
                 elif len(body) > _SMALL_BYTES:
                     self._count(len(body))
-            else:
-                is_request = message["type"] == "http.request"
-                self.note.append(b"" if is_request else False)
-                if is_request and message.get("more_body", False):
-                    self.note.append(...)
-                self._count(0)
         except Exception:  # noqa: BLE001 - what goes wrong with us must not touch the traffic
             self.terms.problem()
         return message
@@ -120,7 +117,7 @@ class Noting:
                 clock = self.terms.clock
                 note.append(clock())
                 note.append(body)
-                if "more_body" in message and message["more_body"]:  # noqa: RUF019 - as above
+                if "more_body" in message and message["more_body"]:  # noqa: RUF019 - `get` takes longer
                     self.used = used = self.used + len(body) + CHUNK_COST
                     if used > self.terms.limit:
                         self._sum_up()
@@ -131,7 +128,11 @@ class Noting:
             elif message["type"] == "http.response.start":
                 note = self.note
                 note.append(+message["status"])  # of an Enum: the number
-                headers: Any = message["headers"] if "headers" in message else []  # noqa: SIM401 - `get` takes longer
+                headers: Any
+                try:
+                    headers = message["headers"]
+                except KeyError:  # which it may leave out; to ask first takes longer
+                    headers = []
                 if headers.__class__ is list or iter(headers) is not headers:  # else they are read once, by the server
                     note += headers  # each by itself: others may change the list on its way
             elif message["type"] == "http.response.body":
@@ -143,6 +144,15 @@ class Noting:
             self.terms.problem()
         sent = self.sent
         return sent(message)
+
+    def _less_told(self, message: Message) -> None:
+        """A request that leaves out what it may, or a client that has left."""
+        if message["type"] != "http.request":
+            self.note.append(False)
+            return
+        body = message.get("body", b"")
+        self.note += (body, ...) if message.get("more_body", False) else (body,)
+        self._count(len(body))
 
     def _count(self, size: int) -> None:
         self.used += size + CHUNK_COST

@@ -528,3 +528,22 @@ def test_headers_that_are_no_list_reach_the_server(several):
     assert list(sent[0]["headers"]) == [(b"a", b"b"), (b"c", b"d")]
     assert hands.handed[0].response_headers == (((b"a", b"b"), (b"c", b"d")) if several is tuple else ())
     assert hands.problems == 0
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"type": "http.request"}, {"type": "http.request", "body": b""}, {"type": "http.request", "more_body": False}],
+    ids=["neither", "no more_body", "no body"],
+)
+def test_a_request_may_leave_out_what_it_may(message):
+    app, _ = events(b"data: a\n\n")
+    guard, hands = guarded(app)
+
+    async def receive():
+        return dict(message)
+
+    async def send(_):
+        pass
+
+    asyncio.run(guard({"type": "http", "method": "POST", "path": CHAT, "headers": ()}, receive, send))
+    assert (hands.handed[0].end, hands.handed[0].request_body, hands.problems) == (End.COMPLETE, b"", 0)
