@@ -23,7 +23,7 @@ from harmony_conformance.fingerprint import Fingerprint, fingerprint
 from harmony_conformance.json_value import loads
 from harmony_conformance.judge import Result
 from harmony_conformance.judging import Judge, Key, Plan, Ways, attempt, judge_across, judge_scenario
-from harmony_conformance.processes import cores, follow_parent, may_fork
+from harmony_conformance.processes import cores, follow_parent, may_fork, starting
 from harmony_conformance.recording import exchange_line, read_exchange
 from harmony_conformance.scenario import Scenario, expand
 from harmony_conformance.scripting import settled
@@ -59,7 +59,8 @@ def judge_of(plan: Plan, options: Options) -> Generator[Judge]:
     context = get_context("fork" if may_fork() else "spawn")
     pool = ProcessPoolExecutor(1, context, _begin, (options.select, options.skip, options.apis))
     try:
-        pool.submit(_is_there)
+        with starting():
+            pool.submit(_is_there)
         yield _JudgeBeside(plan, options.tries, pool)
     finally:
         pool.shutdown(cancel_futures=True)

@@ -4,7 +4,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from multiprocessing.process import BaseProcess
 from threading import Thread, active_count
@@ -29,6 +30,29 @@ def forked(work: Callable[Given, None], *args: Given.args, **named: Given.kwargs
     process = get_context("fork").Process(target=working, daemon=True)
     process.start()
     return process
+
+
+@contextmanager
+def starting() -> Generator[None]:
+    """Within it processes are started that are not stopped by the keyboard while they still read their modules: who is, has a traceback to show for it.
+
+    They inherit that; `be_stopped` takes it from them. What was pressed meanwhile is told at the end of it. On Windows nothing of this is known.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def be_stopped() -> None:
+    """Have the keyboard end this process, without a word."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.platform != "win32":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def follow_parent() -> None:

@@ -8,9 +8,9 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from functools import partial
 from itertools import chain, islice
 from multiprocessing import active_children, get_context
-from signal import SIG_DFL, SIGINT, signal
 
 from harmony_conformance.audit.batches import Batch, Reading, Scanned, scan_batch
+from harmony_conformance.processes import be_stopped, starting
 
 AHEAD = 2
 """Batches that wait for each process, so that none is idle while another one is read."""
@@ -30,7 +30,7 @@ def scan_all(parts: Iterable[Batch], reading: Reading, *, workers: int) -> Itera
         yield from map(scan, everything)
         return
     # spawned, not forked: who calls may have threads
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_end_when_stopped) as pool:
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=be_stopped) as pool:
         before = set(active_children())
         try:
             yield from _in_order(pool, scan, everything, AHEAD * workers)
@@ -40,18 +40,14 @@ def scan_all(parts: Iterable[Batch], reading: Reading, *, workers: int) -> Itera
             raise
 
 
-def _end_when_stopped() -> None:
-    """Who stops the command at the terminal stops this process too, which then has nothing to say of it."""
-    signal(SIGINT, SIG_DFL)
-
-
 def _in_order(
     pool: ProcessPoolExecutor, scan: partial[Scanned], parts: Iterable[Batch], ahead: int
 ) -> Iterator[Scanned]:
     """As `Executor.map`, which would read the whole log before it gives the first result."""
     begun: deque[Future[Scanned]] = deque()
     for part in parts:
-        begun.append(pool.submit(scan, part))
+        with starting():
+            begun.append(pool.submit(scan, part))
         if len(begun) > ahead:
             yield begun.popleft().result()
     while begun:
