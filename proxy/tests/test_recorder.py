@@ -215,7 +215,7 @@ def test_a_client_that_leaves_with_the_last_event_had_all_of_the_answer(path, ki
 
 @pytest.mark.parametrize(("path", "kind", "events"), TOLD_TO_THE_END)
 def test_a_client_that_leaves_before_the_last_event_is_whole_has_left(path, kind, events):
-    recorder = recorded([b"".join(events)[:-1]], path=path, headers=[(b"content-type", kind.encode())])
+    recorder = recorded([b"".join(events)[:-2]], path=path, headers=[(b"content-type", kind.encode())])
     recorder.abort(End.CLIENT_LEFT, "", 1.0)
     told = read(recorder)
     assert (told.end, told.exchange) == (End.CLIENT_LEFT, None)
