@@ -31,6 +31,7 @@ _NO_LINES: Mapping[bytes, str] = MappingProxyType(
     }
 )
 """How files begin that hold no lines of JSON, and what would be right."""
+_LONGEST_MARK = max(map(len, _NO_LINES))
 
 
 class Readable(Protocol):
@@ -101,6 +102,7 @@ def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line |
     """The lines of an open stream."""
     splitter = _Splitter(limit)
     end = 0
+    begun = b""
     while True:
         try:
             block = stream.read1(_BLOCK)
@@ -112,10 +114,12 @@ def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line |
             problem = ("the file cannot be read further", error.strerror or str(error))
         else:
             problem = None
-            kind = next((kind for mark, kind in _NO_LINES.items() if block.startswith(mark)), "") if end == 0 else ""
-            if kind:
-                yield Problem(offset=0, number=1, kind=kind)
-                return
+            if end < _LONGEST_MARK:  # which comes in pieces where a stream does
+                begun += block[:_LONGEST_MARK]
+                kind = next((kind for mark, kind in _NO_LINES.items() if begun.startswith(mark)), "")
+                if kind:
+                    yield Problem(offset=0, number=1, kind=kind)
+                    return
             end += len(block)
             yield from splitter.feed(block)
             if block:
