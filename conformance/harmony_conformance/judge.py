@@ -123,6 +123,17 @@ def judge_rules(
     return results
 
 
+def judge_apart(agenda: Agenda, case: Case) -> tuple[tuple[Result, ...], list[Result]]:
+    """The results of the rules that apply to nothing, and those of the others. The former are one and the same tuple for all cases that are alike."""
+    settled, left = _left_open(agenda, case, frozenset())
+    rules = agenda.rules
+    told = [
+        _applied(rules[place], case, subjects) or _judged(rules[place], case, exercised=False)
+        for place, subjects in left
+    ]
+    return settled.aside, told
+
+
 def judge_applied(agenda: Agenda, case: Case) -> list[Said]:
     """What those say that have something to say: few of all, of one exchange."""
     said: list[Said] = []
@@ -250,6 +261,12 @@ class _Settled:
 
     results: tuple[Result, ...]
     open: tuple[int, ...]
+
+    @cached_property
+    def aside(self) -> tuple[Result, ...]:
+        """The results of those that apply to nothing."""
+        is_open = frozenset(self.open)
+        return tuple(result for place, result in enumerate(self.results) if place not in is_open)
 
 
 _KINDS: tuple[type[Exchange | Series], ...] = (Exchange, Series)

@@ -1,8 +1,13 @@
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harmony_conformance import golden
+from harmony_conformance.agenda import agenda_of
 from harmony_conformance.audit.lines import Place, Problem
-from harmony_conformance.audit.scan import EXAMPLES, Judged, Tally, judge_alone, tally
+from harmony_conformance.audit.scan import EXAMPLES, Judged, Tally, judge_alone, judge_apart_alone, tally
 from harmony_conformance.check import Finding, Outcome, Severity
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.exchange import Exchange
@@ -67,6 +72,30 @@ def test_nothing_is_lost_from_the_counts(judged, problems):
     assert sum(n for check in total.checks.values() for n in check.counts.values()) == sum(
         len(one.results) for one in judged
     )
+
+
+@given(judged=JUDGED, most=st.integers(0, 3))
+def test_what_does_not_apply_is_counted_the_same_where_it_is_told_apart(judged, most):
+    aside = Outcome.NOT_APPLICABLE
+    apart = [
+        replace(
+            one,
+            results=[told for told in one.results if told.outcome is not aside],
+            aside=tuple(told for told in one.results if told.outcome is aside),
+        )
+        for one in judged
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harmony_conformance.audit.scan._MOST_ASIDES", most)
+        assert tally(apart) == tally(judged)
+
+
+@pytest.mark.parametrize("example", [pytest.param(one, id=one.id) for one in [*golden.examples()][7::200]])
+def test_a_line_is_told_in_two_parts_that_are_the_whole(example):
+    for x in example.series.exchanges.values():
+        aside, told = judge_apart_alone(x, agenda_of(CHECKS))
+        assert sorted([*aside, *told]) == sorted(judge_alone(x, CHECKS))
+        assert judge_apart_alone(x, agenda_of(CHECKS))[0] is aside
 
 
 def test_the_first_examples_are_kept_by_file_and_offset():

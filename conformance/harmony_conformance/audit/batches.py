@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from harmony_conformance.agenda import agenda_of
 from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, apply_to_reason, names_in
 from harmony_conformance.audit.lines import Line, Place, Problem, read_lines
 from harmony_conformance.audit.readers import Form, Found, LeftOut, read_line
-from harmony_conformance.audit.scan import Counting, Judged, Tally, judge_alone
+from harmony_conformance.audit.scan import Counting, Judged, Tally, judge_apart_alone
 from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.json_value import Json, JsonObject
@@ -65,6 +66,7 @@ def batches(paths: Iterable[Path], *, lines: int = LINES, size: int = BYTES) -> 
 def scan_batch(batch: Batch, reading: Reading) -> Scanned:
     """Judge each exchange of a batch by itself, and sum up."""
     counting = Counting()
+    checks = agenda_of(CHECKS)
     failures: list[JsonObject] = []
     unreadable: list[JsonObject] = []
     for line in batch.lines:
@@ -79,7 +81,8 @@ def scan_batch(batch: Batch, reading: Reading) -> Scanned:
             case LeftOut():
                 counting.leave_out()
             case Found():
-                judged = Judged(place=place, exchange=found.exchange, results=judge_alone(found.exchange, CHECKS))
+                aside, results = judge_apart_alone(found.exchange, checks)
+                judged = Judged(place=place, exchange=found.exchange, results=results, aside=aside)
                 counting.add(judged)
                 failures.extend(_failures(judged, reading.excerpts))
     return Scanned(tally=counting.tally(), failures=tuple(failures), unreadable=tuple(unreadable))

@@ -17,7 +17,7 @@ from harmony_conformance.audit.excerpt import names_in
 from harmony_conformance.audit.lines import Place, Problem
 from harmony_conformance.check import Check, Comparison, Finding, Outcome
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.judge import Case, Result, Said, judge_applied, judge_rules
+from harmony_conformance.judge import Case, Result, Said, judge_apart, judge_applied, judge_rules
 
 Key = TypeVar("Key", bound=str)
 
@@ -25,6 +25,7 @@ EXAMPLES = 10
 """How many examples of each check and outcome are kept."""
 
 _FINDINGS = 5
+_MOST_ASIDES = 256
 _TOLD = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
 
 
@@ -111,6 +112,11 @@ def judge_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> tuple[Resu
     return tuple(judge_rules(tuple(checks), _alone(x)))
 
 
+def judge_apart_alone(x: Exchange, checks: Agenda) -> tuple[tuple[Result, ...], list[Result]]:
+    """The same in two parts: the results of those that do not apply, which are one value for many exchanges, and the others."""
+    return judge_apart(checks, _alone(x))
+
+
 def applied_alone(x: Exchange, checks: Agenda) -> list[Said]:
     """What those say that apply to it: all that is told of most exchanges."""
     return judge_applied(checks, _alone(x))
@@ -122,11 +128,15 @@ def _alone(x: Exchange) -> Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """An exchange of a log, where it stands, and what was said of it."""
+    """An exchange of a log, where it stands, and what was said of it.
+
+    `aside`: the results of checks that do not apply, which are one value for many exchanges; they may stand in `results` as well.
+    """
 
     place: Place
     exchange: Exchange
     results: Sequence[Result]
+    aside: tuple[Result, ...] = ()
 
 
 def tally(judged: Iterable[Judged], problems: Iterable[tuple[Place, Problem]] = ()) -> Tally:
@@ -145,6 +155,7 @@ class Counting:
     def __init__(self) -> None:
         self._exchanges = 0
         self._left_out = 0
+        self._asides: dict[int, tuple[tuple[Result, ...], int]] = {}
         self._counts: Counter[tuple[str, Outcome]] = Counter()
         self._reasons: Counter[tuple[str, str]] = Counter()
         self._evidence: dict[str, set[str]] = {}
@@ -154,6 +165,8 @@ class Counting:
     def add(self, judged: Judged) -> None:
         """Count an exchange."""
         self._exchanges += 1
+        if judged.aside:
+            self._put_aside(judged.aside)
         for result in judged.results:
             self._counts[result.check, result.outcome] += 1
             if result.outcome is Outcome.NOT_APPLICABLE:
@@ -162,6 +175,20 @@ class Counting:
             self._evidence.setdefault(result.check, set()).update(result.evidence)
             if result.outcome in _TOLD:
                 self._keep(judged, result)
+
+    def _put_aside(self, aside: tuple[Result, ...]) -> None:
+        """Count them as one, by what they are: most exchanges of a log are alike, and there are hundreds of checks."""
+        _, times = self._asides.get(id(aside), ((), 0))
+        self._asides[id(aside)] = aside, times + 1
+        if len(self._asides) > _MOST_ASIDES:
+            self._sum_up_asides()
+
+    def _sum_up_asides(self) -> None:
+        for aside, times in self._asides.values():
+            for result in aside:
+                self._counts[result.check, result.outcome] += times
+                self._reasons[result.check, result.reason] += times
+        self._asides.clear()
 
     def leave_out(self) -> None:
         """Count an exchange of discovery."""
@@ -175,6 +202,7 @@ class Counting:
 
     def tally(self) -> Tally:
         """The sum."""
+        self._sum_up_asides()
         checks = {
             check: CheckTally(
                 counts={outcome: n for (name, outcome), n in self._counts.items() if name == check},
