@@ -107,6 +107,7 @@ def told_from_text(answer: Answer) -> Json:
         leaking = [name for name, _ in answer.dialect.texts(part) if _is_found(answer.dialect, name, places)]
         if not leaking:
             continue
+        leaking.sort(key=lambda name: name == answer.dialect.content)  # what stands in the reasoning was said before
         texts = dict(answer.dialect.texts(part))
         said = [one for name in leaking for one in _read(answer, name, texts[name])]
         bare = {name: one for name, one in part.said.items() if name not in leaking}
@@ -239,7 +240,9 @@ class _Telling:
         calls = [*items(self.bare.get("tool_calls")), *self._calls(said)]
         kept_content = text(self.bare.get(dialect.content))
         kept_reasoning = text(self.bare.get(self.reasoning))
-        whole_content = kept_content + content
+        whole_content = (
+            content + kept_content
+        )  # which did not leak, so that what was found stood in the reasoning, before it
         message = {
             **self.bare,
             dialect.content: None if calls and not whole_content and not dialect.calls_are_whole else whole_content,

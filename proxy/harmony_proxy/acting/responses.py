@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from harmony_conformance.apis.responses.reading import thought_of
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 from harmony_proxy.acting.annotations import moved
 from harmony_proxy.acting.dialect import DIALECTS, Dialect, Part
+from harmony_proxy.acting.needles import MARKER
 from harmony_proxy.acting.probabilities import spelled_by
 
 
@@ -23,10 +25,6 @@ def _parts(value: Json) -> tuple[Part, ...]:
     said: JsonObject = {"reasoning": "\n".join(thoughts)} if thoughts else {}
     said |= {"content": "".join(text(at(parts[0], "text")) for parts in contents)}
     return (Part(choice=0, said={**said, "tool_calls": calls} if calls else said),) if output else ()
-
-
-def _thought(item: JsonObject) -> str:
-    return "".join(text(at(part, "text")) for name in ("content", "summary") for part in items(item.get(name)))
 
 
 def _called(item: JsonObject) -> JsonObject:
@@ -64,8 +62,7 @@ class _Kept:
         """The item as it is told now, None where it is not."""
         match item.get("type"):
             case "reasoning" if not self._same_thought:
-                thought: Json = [{"type": "reasoning_text", "text": text(self._said.get("reasoning"))}]
-                return {**item, "content": thought} if item is self._first else None
+                return _with_thought(item, text(self._said.get("reasoning"))) if item is self._first else None
             case "message":
                 content, calls = text(self._said.get("content")), items(self._said.get("tool_calls"))
                 if not content and len(calls) > len(self._own_calls):
@@ -76,6 +73,15 @@ class _Kept:
                 return _as_item(item, items(self._said.get("tool_calls"))[place])
             case _:
                 return item
+
+
+def _with_thought(item: JsonObject, now: str) -> JsonObject:
+    """A reasoning with another text, where it has its text; a summary beside that stays, unless it is the text that leaked."""
+    if not thought_of({"content": item.get("content")}):
+        return {**item, "summary": [{"type": "summary_text", "text": now}]}
+    summary = thought_of({"summary": item.get("summary")})
+    is_other = summary != thought_of(item) and not MARKER.search(summary)
+    return {**item, "content": [{"type": "reasoning_text", "text": now}], **({} if is_other else {"summary": []})}
 
 
 def _with_text(part: JsonObject, now: str) -> JsonObject:
@@ -89,7 +95,7 @@ def _with_text(part: JsonObject, now: str) -> JsonObject:
 
 
 def _thoughts(output: Sequence[JsonObject]) -> list[str]:
-    return [_thought(item) for item in output if item.get("type") == "reasoning"]
+    return [thought_of(item) for item in output if item.get("type") == "reasoning"]
 
 
 def _as_item(item: JsonObject, call: Json) -> JsonObject:
