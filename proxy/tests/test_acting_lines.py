@@ -76,6 +76,22 @@ def test_a_last_line_that_does_not_end_passes_as_it_came(action):
     assert not one.acted.blocked
 
 
+@pytest.mark.parametrize("action", [Action.REPAIR, Action.BLOCK])
+def test_half_a_line_at_the_end_is_no_line(action):
+    half = line({"thinking": "We"})[:-20].rpartition(b"}")[0] + b"}"
+    one = actor(action)
+    told = run(one, [line({"thinking": "Hm."}), half])
+    lines = [one for one in told.split(b"\n") if one]
+    assert [json.loads(one) for one in lines[: len(lines) - (not one.acted.blocked)]]
+    assert one.is_over or told.endswith(half)
+
+
+def test_half_a_marker_at_the_end_of_a_leak_is_left_out():
+    one = actor()
+    thinking, content, _, _ = read(run(one, [line({"thinking": f"{THOUGHT}Hello! 3 <<|en"})]))
+    assert (thinking, content) == ("We greet.", "Hello! 3 <")
+
+
 def test_a_last_line_that_does_not_end_is_blocked_where_it_leaks():
     pieces = [line({"content": "Hello."}), line({"content": f"{CALL}{{}}<|call|>"}, **ENDING).rstrip()]
     told = [json.loads(one) for one in run(actor(Action.BLOCK), pieces).split(b"\n") if one]

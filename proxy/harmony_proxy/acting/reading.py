@@ -62,6 +62,10 @@ class NoPlace(Exception):  # noqa: N818 - it says what was found
     """A message that has no place in the answer; says which. Completes "the model wrote …"."""
 
 
+_TELLING = 3
+"""So many characters of a marker can hardly be anything else: `<|e`."""
+
+
 class Reader:
     """State: the text not read yet, the header that is open, and where the text of the current message belongs.
 
@@ -103,7 +107,7 @@ class Reader:
         return out
 
     def close(self) -> list[Said]:
-        """The rest of what was said. A header that never ended is left out.
+        """The rest of what was said. A header that never ended is left out, and so is a marker.
 
         Raises:
             NoPlace: a message has no place in an answer.
@@ -114,7 +118,8 @@ class Reader:
             if self._open_unmarked(whole[: unfinished_marker(whole)], ""):
                 self._read(is_over=True)
         if self._header is None:
-            self._tell(self._rest)
+            end = unfinished_marker(self._rest)
+            self._tell(self._rest if end is None or len(self._rest) - end < _TELLING else self._rest[:end])
         self._rest = ""
         out, self._out = self._out, []
         return out

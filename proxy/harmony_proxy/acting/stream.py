@@ -153,7 +153,8 @@ class StreamActor:
         """The answer is complete; the rest of what goes to the client."""
         if self.is_over or self._passing:
             return []
-        is_open = self._is_lines and self._splitter.rest().rstrip().endswith(b"}")
+        rest = self._splitter.rest()
+        is_open = self._is_lines and Piece(raw=rest, data=rest.decode("utf-8", "replace")).value is not None
         out = [one for piece in self._splitter.feed(b"\n") for one in self._take(piece)] if is_open else []
         out += [*self._conclude(), *self._remains()]
         self._close_account()
