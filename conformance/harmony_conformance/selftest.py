@@ -31,7 +31,7 @@ from harmony_conformance.reference_server.defects import DEFECTS, defects_named
 from harmony_conformance.scenario import expand, is_of_rows, one_of_each_row
 from harmony_conformance.suite import Options, Run, make_plan, run, run_by
 from harmony_conformance.target import parse_target
-from harmony_conformance.unchanged import changed, digests
+from harmony_conformance.unchanged import Digests, changed, digests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +164,7 @@ def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None], w
     named = tuple(defects)
     results: list[DefectResult] = []
     shown: dict[str, Shown] = {}
-    with ProcessPoolExecutor(workers, initializer=_CORRECT.update, initargs=(right,)) as pool:
+    with ProcessPoolExecutor(workers, initializer=_inherit, initargs=(right,)) as pool:
         observe = partial(_observed, right=prompt_counts(correct.series))
         for defect, (failed, evidence) in zip(named, pool.map(observe, named), strict=True):
             results.append(judge_defect(defect, failed, switches.get(defect, _NOTHING)))
@@ -272,6 +272,11 @@ _OF_PROMPTS = frozenset({"accounting", "client", "hierarchy", "multi_turn", "pro
 
 _CORRECT: dict[tuple[str, str], Mapping[str, bytes]] = {}
 """Digests of what the correct server answers, in each process. What a defect leaves as it is need not be judged again."""
+
+
+def _inherit(correct: Digests) -> None:
+    """In a process that judges; by name, so that it finds this module's table where the process was not forked."""
+    _CORRECT.update(correct)
 
 
 def _faults(correct: Run, plan: Plan) -> Iterable[str]:

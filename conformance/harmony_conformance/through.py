@@ -146,7 +146,7 @@ def run_through(
     right = _Right(sent=digests(series, arrivals=True), passed=frozenset(map(_digest, passed)))
     failing = {check for check in _failing(passed) if _family(check) != _CLIENTS} - _FORCED
     watch = partial(_watch, through=through, part=part)
-    with ProcessPoolExecutor(workers, initializer=_RIGHT.append, initargs=(right,)) as pool:
+    with ProcessPoolExecutor(workers, initializer=_inherit, initargs=(right,)) as pool:
         watched: list[Watched] = []
         for one in pool.map(watch, defects):
             watched.append(one)
@@ -167,6 +167,11 @@ class _Right:
 
 
 _RIGHT: list[_Right] = []
+
+
+def _inherit(right: _Right) -> None:
+    """In a process that watches; by name, so that it finds this module's list where the process was not forked."""
+    _RIGHT.append(right)
 
 
 def _ask(defect: str | None, through: Through, part: Part) -> tuple[tuple[Series, ...], Sequence[Exchange]]:

@@ -1,9 +1,13 @@
 """The selftest with the guard in between: what the wire shows is seen, what it cannot show has its reason, and a guard that loses something is told."""
 
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from functools import partial
+from multiprocessing import get_context
 
 import pytest
 
+from harmony_conformance import through
 from harmony_conformance.through import NoSuchWay, Part, run_through, way_named
 from harmony_proxy.through import Watching
 
@@ -48,6 +52,13 @@ def test_parsers_that_are_asked_by_themselves_are_judged_as_in_the_suite():
         "sglang-reasoning-unseparated": ("native.reasoning_is_separated",),
         **dict.fromkeys(calls, ("native.written_calls_are_parsed",)),
     }
+    assert outcome.passed
+
+
+def test_nothing_else_is_told_where_nothing_can_be_forked(monkeypatch):
+    monkeypatch.setattr(through, "ProcessPoolExecutor", partial(ProcessPoolExecutor, mp_context=get_context("spawn")))
+    outcome = watched(Watching, "sglang-first-call-as-text", part=PARSERS)
+    assert [one.seen for one in outcome.watched] == [("native.written_calls_are_parsed",)]
     assert outcome.passed
 
 
