@@ -303,6 +303,51 @@ def test_a_leak_that_is_blocked_ends_the_stream_with_the_next_number(told_as_res
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
 
 
+@pytest.mark.parametrize(
+    "said", ["Hm. Paris.<|end|><|start|>assistant<|channel|>final<|message|>Hi", "Hm. Paris.<|end|><|start|>assistant"]
+)
+@pytest.mark.parametrize("beside", [None, "Thinks."], ids=["the same", "another text"])
+def test_a_summary_beside_a_reasoning_that_leaks_is_no_answer(said, beside):
+    summary = beside or said
+    item = {"id": "rs_1", "type": "reasoning", "status": "in_progress", "summary": [], "content": []}
+    place, part = {"item_id": "rs_1", "output_index": 0}, {"type": "reasoning_text", "text": ""}
+    short = {"type": "summary_text", "text": ""}
+    done = {**item, "status": "completed", "content": [{**part, "text": said}], "summary": [{**short, "text": summary}]}
+    response = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": "m",
+        "output": [],
+        "status": "in_progress",
+    }
+    text, index = "response.reasoning_text", {**place, "content_index": 0}
+    name, at = "response.reasoning_summary", {**place, "summary_index": 0}
+    told = [
+        {"type": "response.created", "response": response},
+        {"type": "response.output_item.added", "output_index": 0, "item": item},
+        {"type": "response.content_part.added", **index, "part": part},
+        *({"type": f"{text}.delta", **index, "delta": said[start : start + 6]} for start in range(0, len(said), 6)),
+        {"type": f"{text}.done", **index, "text": said},
+        {"type": "response.content_part.done", **index, "part": {**part, "text": said}},
+        {"type": f"{name}_part.added", **at, "part": short},
+        *(
+            {"type": f"{name}_text.delta", **at, "delta": summary[start : start + 6]}
+            for start in range(0, len(summary), 6)
+        ),
+        {"type": f"{name}_text.done", **at, "text": summary},
+        {"type": f"{name}_part.done", **at, "part": {**short, "text": summary}},
+        {"type": "response.output_item.done", "output_index": 0, "item": done},
+        {"type": "response.completed", "response": {**response, "status": "completed", "output": [done]}},
+    ]
+    numbered = [{**event, "sequence_number": number} for number, event in enumerate(told)]
+    data = run(actor(), [b"data: " + json.dumps(event).encode() + b"\n\n" for event in numbered])
+    expected = [("reasoning", "Hm. Paris."), ("message", "Hi")][: 1 + said.endswith("Hi")]
+    assert items(events(data)[-1]["response"]) == expected
+    assert "<|" not in data.decode()
+    assert not fails(exchange(data), ["responses.events_follow_the_grammar", "responses.texts_are_told_alike"])
+
+
 PREAMBLE = "I look it up. Wait for me, please.<|end|>"
 
 

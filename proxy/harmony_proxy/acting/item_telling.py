@@ -138,7 +138,9 @@ class ItemTelling:
         if told.kind == CALL:
             value["arguments"] = told.said()
         else:
-            holder = "summary" if told.what[0] == "summary_text" else "content"
+            holder, other = ("summary", "content") if told.what[0] == "summary_text" else ("content", "summary")
+            if items(value.get(other)):  # whose text was not told: it would hold what was taken out
+                value[other] = []
             value[holder] = [
                 {**part, "text": "".join(told.texts.get(what, ()))}
                 if what != told.what

@@ -30,7 +30,10 @@ _PARTS = frozenset(
 
 @dataclass(kw_only=True)
 class Source:
-    """An item as the server tells it: its place among them, its index and id as far as it has them, and which texts of it were told."""
+    """An item as the server tells it: its place among them, its index and id as far as it has them, and which texts of it were told.
+
+    `thought` is where a reasoning has its text. What it has in the other place as well is told beside it, and not a second time.
+    """
 
     place: int
     index: int | None
@@ -38,6 +41,7 @@ class Source:
     kind: str = ""
     is_named: bool = False
     is_done: bool = False
+    thought: str = ""
     told: set[str] = field(default_factory=set[str])
 
 
@@ -92,6 +96,10 @@ class Sources:
         if said == "arguments":
             more: Json = {"index": 0, "function": {"arguments": piece}}
             return Part(choice=source.place, said={"tool_calls": [more]}, ids=ids)
+        if MEMBERS[said] == "reasoning":
+            source.thought = source.thought or said
+            if said != source.thought:
+                return Part(choice=source.place, said={}, ids=ids)
         return Part(choice=source.place, said={MEMBERS[said]: piece}, ids=ids)
 
     def _item(self, source: Source, item: JsonObject, event: JsonObject, *, is_done: bool) -> Iterator[Part]:
