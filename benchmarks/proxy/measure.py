@@ -29,7 +29,7 @@ import uvloop
 from answers import Plan
 from contenders import CONTENDERS, LITELLM, NotStartedError, Running, nginx_program
 from load import Answer, Client
-from pairs import APART, JUDGED_LATER, RUSH, in_turn
+from pairs import APART, JUDGED_LATER, PAUSED, RUSH, in_turn
 from processes import cost, judge_stopped, memory, settle
 
 HERE = Path(__file__).parent
@@ -153,7 +153,7 @@ def figures(those: list[Running], name: str, size: Size, idle: dict[str, float])
     """One measurement of contenders, at the same time. Times in microseconds of a unit: a request, or an event; `idle` is what a second costs without any."""
     before, begun = {one.name: cost(one.pid) for one in those}, time.monotonic()
     with ExitStack() as stopped:
-        if name == JUDGED_LATER:
+        if name in PAUSED:
             for one in those:
                 stopped.enter_context(judge_stopped(one.pid))
         measured = uvloop.run(_all([MEASURES[name](Client(one.port), size) for one in those]))

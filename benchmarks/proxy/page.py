@@ -270,7 +270,8 @@ proxy and the same without the guard: at the same time, event by event between e
 {aims}
 
 The first two are measured apart: what judges is stopped until all answers are there, then it has the machine: {judged} exchanges/s on one core. Where it works at
-the same time, it takes caches and memory from the path, which then takes {busy} µs more than the bare app, and it gives way to it.
+the same time, it takes caches and memory from the path, which then takes {busy} µs more than the bare app, and it gives way to it. It is stopped too while the
+first byte of 32 streams is measured, which are over before what judges has seen that there is traffic again.
 
 The requests/s of an app that does nothing but answer cannot be kept where all cores are busy: a path of 10 µs is {share} of the {bare} µs that such an app takes for a
 request. An answer of a model takes thousands of times as long.

@@ -15,7 +15,9 @@ APART = "stream, 32, apart"
 RUSH = "stream, 32, a rush"
 """Short ones, all begun at once, again and again: what is looked at is when the first byte comes."""
 JUDGED_LATER = "json, 32, judged later"
-"""What judges is stopped until all answers are there: neither of the two costs is in the other."""
+PAUSED = frozenset({JUDGED_LATER, RUSH})
+"""What judges is stopped until all answers are there: neither of the two costs is in the other. The streams of a rush are over before a process that begins
+to judge what came before them has given way."""
 
 
 @dataclass(frozen=True, kw_only=True)
