@@ -1,7 +1,7 @@
 """Whether the client is still let in: a refusal of whoever asks (its key revoked, its money used up, a limit of a day) told from one of what is asked.
 
-Both come by the same statuses. Which it is shows the plain request that was answered when the endpoint was looked at: where that is refused now too, what was
-refused says nothing of the endpoint, and no more is sent.
+Both come by the same statuses. Which it is shows the plain request that was answered when the endpoint was looked at: where that is refused now too, and again
+each time that it is asked, what was refused says nothing of the endpoint, and no more is sent.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ _OF_THE_CLIENT: Mapping[int, str] = {
     _PAYMENT: "payment is required from here on (HTTP 402)",
     403: "the key is refused from here on (HTTP 403)",
 }
+_ASKED = 5  # a server that refuses now and then refuses the plain request too, now and then
 _UNPAID = Failure(kind=FailureKind.ACCESS_REFUSED, detail=f"payment is required for it (HTTP {_PAYMENT})")
 Ask = Callable[[Request], Awaitable[Sent | None]]
 """Sends a request; None where no more may be sent."""
@@ -47,15 +48,26 @@ class Access:
         async with self._one_by_one:
             plain = self._plain.get(x.api)
             refused = self.shut
-            if refused is None and plain is not None and (sent := await ask(plain)) is not None:
-                refused = _refused(sent)
-                is_for_good = sent.response is not None and _may_be_of_the_client(sent.response)
-                self.shut = refused if is_for_good else None
+            if refused is None and plain is not None:
+                refused = await self._whom(x.response, plain, ask)
         if x.failure is not None:  # that it is limited is known
             return x
         if refused is not None:
             return replace(x, failure=refused)
         return replace(x, failure=_UNPAID) if x.response.status == _PAYMENT else x
+
+    async def _whom(self, response: Response, plain: Request, ask: Ask) -> Failure | None:
+        """Why the plain request is refused too, or that nobody knows whether it is; None where it is answered."""
+        refused = None
+        for _ in range(_ASKED):
+            sent = await ask(plain)
+            if sent is None:
+                return refused or _untold(response)
+            refused = _refused(sent)
+            if sent.response is None or not _may_be_of_the_client(sent.response):
+                return refused
+        self.shut = refused
+        return refused
 
 
 def cut_short(series: Iterable[Series]) -> Failure | None:
@@ -67,6 +79,14 @@ def cut_short(series: Iterable[Series]) -> Failure | None:
 
 def _may_be_of_the_client(response: Response) -> bool:
     return response.status in _OF_THE_CLIENT or asks_too_much(response)
+
+
+def _untold(response: Response) -> Failure:
+    """That no request was left to find out whom a refusal meant."""
+    return Failure(
+        kind=FailureKind.ACCESS_REFUSED,
+        detail=f"HTTP {response.status}, and no request was left to see whether a plain one is refused too",
+    )
 
 
 def _refused(sent: Sent) -> Failure | None:

@@ -292,7 +292,7 @@ def _wait(response: Response | None, place: int) -> Wait | None:
         return Wait(asked=float(asked), seconds=min(float(asked), _LONGEST_WAIT), place=place)
     try:
         until = parsedate_to_datetime(asked).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return Wait(asked=None, seconds=_UNREADABLE_WAIT, place=place) if asked else None
     left = max(until - time.time(), 0.0)
     return Wait(asked=left, seconds=min(left, _LONGEST_WAIT), place=place)

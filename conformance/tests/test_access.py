@@ -72,6 +72,11 @@ def finished(url, **options):
     return asyncio.run(told), kept
 
 
+def discovered(url):
+    _, kept = finished(url, max_requests=0)
+    return [x for x in kept if x.request.path == "/v1/chat/completions"]
+
+
 def refused_after(count, status):
     return lambda number, body: status if number > count else None
 
@@ -85,7 +90,7 @@ def test_a_client_that_is_turned_away_within_a_run_is_no_failure_of_the_endpoint
     unsent = [x for x in kept if x.response is None]
     assert {(x.failure.kind, x.failure.detail) for x in unsent} == {(kind, f"not sent: {reason}")}
     assert cut_short(done.series) == unsent[0].failure
-    assert len(chats) <= SENT_BEFORE + 4 + 1  # those that were under way, and the plain one
+    assert len(chats) <= SENT_BEFORE + 4 + 5  # those that were under way, and the plain one, five times
     blamed = {finding.exchange for r in done.results if r.outcome is Outcome.FAIL for finding in r.findings}
     assert blamed.isdisjoint(x.id for x in (*refused, *unsent))
     assert Counter(r.outcome for r in done.results)[Outcome.INCONCLUSIVE] > 10
@@ -105,6 +110,33 @@ def test_a_valid_request_that_is_refused_while_a_plain_one_is_answered_is_judged
     assert cut_short(done.series) is None
     asked = [x for x in kept if x.request.path == "/v1/chat/completions"]
     assert len(chats) == len(asked) + len(refused)  # a plain one beside each
+
+
+@pytest.mark.parametrize("status", [403, 429])
+def test_a_server_that_refuses_now_and_then_is_not_taken_for_one_that_lets_nobody_in(raw_server, status):
+    refused_plain = 0
+
+    def refuses(number, body):
+        nonlocal refused_plain
+        is_plain = number > 2 and b"Say hello." in body
+        refused_plain += is_plain
+        return status if b'"tools"' in body or (is_plain and refused_plain % 5) else None
+
+    server, _ = endpoint(raw_server, refuses)
+    done, _ = finished(server.url)
+    assert cut_short(done.series) is None
+    told = [r for r in done.results if (r.check, r.outcome) == ("errors.valid_request_is_answered", Outcome.FAIL)]
+    assert bool(told) == (status == 403)
+
+
+def test_a_refusal_after_which_no_request_is_left_to_see_whom_it_meant_is_left_open(raw_server):
+    server, chats = endpoint(raw_server, refused_after(SENT_BEFORE, 401))
+    looking, _ = endpoint(raw_server, lambda number, body: None)
+    done, kept = finished(server.url, max_requests=SENT_BEFORE - len(discovered(looking.url)) + 1)
+    (refused,) = [x for x in kept if x.response is not None and x.response.status == 401]
+    assert len(chats) == SENT_BEFORE + 1
+    assert refused.failure.detail == "HTTP 401, and no request was left to see whether a plain one is refused too"
+    assert not [r for r in done.results if r.outcome is Outcome.FAIL and refused.id in r.exchanges]
 
 
 def test_a_refusal_of_which_nobody_knows_whom_it_meant_is_left_open_and_the_run_goes_on(raw_server):

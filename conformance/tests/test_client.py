@@ -495,6 +495,8 @@ def test_a_server_that_asks_for_more_than_all_waits_is_not_waited_for(raw_server
         ("-5", 1, 1),
         ("inf", 1, 1),
         ("soon", 1, 1),
+        (f"Wed, {'9' * 20} Oct 2015 07:28:00 GMT", 1, 1),
+        (f"Wed, 21 Oct 2015 07:28:00 +{'9' * 20}", 1, 1),
     ],
     ids=[
         "seconds",
@@ -506,6 +508,8 @@ def test_a_server_that_asks_for_more_than_all_waits_is_not_waited_for(raw_server
         "negative",
         "inf",
         "word",
+        "a date of no calendar",
+        "a zone of no clock",
     ],
 )
 def test_retry_after_in_all_its_forms_is_a_wait_of_a_minute_at_most(raw_server, monkeypatch, asked, least, most):
