@@ -10,6 +10,7 @@ from __future__ import annotations
 import marshal
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from types import EllipsisType
 
 from harmony_proxy.judge_settings import LENGTH_BYTES
 from harmony_proxy.noting import Note, read_note
@@ -37,15 +38,22 @@ def framed(body: bytes) -> tuple[bytes, bytes]:
     return len(body).to_bytes(LENGTH_BYTES), body
 
 
-def unframed(body: bytes) -> list[Kept]:
-    """The exchanges of a frame, without its length."""
+def unframed(body: bytes) -> list[Kept | None]:
+    """The exchanges of a frame, without its length; None in the place of one that cannot be read, such as one with a header of three parts."""
     epoch, exchanges = marshal.loads(body)  # noqa: S302 - of our own parent, over a pipe
-    return [read(exchange, epoch) for exchange in exchanges]
+    return [_read_or_not(exchange, epoch) for exchange in exchanges]
 
 
 def read(exchange: Handed, epoch: float = 0.0) -> Kept:
     """One exchange, read. `epoch` is what the 0 of `time.perf_counter` is in seconds since 1970."""
     return read_note(exchange, epoch) if isinstance(exchange, list) else kept(exchange)
+
+
+def _read_or_not(exchange: Handed, epoch: float) -> Kept | None:
+    try:
+        return read(exchange, epoch)
+    except Exception:  # noqa: BLE001 - what one application does wrong must not end the judging of the others
+        return None
 
 
 def _packable(exchange: Handed) -> object | None:
@@ -59,7 +67,7 @@ def _packable(exchange: Handed) -> object | None:
 
 def _plain(value: object) -> object:
     match value:
-        case None | bool():
+        case None | bool() | EllipsisType():
             return value
         case str():
             return str.__str__(value)

@@ -126,7 +126,9 @@ class Handing:
             if self._put_bytes >= self._taken_bytes + self._most_bytes or self._is_given_up:
                 room = 0
             body, count = self._as_frame(exchanges[:room]) if room > 0 else (b"", 0)
+            dropped = max(len(exchanges) - max(room, 0), 0)
             if self._put_bytes + len(body) > self._taken_bytes + self._most_bytes:
+                dropped += count  # and not what could not be packed, which is counted
                 room = count = 0
             if count:
                 self._packed.append((body, count))
@@ -135,7 +137,7 @@ class Handing:
             self._batch = max(min(_BATCH_EXCHANGES, room - count), 1)
         finally:
             self._taking.release()
-        self._count(("dropped",), len(exchanges) - min(len(exchanges), max(room, 0)))
+        self._count(("dropped",), dropped)
         return self._batch
 
     def problem(self) -> None:
@@ -287,10 +289,10 @@ class Handing:
             return
         with process.stdout as lines:
             for line in lines:
-                if line.startswith(
-                    TOTALS
-                ):  # which is read when somebody asks, not here: this is the process of the traffic
-                    self._total = line.removeprefix(TOTALS)
+                if line.startswith(TOTALS):
+                    if line.endswith(b"\n"):  # else the process ended in its middle: then what it told before stands
+                        self._total = line.removeprefix(TOTALS)
+                        # read when somebody asks, not here: this is the process of the traffic
                     continue
                 try:
                     self._tell(text(loads(line)))

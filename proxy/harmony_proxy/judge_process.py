@@ -62,24 +62,27 @@ class Judge:
         self._samples = Samples(Excerpts(settings.capture))
         self._since: float | None = None
 
-    def judge(self, kept: Kept, counts: Tally) -> None:
-        """Judge one, log it, and add it to the counts."""
+    def judge(self, kept: Kept | None, counts: Tally) -> None:
+        """Judge one, log it, and add it to the counts. None is one that could not be read."""
+        if kept is None:
+            counts["problems",] += 1
+            return
         try:
             self._since = time.monotonic()
             try:
                 told, line, applied, aside = self._judged(kept)
             finally:
                 self._since = None
+            count(counts, told, applied, aside)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException:  # noqa: BLE001 - one exchange that we cannot handle must not end the judging of others
             counts["problems",] += 1
             counts["exchanges", "", kept.end] += 1
             return
-        count(counts, told, applied, aside)
         try:
             self._write(line)
-        except OSError:
+        except Exception:  # noqa: BLE001 - as above: it cannot be written, or is nested too deeply
             counts["problems",] += 1
 
     def look_up(self, *_: object) -> None:
@@ -118,7 +121,7 @@ class _Frames:
         """Whether we were told to stop."""
         return self._until is not None
 
-    def __iter__(self) -> Iterator[list[Kept]]:
+    def __iter__(self) -> Iterator[list[Kept | None]]:
         while (head := self._read(LENGTH_BYTES)) and (body := self._read(int.from_bytes(head))):
             yield unframed(body)
 

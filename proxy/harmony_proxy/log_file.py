@@ -48,8 +48,9 @@ class LogFile:
         if not self._is_there():
             with suppress(OSError):
                 following = self._opened()
-                file.close()
                 self._is_torn = False
+                with suppress(OSError):  # it is closed all the same
+                    file.close()
                 return following
         return file
 

@@ -1,13 +1,13 @@
 """What `HarmonyGuard` notes of an exchange that it observes: one flat list, appended to as messages go by. `read_note` makes sense of it, later and elsewhere.
 
-    [run, path and query, number, request headers, time of the start,  then in the order in which it came:
+    [run, path and query (one value), number, request headers, time of the start,  then in the order in which it came:
      bytes                    of the request's body
      ...                      of which there is more to come
-     int, then tuples         status of the answer, and each of its headers
-     float, bytes             the time at which a piece of the answer's body was sent, and the piece
+     int, then pairs          status of the answer, and each of its headers
+     float, bytes             the time just before a piece of the answer's body is sent, and the piece
      False                    the client has left
-     dict                     the limit, and what went by that is no longer kept (`_Sums`)
-     None                     that piece was the last: the end
+     dict                     the limit, and what went by that is no longer kept (`_Sums`): it comes first, and status and headers after it
+     None                     that piece is the last: the end
      str, str, float          how it ended, as the application knows, a detail, and when: the end
      True, float              the application was done without an end, and when: the end]
 

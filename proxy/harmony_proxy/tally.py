@@ -48,10 +48,10 @@ _BUCKET_NAMES = tuple(str(place) for place in range(len(BUCKETS) + 1))
 def count(counts: Tally, told: Passage, applied: Sequence[Said], aside: int) -> None:
     """Count one exchange. `applied`: what was said by the checks that applied to it; to how many it did not, `aside`."""
     kept = told.kept
-    counts["exchanges", api_of(kept.path), told.end] += 1
     if told.exchange is not None:
+        _count_times(counts, told.exchange, kept.times)  # first: it may fail, and then nothing is counted twice
         counts["judged",] += 1
-        _count_times(counts, told.exchange, kept.times)
+    counts["exchanges", api_of(kept.path), told.end] += 1
     if kept.first_byte is not None:
         _observe(counts, TTFT, (kept.first_byte,))
     if kept.added:

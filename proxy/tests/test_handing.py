@@ -1,5 +1,6 @@
 """What is handed over is judged by another process: bounded, counted, and never waited for."""
 
+import io
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +19,7 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.conditions import has_response
 from harmony_conformance.spec import CLAUSES
 from harmony_proxy import handing as handing_module
-from harmony_proxy.frames import unframed
+from harmony_proxy.frames import packed, unframed
 from harmony_proxy.handing import Handing
 from harmony_proxy.judge_process import Judge
 from harmony_proxy.judge_settings import Settings, read_settings
@@ -184,6 +186,25 @@ def test_a_log_that_cannot_be_written_does_not_end_the_judging():
     assert (counts["judged",], counts["problems",]) == (1, 1)
 
 
+@pytest.mark.parametrize("problem", [ValueError("closed"), RecursionError("nested")], ids=repr)
+def test_nor_does_a_line_that_cannot_be_written(problem):
+    def write(_):
+        raise problem
+
+    _, counts = judged(write=write)
+    assert (counts["judged",], counts["problems",]) == (1, 1)
+
+
+def test_nor_does_what_cannot_be_counted_and_that_is_counted_once(monkeypatch):
+    def count_times(*_):
+        raise ValueError("as no stream is")
+
+    monkeypatch.setattr("harmony_proxy.tally._count_times", count_times)
+    lines, counts = judged()
+    assert (counts["problems",], counts["exchanges", "", "complete"], counts["judged",], lines) == (1, 1, 0, [])
+    assert sum(times for name, times in counts.items() if name[0] == "exchanges") == 1
+
+
 def test_settings_travel_as_an_argument():
     settings = Settings(log=Path("a b"), excerpts="full", capture="redacted", engine="vllm", priority="normal")
     assert read_settings(settings.argument()) == settings
@@ -277,6 +298,49 @@ def test_what_cannot_be_packed_is_counted_and_takes_no_other_with_it():
     assert (one.queued, one.tally["problems",], one.tally["dropped",]) == (2, 1, 0)
     ((body, count),) = one._take()
     assert ([kept.id for kept in unframed(body)], count, one.queued) == (["run-0", "run-2"], 2, 0)
+
+
+def test_what_is_dropped_is_not_counted_as_a_problem_too():
+    one = Handing(Settings(), queued_bytes=64)
+    for headers in ((), [(b"one", object())]):
+        recorder = Recorder()
+        recorder.response_head(200, headers)
+        one.over.append(recorder.packed("run", 1.5))
+    one.pack()
+    assert one.tally == {("dropped",): 1, ("problems",): 1}
+
+
+class _Odd(tuple):
+    """A header of a kind of its own."""
+
+    __slots__ = ()
+
+
+def noted(*told, headers=()):
+    return [b"run /v1/chat/completions", 1, headers, 1.5, *told]
+
+
+def test_a_request_in_parts_is_packed_beside_what_is_of_a_kind_of_its_own():
+    body, count = packed([noted(b"{", ..., b"}", 200, 1.6, b"", None), noted(headers=[_Odd((b"a", b"b"))])])
+    first, second = unframed(body)
+    assert (count, first.request_body, first.end, second.request_headers) == (2, b"{}", "complete", ((b"a", b"b"),))
+
+
+def test_one_that_cannot_be_read_ends_nothing_and_is_a_problem():
+    body, _ = packed(
+        [noted(b"{}", 500, (b"of", b"three", b"parts"), 1.6, b"", None), noted(b"{}", 200, 1.6, b"", None)]
+    )
+    counts = Counter()
+    for kept in unframed(body):
+        Judge(Settings(), [].append, ()).judge(kept, counts)
+    assert (counts["problems",], counts["exchanges", "chat", "complete"]) == (1, 1)
+
+
+def test_half_a_line_of_counts_leaves_the_counts_before_it():
+    one = Handing(Settings())
+    whole = handing_module.TOTALS + b'{"exchanges":1,"counts":[[["judged"],1]]}'
+    one._listen(SimpleNamespace(stdout=io.BytesIO(whole + b"\n" + whole[:-9])))
+    assert one.tally == {("judged",): 1}
 
 
 def test_a_few_wait_as_they_are_and_many_are_packed_in_the_order_of_ending():

@@ -1,3 +1,4 @@
+import io
 import os
 import resource
 
@@ -27,6 +28,21 @@ def test_one_that_is_moved_away_is_made_anew(tmp_path, rotate):
     path.write_bytes(b"")  # as `copytruncate` does
     log.write(b"three\n")
     assert path.read_bytes() == b"three\n"
+
+
+def test_one_that_is_moved_away_and_cannot_be_closed_well_is_made_anew(tmp_path, monkeypatch):
+    class Remote(io.FileIO):
+        def close(self):
+            super().close()
+            raise OSError("what was written before is lost")
+
+    path = tmp_path / "log"
+    monkeypatch.setattr("harmony_proxy.log_file.io.FileIO", Remote)
+    log = LogFile(path)
+    log.write(b"one\n")
+    path.rename(tmp_path / "log.1")
+    log.write(b"two\n")
+    assert path.read_bytes() == b"two\n"
 
 
 def test_where_no_new_one_can_be_made_the_old_one_is_written(tmp_path):
