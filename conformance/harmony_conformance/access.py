@@ -42,8 +42,8 @@ class Access:
         return replace(asked, failure=replace(self.shut, detail=f"not sent: {self.shut.detail}"))
 
     async def settled(self, x: Exchange, ask: Ask) -> Exchange:
-        """The exchange; where the client was refused and not the request, as one that the endpoint did not judge."""
-        if x.response is None or "authorization" in x.request.headers or not _may_be_of_the_client(x.response):
+        """The exchange, which is doubtful; where the client was refused and not the request, as one that the endpoint did not judge."""
+        if x.response is None:
             return x
         async with self._one_by_one:
             plain = self._plain.get(x.api)
@@ -68,6 +68,11 @@ class Access:
                 return refused
         self.shut = refused
         return refused
+
+
+def is_doubtful(x: Exchange) -> bool:
+    """Whether it may be that the client was refused, and not what it asked."""
+    return x.response is not None and "authorization" not in x.request.headers and _may_be_of_the_client(x.response)
 
 
 def cut_short(series: Iterable[Series]) -> Failure | None:

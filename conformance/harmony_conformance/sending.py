@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from harmony_conformance.access import Access
+from harmony_conformance.access import Access, is_doubtful
 from harmony_conformance.apis import CHAT_COMPLETIONS, NotSpelled
 from harmony_conformance.asking import Asking, NotSent, build
 from harmony_conformance.client import Client, Sent, now
@@ -68,6 +69,26 @@ class Gate:
         self._next = 0.0
         self._order = asyncio.Lock()
         self._most = most
+        self._holders = 0
+        self._is_free = asyncio.Event()
+        self._is_free.set()
+        self._is_closed = False
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Meanwhile only what is urgent is sent."""
+        self._holders += 1
+        self._is_free.clear()
+        try:
+            yield
+        finally:
+            self._holders -= 1
+            if not self._holders:
+                self._is_free.set()
+
+    def close(self) -> None:
+        """Nothing more is sent."""
+        self._is_closed = True
 
     def at_once(self, scenario: Scenario, group: Sequence[Step]) -> int:
         """How many requests of a group are under way at the same time."""
@@ -78,14 +99,22 @@ class Gate:
     ) -> Sent | None:
         """What came of the request, None where no more may be sent. `together`: of how many that are to be under way at the same time it is one."""
         async with self._crowded if together > self._usual else self._slots:
-            async with self._order:
-                if self._left is not None:
-                    if self._left <= 0:
-                        self.reached = self._most
-                        return None
-                    self._left -= 1
-                await self.keep_pace()
-            return await client.send(request, leave_after=leave_after)
+            await self._is_free.wait()
+            return await self._pass(client, request, leave_after) if not self._is_closed else None
+
+    async def send_urgently(self, client: Client, request: Request) -> Sent | None:
+        """The same, at once and in the place of a request that is over: for whoever holds the others."""
+        return await self._pass(client, request, None)
+
+    async def _pass(self, client: Client, request: Request, leave_after: int | None) -> Sent | None:
+        async with self._order:
+            if self._left is not None:
+                if self._left <= 0:
+                    self.reached = self._most
+                    return None
+                self._left -= 1
+            await self.keep_pace()
+        return await client.send(request, leave_after=leave_after)
 
     async def keep_pace(self) -> None:
         """Wait until one more request may be sent. For one at a time."""
@@ -166,19 +195,31 @@ class Sender:
             expected=step.expected if scripted else None,
             together=together if step.together is not None else None,
         )
-        if (left_out := self.access.left_out(asked)) is not None:
-            self.keep(left_out)
-            return left_out
         give_up = now() + (step.settles or 0.0)
-        x = await self._once(step, asked)
+        x = await self._once(step, asked) if self.access.shut is None else None
         while x is not None and requests_running(x) and now() < give_up:
             await asyncio.sleep(_LOOKING_AGAIN)
             x = await self._once(step, asked)
+        if x is None:
+            x = self.access.left_out(asked)
+        else:
+            x = await self._proven(as_played(await self._settled(x), asking.scripting), asking.scripting)
         if x is not None:
-            x = await self.access.settled(x, self._send)
-            x = await self._proven(as_played(x, asking.scripting), asking.scripting)
             self.keep(x)
         return x
+
+    async def _settled(self, x: Exchange) -> Exchange:
+        """The exchange; where it may be that nobody is let in any more, nothing else is sent until that is known."""
+        if not is_doubtful(x):
+            return x
+        with self.gate.held():
+            x = await self.access.settled(x, self._send_urgently)
+            if self.access.shut is not None:
+                self.gate.close()
+        return x
+
+    async def _send_urgently(self, request: Request) -> Sent | None:
+        return await self.gate.send_urgently(self.client, request)
 
     async def _proven(self, x: Exchange, way: Scripting) -> Exchange:
         """The exchange, without a script that nothing shows to have been played: where its API shows no ids, the same request over Chat Completions may."""

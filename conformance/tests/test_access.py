@@ -112,6 +112,15 @@ def test_a_valid_request_that_is_refused_while_a_plain_one_is_answered_is_judged
     assert len(chats) == len(asked) + len(refused)  # a plain one beside each
 
 
+def test_what_waits_its_turn_is_not_sent_to_a_server_that_lets_nobody_in_any_more(raw_server):
+    server, chats = endpoint(raw_server, refused_after(SENT_BEFORE, 401))
+    done, kept = finished(server.url, tries=5)
+    assert len(chats) <= SENT_BEFORE + 4 + 5
+    (reason,) = {x.failure.detail for x in kept if x.response is None}
+    assert reason == f"not sent: {REVOKED[1]}"
+    assert {one.name for one in done.series} == set(SELECTED)
+
+
 @pytest.mark.parametrize("status", [403, 429])
 def test_a_server_that_refuses_now_and_then_is_not_taken_for_one_that_lets_nobody_in(raw_server, status):
     refused_plain = 0
