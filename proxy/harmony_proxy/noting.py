@@ -57,6 +57,8 @@ _HEAD = 4
 _AGAIN_BYTES = 64 * 1024
 """What is kept past the limit, before it is summed up again: that takes as long as the note is long."""
 
+_BYTES = frozenset({bytes, bytearray, memoryview})
+"""What a server may hand a request over in; bytes once it is packed."""
 
 _SMALL_BYTES = 1024
 """The last piece of a request and of an answer are not counted up to here: `HEADER_COST` allows for them."""
@@ -287,8 +289,8 @@ def _told(note: Note) -> _Told:
             if data:
                 times.append(value)
                 parts.append(data)
-        elif kind is bytes:
-            request.append(value)
+        elif kind in _BYTES:
+            request.append(bytes(value))
             is_partial = False
         elif value is ...:
             is_partial = True

@@ -547,3 +547,28 @@ def test_a_request_may_leave_out_what_it_may(message):
 
     asyncio.run(guard({"type": "http", "method": "POST", "path": CHAT, "headers": ()}, receive, send))
     assert (hands.handed[0].end, hands.handed[0].request_body, hands.problems) == (End.COMPLETE, b"", 0)
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_past_its_limit_a_request_is_counted_whatever_its_bytes_came_in(kind):
+    async def app(scope, receive, send):
+        for _ in range(4):
+            await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"hi"})
+
+    _, hands = guarded(app)
+    guard = HarmonyGuard(app, handing=hands, limit=70_000)
+    parts = iter(
+        [{"type": "http.request", "body": kind(b"x" * 40_000), "more_body": left > 0} for left in (3, 2, 1, 0)]
+    )
+
+    async def receive():
+        return next(parts)
+
+    async def send(_):
+        pass
+
+    asyncio.run(guard({"type": "http", "method": "POST", "path": CHAT, "headers": ()}, receive, send))
+    kept = hands.handed[0]
+    assert (kept.request_bytes, kept.end, kept.is_whole, hands.problems) == (160_000, End.COMPLETE, False, 0)
