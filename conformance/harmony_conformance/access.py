@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 
-from harmony_conformance.client import Sent, asks_too_much
+from harmony_conformance.client import Sent, asks_too_much, is_longest
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.wire import Failure, FailureKind, Request, Response
 
@@ -64,6 +64,8 @@ class Access:
             if sent is None:
                 return refused or _untold(response)
             refused = _refused(sent)
+            if refused is not None and is_longest(sent.waited):
+                break
             if sent.response is None or not _may_be_of_the_client(sent.response):
                 return refused
         self.shut = refused
@@ -72,7 +74,10 @@ class Access:
 
 def is_doubtful(x: Exchange) -> bool:
     """Whether it may be that the client was refused, and not what it asked."""
-    return x.response is not None and "authorization" not in x.request.headers and _may_be_of_the_client(x.response)
+    if x.response is None or "authorization" in x.request.headers:
+        return False
+    is_waited_out = x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED and is_longest(x.waited)
+    return is_waited_out or _may_be_of_the_client(x.response)
 
 
 def cut_short(series: Iterable[Series]) -> Failure | None:

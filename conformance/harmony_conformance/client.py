@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType, TracebackType
@@ -270,6 +270,11 @@ def asks_too_much(response: Response) -> bool:
     """Whether a busy server asks for a wait that nobody makes."""
     wait = _wait(response, 1)
     return wait is not None and _is_hopeless(wait)
+
+
+def is_longest(waited: Iterable[float]) -> bool:
+    """Whether waits are as long as any get."""
+    return sum(waited) >= _PATIENCE
 
 
 def _is_hopeless(wait: Wait) -> bool:

@@ -7,6 +7,7 @@ from threading import Lock
 
 import pytest
 
+import harmony_conformance.client
 from harmony_conformance.access import cut_short
 from harmony_conformance.check import Outcome
 from harmony_conformance.cli import main
@@ -41,6 +42,8 @@ def http(status, body):
     data = json.dumps(body).encode()
     lines = [b"HTTP/1.1 %d X" % status, b"content-type: application/json", b"connection: close"]
     lines += [b"retry-after: 86400"] if status == 429 else []
+    lines += [b"retry-after: 60"] if status == 529 else []
+    lines[0] = lines[0].replace(b"529", b"503")
     lines[0] = lines[0].replace(b"420", b"429")  # the same, and not a word of how long
     return b"\r\n".join([*lines, b"content-length: %d" % len(data), b"", data])
 
@@ -119,6 +122,20 @@ def test_what_waits_its_turn_is_not_sent_to_a_server_that_lets_nobody_in_any_mor
     (reason,) = {x.failure.detail for x in kept if x.response is None}
     assert reason == f"not sent: {REVOKED[1]}"
     assert {one.name for one in done.series} == set(SELECTED)
+
+
+def test_a_server_that_lets_nobody_in_after_the_longest_waits_is_not_waited_for_again(raw_server, monkeypatch):
+    slept = []
+
+    async def pause(seconds):
+        slept.append(seconds)
+
+    monkeypatch.setattr(harmony_conformance.client, "_pause", pause)
+    server, _ = endpoint(raw_server, refused_after(SENT_BEFORE, 529))
+    done, _ = finished(server.url, tries=2)
+    assert cut_short(done.series).detail == "not sent: HTTP 503 after 3 waits"
+    assert set(slept) == {60.0}
+    assert len(slept) <= 3 * (4 + 1)  # of those that were under way, and of the plain one
 
 
 @pytest.mark.parametrize("status", [403, 429])
