@@ -80,10 +80,9 @@ def _refusals_as_500(reply: Reply) -> Reply:
     return replace(reply, status=HTTPStatus.INTERNAL_SERVER_ERROR) if refused else reply
 
 
-def _error_as_text(reply: Reply) -> Reply:
-    error = reply.body.get("error")
-    reason: JsonObject = {"msg": members(error).get("message"), "type": "value_error"}
-    return replace(reply, body={"detail": [reason]}) if error is not None else reply
+def _error_without_words(reply: Reply) -> Reply:
+    reason: JsonObject = {"type": "value_error", "loc": ["body"]}
+    return replace(reply, body={"detail": [reason]}) if reply.body.get("error") is not None else reply
 
 
 DEFECTS = (
@@ -156,7 +155,7 @@ DEFECTS = (
     Defect(
         id="error-body-without-error",
         catalogue=(),
-        summary="An error's body has a list of `detail` and no `error`.",
-        change=OnReply(_error_as_text),
+        summary="An error's body has a list of `detail` in which no word says what is wrong, and no `error`.",
+        change=OnReply(_error_without_words),
     ),
 )
