@@ -13,7 +13,7 @@ from enum import Enum, auto
 from harmony_conformance.wire import NO_HEADERS, Request, Response
 from harmony_proxy.acted import Acted, Actors, Streaming
 from harmony_proxy.decoding import NotDecoded, Unpacking
-from harmony_proxy.heads import Closing, Head, Heads, is_stream, named, values_of, verdict_of, without_body
+from harmony_proxy.heads import Closing, Head, Heads, is_stream, named, values_of, verdict_of, with_body, without_body
 from harmony_proxy.passage import passage
 from harmony_proxy.policy import OBSERVING, FailMode, Policy, Route
 from harmony_proxy.recorder import LIMIT, End, Headers, Recorder
@@ -361,10 +361,7 @@ class Guard:
         verdict = verdict_of(whole.acted, whole.results)
         if whole.body is None:
             return self._finished(named(self._answered, self._request_id, verdict), [self.recorder.response_body])
-        length = (b"content-length", b"%d" % len(whole.body))
-        changed = without_body(self._answered)
-        head = Head(status=changed.status, headers=(*changed.headers, length))
-        return self._finished(named(head, self._request_id, verdict), [whole.body])
+        return self._finished(named(with_body(self._answered, whole.body), self._request_id, verdict), [whole.body])
 
     def _unexamined(self) -> Closing:
         if self._mode is _Mode.REFUSING or self._answered is None:

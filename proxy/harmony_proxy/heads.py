@@ -72,6 +72,12 @@ def without_body(head: Head) -> Head:
     return Head(status=head.status, headers=tuple(pair for pair in head.headers if pair[0].lower() not in _OF_THE_BODY))
 
 
+def with_body(head: Head, body: bytes) -> Head:
+    """The head of a body that is ours."""
+    changed = without_body(head)
+    return Head(status=changed.status, headers=(*changed.headers, (b"content-length", b"%d" % len(body))))
+
+
 def verdict_of(acted: Acted, results: Iterable[Result]) -> str:
     """What `x-harmony-verdict` says of an answer that was sent."""
     if acted.repaired:
