@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from multiprocessing.process import BaseProcess
-from threading import Thread, active_count
+from threading import Thread, active_count, current_thread, main_thread
 from typing import ParamSpec
 
 Given = ParamSpec("Given")
@@ -43,7 +43,8 @@ def starting() -> Generator[None]:
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        yield
+        with _told_later():
+            yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -63,6 +64,23 @@ def follow_parent() -> None:
 def cores() -> int:
     """On how many this process may run."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+@contextmanager
+def _told_later() -> Generator[None]:
+    """Keep the main thread from being told of a key within it: what one thread's mask holds back is taken by any other thread there is."""
+    handler = signal.getsignal(signal.SIGINT)
+    if current_thread() is not main_thread() or not callable(handler):
+        yield
+        return
+    pressed: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if pressed:
+            signal.raise_signal(pressed[0])
 
 
 def _is_in_a_loop() -> bool:

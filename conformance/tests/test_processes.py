@@ -1,9 +1,13 @@
 """A process that is being started is not stopped by the keyboard, and once it is there it ends without a word."""
 
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread, active_count
 
 import pytest
 
@@ -28,14 +32,44 @@ def test_it_ends_the_process_that_was_waited_for():
     assert started("from harmony_conformance.processes import be_stopped; be_stopped()") == (-signal.SIGINT, "")
 
 
+def press():
+    """Press the key, and wait until another thread has taken it, if there is one (others than Python's among them): this one has blocked it."""
+    reading, writing = socket.socketpair()
+    with reading, writing:
+        writing.setblocking(False)
+        before = signal.set_wakeup_fd(writing.fileno())
+        os.kill(os.getpid(), signal.SIGINT)
+        select.select([reading], [], [], 60 if active_count() > 1 else 0.2)
+        signal.set_wakeup_fd(before)
+
+
+@pytest.fixture(params=[0, 1], ids=["alone", "with another thread"])
+def threads(request):
+    done = Event()
+    others = [Thread(target=done.wait) for _ in range(request.param)]
+    for one in others:
+        one.start()
+    yield
+    done.set()
+    for one in others:
+        one.join()
+
+
+@pytest.mark.usefixtures("threads")
 def test_who_starts_it_is_told_in_the_end():
-    def press():
+    def starts():
         with starting():
-            os.kill(os.getpid(), signal.SIGINT)
+            press()
             told.append("started")
 
-    told = []
+    told, before = [], signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        press()
+        starts()
     assert told == ["started"]
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_who_starts_it_from_another_thread_may():
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(started, "import json").result() == (0, "")
