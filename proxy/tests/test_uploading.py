@@ -120,10 +120,9 @@ class Server:
 
 
 @contextmanager
-def serving(server, policy=None, idle=0.5):
+def serving(server, policy=None, body=LIMIT, **limits):
     hands = Hands()
-    limits = Limits(body=LIMIT, body_seconds=1.0, idle_seconds=idle)
-    guard = HarmonyGuard(Upstream(server.base, limits=limits), handing=hands, policy=policy)
+    guard = HarmonyGuard(Upstream(server.base, limits=Limits(body=body, **limits)), handing=hands, policy=policy)
     serves = uvicorn.Server(config(guard, 1.0))
     listening = listening_on("127.0.0.1", 0)
     thread = Thread(target=lambda: asyncio.run(serves.serve(sockets=[listening])), daemon=True)
@@ -150,7 +149,15 @@ def proxy(upstream):
 
 
 @pytest.fixture
-def client(proxy):
+def impatient(upstream):
+    """One that waits for a second; the other waits longer than any machine is slow."""
+    with serving(upstream, body_seconds=1.0, idle_seconds=1.0) as hands:
+        yield hands
+
+
+@pytest.fixture
+def client(request):
+    proxy = request.getfixturevalue("impatient" if "impatient" in request.fixturenames else "proxy")
     with socket.create_connection(("127.0.0.1", proxy.port)) as connection:
         connection.settimeout(WAIT)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -232,10 +239,8 @@ def test_who_would_send_too_much_is_told_so_instead_of_to_continue(proxy, upstre
 def test_a_client_that_leaves_within_its_request_ends_it_at_once(proxy, upstream, client, kind):
     client.sendall(head(kind, 100) + piece(kind, b"{"))
     until(lambda: upstream.heard.endswith(piece(kind, b"{")))
-    left = time.monotonic()
     client.close()
     until(lambda: upstream.is_left)
-    assert time.monotonic() - left < 0.4
     assert upstream.heard.endswith(piece(kind, b"{")), "nothing that looks like an end"
     told = proxy.next()
     assert (told.end, told.exchange) == (End.CLIENT_LEFT, None)
@@ -301,7 +306,7 @@ def test_who_never_ends_a_request_that_was_answered_is_not_read_for_ever(upstrea
         while time.monotonic() - begun < WAIT:
             client.sendall(chunk(b"x"))
             time.sleep(0.02)
-    assert time.monotonic() - begun < 1
+    assert time.monotonic() - begun < WAIT / 2
 
 
 def test_an_answer_streams_while_the_request_does(proxy, upstream, client):
@@ -331,29 +336,33 @@ def test_more_than_the_limit_in_chunks_breaks_off_both_sides(proxy, upstream, cl
     assert proxy.next().end is End.REFUSED
 
 
-def test_a_client_that_sends_too_slowly_is_not_waited_for(proxy, upstream, client):
+def test_a_client_that_sends_too_slowly_is_not_waited_for(impatient, upstream, client):
     client.sendall(IN_CHUNKS + chunk(b"{"))
     begun = time.monotonic()
     while not upstream.is_left and time.monotonic() - begun < WAIT:
         with suppress(OSError):
             client.sendall(chunk(b" "))
         time.sleep(0.05)
-    assert 0.9 < time.monotonic() - begun < 3
+    assert time.monotonic() - begun > 0.9
     assert answer(client)[0] == 408
-    assert proxy.next().end is End.REFUSED
+    assert impatient.next().end is End.REFUSED
 
 
-def test_an_upstream_that_takes_nothing_holds_the_client_back_and_is_given_up(proxy, upstream, client):
+def test_an_upstream_that_takes_nothing_holds_the_client_back_and_is_given_up(upstream):
     upstream.reads = False
-    client.sendall(head("content-length", LIMIT))
-    sent, waited, begun = 0, 0.0, time.monotonic()
-    while sent < LIMIT and waited < 0.3:
-        sent += client.send(b"x" * min(100_000, LIMIT - sent))
-        now = time.monotonic()
-        waited, begun = max(waited, now - begun), now
-    assert waited >= 0.3, "what it does not take waits with the client"
-    assert json.loads(answer(client)[1])["error"]["message"] == "the upstream did not take the request in time"
-    told = proxy.next()
+    large, most = 400_000_000, 200_000_000  # more than every system on the way keeps
+    with (
+        serving(upstream, body=large, idle_seconds=1.0) as proxy,
+        socket.create_connection(("127.0.0.1", proxy.port)) as client,
+    ):
+        client.settimeout(WAIT)
+        client.sendall(head("content-length", large))
+        sent = 0
+        while sent < large and not select.select([client], [], [], 0)[0]:
+            sent += client.send(b"x" * 100_000)
+        assert sent < most, "what it does not take waits with the client"
+        assert json.loads(answer(client)[1])["error"]["message"] == "the upstream did not take the request in time"
+        told = proxy.next()
     assert (told.end, told.kept.detail) == (End.EARLY, "timeout TimeoutError")
 
 
@@ -379,7 +388,7 @@ linux = pytest.mark.skipif(not hasattr(select, "POLLRDHUP"), reason="only Linux 
 def test_a_client_that_leaves_while_it_is_held_back_ends_the_request_soon(upstream, how, size):
     """What the upstream does not take waits with the client, who is not read meanwhile; of the larger body most is still in the client's own system."""
     upstream.reads = False
-    with serving(upstream, idle=WAIT) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as client:
+    with serving(upstream) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as client:
         client.sendall(head("content-length", LIMIT) + b"x")
         until(lambda: upstream.connection is not None)
         client.settimeout(0.2)
@@ -388,7 +397,7 @@ def test_a_client_that_leaves_while_it_is_held_back_ends_the_request_soon(upstre
         left = time.monotonic()
         leaves(client, how)
         until(lambda: is_left(upstream.connection))
-        assert time.monotonic() - left < 2
+        assert time.monotonic() - left < WAIT / 2
         assert proxy.next().end is End.CLIENT_LEFT
 
 
@@ -403,13 +412,13 @@ def test_the_reserve_is_shared_and_given_back():
 @pytest.mark.parametrize("how", ["end", "reset"])
 @pytest.mark.parametrize("waiting", [1, 2])
 def test_a_client_that_leaves_with_more_requests_in_the_line_ends_the_first_soon(upstream, how, waiting):
-    with serving(upstream, idle=WAIT) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as client:
+    with serving(upstream) as proxy, socket.create_connection(("127.0.0.1", proxy.port)) as client:
         client.sendall((head("content-length", 2) + b"{}") * (1 + waiting))
         until(lambda: upstream.heard.endswith(b"{}"))
         left = time.monotonic()
         leaves(client, how)
         until(lambda: upstream.is_left)
-        assert time.monotonic() - left < 2
+        assert time.monotonic() - left < WAIT / 2
         assert proxy.next().end is End.CLIENT_LEFT
 
 
