@@ -65,6 +65,9 @@ class Handing:
         self._packed: deque[_Batch] = deque()
         self._taking = Lock()
         self._most_exchanges, self._most_bytes = queued_exchanges, queued_bytes
+        self._over_full = (
+            1 + queued_exchanges // 64
+        )  # so many are dropped at a time: each by itself would take as long as to pack it
         self._put = self._put_bytes = self._taken = self._taken_bytes = 0
         # packed ones: each is counted by one side only, so that neither has to wait for the other
         self._counts: Tally = Counter()
@@ -134,7 +137,7 @@ class Handing:
                 self._packed.append((body, count))
                 self._put += count
                 self._put_bytes += len(body)
-            self._batch = max(min(_BATCH_EXCHANGES, room - count), 1)
+            self._batch = min(_BATCH_EXCHANGES, max(room - count, self._over_full))
         finally:
             self._taking.release()
         self._count(("dropped",), dropped)

@@ -288,6 +288,18 @@ def test_a_full_queue_is_counted_and_never_waited_for(bound, count):
     assert f"{5 - count} not judged: the queue was full" in sentence(one.tally)
 
 
+def test_a_full_queue_drops_some_at_a_time_and_says_when_to_ask_again():
+    one = Handing(Settings(), queued_exchanges=640)
+    for number in range(640):
+        one.hand_over(*handed(number))
+    assert (one.queued, one.tally["dropped",]) == (640, 0)
+    for number in range(10):
+        one.hand_over(*handed(number))
+    assert (one.queued, one.tally["dropped",]) == (650, 0)
+    one.hand_over(*handed(11))
+    assert (one.queued, one.tally["dropped",]) == (640, 11)
+
+
 def test_what_cannot_be_packed_is_counted_and_takes_no_other_with_it():
     one = Handing(Settings(), queued_exchanges=3)  # packed as soon as the queue would be full
     for number in range(3):
