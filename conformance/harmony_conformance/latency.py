@@ -146,6 +146,21 @@ def _token_gaps(
     return gaps if completion == len(gaps) + 1 else None
 
 
+def loads_of(requests: int, concurrency: int) -> list[int]:
+    """How many requests go at a time in each load of the probe."""
+    return sorted({1, min(max(concurrency, 1), max(requests, 1))})
+
+
+def most_requests(requests: int, concurrency: int) -> int:
+    """How many the probe may come to send, warm-ups included."""
+    return sum(requests + (_WARM_UPS_AT_MOST if load == 1 else load) for load in loads_of(requests, concurrency))
+
+
+def most_tokens(requests: int, concurrency: int) -> int:
+    """How many tokens of output they may cost, by the limit or by the script."""
+    return max(_LENGTH, len(tokens.encode_with_special_tokens(_SCRIPT))) * most_requests(requests, concurrency)
+
+
 async def probe(
     send: SendRequest, asking: Asking, engine: Engine, *, requests: int = REQUESTS, concurrency: int = 1
 ) -> tuple[Exchange, ...]:
@@ -157,7 +172,7 @@ async def probe(
     request = build(_step(asking, engine), asking, {})
     sender = _Sender(send=send, request=request, engine=engine.name)
     exchanges: list[Exchange] = []
-    for at_once in sorted({1, min(max(concurrency, 1), max(requests, 1))}):
+    for at_once in loads_of(requests, concurrency):
         warm = await sender.warm_up(at_once)
         exchanges += warm
         if any(isinstance(measure(x), Timing) for x in warm):

@@ -86,6 +86,11 @@ class Gate:
             if not self._holders:
                 self._is_free.set()
 
+    @property
+    def left(self) -> int | None:
+        """How many more requests may be sent; None where that is not limited."""
+        return self._left
+
     def close(self) -> None:
         """Nothing more is sent."""
         self._is_closed = True
@@ -117,11 +122,11 @@ class Gate:
         return await client.send(request, leave_after=leave_after)
 
     async def keep_pace(self) -> None:
-        """Wait until one more request may be sent. For one at a time."""
-        wait = self._next - now()
-        if wait > 0:
-            await asyncio.sleep(wait)
-        self._next = now() + self._pause
+        """Wait until one more request may be sent."""
+        begun = now()
+        due, self._next = self._next, max(self._next, begun) + self._pause  # before the wait: others come meanwhile
+        if due > begun:
+            await asyncio.sleep(due - begun)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from harmony_conformance.expectations import holds_rows, read_expectations
 from harmony_conformance.json_value import Json, JsonObject, loads
 from harmony_conformance.judge import Result
 from harmony_conformance.judging import Judge, Plan, is_about, left_open
-from harmony_conformance.latency import probe, summarise
+from harmony_conformance.latency import most_requests, probe, summarise
 from harmony_conformance.reference_server.serving import running, running_beside
 from harmony_conformance.scenario import (
     Scenario,
@@ -68,12 +68,16 @@ class NothingSelected(ValueError):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A finished run: what the endpoint is, all series by scenario, and all results. `recorded`: the header of a run that is judged again."""
+    """A finished run: what the endpoint is, all series by scenario, and all results. `recorded`: the header of a run that is judged again.
+
+    `unmeasured` says why there is no latency although it was asked for.
+    """
 
     capabilities: Capabilities | None
     series: tuple[Series, ...]
     results: tuple[Result, ...]
     latency: tuple[JsonObject, ...] = ()
+    unmeasured: str = ""
     started: str = ""
     recorded: JsonObject = field(default_factory=dict[str, Json])
 
@@ -161,7 +165,7 @@ async def look(target: Target, options: Options, waiting: Callable[[Wait], None]
         NothingThere: the endpoint can not be used.
     """
     async with connected(target, options) as client:
-        return await discover(_asking_patiently(client, options, waiting), _question(target, options))
+        return await discover(_in_time(client, options, waiting), _question(target, options))
 
 
 async def send_scenarios(
@@ -205,7 +209,7 @@ async def run_by(  # noqa: PLR0913, PLR0917 - what `run` takes, and the client
     """The same, by a client that is connected."""
     judge = judge or Judge(plan)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    found = await discover(_asking_patiently(client, options, told), _question(target, options))
+    found = await discover(_in_time(client, options, told), _question(target, options))
     told(found)
     for x in found.exchanges:
         keep(x)
@@ -217,19 +221,19 @@ async def run_by(  # noqa: PLR0913, PLR0917 - what `run` takes, and the client
     series = await sender.all(plan.scenarios, options.tries)
     # before the probe, which wants a quiet machine
     results = await judge.results(series, found.judged, sender.gate.reached)
-    is_worth_probing = found.generates and sender.access.shut is None
-    probing = replace(options, latency_requests=options.latency_requests if is_worth_probing else 0)
-    latency = await _latency(client, _asking(found, options), target, probing, keep)
+    why_not = _why_not_probed(target, options, found, sender)
+    latency = await _latency(client, _asking(found, options), target, options, keep) if why_not is None else ()
     return Run(
         capabilities=found,
         series=series,
         results=tuple(left_open(results, found.ways, found.unknown)),
         latency=latency,
+        unmeasured=why_not or "",
         started=started,
     )
 
 
-def _asking_patiently(client: Client, options: Options, waiting: Callable[[Wait], None]) -> SendRequest:
+def _in_time(client: Client, options: Options, waiting: Callable[[Wait], None] = lambda _: None) -> SendRequest:
     """Sends as the client does, no faster than is allowed; whoever waits beside it is told of every wait that the endpoint asks for."""
     gate = Gate(1, 1, None, options.max_rps)
 
@@ -300,15 +304,25 @@ def _asking(found: Capabilities, options: Options) -> Asking:
     )
 
 
+def _why_not_probed(target: Target, options: Options, found: Capabilities, sender: Sender) -> str | None:
+    """Empty where nobody asked for the latency probe, None where it is to be sent."""
+    asked, left = options.latency_requests, sender.gate.left
+    most = most_requests(asked, options.at_once(target))
+    reasons = {
+        "": asked < 1,
+        "the endpoint generates nothing": not found.generates,
+        "the run was cut short": sender.access.shut is not None,
+        f"that takes up to {most} requests, and --max-requests leaves {left}": left is not None and left < most,
+    }
+    return next((why for why, holds in reasons.items() if holds), None)
+
+
 async def _latency(
     client: Client, asking: Asking, target: Target, options: Options, keep: Keep
 ) -> tuple[JsonObject, ...]:
     """The latency probe, after all checks: nothing else is sent meanwhile."""
-    if options.latency_requests < 1:
-        return ()
-    exchanges = await probe(
-        client.send, asking, target.engine, requests=options.latency_requests, concurrency=options.at_once(target)
-    )
+    send, at_once = _in_time(client, options), options.at_once(target)
+    exchanges = await probe(send, asking, target.engine, requests=options.latency_requests, concurrency=at_once)
     for x in exchanges:
         keep(x)
     return summarise(exchanges)

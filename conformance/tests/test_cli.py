@@ -399,7 +399,27 @@ def test_a_dry_run_prints_every_request_and_sends_nothing(capsys):
     name, _, body = lines[1].partition(": ")
     assert name == "simple_answer/chat/answer+stream"
     assert json.loads(body)["stream"] is True
-    assert lines[-1] == "6 requests, at most 12288 output tokens"
+    assert lines[-2:] == [
+        "latency: 51 requests, at most 7293 output tokens",
+        "57 requests, at most 19581 output tokens; a few more to find out what the endpoint is",
+    ]
+
+
+def test_a_dry_run_without_the_latency_probe_does_not_count_it(capsys):
+    asked = ["openai:http://127.0.0.1:9", "--dry-run", "--select", "simple_answer", "--latency", "0"]
+    _, out, _ = run(capsys, *asked)
+    assert out.splitlines()[-1].startswith("2 requests, at most 4096 output tokens; ")
+
+
+@pytest.mark.parametrize(("most", "unmeasured"), [(14, True), (15, False)])
+def test_the_latency_probe_is_sent_within_the_requests_that_are_allowed(most, unmeasured, capsys, tmp_path):
+    """Two requests come before it, three warm it up at most."""
+    asked = ["reference", "--select", "simple_answer", "--latency", "10", "--concurrency", "1", "--out", str(tmp_path)]
+    _, _, err = run(capsys, *asked, "--max-requests", str(most))
+    told = "latency was not measured: that takes up to 13 requests, and --max-requests leaves 12"
+    assert (told in err) is unmeasured
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "report.jsonl").read_text("utf-8").splitlines()]
+    assert ("latency" in kinds) is not unmeasured
 
 
 def answers(raw_server, chat, before=2, model="m"):

@@ -1,7 +1,6 @@
 """What a rate limit kept from being found out is not told as if the endpoint did not offer it."""
 
 import asyncio
-import itertools
 import json
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from jsonschema import Draft202012Validator
 from harmony_conformance import golden
 from harmony_conformance.check import Outcome
 from harmony_conformance.cli import main
+from harmony_conformance.sending import Gate
 from harmony_conformance.suite import Options, look, make_plan, run
 from harmony_conformance.target import parse_target
 
@@ -104,7 +104,14 @@ def test_it_stands_in_the_report_and_is_the_same_when_it_is_judged_again(endpoin
     assert first == again
 
 
-def test_an_endpoint_is_looked_at_no_faster_than_is_allowed(raw_server):
+def paced(came, rate):
+    """Whether so many requests took the time they have to; each may come late."""
+    return came[-1] - came[0] > (len(came) - 1.5) / rate
+
+
+@pytest.fixture
+def watched(raw_server):
+    """An endpoint, and when its requests came."""
     came = []
 
     def answer(connection, request):
@@ -112,7 +119,48 @@ def test_an_endpoint_is_looked_at_no_faster_than_is_allowed(raw_server):
         is_chat = request.startswith(b"POST /v1/chat/completions ")
         connection.sendall(http(200, COMPLETION if is_chat else {"data": [{"id": "m"}]}))
 
-    url = raw_server(answer).url
+    return raw_server(answer).url, came
+
+
+def test_an_endpoint_is_looked_at_no_faster_than_is_allowed(watched):
+    url, came = watched
     asyncio.run(look(parse_target(f"openai:{url}"), Options(max_rps=20)))
     assert len(came) >= 3
-    assert all(later - earlier > 0.03 for earlier, later in itertools.pairwise(came))
+    assert paced(came, 20)
+
+
+def test_its_latency_is_probed_no_faster_than_is_allowed(watched, tmp_path):
+    url, came = watched
+    main(
+        [
+            "run",
+            f"openai:{url}",
+            "--select",
+            "simple_answer",
+            "--latency",
+            "9",
+            "--max-rps",
+            "20",
+            "--out",
+            str(tmp_path),
+        ]
+    )
+    exchanges = [json.loads(line) for line in (tmp_path / "exchanges.jsonl").read_text("utf-8").splitlines()]
+    probing = sum(x["scenario"] == "latency" for x in exchanges)
+    assert probing >= 3
+    assert paced(came[-probing:], 20)
+
+
+def test_requests_that_wait_at_the_same_time_go_one_after_the_other():
+    async def passed():
+        gate = Gate(8, 8, None, 50)
+        times = []
+
+        async def one():
+            await gate.keep_pace()
+            times.append(time.monotonic())
+
+        await asyncio.gather(*(one() for _ in range(6)))
+        return times
+
+    assert paced(asyncio.run(passed()), 50)

@@ -40,6 +40,7 @@ from harmony_conformance.json_value import JsonObject, at, dumps, members, text
 from harmony_conformance.judge import Result, worst
 from harmony_conformance.judging import Plan, in_order, judge_all, left_open
 from harmony_conformance.judging_beside import few_collections, judge_of
+from harmony_conformance.latency import most_requests, most_tokens
 from harmony_conformance.network import CA_DIR, CA_FILE
 from harmony_conformance.offers import Offer
 from harmony_conformance.recording import exchange_line
@@ -99,7 +100,7 @@ def execute(arguments: Namespace) -> int:
     if arguments.list:
         return _list(plan)
     if arguments.dry_run:
-        return _dry_run(options, plan)
+        return _dry_run(target, options, plan)
     console = report_console()
     few_collections()
     if target.replay is not None:
@@ -117,6 +118,8 @@ def execute(arguments: Namespace) -> int:
         write_files(report, out, FAIL_ON[arguments.fail_on])
     print_report(report, console)
     print(f"run kept in {out}", file=sys.stderr)
+    if finished.unmeasured:
+        print(f"latency was not measured: {finished.unmeasured}", file=sys.stderr)
     code = _exit_code(finished.results, FAIL_ON[arguments.fail_on])
     if (cut := cut_short(finished.series)) is not None:
         print(f"the run was cut short, {cut.detail}", file=sys.stderr)
@@ -136,7 +139,7 @@ def _list(plan: Plan) -> int:
     return Exit.CONFORMS
 
 
-def _dry_run(options: Options, plan: Plan) -> int:
+def _dry_run(target: Target, options: Options, plan: Plan) -> int:
     """Every request as it would be sent to an endpoint of which nothing is known."""
     blank = Asking(model=options.model or "MODEL", extra=options.extra_body, seed=options.seed)
     requests = tokens = 0
@@ -155,7 +158,12 @@ def _dry_run(options: Options, plan: Plan) -> int:
                 body = f"not sent: {api.title} has no {member}"
             print(f"{scenario.name}/{scenario.api}/{step.name}: {body}")
         print(f"{scenario.name}: {options.tries * len(steps)} requests, at most {bound} output tokens")
-    print(f"{requests} requests, at most {tokens} output tokens")
+    if options.latency_requests:
+        probe = options.latency_requests, options.at_once(target)
+        bound, most = most_tokens(*probe), most_requests(*probe)
+        requests, tokens = requests + most, tokens + bound
+        print(f"latency: {most} requests, at most {bound} output tokens")
+    print(f"{requests} requests, at most {tokens} output tokens; a few more to find out what the endpoint is")
     return Exit.CONFORMS
 
 
