@@ -29,7 +29,7 @@ import uvloop
 from answers import Plan
 from contenders import CONTENDERS, LITELLM, NotStartedError, Running, nginx_program
 from load import Answer, Client
-from pairs import APART, JUDGED_LATER, PAUSED, RUSH, in_turn
+from pairs import APART, JUDGED_LATER, PAUSED, RUSH, SUSTAINED, in_turn
 from processes import cost, judge_stopped, memory, settle
 
 HERE = Path(__file__).parent
@@ -103,9 +103,11 @@ class Found:
 Measure = Callable[[Client, Size], "asyncio.Future[Found]"]
 
 
-def whole(connections: int, plan: Plan) -> Measure:
+def whole(connections: int, plan: Plan, times: int = 1) -> Measure:
     async def measure(client: Client, size: Size) -> Found:
-        found = await client.whole(connections=connections, seconds=size.seconds, most=size.answers, plan=plan)
+        found = await client.whole(
+            connections=connections, seconds=times * size.seconds, most=times * size.answers, plan=plan
+        )
         return Found(
             units=found.answers, failed=found.failed, seconds=found.seconds, latencies=found.latencies, first=[]
         )
@@ -134,7 +136,8 @@ def streams(
 MEASURES: dict[str, Measure] = {
     "json, 1": whole(1, Plan()),
     "json, 32": whole(32, Plan()),
-    JUDGED_LATER: whole(32, Plan()),
+    JUDGED_LATER: whole(32, Plan(), times=4),
+    SUSTAINED: whole(32, Plan(), times=8),
     "json, 32, 20 ms": whole(32, Plan(pace=20_000)),
     "stream, 1": streams(1, lambda size: Plan(events=6, pace=10_000), lambda size: size.streams),
     "stream, 32": streams(32, lambda size: Plan(events=size.events, pace=20_000)),
@@ -145,7 +148,7 @@ MEASURES: dict[str, Measure] = {
 SPARED = {"litellm": {"stream, 8, no pace"}}
 """Who is spared what: it would take minutes."""
 ASGI = ("app", "app+guard")
-ASGI_ONLY = {"json, 32, 20 ms", JUDGED_LATER}
+ASGI_ONLY = {"json, 32, 20 ms", JUDGED_LATER, SUSTAINED}
 SLOW_ROUNDS = {"litellm": 2}
 
 
@@ -263,7 +266,7 @@ def measure(names: list[str], size: Size, folder: Path, skipped: dict[str, str])
             for name in taking_part[first:] + taking_part[:first]:
                 settle(running[name].pid)
                 say(f"round {number + 1} of {size.rounds}: {name}")
-                for what in [what for what in MEASURES if what not in (APART, RUSH)]:
+                for what in [what for what in MEASURES if what not in (APART, RUSH, SUSTAINED)]:
                     if what not in SPARED.get(name, ()) and (name in ASGI or what not in ASGI_ONLY):
                         add(found[what].setdefault(name, {}), figures([running[name]], what, size, idle)[name])
         turns = in_turn(

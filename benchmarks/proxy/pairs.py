@@ -15,6 +15,8 @@ APART = "stream, 32, apart"
 RUSH = "stream, 32, a rush"
 """Short ones, all begun at once, again and again: what is looked at is when the first byte comes."""
 JUDGED_LATER = "json, 32, judged later"
+SUSTAINED = "json, 32, sustained"
+"""Long enough for what judges to see that there is traffic, and to give way to it: it looks every 50 ms."""
 PAUSED = frozenset({JUDGED_LATER, RUSH})
 """What judges is stopped until all answers are there: neither of the two costs is in the other. The streams of a rush are over before a process that begins
 to judge what came before them has given way."""
@@ -31,8 +33,8 @@ class Group:
 
 
 GROUPS = (
-    Group(what=JUDGED_LATER, names=("app", "app+guard"), often=3),
-    Group(what="json, 32", names=("app", "app+guard"), often=3),
+    Group(what=JUDGED_LATER, names=("app", "app+guard"), often=2),
+    Group(what=SUSTAINED, names=("app", "app+guard")),
     Group(what="json, 32, 20 ms", names=("app", "app+guard"), often=3),
     Group(what="stream, 1", names=("direct", "unguarded", "standalone"), together=True),
     Group(what=RUSH, names=("direct", "unguarded", "standalone"), often=5),
