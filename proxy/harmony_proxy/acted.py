@@ -10,7 +10,7 @@ from typing import Protocol
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.judge import Result
 from harmony_conformance.wire import Request, Response
-from harmony_proxy.policy import Action
+from harmony_proxy.policy import Action, FailMode
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +83,7 @@ class StreamActing(Protocol):
         fallback: Action,
         request_id: str,
         limit: int,
+        fail: FailMode,
     ) -> Streaming:
         """The response has a status and headers, and no body yet."""
         ...

@@ -7,20 +7,20 @@ sends `head` before the first bytes it is given, and stops both sides once `must
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
 from harmony_conformance.wire import NO_HEADERS, Request, Response
 from harmony_proxy.acted import Acted, Actors, Streaming
 from harmony_proxy.decoding import NotDecoded, Unpacking
 from harmony_proxy.heads import Closing, Head, Heads, is_stream, named, values_of, verdict_of, with_body, without_body
-from harmony_proxy.passage import passage
+from harmony_proxy.passage import is_unread, passage
 from harmony_proxy.policy import OBSERVING, FailMode, Policy, Route
 from harmony_proxy.recorder import LIMIT, End, Headers, Recorder
-from harmony_proxy.refusal import BLOCKED, BROKEN_OFF, NOT_EXAMINED, blocked_message, error_body, error_event
+from harmony_proxy.refusal import BROKEN_OFF, NOT_EXAMINED, error_event, unexamined_message
+from harmony_proxy.refusing import blocked, refused
 from harmony_proxy.routes import api_as_asked, api_of, plain
 
-_BAD_GATEWAY = 502
 _AN_ERROR = 400
 _NO_BODY = (204, 304)
 
@@ -81,8 +81,7 @@ class Guard:
         self.head: Head | None = None
         self.must_stop = False
         self.problems = 0
-        self._policy = policy
-        self._request_id = request_id
+        self._policy, self._request_id = policy, request_id
         self._limit = limit
         self._actors = actors
         self._route: Route = OBSERVING
@@ -91,8 +90,7 @@ class Guard:
         self._answered: Head | None = None
         self._streaming: Streaming | None = None
         self._unpacking: Unpacking | None = None
-        self._withheld = bytearray()
-        self._identical = True
+        self._withheld, self._identical = bytearray(), True
         self._heads = heads
         self._later: Head | None = None
 
@@ -183,9 +181,8 @@ class Guard:
             return Closing(head=None, body=self._guarded(self._abort_stream))
         if self._mode in (_Mode.HELD, _Mode.REFUSING):
             self._mode = _Mode.STOPPED
-            return self._refused(
-                BROKEN_OFF, f"The server broke off its answer (request {self._request_id})", "broken_off"
-            )
+            why = f"The server broke off its answer (request {self._request_id})"
+            return self._ended(refused(self._api, BROKEN_OFF, why, self._request_id, "broken_off"))
         return Closing(head=None, body=[])
 
     def _choose(self, method: str, path: str) -> None:
@@ -224,6 +221,7 @@ class Guard:
                 fallback=self._route.fallback,
                 request_id=self._request_id,
                 limit=self._limit,
+                fail=self._route.fail,
             )
             self._mode = _Mode.STREAMING
             head = named(without_body(answered), self._request_id)
@@ -276,8 +274,7 @@ class Guard:
             self._mode, self.must_stop = _Mode.STOPPED, True
             if self._later is not None:
                 self._later = None
-                why = blocked_message(self.recorder.blocked, self._request_id)
-                return self._refused(BLOCKED, why, "blocked").body
+                return self._blocked(self.recorder.blocked).body
         if given:
             self._give_head()
         return out
@@ -333,11 +330,11 @@ class Guard:
     def _stopped(self) -> list[bytes]:
         """Both sides end, with an error."""
         self._mode, self.must_stop = _Mode.STOPPED, True
-        message = f"The answer could not be examined (request {self._request_id})"
+        message = unexamined_message(self._request_id)
         self._withheld.clear()
         if self._later is not None:
             self._later = None
-            return self._refused(NOT_EXAMINED, blocked_message((), self._request_id), "blocked").body
+            return self._blocked(()).body
         return [error_event(self._api, NOT_EXAMINED, message)]
 
     def _close_held(self) -> Closing:
@@ -357,25 +354,29 @@ class Guard:
         self._note(whole.acted)
         self._mode = _Mode.PASSING
         if whole.acted.blocked:
-            return self._refused(BLOCKED, blocked_message(whole.acted.blocked, self._request_id), "blocked")
+            return self._blocked(whole.acted.blocked)
         verdict = verdict_of(whole.acted, whole.results)
+        if whole.body is None and is_unread(told.exchange):
+            self._give_up("the answer is no JSON")
+            return self._unexamined()
         if whole.body is None:
             return self._finished(named(self._answered, self._request_id, verdict), [self.recorder.response_body])
         return self._finished(named(with_body(self._answered, whole.body), self._request_id, verdict), [whole.body])
 
     def _unexamined(self) -> Closing:
         if self._mode is _Mode.REFUSING or self._answered is None:
-            return self._refused(NOT_EXAMINED, blocked_message((), self._request_id), "blocked")
+            return self._blocked(())
         return self._finished(named(self._answered, self._request_id, "unexamined"), [self.recorder.response_body])
 
     def _finished(self, head: Head, body: list[bytes]) -> Closing:
-        self.head = head
-        return Closing(head=head, body=body)
+        return self._ended(Closing(head=head, body=body))
 
-    def _refused(self, code: str, message: str, verdict: str) -> Closing:
-        body = error_body(self._api, code, message)
-        headers = ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)))
-        return self._finished(named(Head(status=_BAD_GATEWAY, headers=headers), self._request_id, verdict), [body])
+    def _blocked(self, checks: Sequence[str]) -> Closing:
+        return self._ended(blocked(self._api, checks, self._request_id))
+
+    def _ended(self, closing: Closing) -> Closing:
+        self.head = closing.head
+        return closing
 
     def _note(self, acted: Acted) -> None:
         self.recorder.repaired = dict(acted.repaired)

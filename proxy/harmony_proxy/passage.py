@@ -76,6 +76,13 @@ def passage(kept: Kept, *, engine: str = "openai") -> Passage:
     )
 
 
+def is_unread(x: Exchange) -> bool:
+    """Whether it was answered with something that nobody can read as an answer of its API."""
+    response = x.response
+    is_read = x.events is not None or isinstance(x.told, dict | list)
+    return response is not None and response.is_success and not is_read and bool(response.body.strip())
+
+
 def _is_judged(kept: Kept) -> bool:
     return kept.method == "POST" and bool(api_of(kept.path))
 

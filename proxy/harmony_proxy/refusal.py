@@ -20,6 +20,11 @@ def blocked_message(checks: Sequence[str], request_id: str) -> str:
     return f"The answer was blocked: {why} (request {request_id})"
 
 
+def unexamined_message(request_id: str) -> str:
+    """The line that says that nobody knows what an answer holds."""
+    return f"The answer could not be examined (request {request_id})"
+
+
 def error_body(api: str, code: str, message: str) -> bytes:
     """The body of an error response."""
     return dumps(_error(api, code, message)).encode()

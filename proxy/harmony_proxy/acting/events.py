@@ -23,6 +23,8 @@ EVENT_LIMIT = 1024 * 1024
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _EMPTY_LINES = re.compile(rb"(?:\r?\n)+")
 _LINES = re.compile(rb"\n+|[^\n]+\n")
+_FIELD = re.compile(rb"(?:|:.*|(?:event|id|retry)(?::.*)?)\Z", re.DOTALL)
+"""A line of an event that has no data."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -51,6 +53,13 @@ class Piece:
     def is_done(self) -> bool:
         """Whether this is the `[DONE]` that ends a stream."""
         return self.data is not None and self.data.strip() == DONE
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether it says something that is no JSON object, or lines that are none of an event's."""
+        if self.data is None:
+            return any(_FIELD.match(line) is None for line in _LINE_END.split(self.raw.removeprefix(_BYTE_ORDER_MARK)))
+        return bool(self.data.strip()) and not self.is_done and not isinstance(self.value, dict)
 
     @cached_property
     def value(self) -> Json:
@@ -93,6 +102,7 @@ class Splitter(Protocol):
     """What cuts a body into events."""
 
     is_lost: bool
+    end: bytes
 
     @property
     def is_between(self) -> bool:
@@ -107,9 +117,15 @@ class Splitter(Protocol):
         """What stands behind the last complete event."""
         ...
 
+    def last(self) -> Piece | None:
+        """The rest as the event that it is once it ends; None where there is none."""
+        ...
+
 
 class SseSplitter:
-    """State: the bytes of the current event, where its current line begins, and its data so far."""
+    """State: the bytes of the current event, where its current line begins, and its data so far. `end`: what ends an event, wherever it stops."""
+
+    end = b"\n\n"
 
     def __init__(self, *, limit: int = EVENT_LIMIT) -> None:
         self._limit = limit
@@ -157,6 +173,10 @@ class SseSplitter:
         """What stands behind the last complete event."""
         return bytes(self._raw)
 
+    def last(self) -> Piece | None:
+        """The rest as the event that it is once it ends; None where there is none."""
+        return next(iter(SseSplitter().feed(self.rest() + self.end)), None) if self._raw else None
+
     def _take(self, line: bytes) -> bool:
         """Whether the line ends the event."""
         if self._first:
@@ -177,7 +197,9 @@ class SseSplitter:
 
 
 class LineSplitter:
-    """State: the bytes of the current line."""
+    """State: the bytes of the current line. `end`: what ends it."""
+
+    end = b"\n"
 
     def __init__(self, *, limit: int = EVENT_LIMIT) -> None:
         self._limit = limit
@@ -204,6 +226,10 @@ class LineSplitter:
     def rest(self) -> bytes:
         """What stands behind the last complete line."""
         return bytes(self._raw)
+
+    def last(self) -> Piece | None:
+        """The rest as the line that it is once it ends; None where there is none."""
+        return _line(self.rest()) if self._raw else None
 
 
 def _line(raw: bytes) -> Piece:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from types import MappingProxyType
 
-from harmony_conformance.apis import RESPONSES, api_named
+from harmony_conformance.apis import api_named
 from harmony_conformance.apis.api import Framing
 from harmony_conformance.checks.responses.reading import ENDS
 from harmony_conformance.exchange import Exchange
@@ -20,23 +20,19 @@ from harmony_conformance.wire import Request, Response
 from harmony_proxy.acted import Acted
 from harmony_proxy.acting.accounting import FINISH, TOO_LATE, Account
 from harmony_proxy.acting.asking import PROBES, Asking, Went
-from harmony_proxy.acting.chat_stream import ChatStream
-from harmony_proxy.acting.dialect import DIALECTS, Part
+from harmony_proxy.acting.dialect import Part
 from harmony_proxy.acting.events import LineSplitter, Piece, Splitter, SseSplitter
 from harmony_proxy.acting.history import History
-from harmony_proxy.acting.mending import declared_by
+from harmony_proxy.acting.holding import HOLD_LIMIT, Held, joined
 from harmony_proxy.acting.moulds import Moulds
 from harmony_proxy.acting.notes import Notes
 from harmony_proxy.acting.reading import NoPlace
 from harmony_proxy.acting.repairs import NO_REPAIR, REPAIRS
-from harmony_proxy.acting.responses_stream import STATUS, ResponsesStream
 from harmony_proxy.acting.retelling import Place, Stream
+from harmony_proxy.acting.streams import stream_of
 from harmony_proxy.acting.tracking import Status
-from harmony_proxy.policy import Action
-from harmony_proxy.refusal import BLOCKED, BROKEN_OFF, blocked_message, error_event
-
-HOLD_LIMIT = 64 * 1024
-"""The most bytes that are held for one verdict; beyond it they pass."""
+from harmony_proxy.policy import Action, FailMode
+from harmony_proxy.refusal import BLOCKED, BROKEN_OFF, NOT_EXAMINED, blocked_message, error_event, unexamined_message
 
 TEXTS = frozenset(
     {
@@ -64,12 +60,16 @@ class StreamActor:
         fallback: Action,
         request_id: str,
         limit: int,
+        fail: FailMode = FailMode.OPEN,
         reasoning_field: str | None = None,
     ) -> None:
         self.is_over = False
         x = Exchange(id=request_id, request=request, response=response, api=api)
         acting = {check for check, action in actions.items() if action is not Action.OBSERVE}
         self._api, self._id = api, request_id
+        self._is_closed = fail is FailMode.CLOSED
+        self._withholds = False
+        self._is_answer = response.is_success
         self._actions, self._fallback, self._limit = actions, fallback, limit
         self._is_lines = api_named(api).framing is Framing.LINES and response.is_line_stream
         self._splitter: Splitter = LineSplitter(limit=limit) if self._is_lines else SseSplitter(limit=limit)
@@ -82,42 +82,16 @@ class StreamActor:
         self._moulds = Moulds()
         repairs = {check for check in acting & REPAIRS.keys() if actions[check] is Action.REPAIR}
         self._account = Account(self._asking, self._notes, repairs)
-        self._told = self._stream(x, acting, reasoning_field) if response.is_success else None
+        asked, keeps = {check: actions[check] for check in acting}, bool(self._blocking)
+        self._told = stream_of(x, asked, self._asking, self._notes, keeps_bytes=keeps, reasoning_field=reasoning_field)
         self._unrepaired = repairs & {FINISH} if self._told is None and response.is_success else frozenset[str]()
         self._plain = History(None, keeps_bytes=bool(self._blocking or self._unrepaired))
-        self._held: list[Piece] = []
-        self._held_size = self._size = 0
+        self._held = Held(limit=limit)
+        self._size = 0
         self._seen: set[int] = set()
         self._over: set[int] = set()
         self._passing = False
         self._blocked: tuple[str, ...] = ()
-
-    def _stream(self, x: Exchange, acting: Collection[str], reasoning_field: str | None) -> Stream | None:
-        """How the answer is read and told anew, None where it is only blocked."""
-        keeps_bytes = bool(self._blocking)
-        repairs = acting & REPAIRS.keys()
-        if x.api == RESPONSES.name and repairs:
-            return ResponsesStream(
-                declared_by(x),
-                self._asking,
-                self._notes,
-                body=x.request.body,
-                mends_status=self._actions.get(STATUS) is Action.REPAIR,
-                keeps_bytes=keeps_bytes,
-            )
-        dialect = DIALECTS.get(x.api)
-        if dialect is None or not (repairs or reasoning_field is not None):
-            return None
-        return ChatStream(
-            dialect,
-            declared_by(x),
-            self._asking,
-            self._notes,
-            body=x.request.body,
-            reasoning_field=reasoning_field,
-            mends_finish=self._actions.get(FINISH) is Action.REPAIR,
-            keeps_bytes=keeps_bytes,
-        )
 
     @property
     def _went(self) -> Went:
@@ -147,32 +121,38 @@ class StreamActor:
             out += self._take(piece)
         if self._splitter.is_lost or self._size > self._limit:
             out += self._give_up(f"the answer is larger than the {self._limit} bytes that are kept of one")
-        return _joined(out)
+        return joined(out)
 
     def close(self) -> list[bytes]:
         """The answer is complete; the rest of what goes to the client."""
         if self.is_over or self._passing:
             return []
-        rest = self._splitter.rest()
-        is_open = self._is_lines and Piece(raw=rest, data=rest.decode("utf-8", "replace")).value is not None
-        out = [one for piece in self._splitter.feed(b"\n") for one in self._take(piece)] if is_open else []
+        last, rest = self._splitter.last(), self._splitter.rest()
+        is_read = last is not None and (last.value is not None or last.is_done)
+        out: list[bytes] = []
+        if is_read:  # clients read a last event that does not end
+            out = [one for piece in self._splitter.feed(self._splitter.end) for one in self._take(piece)]
+        elif last is not None:
+            out = self._unread(last)
         out += [*self._conclude(), *self._remains()]
         self._close_account()
         if self.is_over:
-            return _joined(out)
+            return joined(out)
         data = b"".join([*out, self._splitter.rest()])
-        return _joined([data.removesuffix(b"\n") if is_open else data])  # clients read a last line that does not end
+        is_open = is_read and (self._is_lines or data.endswith(rest + self._splitter.end))
+        return joined([data.removesuffix(self._splitter.end) if is_open else data])
 
     def abort(self) -> list[bytes]:
-        """The server broke off. What was held goes out, told anew where it leaks; half an event does not."""
+        """The server broke off. What was held goes out, told anew where it leaks, or not, as `fail` says; half an event does not."""
         if self.is_over:
             return []
+        self._withholds = self._is_closed
         out = [] if self._passing else [*self._resolve(is_last=True), *self._remains()]
         self._close_account()
         if not self.is_over:
             message = f"The server broke off its answer (request {self._id})"
             out.append(error_event(self._api, BROKEN_OFF, message, number=self._number))
-        return _joined(out)
+        return joined(out)
 
     # what has to wait
 
@@ -180,12 +160,14 @@ class StreamActor:
         if self.is_over or self._passing:
             return [] if self.is_over else [piece.raw]
         told = self._told
+        if told is not None and self._is_quick(piece.raw):
+            return [piece.raw]
+        if error := self._unread(piece):
+            return error
         if told is None:
             return self._take_plain(piece)
-        if self._is_quick(piece.raw):
-            return [piece.raw]
         piece.parts = told.parts(piece)
-        if not self._held and not piece.is_done and self._passes(told, piece):
+        if not self._held.pieces and not piece.is_done and self._passes(told, piece):
             told.passed(piece)
             if len(piece.parts) == 1:
                 told.learn(piece, self._moulds)
@@ -195,7 +177,7 @@ class StreamActor:
             self._track(told, part)
         if piece.is_done or told.is_end(piece):
             return self._conclude()
-        if told.announces(piece) and self._held_size <= min(HOLD_LIMIT, self._limit):
+        if told.announces(piece) and not self._held.is_full:
             return []
         waits = told.ends_with_choices and self._blocking and self._seen and self._seen == self._over
         return [] if waits else self._resolve(is_last=False)
@@ -203,7 +185,7 @@ class StreamActor:
     def _is_quick(self, raw: bytes) -> bool:
         """Whether an event is one that passed before with another text, in which nothing begins a needle. It counts as gone then."""
         told = self._told
-        if told is None or self._held or told.is_at_work:
+        if told is None or self._held.pieces or told.is_at_work:
             return False
         found = self._moulds.fit(raw)
         if found is None or not found[0].tracked.passes(found[1]):
@@ -216,16 +198,23 @@ class StreamActor:
         if piece.is_done:
             self._hold(piece)
             return self._conclude()
-        if self._held or self._ends_with(piece.value):
+        if self._held.pieces or self._ends_with(piece.value):
             self._hold(piece)
-            return [] if self._held_size <= min(HOLD_LIMIT, self._limit) else self._release()
+            return self._no_verdict() if self._held.is_full else []
         self._plain.add(piece.raw, ())
         return [piece.raw]
 
+    def _unread(self, piece: Piece) -> list[bytes]:
+        """The end of the answer, where an event cannot be read and may not pass."""
+        if not (piece.is_unread and self._is_answer):
+            return []
+        self._notes.leave(("*",), "an event that is no JSON object")
+        return self._unexamined() if self._is_closed else []
+
     def _hold(self, piece: Piece) -> None:
         self._account.came(piece)
-        self._held.append(piece)
-        self._held_size += len(piece.raw)
+        told = self._told
+        self._held.add(piece, told.is_odd if told is not None and told.declared else None)
 
     def _passes(self, told: Stream, piece: Piece) -> bool:
         """Whether an event is nothing but text without a needle."""
@@ -257,23 +246,23 @@ class StreamActor:
         """What can go out of what is held."""
         told = self._told
         if told is None or not self._asked:
-            return self._release()
+            return self._unresolved()
         statuses = {place: tracked.status() for place, tracked in told.texts.items()}
         may_leak = [place for place, status in statuses.items() if status is not Status.CLEAR]
-        is_odd = not told.cleans_names and any(_is_odd(told, piece) for piece in self._held)
+        is_odd = not told.cleans_names and self._held.is_odd
         if not is_odd and not may_leak:
             return self._release()
         is_over = not all(map(self._may_grow, may_leak))
         if is_odd or is_last or is_over or Status.READY in statuses.values():
             if not is_last and not self._asking.may_ask(self._size):
                 return self._too_much()
-            found = self._asking.fails(told.went, self._held, self._asked)
+            found = self._asking.fails(told.went, self._held.pieces, self._asked)
             if not found and (is_last or not any(self._goes_on(told, place) for place in statuses)):
-                return self._release()
+                return self._unresolved()
             ready = [place for place, status in statuses.items() if status is Status.READY and self._may_grow(place)]
             more = (told.probe(place, said) for place in ready for said in PROBES)
             probes = chain(told.further() if is_over else (), more)
-            if found and (is_last or is_odd or self._asking.is_final(found, told.went, self._held, probes)):
+            if found and (is_last or is_odd or self._asking.is_final(found, told.went, self._held.pieces, probes)):
                 return self._act(told, found, statuses)
         return self._too_much()
 
@@ -286,12 +275,24 @@ class StreamActor:
 
     def _too_much(self) -> list[bytes]:
         """Nothing, as long as there is room for what is held."""
-        if self._held_size <= min(HOLD_LIMIT, self._limit) or self._told is None:
-            return []
+        return self._no_verdict() if self._held.is_full else []
+
+    def _no_verdict(self) -> list[bytes]:
+        """What is held passes, and nothing more is looked at of its texts; or nothing passes any more."""
         self._notes.leave(self._asked, f"no verdict within {HOLD_LIMIT} bytes")
-        for tracked in self._told.texts.values():
+        if self._is_closed:
+            return self._unexamined()
+        for tracked in self._told.texts.values() if self._told is not None else ():
             tracked.is_given_up = tracked.is_given_up or (tracked.reader is None and bool(tracked.unsent))
         return self._release()
+
+    def _unresolved(self) -> list[bytes]:
+        """What is held, in which nothing was found; or nothing, where there was more to come of it."""
+        if not (self._withholds and self._held.pieces):
+            return self._release()
+        self._held.take()
+        self._notes.leave(("*",), "it broke off before all of it could be examined")
+        return []
 
     # what goes out
 
@@ -300,7 +301,7 @@ class StreamActor:
         blocked = [check for check in found if self._actions[check] is Action.BLOCK]
         if blocked:
             return self._block(blocked)
-        held, go_back, done = self._held, told.saved(), dict(self._notes.repaired)
+        held, go_back, done = self._held.pieces, told.saved(), dict(self._notes.repaired)
         before = self._account.before(told.went, held)
         told.is_trying = True
         try:
@@ -311,14 +312,15 @@ class StreamActor:
         else:
             late = NO_REPAIR if b"".join(out) == b"".join(piece.raw for piece in held) else TOO_LATE
             reason = told.problem or (late if Status.READY in statuses.values() else _NO_NAME)
-            if not self._asking.fails(told.went, (), found):
+            stays = told.problem and self._fallback is Action.BLOCK
+            if not stays and not self._asking.fails(told.went, (), found):
                 self._notes.count(found)
                 self._account.begin(before)
                 return out
         finally:
             told.is_trying = False
         self._notes.repaired = done
-        self._held, self._held_size = held, sum(len(piece.raw) for piece in held)
+        self._held.put_back(held)
         go_back()
         told.forget(statuses)
         self._notes.leave(found, reason)
@@ -326,26 +328,30 @@ class StreamActor:
 
     def _release(self) -> list[bytes]:
         """What is held goes out: the very bytes, unless something of it is told anew."""
-        held, self._held, self._held_size = self._held, [], 0
-        told = self._told
+        held, told = self._held.take(), self._told
         if told is None:
             for piece in held:
                 self._plain.add(piece.raw, ())
             return [piece.raw for piece in held]
         out = [one for piece in held for one in told.tell(piece)]
-        if told.problem:
-            self._notes.leave(self._asked, told.problem)
         for tracked in told.texts.values():
             if tracked.unsent:
                 tracked.settle()
-        return out
+        return out if not told.problem or told.is_trying else self._with_problem(told, out)
+
+    def _with_problem(self, told: Stream, out: list[bytes]) -> list[bytes]:
+        """What goes out where something behind a leak cannot be told anew: it stands where it stood, or the answer is blocked."""
+        self._notes.leave(self._asked, told.problem)
+        if self._fallback is not Action.BLOCK:
+            return out
+        return self._block(self._asking.fails(told.went, (), self._asked) or self._notes.repaired.keys() & self._asked)
 
     def _conclude(self) -> list[bytes]:
         """The answer is complete: what fails now fails for good."""
         number = self._number  # of the next event, if none of what is held goes out
         out = self._resolve(is_last=True)
         if not self.is_over and self._blocking:
-            found = self._asking.fails_whole(self._went, self._held, self._blocking)
+            found = self._asking.fails_whole(self._went, self._held.pieces, self._blocking)
             return self._block(found, number) if found else out
         return out
 
@@ -356,7 +362,7 @@ class StreamActor:
         if self._told is not None:
             self._account.close(self._told)
         elif self._unrepaired:
-            found = self._asking.fails_whole(self._plain, self._held, self._unrepaired)
+            found = self._asking.fails_whole(self._plain, self._held.pieces, self._unrepaired)
             self._notes.leave(found, f"answers of the API {self._api} are not repaired")
 
     def _remains(self) -> Iterable[bytes]:
@@ -364,32 +370,28 @@ class StreamActor:
         if self._told is None or self.is_over:
             return ()
         rest = self._told.rest()
-        if self._told.problem:
-            self._notes.leave(self._asked, self._told.problem)
-        return rest
+        return self._with_problem(self._told, rest) if self._told.problem else rest
 
     def _block(self, found: Collection[str], number: int | None = None) -> list[bytes]:
         self._blocked = tuple(sorted(found))
-        self.is_over, self._held = True, []
+        self.is_over = True
+        self._held.take()
         number = self._number if number is None else number
         return [error_event(self._api, BLOCKED, blocked_message(self._blocked, self._id), number=number)]
+
+    def _unexamined(self) -> list[bytes]:
+        self.is_over = True
+        self._held.take()
+        return [error_event(self._api, NOT_EXAMINED, unexamined_message(self._id), number=self._number)]
 
     def _give_up(self, reason: str) -> list[bytes]:
         """Nothing more is looked at: what is held goes out, and the rest as it comes."""
         if self.is_over:
             return []
         self._notes.leave(self._asked | self._blocking, reason)
+        if self._is_closed:
+            return self._unexamined()
         out = [*self._release(), *self._remains(), self._splitter.rest()]
         self._passing = True
         self._told, self._plain = None, History(None, keeps_bytes=False)
         return out
-
-
-def _is_odd(told: Stream, piece: Piece) -> bool:
-    calls = (call for part in piece.parts for call in items(part.said.get("tool_calls")))
-    return bool(told.declared) and any(map(told.is_odd, calls))
-
-
-def _joined(out: Iterable[bytes]) -> list[bytes]:
-    data = b"".join(out)
-    return [data] if data else []

@@ -1,0 +1,51 @@
+"""The events of a stream that wait for a verdict, in order, and how many bytes of them may."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from harmony_conformance.json_value import Json, items
+from harmony_proxy.acting.events import Piece
+
+HOLD_LIMIT = 1024 * 1024
+"""The most bytes that are held for one verdict: a thought of some 4,000 tokens, each an event of its own."""
+
+
+class Held:
+    """State: the events, their bytes, and whether one of them has a call that is odd."""
+
+    def __init__(self, *, limit: int) -> None:
+        self.pieces: list[Piece] = []
+        self.is_odd = False
+        self._most = min(HOLD_LIMIT, limit)
+        self._size = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may wait."""
+        return self._size > self._most
+
+    def add(self, piece: Piece, is_odd: Callable[[Json], bool] | None = None) -> None:
+        """One more waits. `is_odd` says so of a call."""
+        self.pieces.append(piece)
+        self._size += len(piece.raw)
+        if is_odd is not None and not self.is_odd:
+            calls = (call for part in piece.parts for call in items(part.said.get("tool_calls")))
+            self.is_odd = any(map(is_odd, calls))
+
+    def take(self) -> list[Piece]:
+        """Nothing waits any more."""
+        taken, self.pieces = self.pieces, []
+        self._size, self.is_odd = 0, False
+        return taken
+
+    def put_back(self, pieces: list[Piece]) -> None:
+        """They wait after all; what is odd of them was seen."""
+        self.pieces = pieces
+        self._size = sum(len(piece.raw) for piece in pieces)
+
+
+def joined(out: Iterable[bytes]) -> list[bytes]:
+    """As one piece, or none."""
+    data = b"".join(out)
+    return [data] if data else []

@@ -1,0 +1,55 @@
+"""Which reader and teller a streamed answer has, by its API and by what is to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harmony_conformance.apis import RESPONSES
+from harmony_conformance.exchange import Exchange
+from harmony_proxy.acting.accounting import FINISH
+from harmony_proxy.acting.asking import Asking
+from harmony_proxy.acting.chat_stream import ChatStream
+from harmony_proxy.acting.dialect import DIALECTS
+from harmony_proxy.acting.mending import declared_by
+from harmony_proxy.acting.notes import Notes
+from harmony_proxy.acting.repairs import REPAIRS
+from harmony_proxy.acting.responses_stream import STATUS, ResponsesStream
+from harmony_proxy.acting.retelling import Stream
+from harmony_proxy.policy import Action
+
+
+def stream_of(  # noqa: PLR0913 - all that a stream is read by
+    x: Exchange,
+    actions: Mapping[str, Action],
+    asking: Asking,
+    notes: Notes,
+    *,
+    keeps_bytes: bool,
+    reasoning_field: str | None,
+) -> Stream | None:
+    """How the answer is read and told anew, None where it is only blocked, or none. `actions`: of the checks that are acted on."""
+    if x.response is None or not x.response.is_success:
+        return None
+    repairs = actions.keys() & REPAIRS.keys()
+    if x.api == RESPONSES.name and repairs:
+        return ResponsesStream(
+            declared_by(x),
+            asking,
+            notes,
+            body=x.request.body,
+            mends_status=actions.get(STATUS) is Action.REPAIR,
+            keeps_bytes=keeps_bytes,
+        )
+    dialect = DIALECTS.get(x.api)
+    if dialect is None or not (repairs or reasoning_field is not None):
+        return None
+    return ChatStream(
+        dialect,
+        declared_by(x),
+        asking,
+        notes,
+        body=x.request.body,
+        reasoning_field=reasoning_field,
+        mends_finish=actions.get(FINISH) is Action.REPAIR,
+        keeps_bytes=keeps_bytes,
+    )
