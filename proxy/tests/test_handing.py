@@ -19,7 +19,7 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.conditions import has_response
 from harmony_conformance.spec import CLAUSES
 from harmony_proxy import handing as handing_module
-from harmony_proxy.frames import packed, unframed
+from harmony_proxy.frames import framed, packed, unframed
 from harmony_proxy.handing import Handing
 from harmony_proxy.judge_process import Judge
 from harmony_proxy.judge_settings import Settings, read_settings
@@ -298,6 +298,25 @@ def test_a_full_queue_drops_some_at_a_time_and_says_when_to_ask_again():
     assert (one.queued, one.tally["dropped",]) == (650, 0)
     one.hand_over(*handed(11))
     assert (one.queued, one.tally["dropped",]) == (640, 11)
+
+
+def test_a_process_whose_parent_died_judges_what_it_has_and_says_nothing(tmp_path):
+    """It is handed all there is and nobody listens to it: as where the process of the traffic was killed."""
+    log = tmp_path / "log.jsonl"
+    frames = b"".join(b"".join(framed(packed([handed(number)[0]])[0])) for number in range(3))
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "harmony_proxy.judge_process", Settings(log=log).argument()],
+        input=frames,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert len(log.read_bytes().splitlines()) == 3
 
 
 def test_what_cannot_be_packed_is_counted_and_takes_no_other_with_it():
