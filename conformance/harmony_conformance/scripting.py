@@ -48,7 +48,7 @@ def with_script(body: JsonObject, script: Sequence[int], way: Scripting) -> Json
         case ScriptBy.NONE | ScriptBy.DERENDER:
             return body  # to derender, the ids are given to the other half of the server
         case ScriptBy.VLLM:
-            return {**body, "vllm_xargs": {"harmony_script": listed}}
+            return {**body, "vllm_xargs": {"harmony_script": _as_text(script)}}
         case ScriptBy.REFERENCE:
             return {**body, "harmony_script": listed}
         case ScriptBy.TELEPROMPTER:
@@ -79,11 +79,16 @@ def with_beginning(body: JsonObject, begins: Sequence[int], way: Scripting) -> J
         case ScriptBy.NONE | ScriptBy.DERENDER:
             return body
         case ScriptBy.VLLM:
-            return {**body, "vllm_xargs": script}
+            return {**body, "vllm_xargs": {**script, "harmony_script": _as_text(begins)}}
         case ScriptBy.REFERENCE:
             return body | script
         case ScriptBy.TELEPROMPTER:
             raise NotCarried("a teleprompter has no words of its own")
+
+
+def _as_text(script: Sequence[int]) -> str:
+    """What every vLLM takes: 0.11.0 takes no lists in `vllm_xargs`, later ones none outside Chat Completions."""
+    return " ".join(map(str, script))
 
 
 def _prompted(messages: Sequence[Json], script: Sequence[int], trailers: Mapping[str, int]) -> list[Json]:

@@ -6,11 +6,13 @@
 Whatever the weights are, the server then generates exactly `harmony_script` and after it `harmony_script_then`
 (<|endoftext|> when absent) until something stops it: what its Harmony parser makes of known tokens can be judged.
 With `harmony_script_then: "model"` the script only begins the answer and the weights, under whatever grammar there is, end it.
+A script may be a text as well, its ids with spaces between them: vLLM 0.11.0 takes no lists in `vllm_xargs`.
 A request without `harmony_script` is untouched. A script that cannot be played is refused with HTTP 400.
 
 The file stands alone so that it can be installed beside any vLLM. Without vLLM it imports as well; the class then has
-no base and is only good for tests. Interface read in vllm 0.32.0, vllm/v1/sample/logits_processor/interface.py; the
-V2 model runner (GPU only in that release) has an interface of its own and refuses this class when the server starts.
+no base and is only good for tests. Interface read in vllm 0.11.0, where nobody asks before it is queued whether a script can be
+played, and in 0.32.0, vllm/v1/sample/logits_processor/interface.py; the V2 model runner (GPU only in that release) has an
+interface of its own and refuses this class when the server starts.
 
 Error: ScriptError(field, actual, expected), a ValueError because vLLM answers those with HTTP 400.
 """
@@ -72,7 +74,7 @@ def read_script(extra: Mapping[str, object] | None) -> Script | None:
         return None
     if SCRIPT not in extra:
         raise ScriptError(THEN, extra[THEN], f"of use without {SCRIPT}")
-    ids = extra[SCRIPT]
+    ids = _listed(extra[SCRIPT])
     if not _is_list(ids):
         raise ScriptError(SCRIPT, ids, "a list of token ids")
     then = extra.get(THEN, ENDOFTEXT)
@@ -80,6 +82,12 @@ def read_script(extra: Mapping[str, object] | None) -> Script | None:
         ids=tuple(_token(f"{SCRIPT}[{position}]", value) for position, value in enumerate(ids)),
         then=None if then == MODEL else _token(THEN, then),
     )
+
+
+def _listed(written: object) -> object:
+    """The ids that a text names; anything else as it is."""
+    words = written.split() if isinstance(written, str) else []
+    return [int(word) for word in words] if words and all(map(str.isdecimal, words)) else written
 
 
 def _is_list(value: object) -> TypeGuard[list[object] | tuple[object, ...]]:

@@ -246,7 +246,9 @@ def test_a_script_goes_to_a_server_that_identified_itself_or_was_named(engine, s
 
 def playing(body):
     """An answer that shows the text of the script, if one was sent."""
-    script = body.get("harmony_script") or body.get("vllm_xargs", {}).get("harmony_script")
+    script = body.get("harmony_script") or [
+        int(one) for one in body.get("vllm_xargs", {}).get("harmony_script", "").split()
+    ]
     return answered({**COMPLETION, "shown": decode(script)} if script else COMPLETION)
 
 

@@ -175,7 +175,7 @@ def test_members_given_for_each_request_win():
 WAYS = {
     ScriptBy.NONE: {},
     ScriptBy.REFERENCE: {"harmony_script": list(IDS), "harmony_token_delay": 0.5},
-    ScriptBy.VLLM: {"vllm_xargs": {"harmony_script": list(IDS)}},
+    ScriptBy.VLLM: {"vllm_xargs": {"harmony_script": " ".join(map(str, IDS))}},
 }
 
 
@@ -195,7 +195,7 @@ BEGUN = {
         "max_tokens": len(IDS) + 64,
     },
     ScriptBy.VLLM: {
-        "vllm_xargs": {"harmony_script": list(IDS), "harmony_script_then": "model"},
+        "vllm_xargs": {"harmony_script": " ".join(map(str, IDS)), "harmony_script_then": "model"},
         "max_tokens": len(IDS) + 64,
     },
 }

@@ -28,6 +28,7 @@ class FakeRow(dict):
         pytest.param({}, None, id="empty vllm_xargs: untouched"),
         pytest.param({"session_id": "a"}, None, id="somebody else's vllm_xargs: untouched"),
         pytest.param({"harmony_script": [200005, 1]}, Script(ids=(200005, 1)), id="a script, then endoftext"),
+        pytest.param({"harmony_script": "200005 1"}, Script(ids=(200005, 1)), id="a script that is a text"),
         pytest.param(
             {"harmony_script": [1], "harmony_script_then": 2}, Script(ids=(1,), then=2), id="a script and what follows"
         ),
@@ -49,7 +50,8 @@ def test_script_is_read(extra, expected):
 @pytest.mark.parametrize(
     ("extra", "field"),
     [
-        pytest.param({"harmony_script": "1 2"}, "harmony_script", id="a string is no list"),
+        pytest.param({"harmony_script": "1 b"}, "harmony_script", id="a text that is no list"),
+        pytest.param({"harmony_script": ""}, "harmony_script", id="an empty text is no list"),
         pytest.param({"harmony_script": 7}, "harmony_script", id="one number is no list"),
         pytest.param({"harmony_script": None}, "harmony_script", id="null is no list"),
         pytest.param({"harmony_script": [1, "2"]}, "harmony_script[1]", id="a string is no token"),
