@@ -51,6 +51,17 @@ def sendable(scenarios: Iterable[Scenario], ways: Mapping[str, ScriptBy]) -> lis
     ]
 
 
+def _in_turn(scenarios: Iterable[Scenario]) -> tuple[list[Scenario], list[Scenario]]:
+    """Those that are sent beside each other, and those that follow one by one: the ones that may end a server at the end."""
+    beside: list[Scenario] = []
+    alone: list[Scenario] = []
+    wrong: list[Scenario] = []
+    for scenario in scenarios:
+        is_wrong = any(step.validity in ODD for step in scenario.steps)
+        (wrong if is_wrong else alone if scenario.alone else beside).append(scenario)
+    return beside, alone + wrong
+
+
 def _unheard(series: Series) -> None:
     """For those who wait for all."""
 
@@ -143,11 +154,17 @@ class Sender:
     over: Over = _unheard
 
     async def all(self, scenarios: Sequence[Scenario], tries: int) -> tuple[Series, ...]:
-        """The series of every scenario and try; those that need a script only where one can be played, those that need quiet last."""
+        """The series of every scenario and try; those that need a script only where one can be played, those that need quiet after the others.
+
+        Wrong requests come last of all, one scenario at a time: where one of them ends the server (a response format without a schema does so to vLLM
+        0.11.0), all else has been seen.
+        """
         sent = sendable(scenarios, self.found.ways)
-        beside = [self.series(scenario, attempt) for attempt in range(tries) for scenario in sent if not scenario.alone]
-        done = list(await asyncio.gather(*beside))
-        for scenario in (scenario for scenario in sent if scenario.alone):
+        beside, one_by_one = _in_turn(sent)
+        done = list(
+            await asyncio.gather(*(self.series(scenario, attempt) for attempt in range(tries) for scenario in beside))
+        )
+        for scenario in one_by_one:
             done += [await self.series(scenario, attempt) for attempt in range(tries)]
         return tuple(done)
 

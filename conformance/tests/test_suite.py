@@ -9,6 +9,7 @@ import pytest
 from harmony_conformance.audit.readers import read_recorded
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.conditions import ODD
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.judging import in_order, is_about, judge_all
 from harmony_conformance.recording import exchange_line
@@ -26,6 +27,7 @@ def finished(target, options):
     return done, kept
 
 
+SCENARIOS = {scenario.name for scenario in load_scenarios()}
 SEVERAL = ("simple_answer", "tool_*", "several_*", "structured_*", "cut_*", "side_by_side", "same_seed", "rows_names")
 
 
@@ -48,6 +50,13 @@ def test_every_check_applies_to_the_reference_and_passes_and_nothing_is_left_ope
     assert {result.outcome for result in results} == {Outcome.PASS, Outcome.NOT_APPLICABLE}
     passed = {result.check for result in results if result.outcome is Outcome.PASS}
     assert {check.id for check in CHECKS if is_about(check, Options().apis)} - passed == set()
+
+
+def test_requests_that_may_end_a_server_are_sent_last(whole):
+    sent = [exchange for exchange in whole[1] if exchange.scenario in SCENARIOS]
+    wrong = {exchange.scenario for exchange in sent if exchange.validity in ODD}
+    first = next(index for index, exchange in enumerate(sent) if exchange.scenario in wrong)
+    assert wrong == {exchange.scenario for exchange in sent[first:]}
 
 
 @pytest.mark.parametrize("defect", ["stream-without-done", "stream-chunk-after-done", "stream-call-id-changes"])
