@@ -239,19 +239,16 @@ class Exchange:
         """The ids returned, unless the script and the count of tokens say that some of them were lost or doubled on the way."""
         cut = (script if self.goes_past_stop else cut_at_stop(script))[: self.limit]
         told = self.turn.usage.completion_tokens if self.turn is not None and self.turn.usage is not None else None
-        if (
-            returned is None
-            and told == len(cut) + 1
-            and cut[-1:]
-            and cut[-1] not in ENDINGS
-            and not self.goes_past_stop
-        ):
-            return (*cut, tokens.ENDOFTEXT)  # what an engine ends a script with that does not end itself
+        may_go_on = bool(cut) and cut[-1] not in ENDINGS and not self.goes_past_stop
+        # what an engine ends a script with that does not end itself
+        ended = (*cut, tokens.ENDOFTEXT) if may_go_on and told == len(cut) + 1 else cut
         if returned is None or (told == len(cut) and returned != cut):
-            return cut
+            return ended
         shorter = min(len(returned), len(script))
         if returned[:shorter] == script[:shorter]:
             return returned
+        if ended != cut and returned[-1:] == ended[-1:]:
+            return ended  # a stream that says the ids of its events, of which some were left out (vLLM 0.11.0)
         # the server may have stopped before the script did: then the count says where
         return cut[: max(told or 0, 0) or None]
 
