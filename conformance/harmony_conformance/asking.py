@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from harmony_conformance.apis import CHAT_COMPLETIONS, Api
 from harmony_conformance.conditions import ODD
@@ -25,12 +24,12 @@ class Asking:
     """How requests are put to one endpoint: the model, the script's way, the field that asks for token ids, members added to each request, its gauge.
 
     `api` and `path`: in whose words, and where they are sent.
-    `trailers`: for a teleprompter, see `Scripting`. `reasoning_field`: how the endpoint calls the reasoning of a message, which scenarios call `reasoning`.
+    `way`: what was found of the way of scripts. `reasoning_field`: how the endpoint calls the reasoning of a message, which scenarios call `reasoning`.
     """
 
     model: str
     script_by: ScriptBy = ScriptBy.NONE
-    trailers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    way: Scripting = field(default_factory=Scripting)
     reasoning_field: str = "reasoning"
     ids_field: str | None = None
     ids_in_streams: bool = True
@@ -44,7 +43,7 @@ class Asking:
     @property
     def scripting(self) -> Scripting:
         """The way of scripts."""
-        return Scripting(by=self.script_by, trailers=self.trailers)
+        return replace(self.way, by=self.script_by)
 
     @property
     def unscripted(self) -> Asking:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from harmony_conformance.apis import CHAT_COMPLETIONS, Api
-from harmony_conformance.calibration import find_trailers
+from harmony_conformance.calibration import Door, find_way
 from harmony_conformance.client import SendRequest, Sent
 from harmony_conformance.engines import CHAT, DERENDER, ENGINES, RENDERS, Engine, Reveals, ScriptBy, Side
 from harmony_conformance.exchange import Exchange, PromptLevel, Validity
@@ -40,9 +40,10 @@ DISCOVERY = "discovery"
 class Capabilities:
     """What was found out.
 
-    `steady_count`: the same request twice gave the same prompt_tokens. `script_by`: how scripts travel, if they do, and `trailers`, see `Scripting`.
-    `reasoning_field`: the member in which an answer showed reasoning, None where none did. `generates`: whether chat requests
-    are answered; a server that only renders prompts and derenders outputs answers none. `offers`: what was found of the other APIs that were asked for.
+    `steady_count`: the same request twice gave the same prompt_tokens. `script_by`: how scripts travel, if they do, and `way`, see `Scripting`.
+    `reasoning_field`: the member in which an answer showed reasoning, None where none did. `generates`: whether chat requests are answered; a server that
+    only renders prompts and derenders outputs answers none. `speaks_chat`: whether there is a path for chat requests, or for those of another API alone.
+    `offers`: what was found of the other APIs that were asked for.
     `engine` and `signs`: what it was asked as, and by what it was known where nobody had said so. `unknown`: the APIs of which not all could be found out,
     by name, and why.
     """
@@ -56,9 +57,10 @@ class Capabilities:
     steady_count: bool
     exchanges: tuple[Exchange, ...]
     generates: bool = True
+    speaks_chat: bool = True
     reveals: Reveals | None = None
     counts: str | None = None
-    trailers: Mapping[str, int] = field(default_factory=dict[str, int])
+    way: Scripting = field(default_factory=Scripting)
     reasoning_field: str | None = None
     offers: tuple[Offer, ...] = ()
     engine: Engine = ENGINES["openai"]
@@ -74,9 +76,8 @@ class Capabilities:
     @property
     def ways(self) -> Mapping[str, ScriptBy]:
         """How scripts travel in each API that is offered, by its name."""
-        return {CHAT_COMPLETIONS.name: self.script_by} | {
-            offer.api.name: offer.script_by for offer in self.offers if not offer.reason
-        }
+        chat = {CHAT_COMPLETIONS.name: self.script_by} if self.speaks_chat else {}
+        return chat | {offer.api.name: offer.script_by for offer in self.offers if not offer.reason}
 
     @property
     def shown_by(self) -> Mapping[str, Side | None]:
@@ -100,6 +101,7 @@ class Capabilities:
             "script": self.script_by.value,
             "steady_prompt_count": self.steady_count,
             "generates": self.generates,
+            **({} if self.speaks_chat else {"chat": False}),
             **({"apis": {offer.api.name: offer.told() for offer in self.offers}} if self.offers else {}),
             **({"unknown": {**self.unknown}} if self.unknown else {}),
         }
@@ -150,6 +152,8 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
         **question.extra,
     }
     first, limited = await _first_answer(send, plain, models)
+    if first.turn is None and (elsewhere := await _without_chat(unanswered, replace(question, engine=engine), limited)):
+        return replace(elsewhere, engine_version=version, signs=told.signs, unknown=unanswered.why)
     if first.turn is None:
         halves = await _in_halves(send, engine, first, script, models)
         offers = tuple([await look_for_prompts(unanswered.of(api.name), api, engine, limited) for api in question.apis])
@@ -166,15 +170,14 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
     side = None if is_shown else await _probe_side(send, engine, limited)
     counts = await _probe_counts(send, engine, limited)
     script_by = _script_way(script, engine, identified=told.is_reference)
-    trailers: Mapping[str, int] = {}
+    way = Scripting(by=script_by)
     if script_by is ScriptBy.TELEPROMPTER:
-        trailers, played = await find_trailers(send, limited)
-        if not trailers:
+        way, played = await find_way(Door(send=send, shows_ids=reveals is not None), limited)
+        if "user" not in way.trailers:
             raise _no_script(script_by, unanswered.why.get(CHAT_COMPLETIONS.name, ""))
         seen += played
     elif script_by is not ScriptBy.NONE:
         seen.append(await _probe_script(send, limited, script_by))
-    way = Scripting(by=script_by, trailers=trailers)
     offers = tuple([await look_for(unanswered.of(api.name), api, engine, limited, way) for api in question.apis])
     return Capabilities(
         model=chosen,
@@ -190,9 +193,50 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
         offers=offers,
         engine=engine,
         signs=told.signs,
-        trailers=trailers,
+        way=way,
         reasoning_field=next((x.turn.reasoning_field for x in seen if x.turn and x.turn.reasoning), None),
         unknown=unanswered.why,
+    )
+
+
+async def _without_chat(unanswered: Unanswered, question: Question, plain: JsonObject) -> Capabilities | None:
+    """What is known of a server that has no path for chat requests, but answers another API that is asked for; None where it does not.
+
+    Raises:
+        NothingThere: it does not follow the way of scripts that is asked for.
+    """
+    engine = question.engine
+    for api in question.apis:
+        first = await look_for(unanswered.of(api.name), api, engine, plain, Scripting())
+        if not first.reason:
+            break
+    else:
+        return None
+    script_by = _script_way(question.script, engine, identified=False)
+    way, seen = Scripting(by=script_by), list(first.exchanges)
+    if script_by is ScriptBy.TELEPROMPTER:
+        door = Door(send=unanswered.of(first.api.name), api=first.api, path=first.path)
+        way, played = await find_way(door, plain)
+        if "user" not in way.trailers:
+            raise _no_script(script_by, unanswered.why.get(first.api.name, ""))
+        seen += played
+    offers = tuple([await look_for(unanswered.of(api.name), api, engine, plain, way) for api in question.apis])
+    best = next((offer for offer in offers if not offer.reason), first)
+    if script_by is not ScriptBy.NONE and best.script_by is ScriptBy.NONE:
+        raise _no_script(script_by, unanswered.why.get(first.api.name, ""))
+    return Capabilities(
+        model=text(plain["model"]),
+        engine_version=None,
+        prompt=_level(best.ids_field, best.side, counted=best.steady_count or best.counts is not None),
+        ids_field=None,
+        side=None,
+        script_by=best.script_by,
+        steady_count=best.steady_count,
+        exchanges=(*seen, *(x for offer in offers for x in offer.exchanges)),
+        speaks_chat=False,
+        offers=offers,
+        engine=engine,
+        way=way,
     )
 
 

@@ -124,6 +124,11 @@ def cut_at_stop(ids: Sequence[int]) -> tuple[int, ...]:
     return tuple(_until_stop(ids))
 
 
+def ends_a_turn(ids: Sequence[int]) -> bool:
+    """Whether the last of the ids is one that ends an assistant's turn."""
+    return len(ids) > 0 and ids[-1] in CALLS_END_A_TURN
+
+
 def _until_stop(ids: Sequence[int]) -> Iterator[int]:
     for token in ids:
         yield token

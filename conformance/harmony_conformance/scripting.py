@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from harmony_conformance.apis import CHAT_COMPLETIONS
 from harmony_conformance.engines import CHAT, ScriptBy
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, text
-from harmony_conformance.meaning import cut_at_stop
+from harmony_conformance.meaning import cut_at_stop, ends_a_turn
 from harmony_conformance.repeated import STREAMED, whole_and_streamed
 from harmony_conformance.teleprompter.script import TRAILER, ScriptError, write_script
 from harmony_conformance.wire import Request
@@ -27,10 +26,18 @@ _SOME_WORDS = tuple(encode_with_special_tokens("<|channel|>final<|message|>Fine.
 
 @dataclass(frozen=True, kw_only=True)
 class Scripting:
-    """The way of scripts to one endpoint. `trailers`: for a teleprompter, what follows a last message of each role that can carry one, in tokens."""
+    """The way of scripts to one endpoint; of a teleprompter also what was tried.
+
+    Attributes:
+        trailers: what follows a last message of each role that can carry a script, in tokens.
+        counts_stop: whether the token that ends a turn is counted among those of the answer.
+        held_by: the members of a request that may make the server hold its output to a grammar, where no ids show whether a script was played.
+    """
 
     by: ScriptBy = ScriptBy.NONE
-    trailers: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    trailers: Mapping[str, int] = field(default_factory=dict[str, int])
+    counts_stop: bool = True
+    held_by: frozenset[str] = frozenset()
 
 
 class NotCarried(Exception):  # noqa: N818 - it says what happened
@@ -132,7 +139,8 @@ def _extended(content: Json, end: str) -> Json:
 def as_played(x: Exchange, way: Scripting) -> Exchange:
     """The exchange, without its script where the model did not say it.
 
-    A teleprompter is believed by the ids that were returned, else by their number: never by the text, which is what is judged.
+    A teleprompter is believed by the ids that were returned, else by their number: never by the text, which is what is judged. Nor by the number where a
+    grammar may have chosen them: once it lets go of the model, the rest of the script is said, so that the number is often right.
     """
     if way.by is not ScriptBy.TELEPROMPTER or x.turn is None:
         return x
@@ -144,7 +152,9 @@ def as_played(x: Exchange, way: Scripting) -> Exchange:
         len(cut_at_stop(returned)) if returned is not None else usage.completion_tokens if usage is not None else None
     )
     differs = returned is not None and cut_at_stop(returned) != meant[: len(returned)]
-    was_played = not differs and (told in (None, len(meant)) or x.meets_stop_string)
+    is_held = returned is None and any(at(x.asked, name) for name in way.held_by)
+    uncounted = int(returned is None and not way.counts_stop and ends_a_turn(meant))
+    was_played = not differs and not is_held and (told in (None, len(meant) - uncounted) or x.meets_stop_string)
     return x if was_played else _without_script(x)
 
 

@@ -293,7 +293,7 @@ def _asking(found: Capabilities, options: Options) -> Asking:
     return Asking(
         model=found.model,
         script_by=found.script_by,
-        trailers=found.trailers,
+        way=found.way,
         reasoning_field=found.reasoning_field or found.engine.reasoning_field,
         ids_field=found.ids_field,
         ids_in_streams=found.engine.ids_in_streams,

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from harmony_conformance.apis import APIS
 from harmony_conformance.asking import Asking, build
 from harmony_conformance.client import Sent
 from harmony_conformance.discovery import Question, discover
@@ -255,6 +256,26 @@ def playing(body):
 def test_a_server_that_ignores_the_script_is_not_tested_as_if_it_had_followed_it():
     with pytest.raises(NothingThere, match="--script vllm: the server did not follow the script"):
         found(Endpoint(), "vllm", script="vllm")
+
+
+RESPONSE = {
+    "object": "response",
+    "status": "completed",
+    "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello."}]}],
+    "usage": {"input_tokens": 9, "output_tokens": 2, "total_tokens": 11},
+}
+
+
+def test_an_endpoint_without_chat_requests_is_asked_in_the_other_api():
+    endpoint = Endpoint(chat=answered({"detail": "Not Found"}, 404), responses=answered(RESPONSE))
+    question = Question(engine=ENGINES["openai"], apis=(APIS["responses"],))
+    capabilities = asyncio.run(discover(endpoint.send, question))
+    assert capabilities.ways == {"responses": ScriptBy.NONE}
+    assert (capabilities.model, capabilities.steady_count, capabilities.told()["chat"]) == ("first", True, False)
+    with pytest.raises(NothingThere, match="--script reference: the server did not follow the script"):
+        asyncio.run(discover(endpoint.send, replace(question, script="reference")))
+    with pytest.raises(NothingThere, match="the model or the path was refused"):
+        asyncio.run(discover(endpoint.send, replace(question, apis=())))
 
 
 LOST = Sent(failure=Failure(kind=FailureKind.NO_CONNECTION, detail="refused"))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from harmony_conformance.calibration import find_trailers
+from harmony_conformance.calibration import Door, find_way
 from harmony_conformance.client import Sent
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange, Series
@@ -171,14 +171,16 @@ def test_a_server_that_is_told_the_ids_plays_them(by):
     assert as_played(x, Scripting(by=by)) == x
 
 
-def serving(trailers, *, shows_count=True):
-    """A server with the checkpoint behind it, which writes so many tokens after a last message of each role."""
+def serving(trailers, *, shows_count=True, counts_stop=True, held=()):
+    """A server with the checkpoint behind it, which writes so many tokens after a last message of each role, and has no ear for it where it holds outputs."""
 
     async def send(request):
         last = request.json["messages"][-1]
         fed = [*encode("x" * 10 + last["content"]), *[1428] * trailers[last["role"]]]
         ids = answer(fed, request.json["max_tokens"])
-        return Sent(response=said(None, len(ids) if shows_count else None))
+        is_held = any(name in request.json for name in held)
+        length = len(ids) - (not counts_stop and ids[-1] in (200002, 200012))
+        return Sent(response=said(None, length if shows_count else None, "{}" if is_held else "quokka"))
 
     return send
 
@@ -186,22 +188,56 @@ def serving(trailers, *, shows_count=True):
 PLAIN = {"model": "m", "messages": [], "max_tokens": 16}
 
 
+def way_of(*args, **kwargs):
+    return asyncio.run(find_way(Door(send=serving(*args, **kwargs)), PLAIN))
+
+
 def test_the_trailer_is_found_for_each_role():
-    found, shown = asyncio.run(find_trailers(serving({"user": 3, "tool": 4}), PLAIN))
-    assert found == {"user": 3, "tool": 4}
+    way, shown = way_of({"user": 3, "tool": 4})
+    assert (way.trailers, way.counts_stop) == ({"user": 3, "tool": 4}, True)
     assert [x.step for x in shown] == ["script after user", "script after tool"]
 
 
 def test_other_trailers_are_found():
-    assert asyncio.run(find_trailers(serving({"user": 7, "tool": 2}), PLAIN))[0] == {"user": 7, "tool": 2}
+    assert way_of({"user": 7, "tool": 2})[0].trailers == {"user": 7, "tool": 2}
+
+
+@pytest.mark.parametrize(
+    "trailers", [{"user": 3, "tool": 3}, {"user": 3, "tool": 4}, {"user": 4, "tool": 6}, {"user": 7, "tool": 2}]
+)
+def test_a_server_that_does_not_count_the_token_that_ends_a_turn_is_known_by_it(trailers):
+    way, _ = way_of(trailers, counts_stop=False)
+    assert (way.trailers, way.counts_stop) == (trailers, False)
+    x = asked(said(None, len(SCRIPT) - 1))
+    assert as_played(x, way).script == SCRIPT
+    assert as_played(asked(said(None, len(SCRIPT))), way).script is None
 
 
 def test_a_role_without_a_trailer_is_left_out():
-    assert asyncio.run(find_trailers(serving({"user": 3, "tool": 40}), PLAIN))[0] == {"user": 3}
+    assert way_of({"user": 3, "tool": 40})[0].trailers == {"user": 3}
+
+
+def test_a_trailer_beyond_those_that_are_tried_is_not_taken_for_a_token_that_is_not_counted():
+    assert way_of({"user": 9, "tool": 9})[0].trailers == {}
 
 
 def test_no_trailer_is_believed_by_the_text():
-    assert asyncio.run(find_trailers(serving({"user": 3, "tool": 4}, shows_count=False), PLAIN)) == ({}, [])
+    assert way_of({"user": 3, "tool": 4}, shows_count=False) == (Scripting(by=ScriptBy.TELEPROMPTER), [])
+
+
+@pytest.mark.parametrize("held", [(), ("tools",), ("tools", "response_format")])
+def test_what_a_grammar_may_hold_is_not_believed_by_the_number_of_its_tokens(held):
+    way, _ = way_of({"user": 3, "tool": 4}, held=held)
+    assert way.held_by == frozenset(held)
+    for name in ("tools", "response_format"):
+        x = asked(said(None, len(SCRIPT)), **{name: [{}]})
+        assert (as_played(x, way).script is None) is (name in held)
+        assert as_played(asked(said(SCRIPT, len(SCRIPT)), **{name: [{}]}), way).script == SCRIPT
+
+
+def test_where_ids_are_shown_nothing_else_is_tried():
+    door = Door(send=serving({"user": 3, "tool": 4}, held=("tools",)), shows_ids=True)
+    assert asyncio.run(find_way(door, PLAIN))[0].held_by == frozenset()
 
 
 def over_responses(shown, **request):

@@ -303,7 +303,10 @@ def _ways(header: JsonObject) -> dict[str, ScriptBy] | None:
     known = {name: ScriptBy(way) for name, way in told.items() if way in set(ScriptBy)}
     if CHAT_COMPLETIONS.name not in known:
         return None
-    return dict.fromkeys(_unknown(header), known[CHAT_COMPLETIONS.name]) | known
+    by_default = known[CHAT_COMPLETIONS.name]
+    if at(capabilities, "chat") is False:
+        del known[CHAT_COMPLETIONS.name]
+    return dict.fromkeys(_unknown(header), by_default) | known
 
 
 def _unknown(header: JsonObject) -> dict[str, str]:
