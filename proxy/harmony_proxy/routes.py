@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from posixpath import normpath
 from types import MappingProxyType
+from urllib.parse import unquote
 
 from harmony_conformance.apis import (
     CHAT_COMPLETIONS,
@@ -44,8 +45,10 @@ _TGI_CHAT = "/tgi/v1/chat/completions"
 
 
 def plain(path: str) -> str:
-    """The path without what a server may leave out of it before it looks where it leads: empty segments, `.` and `..`."""
-    return f"/{normpath(path).lstrip('/')}" if "//" in path or "/." in path else path
+    """The path as servers may read it before they look where it leads: without escapes, empty segments, `.`, `..` and a slash at its end."""
+    if "%" in path:
+        path = unquote(path)
+    return f"/{normpath(path).lstrip('/')}" if "//" in path or "/." in path or path.endswith("/") else path
 
 
 @lru_cache(maxsize=64)  # asked for each request, before anything is sent on

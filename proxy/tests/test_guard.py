@@ -311,7 +311,7 @@ def test_what_is_no_api_of_ours_is_observed(path):
 def test_a_path_that_servers_read_as_another_has_the_rules_of_that():
     route = Route(path="/v1/chat/completions", actions=MappingProxyType({CHECK: Action.BLOCK}))
     actors = Actors(stream=Shouting, whole=whole, repairs=frozenset())
-    for path in ("/v1/chat/completions", "/v1/x/../chat//completions"):
+    for path in ("/v1/chat/completions", "/v1/x/../chat//completions", "/v1/%63hat/completions/"):
         guard = Guard(Policy(routes=(route,)), request_id="1", actors=actors)
         guard.request_head("POST", path, [])
         assert not guard.observes
@@ -330,6 +330,9 @@ def test_a_path_that_servers_read_as_another_has_the_rules_of_that():
         ("/v1/chat/x/../completions", "chat"),
         ("//v1/./chat//completions", "chat"),
         ("/v1/chat/completions/../models", ""),
+        ("/v1/chat/completions/", "chat"),
+        ("/v1/chat/completion%73", "chat"),
+        ("/v1/chat%2Fx/%2e%2E/completions/", "chat"),
     ],
 )
 def test_the_end_of_a_path_tells_its_api(path, api):
