@@ -23,14 +23,20 @@ from harmony_ref import encode
 _HEADER_TOKENS = 10  # what the headers and ends of an analysis and a final message cost beside their text
 
 
-@check(MUST, spec="harmony#special-tokens", when=(on.is_read, on.model_spoke))
+@condition
+def tells_something(x: Exchange) -> bool:
+    """errors, and answered requests of a model that said what it was told to, or what it wanted"""
+    return on.model_spoke.holds(x) or (x.error is not None and on.was_sent.holds(x))
+
+
+@check(MUST, spec="harmony#special-tokens", when=(on.is_read, tells_something))
 def no_marker_leak(x: Exchange) -> Iterator[Finding]:
     """No Harmony marker reaches a client: not in content, reasoning, tool names, ids, arguments or any other text, spelled, escaped or cut over chunks.
 
     Seen as tool names such as `f<|channel|>commentary`, raw headers in the content after a cut, and markup inside the reasoning
     (defects V04, V07, O01, R01, M03, P12). With the emitted ids known, the same letters in ordinary tokens are content. Without them a leak has to show
     markers in the order of a header, or one in a place where parsers leave it together with what speaks for it; what the request quotes, or is
-    about, is a variant.
+    about, is a variant. An error that quotes what could not be parsed shows the user a thought as well (llama.cpp did, until it gave it a text of its own).
     """
     yield from _told(x, marker_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 

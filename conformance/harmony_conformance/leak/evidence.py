@@ -5,17 +5,20 @@
 - A marker in a name, or beside the arguments: proven; in a name quoted where the request holds it.
 - One marker in a place where parsers leave one, and no reasoning, or many tokens unaccounted for: proven; quoted where the request holds it.
 - One marker, or one channel word, alone: suspected.
+- Structure in an error, which the server makes of what it could not parse: proven, where the request is not about the format.
 - A special token among the log probabilities: quoted, since who asks for them is shown the tokens.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import strings
 from harmony_conformance.leak.emitted import Emitted, emitted
 from harmony_conformance.leak.markers import LEFT_BEHIND, MARKER, STRUCTURE, readable, without_code
 from harmony_conformance.leak.reasoning import ASKS_TO_THINK_ALOUD, OPENED, TAGGED, WRAPPED, repeated
@@ -56,6 +59,19 @@ def marker_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
         if shown is not None:
             message = f"logprobs name {shown}: they show the tokens of the whole completion"
             yield Leak(where="logprobs", message=message, excerpt=shown, strength=Strength.QUOTED)
+    yield from _in_an_error(x)
+
+
+def _in_an_error(x: Exchange) -> Iterator[Leak]:
+    """What an error quotes of the model's output. One of a template's quotes the lines of the template, one of the request what stood there."""
+    for told in strings(x.error):
+        text = readable(told)
+        found = STRUCTURE.search(text) if "<|" in text and _OF_A_TEMPLATE.search(text) is None else None
+        if found is not None and not is_about_harmony(x):
+            yield Leak(where="error", message="the error holds Harmony markup", excerpt=near(text, found.group()))
+
+
+_OF_A_TEMPLATE = re.compile(r"\{[{%]|[%}]\}")
 
 
 def word_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:

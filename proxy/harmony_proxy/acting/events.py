@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from harmony_conformance.json_value import Json, dumps
+from harmony_conformance.json_value import Json, at, dumps
 from harmony_conformance.sse import DONE
 from harmony_proxy.acting.dialect import Part
 
@@ -60,6 +60,11 @@ class Piece:
         if self.data is None:
             return any(_FIELD.match(line) is None for line in _LINE_END.split(self.raw.removeprefix(_BYTE_ORDER_MARK)))
         return bool(self.data.strip()) and not self.is_done and not isinstance(self.value, dict)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the server says with it that something went wrong."""
+        return at(self.value, "error") is not None or at(self.value, "type") in ("error", "response.failed")
 
     @cached_property
     def value(self) -> Json:

@@ -25,6 +25,7 @@ from harmony_proxy.acting.mending import (
 
 NO_REPAIR = "no repair makes the check pass without failing another"
 _LOST_NAME = "which function was meant is lost"
+_AN_ERROR = "an error is in the server's words: nothing says where those of the model begin and end"
 _A_NAME = "the marker is the name of a member: what the name should be is not known"
 _HOW_IT_ENDED = "nothing shows whether the limit cut the answer, or the model ended it"
 _NO_FUNCTION = "nothing names the function"
@@ -58,6 +59,8 @@ _ALL = (
         cannot={
             "fail-header-as-the-name": _LOST_NAME,
             "fail-in-a-key-of-the-arguments": _A_NAME,
+            "fail-in-an-error": _AN_ERROR,
+            "fail-in-an-error-streamed": _AN_ERROR,
             "fail-in-an-annotation": "the text of an annotation is a page's or a file's: nothing says what of it the model wrote",
             "fail-key-of-a-special-token (without the ids)": _A_NAME,
             "fail-lone-marker-and-many-tokens": "what the tokens said is lost in the server: without the marker the answer would be empty",

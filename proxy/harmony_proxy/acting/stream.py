@@ -218,7 +218,7 @@ class StreamActor:
 
     def _passes(self, told: Stream, piece: Piece) -> bool:
         """Whether an event is nothing but text without a needle."""
-        if told.is_at_work or told.announces(piece) or told.is_end(piece):
+        if told.is_at_work or told.announces(piece) or told.is_end(piece) or piece.is_error:
             return False
         for part in piece.parts:
             if not told.is_plain(part):
@@ -249,7 +249,7 @@ class StreamActor:
             return self._unresolved()
         statuses = {place: tracked.status() for place, tracked in told.texts.items()}
         may_leak = [place for place, status in statuses.items() if status is not Status.CLEAR]
-        is_odd = not told.cleans_names and self._held.is_odd
+        is_odd = self._held.has_error or (self._held.is_odd and not told.cleans_names)
         if not is_odd and not may_leak:
             return self._release()
         is_over = not all(map(self._may_grow, may_leak))
@@ -302,6 +302,7 @@ class StreamActor:
         if blocked:
             return self._block(blocked)
         held, go_back, done = self._held.pieces, told.saved(), dict(self._notes.repaired)
+        errors = [piece for piece in held if piece.is_error]  # which stay as they are
         before = self._account.before(told.went, held)
         told.is_trying = True
         try:
@@ -311,9 +312,9 @@ class StreamActor:
             reason = f"the model wrote {problem}"
         else:
             late = NO_REPAIR if b"".join(out) == b"".join(piece.raw for piece in held) else TOO_LATE
-            reason = told.problem or (late if Status.READY in statuses.values() else _NO_NAME)
+            reason = told.problem or (late if Status.READY in statuses.values() or errors else _NO_NAME)
             stays = told.problem and self._fallback is Action.BLOCK
-            if not stays and not self._asking.fails(told.went, (), found):
+            if not stays and not self._asking.fails(told.went, errors, found):
                 self._notes.count(found)
                 self._account.begin(before)
                 return out
