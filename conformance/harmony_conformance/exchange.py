@@ -233,7 +233,14 @@ class Exchange:
         returned = _of_vocabulary(self.turn.output_ids) if self.turn is not None else None
         if self.script is not None:
             return OutputEvidence(level=OutputLevel.SCRIPTED, ids=self._emitted(self.script, returned))
-        return OutputEvidence(level=OutputLevel.API_ONLY if returned is None else OutputLevel.EXACT, ids=returned)
+        if returned is None or self._lacks_its_headers(returned):
+            return OutputEvidence(level=OutputLevel.API_ONLY, ids=None)
+        return OutputEvidence(level=OutputLevel.EXACT, ids=returned)
+
+    def _lacks_its_headers(self, returned: tuple[int, ...]) -> bool:
+        """Whether ids begin where a header ends, and are fewer than were counted: vLLM 0.11.0 tells none of what its streams leave out."""
+        told = self.turn.usage.completion_tokens if self.turn is not None and self.turn.usage is not None else None
+        return returned[:1] == (tokens.MESSAGE,) and told is not None and told > len(returned)
 
     def _emitted(self, script: tuple[int, ...], returned: tuple[int, ...] | None) -> tuple[int, ...]:
         """The ids returned, unless the script and the count of tokens say that some of them were lost or doubled on the way."""

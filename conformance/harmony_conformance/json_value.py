@@ -7,6 +7,7 @@ narrow a value to one type, and answer an empty value where it has another. A ch
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import TypeAlias
@@ -15,11 +16,20 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 JsonObject: TypeAlias = "dict[str, Json]"
 
 
+# what can be the beginning of a number, a name or an escape, read alone
+_PIECE = re.compile(r"-?[\d.eE+-]*|t(?:r(?:ue?)?)?|f(?:a(?:l(?:se?)?)?)?|n(?:u(?:ll?)?)?|\\?(?:u[\da-fA-F]{0,4})?")
+
+
 class NotJson(ValueError):  # noqa: N818 - it names what the text is
-    """A text that is no JSON document; says where (line, column) and what stands there."""
+    """A text that is no JSON document; says where (line, column) and what stands there.
+
+    `may_go_on`: nothing in it is wrong, it may only have been cut. Where that is in doubt it is said to be so.
+    """
 
     def __init__(self, problem: str, document: str, position: int) -> None:
-        shown = document[position : position + 40]
+        rest = document[position:]
+        self.may_go_on = problem.startswith("Unterminated string") or _PIECE.fullmatch(rest.strip()) is not None
+        shown = rest[:40]
         super().__init__(
             f"{problem} at character {position}: {shown!r}" if shown else f"{problem} at the end of the text"
         )

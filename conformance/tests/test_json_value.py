@@ -55,6 +55,28 @@ def test_what_is_no_json_is_told_and_where(document, said):
     assert said in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "document",
+    ['{"a":1,"b":[true,null,-1.5e3,"x\\u00e9\\n \\\\ y"]}', '["a"]', "-12.5E+7", ' {"a" : {"b": [] } , "c":false}'],
+)
+def test_every_beginning_of_a_document_may_go_on(document):
+    def wrong(beginning):
+        try:
+            loads(beginning)
+        except NotJson as cut:
+            return not cut.may_go_on
+        return False
+
+    assert [document[:end] for end in range(len(document)) if wrong(document[:end])] == []
+
+
+@pytest.mark.parametrize("document", ["Teal.", "```json\n{", '{"a":1,}', "{a", '{"a":1} and', "nulla", "[,", '"a\tb'])
+def test_what_is_wrong_already_may_not_go_on(document):
+    with pytest.raises(NotJson) as wrong:
+        loads(document)
+    assert not wrong.value.may_go_on
+
+
 def test_bytes_that_are_no_utf8_are_replaced():
     assert loads(b'"a\xffb"') == "a\ufffdb"
 

@@ -28,33 +28,39 @@ def has_schema(x: Exchange) -> bool:
 
 
 @condition
-def answers_by_itself(x: Exchange) -> bool:
-    """answers that no script wrote, and that neither a limit, nor a call, nor a stop string, nor a refusal ended"""
+def speaks_for_itself(x: Exchange) -> bool:
+    """answers that no script wrote, and that neither a call, nor a stop string, nor a refusal ended, nor the limit before they began"""
     turn = x.turn
     return (
         turn is not None
         and x.script is None
-        and turn.finish_reason == "stop"
+        and (turn.finish_reason == "stop" or (turn.finish_reason == "length" and bool(turn.content)))
         and not turn.tool_calls
         and not turn.refusal
         and not at(x.asked, "stop")
     )
 
 
-_APPLIES = (on.is_conversation, on.ended_well, asks_for_json, answers_by_itself)
+@condition
+def answers_by_itself(x: Exchange) -> bool:
+    """answers that no script wrote, and that neither a limit, nor a call, nor a stop string, nor a refusal ended"""
+    return speaks_for_itself.holds(x) and x.turn is not None and x.turn.finish_reason == "stop"
 
 
-@check(MUST, spec="chat#response-format", when=_APPLIES)
+@check(MUST, spec="chat#response-format", when=(on.is_conversation, on.ended_well, asks_for_json, speaks_for_itself))
 def answer_is_json(x: Exchange) -> Iterator[Finding]:
-    """An answer that was asked for as JSON is JSON, whole and nothing else.
+    """An answer that was asked for as JSON is JSON, whole and nothing else; one that the limit cut is the beginning of such.
 
     A grammar that begins too early leaves nothing to say, one that never begins leaves prose or a Markdown fence, and the client's parser fails (defects
-    V22, O07, O08, L06). Any weights will do to see it: what a grammar forces does not depend on them.
+    V22, V23, O07, O08, L06). Any weights will do to see it: what a grammar forces does not depend on them. Weights that are none seldom end by themselves:
+    vLLM 0.11.0 binds neither of its APIs, and what shows it is how a cut answer begins.
     """
     said = x.turn.content if x.turn is not None else None
     try:
         value = loads(said or "")
     except NotJson as problem:
+        if x.turn is not None and x.turn.finish_reason == "length" and problem.may_go_on:
+            return
         yield Finding(
             message="the answer is no JSON" if said else "the answer is empty",
             at="/content",
@@ -66,7 +72,11 @@ def answer_is_json(x: Exchange) -> Iterator[Finding]:
         yield variant("JSON was asked for as an object and is another value", where="/content")
 
 
-@check(MUST, spec="chat#strict-answer", when=(*_APPLIES, has_schema))
+@check(
+    MUST,
+    spec="chat#strict-answer",
+    when=(on.is_conversation, on.ended_well, asks_for_json, answers_by_itself, has_schema),
+)
 def answer_fits_the_schema(x: Exchange) -> Iterator[Finding]:
     """An answer is what the schema that it was asked to follow describes; without `strict` that is a matter of degree.
 
