@@ -64,6 +64,12 @@ _TABLE = (
         quotation="For the best performance stick to this format as closely as possible.",
     ),
     Clause(
+        id="harmony#channels-of-calls",
+        source=_GUIDE + "System message format",
+        quotation="If functions calls are present in the developer message section, use: […] # Valid channels: analysis, commentary, final. Channel must be "
+        "included for every message.\nCalls to these tools must go to the commentary channel: 'functions'.",
+    ),
+    Clause(
         id="harmony#built-in-tools",
         source=_GUIDE + "Built-in tools",
         quotation="These tools should be defined in the system message not in the developer message by adding a `# Tools` section.",

@@ -296,6 +296,7 @@ SHOWN = [
     ("tool-result-quoted", prompt_has(r'"{\"t\":2}"<|end|>', messages=LOOP), False, True),
     ("tool-result-without-recipient", prompt_has("<|start|>functions.f to=assistant", messages=LOOP), True, False),
     ("tool-result-under-another-name", prompt_has("<|start|>functions.f to=assistant", messages=LOOP), True, False),
+    ("commentary-no-valid-channel", prompt_has("# Valid channels: analysis, commentary, final.", **T), True, False),
     ("past-final-without-channel", prompt_has("<|start|>assistant<|message|>Yes.", messages=FINISHED), False, True),
     (
         "header-forms-mixed",

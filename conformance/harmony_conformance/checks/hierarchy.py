@@ -162,6 +162,29 @@ def system_message_has_the_trained_form(x: Exchange) -> Iterator[Finding]:
     )
 
 
+_CHANNELS = re.compile(r"^# Valid channels: ?(.*?)\.", re.MULTILINE)
+
+
+@check(SHOULD, spec="harmony#channels-of-calls", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))
+def channel_of_calls_is_valid(x: Exchange) -> Iterator[Finding]:
+    """Where functions are declared, commentary, on which they are called, is among the channels that the system message calls valid.
+
+    Without functions it may be left out, as some servers do. vLLM 0.11.0 leaves it out with functions too, and tells the model in the next line that
+    calls go there.
+    """
+    system = x.system_message
+    named = _CHANNELS.search(system.content) if system is not None else None
+    if named is None or not any(declares_functions(message.content) for message in x.prompt_messages):
+        return
+    if "commentary" not in named[1].replace(",", " ").split():
+        yield Finding(
+            message="functions are declared, and the channel of their calls is not among the valid ones",
+            at="system message",
+            expected="# Valid channels: analysis, commentary, final.",
+            actual=shorten(named[0]),
+        )
+
+
 @check(SHOULD, spec="harmony#developer", when=(on.is_conversation, on.prompt_is_known))
 def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
     """The developer message holds the instructions of the request, its tools and formats, and nothing else.

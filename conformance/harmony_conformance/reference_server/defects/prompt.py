@@ -17,7 +17,7 @@ from harmony_conformance.reference_server.changes import (
 from harmony_conformance.reference_server.chat_messages import INSTRUCTING
 from harmony_conformance.reference_server.errors import ApiError, server_failure
 from harmony_conformance.reference_server.generation import Sampling
-from harmony_ref import Content, DeveloperContent, Message, Role, TextContent, text_of, tokens
+from harmony_ref import Content, DeveloperContent, Message, Role, SystemContent, TextContent, text_of, tokens
 
 _REASONING = frozenset({"reasoning", "reasoning_content", "thinking"})
 
@@ -153,6 +153,17 @@ def _result_under_another_name(message: Message) -> Message:
 
 def _final_without_channel(message: Message) -> Message:
     return replace(message, channel=None) if message.channel == "final" else message
+
+
+def _no_channel_for_calls(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    return tuple(replace(message, content=tuple(map(_without_commentary, message.content))) for message in messages)
+
+
+def _without_commentary(part: Content) -> Content:
+    if not isinstance(part, SystemContent) or part.channel_config is None:
+        return part
+    kept = tuple(channel for channel in part.channel_config.valid_channels if channel != "commentary")
+    return replace(part, channel_config=replace(part.channel_config, valid_channels=kept))
 
 
 def _without_tools(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -330,6 +341,12 @@ DEFECTS = (
         catalogue=("V17",),
         summary="Past answers of the assistant stand in the prompt without `<|channel|>final`.",
         change=OnConversation(_each(_final_without_channel)),
+    ),
+    Defect(
+        id="commentary-no-valid-channel",
+        catalogue=(),
+        summary="The system message calls analysis and final the valid channels, whatever functions are declared.",
+        change=OnConversation(_no_channel_for_calls),
     ),
     Defect(
         id="header-forms-mixed",
