@@ -164,6 +164,10 @@ SHOWN = {
     "responses-parts-not-announced": (lambda s: "response.content_part.added" in told(s), False),
     "responses-texts-not-ended": (lambda s: "response.output_text.done" in told(s), False),
     "responses-output-index-missing": (lambda s: any("output_index" in event for event in s.events()), False),
+    "responses-announced-one-before": (
+        lambda s: [event["output_index"] for event in s.events(harmony_script=FINAL) if "output_index" in event][::7],
+        [-1, 0],
+    ),
     "responses-last-piece-as-text": (
         lambda s: [event["text"] for event in s.events(harmony_script=FINAL) if "text" in event],
         ["."],

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, evidence
 from harmony_conformance.checks.responses.reading import (
+    ADDED,
     ENDS,
     is_responses,
     output,
     part_of,
-    place_of,
+    placed_events,
     text_kind,
     texts_of,
     told_a_response,
@@ -26,7 +27,6 @@ from harmony_ref import HarmonyError, Message, Role, parse, text_of
 
 _STREAMED = (is_responses, on.was_streamed, on.ended_well)
 _BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
-_ADDED = "response.output_item.added"
 _DONE = "response.output_item.done"
 _PARTS = {
     "response.content_part": "content",
@@ -60,8 +60,8 @@ def events_follow_the_grammar(x: Exchange) -> Iterator[Finding]:
     that does not come (defects V11, V35).
     """
     machine = _Machine()
-    for place, event in enumerate(told_events(x)):
-        for problem, expected in machine.take(event):
+    for place, (event, item) in enumerate(placed_events(x)):
+        for problem, expected in machine.take(event, item):
             told = shorten(text(event.get("type")) or dumps(event))
             yield Finding(message=problem, at=f"event {place}", expected=expected, actual=told)
     for problem, expected in machine.end():
@@ -88,7 +88,7 @@ class _Machine:
         self._items: dict[_Place, _Told] = {}
         self._end = ""
 
-    def take(self, event: JsonObject) -> _Faults:
+    def take(self, event: JsonObject, place: _Place | None) -> _Faults:
         """What is wrong with the next event: the problem, and what would have been right."""
         kind = text(event.get("type"))
         if self._end:
@@ -106,19 +106,18 @@ class _Machine:
             if any(not item.is_done for item in self._items.values()) and kind != "response.failed":
                 yield "the response ends with an item that is not done", f"{_DONE} for each item"
         else:
-            yield from self._about_item(event, kind)
+            yield from self._about_item(event, place, kind)
 
-    def _about_item(self, event: JsonObject, kind: str) -> _Faults:
-        place = place_of(event)
+    def _about_item(self, event: JsonObject, place: _Place | None, kind: str) -> _Faults:
         if place is None:
             return
         item = self._items.get(place)
-        if kind == _ADDED:
+        if kind == ADDED:
             if item is not None:
-                yield "an item is announced twice", f"one {_ADDED} for each item"
+                yield "an item is announced twice", f"one {ADDED} for each item"
             self._items[place] = _Told()
         elif item is None:
-            yield "an event is about an item that was not announced", _ADDED
+            yield "an event is about an item that was not announced", ADDED
             self._items[place] = _Told(open_parts={part_of(event)})
         elif item.is_done:
             yield "an event is about an item that is done", f"nothing more after {_DONE}"
@@ -151,10 +150,9 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
     done: set[tuple[_Place, str, int]] = set()
     ended: set[tuple[_Place, str, int]] = set()
     told: dict[tuple[_Place, str, int], int] = {}
-    for number, event in enumerate(told_events(x)):
+    for number, (event, place) in enumerate(placed_events(x)):
         kind = text(event.get("type"))
         stem, _, ending = kind.rpartition(".")
-        place = place_of(event)
         if place is None:
             continue
         if stem in _PARTS:

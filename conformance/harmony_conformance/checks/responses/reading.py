@@ -18,6 +18,9 @@ ENDS = {
 }
 """The events that end a stream, and the status that each stands for."""
 
+ADDED = "response.output_item.added"
+"""The event that announces an item."""
+
 TEXTS = {
     "response.output_text": "output_text",
     "response.refusal": "refusal",
@@ -63,10 +66,26 @@ def told_events(x: Exchange) -> list[JsonObject]:
     return [members(event.value) for event in x.events.events if event.value is not None] if x.events else []
 
 
-def place_of(event: JsonObject) -> int | str | None:
-    """Which item an event is about: its index in the output, else its id; None for an event about no item."""
-    index = number(event.get("output_index"))
-    return index if index is not None else text(event.get("item_id")) or text(at(event.get("item"), "id")) or None
+def placed_events(x: Exchange) -> list[tuple[JsonObject, int | str | None]]:
+    """The events as `told_events`, each with the item that it is about: its index in the output, else its id; None for an event about no item.
+
+    Where nothing was announced at an event's index, but an item of its id elsewhere, it is about that one: that its index is wrong is the fault of one check.
+    """
+    announced: dict[str, int] = {}
+    placed: list[tuple[JsonObject, int | str | None]] = []
+    for event in told_events(x):
+        index, name = number(event.get("output_index")), id_of(event)
+        if index is not None and name and text(event.get("type")) == ADDED:
+            announced[name] = index
+        if index is not None and index not in announced.values():
+            index = announced.get(name, index)
+        placed.append((event, index if index is not None else name or None))
+    return placed
+
+
+def id_of(event: JsonObject) -> str:
+    """The id of the item that an event is about, empty where it names none."""
+    return text(event.get("item_id")) or text(at(event.get("item"), "id"))
 
 
 def part_of(event: JsonObject) -> int:

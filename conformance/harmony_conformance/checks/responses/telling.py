@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check
 from harmony_conformance.checks.responses.reading import (
+    ADDED,
     TEXTS,
     WHOLE_IN,
+    id_of,
     is_responses,
     output,
     part_of,
-    place_of,
+    placed_events,
     text_kind,
     texts_of,
     told_a_response,
@@ -36,12 +38,12 @@ def events_name_their_item(x: Exchange) -> Iterator[Finding]:
     The official client adds a delta to `output[output_index].content[content_index]`, and raises without them.
     """
     announced: dict[int, str] = {}
-    for place, event in enumerate(told_events(x)):
+    for place, (event, announced_at) in enumerate(placed_events(x)):
         kind = text(event.get("type"))
-        is_item = kind in ("response.output_item.added", _ITEM_DONE)
+        is_item = kind in (ADDED, _ITEM_DONE)
         if not is_item and not _is_about_a_text(kind):
             continue
-        index, name = number(event.get("output_index")), text(event.get("item_id")) or text(at(event.get("item"), "id"))
+        index, name = number(event.get("output_index")), id_of(event)
         missing = [] if index is not None else ["output_index"]
         missing += [] if is_item or text(event.get("item_id")) else ["item_id"]
         if text_kind(event, ".delta") == "output_text" and number(event.get("content_index")) is None:
@@ -52,6 +54,14 @@ def events_name_their_item(x: Exchange) -> Iterator[Finding]:
                 at=f"event {place}",
                 expected=" and ".join(missing),
                 actual=kind,
+            )
+            return
+        if index != announced_at or (index or 0) < 0:
+            yield Finding(
+                message="an item stands at another place than it was announced at, or at none",
+                at=f"event {place}",
+                expected=str(announced_at) if index != announced_at else "0 or more",
+                actual=str(index),
             )
             return
         if index is not None and name and announced.setdefault(index, name) != name:
@@ -80,8 +90,8 @@ def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
     does not know, and a part that becomes another one is an error.
     """
     announced: dict[tuple[int | str, int | None, str], str] = {}
-    for place, event in enumerate(told_events(x)):
-        for key, said in _named(event):
+    for place, (event, item) in enumerate(placed_events(x)):
+        for key, said in _named(event, item):
             if said and announced.setdefault(key, said) != said:
                 yield Finding(
                     message=f"the {key[2]} is not the one that was announced",
@@ -92,14 +102,14 @@ def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
                 return
 
 
-def _named(event: JsonObject) -> Iterator[tuple[tuple[int | str, int | None, str], str]]:
+def _named(event: JsonObject, place: int | str | None) -> Iterator[tuple[tuple[int | str, int | None, str], str]]:
     """What an event calls the response, an item, and a part of one."""
-    kind, place = text(event.get("type")), place_of(event)
+    kind = text(event.get("type"))
     if isinstance(event.get("response"), dict):
         yield ("", None, "id of the response"), text(at(event["response"], "id"))
     if place is None:
         return
-    if kind in ("response.output_item.added", _ITEM_DONE):
+    if kind in (ADDED, _ITEM_DONE):
         yield from (
             ((place, None, f"{member} of the item"), text(at(event.get("item"), member))) for member in _LASTING
         )
@@ -118,12 +128,12 @@ def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
     One client shows the deltas, another the finished item: their users are given different answers.
     """
     joined: dict[_Key, list[str]] = defaultdict(list)
-    for event in told_events(x):
-        place, said = place_of(event), text_kind(event, ".delta")
+    for event, place in placed_events(x):
+        said = text_kind(event, ".delta")
         if place is not None and said is not None:
             joined[place, said, part_of(event)].append(text(event.get("delta")))
-    for number_, event in enumerate(told_events(x)):
-        for key, whole in _wholes(event):
+    for number_, (event, item) in enumerate(placed_events(x)):
+        for key, whole in _wholes(event, item):
             pieces = joined.get(key, [] if key[1] in _SHOWN else None)
             if pieces is not None and "".join(pieces) != whole:
                 expected, actual = text_difference("".join(pieces), whole)
@@ -140,9 +150,9 @@ _SHOWN = frozenset({"output_text", "refusal"})
 """Texts that are the answer. A thought may be told at its end alone, by a server that hides or sums it up, and arguments, which nobody reads along."""
 
 
-def _wholes(event: JsonObject) -> Iterator[tuple[_Key, str]]:
+def _wholes(event: JsonObject, place: int | str | None) -> Iterator[tuple[_Key, str]]:
     """The whole texts that an event has, each with what it is."""
-    place, kind = place_of(event), text(event.get("type"))
+    kind = text(event.get("type"))
     if place is None:
         return
     if (said := text_kind(event, ".done")) is not None:

@@ -107,6 +107,12 @@ def _in_events(change: Body) -> OnStream:
     return OnStream(lambda stream: (change(members(event)) for event in stream), Api.RESPONSES)
 
 
+def _one_place_before(event: JsonObject) -> JsonObject:
+    index = number(event.get("output_index"))
+    is_end = text(event.get("type")).endswith(".done")
+    return event if index is None or is_end else {**event, "output_index": index - 1}
+
+
 def _last_piece_as_text(stream: Iterator[Json]) -> Iterator[Json]:
     last = ""
     for event in stream:
@@ -283,6 +289,12 @@ DEFECTS = (
         catalogue=(),
         summary="No event says which item of the output it is about (`output_index`).",
         change=_in_events(without("output_index")),
+    ),
+    Defect(
+        id="responses-announced-one-before",
+        catalogue=(),
+        summary="Items are announced, and their deltas told, one place before the one at which they are finished.",
+        change=_in_events(_one_place_before),
     ),
     Defect(
         id="responses-last-piece-as-text",
