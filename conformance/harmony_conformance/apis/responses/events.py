@@ -135,11 +135,11 @@ class _Stream:
             item = (
                 self._named(event)
                 if kind == _TEXT_DONE
-                else self._item(text(value.get("id")), number(event.get("output_index")), is_new=False)
+                else self._item(_name(value), number(event.get("output_index")), is_new=False)
             )
             yield from self._late(item, items(event.get("logprobs")) or logprobs(value))
         for place, last in enumerate(items(response.get("output"))):
-            item = self._by_id.get(text(at(last, "id"))) or self._item("", place, is_new=False)
+            item = self._by_id.get(_name(last)) or self._item("", place, is_new=False)
             yield from self._late(item, logprobs(members(last)))
 
     def _late(self, item: _Item, entries: list[Json]) -> list[Json]:
@@ -152,7 +152,7 @@ class _Stream:
     def _delta(self, kind: str, event: JsonObject) -> JsonObject:
         if kind in ("response.output_item.added", "response.output_item.done"):
             value = members(event.get("item"))
-            item = self._item(text(value.get("id")), number(event.get("output_index")), is_new=kind.endswith("added"))
+            item = self._item(_name(value), number(event.get("output_index")), is_new=kind.endswith("added"))
             return self._whole_item(item, value) if kind.endswith("done") else self._described(item, value)
         if kind in _DELTAS:
             return self._text(self._named(event), _DELTAS[kind], text(event.get("delta")), _part(event))
@@ -235,15 +235,20 @@ class _Stream:
         delta: JsonObject = {}
         for place, value in enumerate(items(response.get("output"))):
             # of the last response an item may be missing, and those behind it have moved up
-            known = self._by_id.get(text(at(value, "id")))
+            known = self._by_id.get(_name(value))
             is_it = known is not None and known.value.get("type") == at(value, "type")
-            item = known if known is not None and is_it else self._item(text(at(value, "id")), place, is_new=False)
+            item = known if known is not None and is_it else self._item(_name(value), place, is_new=False)
             delta = _merged(delta, self._whole_item(item, members(value)))
         problem = failure(response)
         more = shared(response)
         reason = finish_reason(response)
         reason = "tool_calls" if reason == "stop" and self._calls else reason
         return delta, reason, more if problem is None else {**more, "error": problem}
+
+
+def _name(item: Json) -> str:
+    """What the events about an item call it: its id, or that of a call that has no other."""
+    return text(at(item, "id")) or text(at(item, "call_id"))
 
 
 def _part(event: JsonObject) -> int:

@@ -84,8 +84,9 @@ def placed_events(x: Exchange) -> list[tuple[JsonObject, int | str | None]]:
 
 
 def id_of(event: JsonObject) -> str:
-    """The id of the item that an event is about, empty where it names none."""
-    return text(event.get("item_id")) or text(at(event.get("item"), "id"))
+    """The id of the item that an event is about, or that of a call that has no other; empty where it names none."""
+    item = event.get("item")
+    return text(event.get("item_id")) or text(at(item, "id")) or text(at(item, "call_id"))
 
 
 def part_of(event: JsonObject) -> int:
