@@ -94,22 +94,21 @@ def _since_last_user(x: Exchange) -> list[PromptMessage]:
 @of_several
 @evidence
 def has_finished_pair(series: Series) -> bool:
-    """pairs of requests that differ in the length of a finished turn's reasoning, with prompts counted"""
-    return (
-        _difference(series, "finished, short", "finished, long") is not None
-        and _difference(series, "open, short", "open, long") is not None
-    )
+    """pairs of requests that differ in the length of a finished turn's reasoning, with prompts counted; where it costs nothing, of an open loop's too"""
+    finished = _difference(series, "finished, short", "finished, long")
+    return finished is not None and (finished[0] != 0 or _difference(series, "open, short", "open, long") is not None)
 
 
 @comparison(MUST, spec="harmony#drop-reasoning", when=has_finished_pair)
 def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
     """By prompt_tokens: longer reasoning of a finished turn costs nothing, longer reasoning of an open tool loop costs its tokens.
 
-    Works on a black box. Both have to hold: a server that never reads reasoning passes the first alone (defects V17, V41, J10, P10).
+    Works on a black box. Both have to hold: a server that never reads reasoning passes the first alone (defects V17, V41, J10, P10). The first alone fails
+    where the loop is refused: vLLM 0.11.0 writes an item of reasoning on no channel, so that it is never dropped (defect V18).
     """
     finished = _difference(series, "finished, short", "finished, long")
     opened = _difference(series, "open, short", "open, long")
-    if finished is None or opened is None:
+    if finished is None:
         return
     if finished[0] != 0:
         yield Finding(
@@ -119,7 +118,7 @@ def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
             actual=f"{finished[0]} more tokens",
             exchange=finished[2],
         )
-    if opened[0] != opened[1]:
+    if opened is not None and opened[0] != opened[1]:
         yield Finding(
             message="longer reasoning of an open tool loop does not cost its tokens",
             at="/usage/prompt_tokens",
