@@ -154,12 +154,16 @@ engine-vllm-render-responses: $(READY)  ## opt-in: the same, of its prompts of t
 	OUT=reports/vllm-0.33.0-render-responses engines/vllm-render/run.sh --api responses
 
 .PHONY: engine-llama-cpp
-engine-llama-cpp: $(READY)  ## opt-in: a real llama.cpp on this machine, scripted through its prompt
+engine-llama-cpp: $(READY)  ## opt-in: a real llama.cpp on this machine, scripted through its prompt; BUILD=b7551 or b8929 for an older one
 	engines/llama-cpp/run.sh
 
 .PHONY: engine-llama-cpp-responses
 engine-llama-cpp-responses: $(READY)  ## opt-in: the same llama.cpp, asked over the Responses API
 	OUT=reports/llama.cpp-b11549-responses engines/llama-cpp/run.sh --api responses --latency 0
+
+.PHONY: engine-gpt-oss
+engine-gpt-oss: $(READY)  ## opt-in: gpt-oss's own Responses server, with the teleprompter for a model
+	engines/gpt-oss/run.sh
 
 .PHONY: engine-transformers
 engine-transformers: $(READY)  ## opt-in: a real `transformers serve` on this machine, scripted through its prompt

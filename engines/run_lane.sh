@@ -1,6 +1,7 @@
 # One lane from start to end: set the server up, start it, run the suite against it, stop it. Sourced by run.sh of each lane.
 # shellcheck shell=bash
-# Needs: LANE, the name that messages begin with; HERE, the lane's folder; ROOT; PORT; LOG. ENGINE and MODEL, where they are not vLLM's. Then: run_lane OUT ARGUMENTS of `run`.
+# Needs: LANE, the name that messages begin with; HERE, the lane's folder; ROOT; PORT; LOG. ENGINE and MODEL, where they are not vLLM's; HEALTH, the path
+# that answers when the server is up, where it is not `health`. Then: run_lane OUT ARGUMENTS of `run`.
 
 PATIENCE=${PATIENCE:-300} # seconds of processor time until the server answers; 35 to 75 are usual, however busy the machine is
 STILL=${STILL:-120}       # seconds in which a server that is starting may do nothing at all
@@ -20,7 +21,7 @@ give_up() {
   exit 3
 }
 
-healthy() { curl --silent --fail --output /dev/null --max-time 5 "http://127.0.0.1:$PORT/health"; }
+healthy() { curl --silent --fail --output /dev/null --max-time 5 "http://127.0.0.1:$PORT/${HEALTH:-health}"; }
 
 # seconds of processor time of the server and of what it has started
 spent() {

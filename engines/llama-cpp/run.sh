@@ -4,7 +4,7 @@ set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
-export PORT=${PORT:-18420}
+export PORT=${PORT:-18420} BUILD=${BUILD:-}
 LOG=$ROOT/.engines/llama-cpp/run.log
 LANE=engine-llama-cpp
 ENGINE=llamacpp
@@ -13,4 +13,4 @@ MODEL=gpt-oss-teleprompter
 source "$HERE/../run_lane.sh"
 
 # top_k: else a token that a grammar is asked about costs a look at all 201088
-run_lane "${OUT:-reports/llama.cpp-b11549}" --script teleprompter --concurrency 4 --extra-body '{"top_k": 1}' "$@"
+run_lane "${OUT:-reports/llama.cpp-${BUILD:-b11549}}" --script teleprompter --concurrency 4 --extra-body '{"top_k": 1}' "$@"

@@ -5,19 +5,32 @@ usage: serve.py MODEL.gguf PORT
 
 import signal
 import sys
+import threading
 
 import xllamacpp
+from bridge import bridge
 
+ALIAS = "gpt-oss-teleprompter"
 SLOTS = 4
 WINDOW = 32768  # tokens of each slot; the teleprompter is exact up to there
+
+
+def name_the_model_and_host(params: xllamacpp.CommonParams) -> None:
+    """What the parameters are called, and whether there is one of each or several, depends on the build."""
+    if hasattr(params, "hostnames"):
+        params.hostnames = ["127.0.0.1"]
+    else:
+        params.hostname = "127.0.0.1"
+    params.model_alias = {ALIAS} if isinstance(params.model_alias, set) else ALIAS
+    for page in {"ui", "webui"} & set(dir(params)):
+        setattr(params, page, False)
 
 
 def main() -> None:
     model, port = sys.argv[1:]
     params = xllamacpp.CommonParams()
     params.model.path = model
-    params.model_alias = {"gpt-oss-teleprompter"}
-    params.hostnames = ["127.0.0.1"]
+    name_the_model_and_host(params)
     params.port = int(port)
     params.n_parallel = SLOTS
     params.n_ctx = SLOTS * WINDOW
@@ -25,12 +38,16 @@ def main() -> None:
     params.cpuparams.n_threads = 1
     params.cpuparams_batch.n_threads = 1
     params.warmup = False
-    params.ui = False
+    params.use_jinja = True  # the model's own chat template, which builds before 2026 use only if told
+    if not hasattr(params, "hostnames"):
+        params.verbosity = 10  # these builds tell the ids of answers (`__verbose`) to nobody who asks, but to everybody if they are started so
     # blocked before the server starts its threads, which inherit it: only sigwait sees them
     stop = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stop)
     server = xllamacpp.Server(params)
-    print("listening on", server.listening_address, flush=True)
+    if not hasattr(server, "listening_address"):
+        threading.Thread(target=bridge(server, ALIAS, int(port)).serve_forever, daemon=True).start()
+    print("listening on port", port, flush=True)
     signal.sigwait(stop)
 
 

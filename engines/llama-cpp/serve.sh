@@ -4,4 +4,4 @@ set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$HERE/../../.engines/llama-cpp"
-exec venv/bin/python "$HERE/serve.py" model/teleprompter.gguf "${PORT:-18420}"
+exec "venv${BUILD:+-$BUILD}/bin/python" "$HERE/serve.py" model/teleprompter.gguf "${PORT:-18420}"

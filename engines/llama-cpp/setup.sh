@@ -1,25 +1,27 @@
 #!/usr/bin/env bash
 # Builds .engines/llama-cpp from nothing: the llama.cpp server that xllamacpp carries, gpt-oss's chat template, the
-# teleprompter. Runs again in a second: what is there and right stays.
+# teleprompter. Runs again in a second: what is there and right stays. BUILD=b7551 is the build that b7551.lock names.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 HOME_OF_LLAMA=$ROOT/.engines/llama-cpp
 PYTHON=${PYTHON:-python3}
+VENV=venv${BUILD:+-$BUILD}
+LOCK=$HERE/${BUILD:-requirements}.lock
 
 say() { printf 'engine-llama-cpp: %s\n' "$*" >&2; }
 # shellcheck source=engines/template.sh
 source "$HERE/../template.sh"
-pip() { venv/bin/python -m pip "$@" --quiet --disable-pip-version-check; }
+pip() { "$VENV/bin/python" -m pip "$@" --quiet --disable-pip-version-check; }
 
 install_server() {
-  if cmp -s "$HERE/requirements.lock" venv/installed.lock; then return; fi
+  if cmp -s "$LOCK" "$VENV/installed.lock"; then return; fi
   say "xllamacpp (34 MB)"
-  rm -rf venv
-  "$PYTHON" -m venv venv
-  pip install --require-hashes --requirement "$HERE/requirements.lock"
-  cp "$HERE/requirements.lock" venv/installed.lock
+  rm -rf "$VENV"
+  "$PYTHON" -m venv "$VENV"
+  pip install --require-hashes --requirement "$LOCK"
+  cp "$LOCK" "$VENV/installed.lock"
 }
 
 # Made anew when what it is made of has changed.

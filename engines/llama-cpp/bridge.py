@@ -1,0 +1,79 @@
+"""HTTP for builds of xllamacpp that have none (0.2.6, b7079, and older): their server is asked in this process.
+
+Bodies are the server's. The frames of events, `[DONE]` and the status of an error are not: an exception has no status there, and is HTTP 500 here.
+"""
+
+import json
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Protocol
+
+
+class Asked(Protocol):
+    """What `xllamacpp.Server` has."""
+
+    def handle_chat_completions(self, body: str, callback: Callable[[str], None]) -> None:
+        """Answer, in one call of the callback or in one for each chunk."""
+
+
+def bridge(server: Asked, alias: str, port: int) -> ThreadingHTTPServer:
+    """An HTTP server in front of it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            known = {"/health": {"status": "ok"}, "/v1/models": {"data": [{"id": alias, "owned_by": "llamacpp"}]}}
+            self._whole(200 if self.path in known else 404, known.get(self.path, {}))
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"])).decode("utf-8", "replace")
+            if self.path != "/v1/chat/completions":
+                self._whole(404, {"error": {"code": 404, "message": "File Not Found"}})
+                return
+            try:
+                is_stream = json.loads(body).get("stream") is True
+            except (AttributeError, ValueError):
+                is_stream = False
+            said: list[str] = []
+            problem = ""
+            try:
+                server.handle_chat_completions(body, self._event if is_stream else said.append)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is the server's
+                problem = str(error)
+            error = {"error": {"code": 500, "message": problem, "type": "server_error"}}
+            if not self.is_begun:
+                first = error if problem or not said else json.loads(said[0])
+                self._whole(int(first["error"].get("code", 500)) if "error" in first else 200, first)
+            else:
+                self._frame(f"data: {json.dumps(error)}\n\n" if problem else "data: [DONE]\n\n")
+                self.wfile.write(b"0\r\n\r\n")
+            self.is_begun = False
+
+        is_begun = False
+
+        def _event(self, chunk: str) -> None:
+            if not self.is_begun:
+                self.is_begun = True
+                self.send_response(200)
+                self.send_header("content-type", "text/event-stream")
+                self.send_header("transfer-encoding", "chunked")
+                self.end_headers()
+            self._frame(f"data: {chunk}\n\n")
+
+        def _frame(self, text: str) -> None:
+            data = text.encode("utf-8", "replace")
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+        def _whole(self, status: int, body: object) -> None:
+            data = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+            self.send_response(status)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: the server logs."""
+
+    return ThreadingHTTPServer(("127.0.0.1", port), Handler)
