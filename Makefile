@@ -140,11 +140,11 @@ bench-soak: $(READY)  ## opt-in: the proxy under load with faults; MINUTES=30, S
 	.benchmarks/$*/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/$*.lock
 	@touch $@
 
-engine-vllm: $(READY)  ## opt-in: a real vLLM on this machine, and the suite against it
+engine-vllm: $(READY)  ## opt-in: a real vLLM on this machine, and the suite against it; VLLM=0.11.0 for that release
 	engines/vllm/run.sh
 
 engine-vllm-responses: $(READY)  ## opt-in: the same vLLM, asked over the Responses API
-	OUT=reports/vllm-0.32.0-responses engines/vllm/run.sh --api responses --timeout 180 --latency 0
+	OUT=reports/vllm-$(or $(VLLM),0.32.0)-responses engines/vllm/run.sh --api responses --timeout 180 --latency 0
 
 engine-vllm-render: $(READY)  ## opt-in: what a real vLLM makes of prompts and of scripted tokens, without a model
 	engines/vllm-render/run.sh

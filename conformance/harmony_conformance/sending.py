@@ -52,14 +52,14 @@ def sendable(scenarios: Iterable[Scenario], ways: Mapping[str, ScriptBy]) -> lis
 
 
 def _in_turn(scenarios: Iterable[Scenario]) -> tuple[list[Scenario], list[Scenario]]:
-    """Those that are sent beside each other, and those that follow one by one: the ones that may end a server at the end."""
+    """Those that are sent beside each other, and those that follow one by one: wrong ones at the end, demands for a grammar last, which end servers."""
     beside: list[Scenario] = []
     alone: list[Scenario] = []
     wrong: list[Scenario] = []
     for scenario in scenarios:
         is_wrong = any(step.validity in ODD for step in scenario.steps)
         (wrong if is_wrong else alone if scenario.alone else beside).append(scenario)
-    return beside, alone + wrong
+    return beside, alone + sorted(wrong, key=lambda scenario: not scenario.alone)
 
 
 def _unheard(series: Series) -> None:

@@ -708,6 +708,12 @@ SHOWN = [
         (200, 200, 200),
         (200, 500, 500),
     ),
+    (
+        "engine-down-after-text-format",
+        lambda s: (s.answer(response_format={"type": "text"}).status_code, s.answer().status_code),
+        (200, 200),
+        (500, 500),
+    ),
     ("response-format-ignored", content(response_format=SCHEMA), '{"a":"x"}', "Teal is a fine colour."),
     ("schema-not-enforced", content(response_format=SCHEMA), '{"a":"x"}', '{"colour":"teal"}'),
     (

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# The suite against a real vLLM server: set it up, start it, run, stop it. Exits with the suite's code.
+# The suite against a real vLLM server: set it up, start it, run, stop it. Exits with the suite's code. VLLM=0.11.0: against that release.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 export PORT=${PORT:-18400}
-LOG=$ROOT/.engines/vllm/run.log
+LOG=$ROOT/.engines/vllm${VLLM:+-$VLLM}/run.log
 LANE=engine-vllm
 # shellcheck source=engines/run_lane.sh
 source "$HERE/../run_lane.sh"
 
-run_lane "${OUT:-reports/vllm-0.32.0}" --script vllm "$@"
+# measured last, when a wrong request has ended an old release already
+[[ -z ${VLLM:-} ]] || set -- --latency 0 "$@"
+run_lane "${OUT:-reports/vllm-${VLLM:-0.32.0}}" --script vllm "$@"

