@@ -12,11 +12,11 @@ HOLD_LIMIT = 1024 * 1024
 
 
 class Held:
-    """State: the events, their bytes, and whether one of them has a call that is odd, or is an error."""
+    """State: the events, their bytes, and whether one of them has a call that is odd, or is to be judged in any case."""
 
     def __init__(self, *, limit: int) -> None:
         self.pieces: list[Piece] = []
-        self.is_odd = self.has_error = False
+        self.is_odd = self.is_suspect = False
         self._most = min(HOLD_LIMIT, limit)
         self._size = 0
 
@@ -25,11 +25,11 @@ class Held:
         """Whether no more may wait."""
         return self._size > self._most
 
-    def add(self, piece: Piece, is_odd: Callable[[Json], bool] | None = None) -> None:
+    def add(self, piece: Piece, is_odd: Callable[[Json], bool] | None = None, *, is_suspect: bool) -> None:
         """One more waits. `is_odd` says so of a call."""
         self.pieces.append(piece)
         self._size += len(piece.raw)
-        self.has_error = self.has_error or piece.is_error
+        self.is_suspect = self.is_suspect or is_suspect
         if is_odd is not None and not self.is_odd:
             calls = (call for part in piece.parts for call in items(part.said.get("tool_calls")))
             self.is_odd = any(map(is_odd, calls))
@@ -37,7 +37,7 @@ class Held:
     def take(self) -> list[Piece]:
         """Nothing waits any more."""
         taken, self.pieces = self.pieces, []
-        self._size, self.is_odd, self.has_error = 0, False, False
+        self._size, self.is_odd, self.is_suspect = 0, False, False
         return taken
 
     def put_back(self, pieces: list[Piece]) -> None:

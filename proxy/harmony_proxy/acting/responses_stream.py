@@ -21,6 +21,7 @@ from harmony_proxy.acting.notes import Notes
 from harmony_proxy.acting.reading import Kind, Said
 from harmony_proxy.acting.responses import WHOLE, with_status
 from harmony_proxy.acting.retelling import Place, Retelling
+from harmony_proxy.acting.retold import as_told, item_as_told, may_leak
 from harmony_proxy.acting.sources import ADDED, CALL, DONE, Sources
 from harmony_proxy.acting.tracking import Status
 
@@ -95,6 +96,10 @@ class ResponsesStream(Retelling):
     def is_end(self, piece: Piece) -> bool:
         """Whether this event has the whole response."""
         return at(piece.value, "type") in ENDS
+
+    def is_suspect(self, piece: Piece) -> bool:
+        """Whether an event is to be judged whatever its deltas held: an error, or one that tells again what may leak, as long as it is not told anew."""
+        return piece.is_error or (not self.is_at_work and may_leak(piece))
 
     def probe(self, place: Place, said: str) -> JsonObject:
         """An event in which a text goes on."""
@@ -201,7 +206,7 @@ class ResponsesStream(Retelling):
             if mapped.get("delta") == "" and event.get("delta"):
                 self._ids += items(event.get("token_ids"))
                 return []
-        mapped = self._numbered(mapped)
+        mapped = self._numbered(mapped if told is None else as_told(mapped, told))
         self._items.note(mapped, piece.source)
         raw = piece.raw if mapped == event else piece.told(mapped)
         self._items.keep(raw)
@@ -294,7 +299,7 @@ class ResponsesStream(Retelling):
     def _final(self, item: Item, response: JsonObject) -> Json:
         """An item as the last response has it."""
         theirs = None if item.is_ours or item.kind == CALL else item_of(response, item.id, item.kind)
-        return theirs or item.end or item.value
+        return item_as_told(theirs, item) if theirs else item.end or item.value
 
     def _untold(self, part: Part, response: JsonObject) -> JsonObject:
         """The item that a part of the last response is."""

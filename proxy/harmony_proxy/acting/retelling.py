@@ -65,6 +65,10 @@ class Stream(Protocol):
         """Whether a call names a function that the request does not declare, or has an id with a marker."""
         ...
 
+    def is_suspect(self, piece: Piece) -> bool:
+        """Whether an event is to be judged whatever its texts hold: an error, or one that tells again what may leak."""
+        ...
+
     def probe(self, place: Place, said: str) -> JsonObject:
         """An event in which a text goes on."""
         ...
@@ -156,6 +160,10 @@ class Retelling:
     def further(self) -> Iterable[JsonObject]:
         """None."""
         return ()
+
+    def is_suspect(self, piece: Piece) -> bool:
+        """Whether an event is to be judged whatever its texts hold: an error."""
+        return piece.is_error
 
     def forget(self, statuses: Mapping[Place, Status]) -> None:
         """What was begun is given up: these texts stay as they are."""

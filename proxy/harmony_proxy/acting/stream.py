@@ -13,9 +13,7 @@ from types import MappingProxyType
 
 from harmony_conformance.apis import api_named
 from harmony_conformance.apis.api import Framing
-from harmony_conformance.checks.responses.reading import ENDS
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import Json, at, items, text
 from harmony_conformance.wire import Request, Response
 from harmony_proxy.acted import Acted
 from harmony_proxy.acting.accounting import FINISH, TOO_LATE, Account
@@ -29,7 +27,8 @@ from harmony_proxy.acting.notes import Notes
 from harmony_proxy.acting.reading import NoPlace
 from harmony_proxy.acting.repairs import NO_REPAIR, REPAIRS
 from harmony_proxy.acting.retelling import Place, Stream
-from harmony_proxy.acting.streams import stream_of
+from harmony_proxy.acting.retold import stand_beside
+from harmony_proxy.acting.streams import says_it_ends, stream_of
 from harmony_proxy.acting.tracking import Status
 from harmony_proxy.policy import Action, FailMode
 from harmony_proxy.refusal import BLOCKED, BROKEN_OFF, NOT_EXAMINED, blocked_message, error_event, unexamined_message
@@ -198,7 +197,7 @@ class StreamActor:
         if piece.is_done:
             self._hold(piece)
             return self._conclude()
-        if self._held.pieces or self._ends_with(piece.value):
+        if self._held.pieces or (self._blocking and says_it_ends(piece.value)):
             self._hold(piece)
             return self._no_verdict() if self._held.is_full else []
         self._plain.add(piece.raw, ())
@@ -214,11 +213,12 @@ class StreamActor:
     def _hold(self, piece: Piece) -> None:
         self._account.came(piece)
         told = self._told
-        self._held.add(piece, told.is_odd if told is not None and told.declared else None)
+        is_suspect = told is not None and told.is_suspect(piece)
+        self._held.add(piece, told.is_odd if told is not None and told.declared else None, is_suspect=is_suspect)
 
     def _passes(self, told: Stream, piece: Piece) -> bool:
         """Whether an event is nothing but text without a needle."""
-        if told.is_at_work or told.announces(piece) or told.is_end(piece) or piece.is_error:
+        if told.is_at_work or told.announces(piece) or told.is_end(piece) or told.is_suspect(piece):
             return False
         for part in piece.parts:
             if not told.is_plain(part):
@@ -226,14 +226,6 @@ class StreamActor:
             if not all(tracked.passes(said) for tracked, said in told.texts_of(part)):
                 return False
         return True
-
-    def _ends_with(self, value: Json) -> bool:
-        """Whether the server says with this event that the answer is complete, in an API whose answers are only blocked."""
-        if not self._blocking:
-            return False
-        is_last = at(value, "generated_text") is not None or at(value, "done") is True
-        ends = any(at(choice, "finish_reason") is not None for choice in items(at(value, "choices")))
-        return is_last or ends or text(at(value, "type")) in ENDS
 
     def _track(self, told: Stream, part: Part) -> None:
         self._seen.add(part.choice)
@@ -249,16 +241,19 @@ class StreamActor:
             return self._unresolved()
         statuses = {place: tracked.status() for place, tracked in told.texts.items()}
         may_leak = [place for place, status in statuses.items() if status is not Status.CLEAR]
-        is_odd = self._held.has_error or (self._held.is_odd and not told.cleans_names)
-        if not is_odd and not may_leak:
+        is_odd = self._held.is_odd and not told.cleans_names
+        if not is_odd and not may_leak and not self._held.is_suspect:
             return self._release()
         is_over = not all(map(self._may_grow, may_leak))
-        if is_odd or is_last or is_over or Status.READY in statuses.values():
+        if is_odd or is_last or is_over or self._held.is_suspect or Status.READY in statuses.values():
             if not is_last and not self._asking.may_ask(self._size):
                 return self._too_much()
             found = self._asking.fails(told.went, self._held.pieces, self._asked)
             if not found and (is_last or not any(self._goes_on(told, place) for place in statuses)):
                 return self._unresolved()
+            is_odd = is_odd or (self._held.is_suspect and stand_beside(found))
+            if not is_odd and not may_leak:
+                return self._release()
             ready = [place for place, status in statuses.items() if status is Status.READY and self._may_grow(place)]
             more = (told.probe(place, said) for place in ready for said in PROBES)
             probes = chain(told.further() if is_over else (), more)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harmony_conformance.apis import RESPONSES
+from harmony_conformance.checks.responses.reading import ENDS
 from harmony_conformance.exchange import Exchange
+from harmony_conformance.json_value import Json, at, items, text
 from harmony_proxy.acting.accounting import FINISH
 from harmony_proxy.acting.asking import Asking
 from harmony_proxy.acting.chat_stream import ChatStream
@@ -53,3 +55,10 @@ def stream_of(  # noqa: PLR0913 - all that a stream is read by
         mends_finish=actions.get(FINISH) is Action.REPAIR,
         keeps_bytes=keeps_bytes,
     )
+
+
+def says_it_ends(value: Json) -> bool:
+    """Whether the server says with this event that the answer is complete, in an API whose answers are only blocked."""
+    is_last = at(value, "generated_text") is not None or at(value, "done") is True
+    ends = any(at(choice, "finish_reason") is not None for choice in items(at(value, "choices")))
+    return is_last or ends or text(at(value, "type")) in ENDS

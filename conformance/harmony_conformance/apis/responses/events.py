@@ -1,7 +1,8 @@
 """The events of a Responses stream as chunks of a chat completion: one for each.
 
 The API tells every text several times: in deltas, whole when its part is done, whole again in the item, and again in the last response. A client needs it
-once. What came in deltas is told by them; what came without is told by the first event that has it whole.
+once. What came in deltas is told by them; what came without is told by the first event that has it whole. A text for the user that is another one there
+is told beside it (`retold_1`), since some clients read that one.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ _WHOLES = {
 }
 """What each event that ends a text has whole, and in which member."""
 
+_SHOWN = frozenset({"content", "refusal"})
+_OF_A_PART = {"output_text": ("content", "text"), "refusal": ("refusal", "refusal")}
+_PART_DONE = "response.content_part.done"
 _TEXT_DELTA, _TEXT_DONE = "response.output_text.delta", "response.output_text.done"
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 _FUNCTION_CALL = "function_call"
@@ -67,11 +71,16 @@ class _Item:
     is_described: bool = False
     is_named: bool = False
     has_logprobs: bool = False
-    told: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+    told: dict[tuple[str, int], list[str]] = field(default_factory=dict[tuple[str, int], list[str]])
 
     def has_told(self, kind: str, part: int | None = None) -> bool:
         """Whether some text of that kind was told, or that part of it."""
         return any(one == kind and part in (None, place) for one, place in self.told)
+
+    def said(self, kind: str, part: int | None = None) -> str:
+        """What was told of that kind, or of that part of it."""
+        of = [pieces for (one, place), pieces in sorted(self.told.items()) if one == kind and part in (None, place)]
+        return "".join(piece for pieces in of for piece in pieces)
 
 
 class _Stream:
@@ -85,6 +94,7 @@ class _Stream:
         self._calls = 0
         self._has_role = False
         self._has_ids = False
+        self._again: list[str] = []
 
     def chunk(self, event: Json) -> Json:
         """The chunk that an event is."""
@@ -159,12 +169,25 @@ class _Stream:
         if kind in _WHOLES:
             what, member = _WHOLES[kind]
             item = self._named(event)
-            return (
-                {}
-                if item.has_told(what, _part(event))
-                else self._text(item, what, text(event.get(member)), _part(event))
-            )
+            if item.has_told(what, _part(event)):
+                return self._retold(item, what, text(event.get(member)), _part(event))
+            return self._text(item, what, text(event.get(member)), _part(event))
+        if kind == _PART_DONE and (of := _OF_A_PART.get(text(at(event.get("part"), "type")))) is not None:
+            whole = text(at(event.get("part"), of[1]))
+            return self._retold(self._named(event), of[0], whole, _part(event))
         return {}
+
+    def _retold(self, item: _Item, what: str, whole: str, part: int | None = None) -> JsonObject:
+        """A text for the user that is another one than its deltas were: clients that read it there show it."""
+        if (
+            what not in _SHOWN
+            or not whole
+            or not item.has_told(what, part)
+            or whole in (item.said(what, part), *self._again)
+        ):
+            return {}
+        self._again.append(whole)
+        return {f"retold_{len(self._again)}": whole}
 
     def _named(self, event: JsonObject) -> _Item:
         return self._item(text(event.get("item_id")), number(event.get("output_index")), is_new=False)
@@ -212,6 +235,7 @@ class _Stream:
         delta = self._described(item, value)
         for what, whole in _texts(value):
             told = item.has_told("summary") if what == "reasoning" else False
+            delta = _merged(delta, self._retold(item, what, whole))
             if whole and not item.has_told(what) and not told:
                 delta = _merged(delta, self._text(item, what, whole, 0))
         return delta
@@ -219,7 +243,7 @@ class _Stream:
     def _text(self, item: _Item, what: str, piece: str, part: int) -> JsonObject:
         if not piece:
             return {}
-        item.told.add((what, part))
+        item.told.setdefault((what, part), []).append(piece)
         if what == "arguments":
             return {"tool_calls": [{"index": self._index_of(item), "function": {"arguments": piece}}]}
         if what == "summary":
