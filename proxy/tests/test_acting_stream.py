@@ -70,6 +70,10 @@ def said(data):
 
 LEAKING = {
     "glued": (("analysis", "We greet", ".", "assistant", "final", "Hello", "!"), ("We greet.", "Hello!", [], "stop")),
+    "glued, behind a text": (
+        ("Sure", ", ok.", "assistant", "analysis", "We greet", ".", "assistant", "final", "Hello", "!"),
+        ("We greet.", "Sure, ok.Hello!", [], "stop"),
+    ),
     "markers": (
         (
             "<|chan",

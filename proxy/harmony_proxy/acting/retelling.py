@@ -262,6 +262,6 @@ def place_of(call: Json) -> str:
 
 
 def _ends_a_thought(held: str) -> bool:
-    """Whether what is held only shows that what stood before it was a thought."""
+    """Whether what is held only shows that what stood before it was a thought. Where it begins one, that is what must not go out as well."""
     found = SEAM.search(held)
-    return found is not None and found["channel"] != "commentary" and "<" not in held[: found.start()]
+    return found is not None and found["channel"] == "final" and "<" not in held[: found.start()]
