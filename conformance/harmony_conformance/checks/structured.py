@@ -8,8 +8,9 @@ from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, of_several, variant
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_schema import first_violation
-from harmony_conformance.json_value import Json, NotJson, at, loads, text
+from harmony_conformance.json_value import Json, NotJson, at, items, loads, text
 from harmony_conformance.prompt import shorten, show
+from harmony_conformance.teleprompter.script import read_back
 from harmony_ref import decode, tokens
 
 _FORMS = ("json_object", "json_schema")
@@ -29,11 +30,20 @@ def has_schema(x: Exchange) -> bool:
 
 @condition
 def speaks_for_itself(x: Exchange) -> bool:
-    """answers that no script wrote, and that neither a call, nor a stop string, nor a refusal ended, nor the limit before they began"""
+    """answers that no script wrote that the prompt does not have, and that no call, stop string or refusal ended, nor the limit before they began"""
+    return _ended_by_itself(x) and (x.script is None or _reads_its_script(x))
+
+
+@condition
+def answers_by_itself(x: Exchange) -> bool:
+    """answers that no script wrote that the prompt does not have, and that neither a limit, nor a call, nor a stop string, nor a refusal ended"""
+    return speaks_for_itself.holds(x) and x.turn is not None and x.turn.finish_reason == "stop"
+
+
+def _ended_by_itself(x: Exchange) -> bool:
     turn = x.turn
     return (
         turn is not None
-        and x.script is None
         and (turn.finish_reason == "stop" or (turn.finish_reason == "length" and bool(turn.content)))
         and not turn.tool_calls
         and not turn.refusal
@@ -41,10 +51,12 @@ def speaks_for_itself(x: Exchange) -> bool:
     )
 
 
-@condition
-def answers_by_itself(x: Exchange) -> bool:
-    """answers that no script wrote, and that neither a limit, nor a call, nor a stop string, nor a refusal ended"""
-    return speaks_for_itself.holds(x) and x.turn is not None and x.turn.finish_reason == "stop"
+def _reads_its_script(x: Exchange) -> bool:
+    """Whether the script stands in the last message, where a teleprompter reads it: what it says was sampled, and a grammar would have held it."""
+    content = at(next(reversed(items(at(x.asked, "messages"))), None), "content")
+    written = content if isinstance(content, str) else text(at(next(reversed(items(content)), None), "text"))
+    read, script = read_back(written), list(x.script or ())
+    return any(read[place : place + len(script)] == script for place in range(len(read) - len(script) + 1))
 
 
 @check(MUST, spec="chat#response-format", when=(on.is_conversation, on.ended_well, asks_for_json, speaks_for_itself))
@@ -145,7 +157,9 @@ def _plain(series: Series) -> tuple[Exchange, ...]:
 
 
 def _is_whole_answer(x: Exchange) -> bool:
-    return on.ended_well.holds(x) and answers_by_itself.holds(x) and bool(x.turn and x.turn.content)
+    return (
+        x.script is None and on.ended_well.holds(x) and answers_by_itself.holds(x) and bool(x.turn and x.turn.content)
+    )
 
 
 @of_several
