@@ -4,6 +4,9 @@ Bodies are the server's. The frames of events, `[DONE]` and the status of an err
 """
 
 import json
+import os
+import signal
+import socket
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Protocol
@@ -16,7 +19,23 @@ class Asked(Protocol):
         """Answer, in one call of the callback or in one for each chunk."""
 
 
-def bridge(server: Asked, alias: str, port: int) -> ThreadingHTTPServer:
+def outlived(port: int) -> socket.socket:
+    """A socket that listens, in a process that lives until the server ends otherwise than by its own fault, as b6751 does on many a call.
+
+    The process that listens starts another in its place, as whoever runs such a server has to; clients wait meanwhile.
+    """
+    listening = socket.create_server(("127.0.0.1", port), backlog=128)
+    while child := os.fork():
+        signal.signal(signal.SIGTERM, lambda *_, child=child: os.kill(child, signal.SIGTERM))
+        _, status = os.waitpid(child, 0)
+        if not os.WIFSIGNALED(status):
+            os._exit(os.waitstatus_to_exitcode(status))
+        print("the server ended by signal", os.WTERMSIG(status), "and is started anew", flush=True)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    return listening
+
+
+def bridge(server: Asked, alias: str, listening: socket.socket) -> ThreadingHTTPServer:
     """An HTTP server in front of it."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -76,4 +95,7 @@ def bridge(server: Asked, alias: str, port: int) -> ThreadingHTTPServer:
         def log_message(self, *_: object) -> None:
             """Nothing: the server logs."""
 
-    return ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    found = ThreadingHTTPServer(listening.getsockname(), Handler, bind_and_activate=False)
+    found.socket.close()
+    found.socket = listening
+    return found

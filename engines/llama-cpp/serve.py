@@ -8,7 +8,7 @@ import sys
 import threading
 
 import xllamacpp
-from bridge import bridge
+from bridge import bridge, outlived
 
 ALIAS = "gpt-oss-teleprompter"
 SLOTS = 4
@@ -28,6 +28,7 @@ def name_the_model_and_host(params: xllamacpp.CommonParams) -> None:
 
 def main() -> None:
     model, port = sys.argv[1:]
+    listening = None if hasattr(xllamacpp.Server, "listening_address") else outlived(int(port))
     params = xllamacpp.CommonParams()
     params.model.path = model
     name_the_model_and_host(params)
@@ -45,8 +46,8 @@ def main() -> None:
     stop = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stop)
     server = xllamacpp.Server(params)
-    if not hasattr(server, "listening_address"):
-        threading.Thread(target=bridge(server, ALIAS, int(port)).serve_forever, daemon=True).start()
+    if listening is not None:
+        threading.Thread(target=bridge(server, ALIAS, listening).serve_forever, daemon=True).start()
     print("listening on port", port, flush=True)
     signal.sigwait(stop)
 
