@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from harmony_conformance.json_value import Json, items
 from harmony_proxy.acting.events import Piece
@@ -34,10 +34,14 @@ class Held:
             calls = (call for part in piece.parts for call in items(part.said.get("tool_calls")))
             self.is_odd = any(map(is_odd, calls))
 
-    def take(self) -> list[Piece]:
-        """Nothing waits any more."""
-        taken, self.pieces = self.pieces, []
-        self._size, self.is_odd, self.is_suspect = 0, False, False
+    def take(self, waiting: Collection[int] = ()) -> list[Piece]:
+        """Nothing waits any more, but for events that are of these choices alone."""
+        stay, taken = list[Piece](), list[Piece]()
+        for piece in self.pieces:
+            is_theirs = bool(piece.parts) and all(part.choice in waiting for part in piece.parts)
+            (stay if is_theirs else taken).append(piece)
+        self.is_odd = self.is_suspect = False
+        self.put_back(stay)
         return taken
 
     def put_back(self, pieces: list[Piece]) -> None:

@@ -258,7 +258,7 @@ class StreamActor:
             more = (told.probe(place, said) for place in ready for said in PROBES)
             probes = chain(told.further() if is_over else (), more)
             if found and (is_last or is_odd or self._asking.is_final(found, told.went, self._held.pieces, probes)):
-                return self._act(told, found, statuses)
+                return self._act(told, found, statuses, is_last=is_last)
         return self._too_much()
 
     def _may_grow(self, place: Place) -> bool:
@@ -291,10 +291,11 @@ class StreamActor:
 
     # what goes out
 
-    def _act(self, told: Stream, found: Collection[str], statuses: Mapping[Place, Status]) -> list[bytes]:
+    def _act(
+        self, told: Stream, found: Collection[str], statuses: Mapping[Place, Status], *, is_last: bool
+    ) -> list[bytes]:
         """Repair or block what fails. A repair is judged before it goes out."""
-        blocked = [check for check in found if self._actions[check] is Action.BLOCK]
-        if blocked:
+        if blocked := [check for check in found if self._actions[check] is Action.BLOCK]:
             return self._block(blocked)
         held, go_back, done = self._held.pieces, told.saved(), dict(self._notes.repaired)
         errors = [piece for piece in held if piece.is_error]  # which stay as they are
@@ -302,7 +303,7 @@ class StreamActor:
         told.is_trying = True
         try:
             told.begin(statuses)
-            out = self._release()
+            out = self._release(() if is_last and not self._withholds else self._waiting(told, statuses))
         except NoPlace as problem:
             reason = f"the model wrote {problem}"
         else:
@@ -322,16 +323,21 @@ class StreamActor:
         self._notes.leave(found, reason)
         return self._block(found) if self._fallback is Action.BLOCK else self._release()
 
-    def _release(self) -> list[bytes]:
-        """What is held goes out: the very bytes, unless something of it is told anew."""
-        held, told = self._held.take(), self._told
+    def _waiting(self, told: Stream, statuses: Mapping[Place, Status]) -> frozenset[int]:
+        """The choices that wait on while another one is told anew: of theirs there is no verdict yet."""
+        of = {status: {place[0] for place, one in statuses.items() if one is status} for status in Status}
+        return frozenset(of[Status.OPEN] - of[Status.READY] - self._over if told.ends_with_choices else ())
+
+    def _release(self, waiting: Collection[int] = ()) -> list[bytes]:
+        """What is held goes out, but for choices that wait: the very bytes, unless something of it is told anew."""
+        held, told = self._held.take(waiting), self._told
         if told is None:
             for piece in held:
                 self._plain.add(piece.raw, ())
             return [piece.raw for piece in held]
         out = [one for piece in held for one in told.tell(piece)]
-        for tracked in told.texts.values():
-            if tracked.unsent:
+        for place, tracked in told.texts.items():
+            if tracked.unsent and place[0] not in waiting:
                 tracked.settle()
         return out if not told.problem or told.is_trying else self._with_problem(told, out)
 
@@ -372,8 +378,8 @@ class StreamActor:
         self._blocked = tuple(sorted(found))
         self.is_over = True
         self._held.take()
-        number = self._number if number is None else number
-        return [error_event(self._api, BLOCKED, blocked_message(self._blocked, self._id), number=number)]
+        told = blocked_message(self._blocked, self._id)
+        return [error_event(self._api, BLOCKED, told, number=self._number if number is None else number)]
 
     def _unexamined(self) -> list[bytes]:
         self.is_over = True

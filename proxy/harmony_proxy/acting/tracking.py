@@ -106,7 +106,8 @@ class Tracked:
         new = self.unsent[max(0, self._looked_at - _WINDOW) :]
         self._looked_at = len(self.unsent)
         of_start = self._of_start(new)
-        status = of_start if of_start is not Status.CLEAR else self._of_middle(new)
+        status = of_start if of_start is Status.READY else self._of_middle(new)
+        status = of_start if status is Status.CLEAR else status
         self._is_ready = status is Status.READY
         return status
 
