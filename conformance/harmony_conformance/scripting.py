@@ -21,6 +21,7 @@ from harmony_conformance.wire import Request
 from harmony_ref import decode, encode_with_special_tokens, tokens
 
 _END = "<|end|>"
+_OWN_WORDS = tuple(encode_with_special_tokens("Fine.<|return|>"))
 _SOME_WORDS = tuple(encode_with_special_tokens("<|channel|>final<|message|>Fine.<|return|>"))
 
 
@@ -75,10 +76,10 @@ def with_some_words(body: JsonObject, way: Scripting) -> JsonObject:
 
 
 def with_beginning(body: JsonObject, begins: Sequence[int], way: Scripting) -> JsonObject:
-    """A request that makes the model begin its answer with these ids; what follows are its own words.
+    """A request that makes the model begin its answer with these ids; what follows are its own words, of a teleprompter two that are no JSON.
 
     Raises:
-        NotCarried: it has no place for them, or the model has no words of its own.
+        NotCarried: it has no place for them.
     """
     listed: list[Json] = list(begins)
     script: JsonObject = {"harmony_script": listed, "harmony_script_then": "model"}
@@ -90,7 +91,7 @@ def with_beginning(body: JsonObject, begins: Sequence[int], way: Scripting) -> J
         case ScriptBy.REFERENCE:
             return body | script
         case ScriptBy.TELEPROMPTER:
-            raise NotCarried("a teleprompter has no words of its own")
+            return with_script(body, (*begins, *_OWN_WORDS), way)
 
 
 def _as_text(script: Sequence[int]) -> str:

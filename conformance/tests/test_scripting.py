@@ -82,9 +82,11 @@ def test_a_script_is_not_carried_by_a_text_whose_quoting_would_change_it():
     assert plain["messages"][-1]["content"].startswith("5\n704707commentary to=functions.f")
 
 
-def test_a_teleprompter_has_no_words_of_its_own():
-    with pytest.raises(NotCarried, match="no words of its own"):
-        with_beginning({"messages": []}, SCRIPT, WAY)
+def test_what_follows_a_beginning_is_no_json_where_a_teleprompter_says_it():
+    begins = encode_with_special_tokens("<|channel|>final <|constrain|>json<|message|>")
+    body = with_beginning({"messages": [{"role": "user", "content": "x" * 10}]}, begins, WAY)
+    fed = encode(body["messages"][0]["content"]) + [1428] * 3
+    assert answer(fed, 50) == [*begins, *encode("Fine."), 200002]
 
 
 def said(ids=None, count=None, content="Hello!"):
