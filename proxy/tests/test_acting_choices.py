@@ -5,8 +5,9 @@ import random
 
 import pytest
 
-from harmony_conformance.wire import Request, Response
-from harmony_proxy.acting import REPAIRS, StreamActor
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.wire import Chunk, Request, Response
+from harmony_proxy.acting import REPAIRS, StreamActor, act_on_whole
 from harmony_proxy.policy import Action, FailMode
 
 ASKED = Request(path="/", body=b'{"messages": [{"role": "user", "content": "Hi"}], "n": 2, "stream": true}')
@@ -26,7 +27,8 @@ def event(index, said, finish=None):
 
 def mixed(texts, seed):
     """The events of these choices, each cut and mixed by chance."""
-    chance, rest, out = random.Random(seed), list(texts), list[bytes]()
+    chance, rest = random.Random(seed), list(texts)
+    out = [event(index, "") for index, _ in enumerate(texts)]
     while any(rest):
         index = chance.choice([place for place, text in enumerate(rest) if text])
         size = chance.choice([1, 2, 5, 30])
@@ -60,26 +62,31 @@ def test_each_choice_is_told_anew(first, second):
         assert out.endswith(b"data: [DONE]\n\n")
 
 
-@pytest.mark.parametrize("said", ["analysisWe like it", "analysis is done. Good", "a < b"])
+QUOTING = ("a <|end|> b", '{"content": "assistantfinal"}', "```\n<|start|>assistant<|channel|>final<|message|>x\n```")
+
+
+@pytest.mark.parametrize("said", ["analysisWe like it", "analysis is done. Good", "a < b", *QUOTING])
 @pytest.mark.parametrize("leak", LEAKS)
 def test_a_choice_that_does_not_leak_comes_as_it_was(leak, said):
     for seed in range(12):
         pieces = mixed([said, leak], seed)
-        for ends in (True, False):
-            one = actor()
-            told = (
-                pieces
-                if ends
-                else [piece for piece in pieces[:-1] if b'"index": 0' not in piece or b'"stop"' not in piece]
-            )
-            out = b"".join(b"".join(one.feed(piece)) for piece in told) + b"".join(one.close())
-            mine = contents(b"".join(piece for piece in told if b'"index": 0' in piece), 1)
-            assert contents(out, 2) == [*mine, "Hello!"]
+        one = actor()
+        out = [*(byte for piece in pieces for byte in one.feed(piece)), *one.close()]
+        assert contents(b"".join(out), 2) == [said, "Hello!"]
 
 
-def test_one_that_is_held_when_the_server_dies_stays_where_the_policy_is_closed():
-    pieces = [event(0, "analysisA sec"), event(1, LEAKS[0][:60]), event(0, "ret")]
-    for fail in FailMode:
-        one = actor(fail)
-        out = b"".join(b"".join(one.feed(piece)) for piece in pieces) + b"".join(one.abort())
-        assert ("sec" in contents(out, 2)[0]) == (fail is FailMode.OPEN)
+@pytest.mark.parametrize("said", QUOTING)
+@pytest.mark.parametrize("leak", LEAKS)
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_choice_of_a_whole_answer_that_does_not_leak_stays_as_it_is(leak, said, place):
+    texts = [leak, said] if place else [said, leak]
+    choices = [
+        {"index": index, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        for index, text in enumerate(texts)
+    ]
+    body = json.dumps({"id": "c", "object": "chat.completion", "choices": choices}).encode()
+    response = Response(status=200, headers={"content-type": "application/json"}, chunks=(Chunk(at=0.0, data=body),))
+    x = Exchange(id="x", request=ASKED, response=response, api="chat")
+    told = json.loads(act_on_whole(x, REPAIRING, fallback=Action.OBSERVE).body)["choices"]
+    assert told[place] == choices[place]
+    assert told[1 - place]["message"]["content"] == "Hello!"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -12,7 +13,7 @@ from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.wire import Chunk
 from harmony_proxy.acting.events import Piece
-from harmony_proxy.acting.verdicts import fails
+from harmony_proxy.acting.verdicts import choice_of, fails
 
 PROBES = (" x", "`", '"', "\n```\n", "\n~~~\n", "\u201d ", "' ")
 """What may follow: a verdict that holds whichever does is final."""
@@ -79,10 +80,21 @@ class Asking:
         """Which of these checks fail on the answer, which is complete, as it was framed."""
         return fails(self.with_body(b"".join((*went.raw, *(piece.raw for piece in held)))), checks).keys()
 
-    def is_final(self, found: Collection[str], went: Went, held: Iterable[Piece], probes: Iterable[JsonObject]) -> bool:
-        """Whether these checks fail whichever of these events follows."""
-        held = tuple(held)
-        return all(set(self.fails(went, held, found, self.framed(event))) == set(found) for event in probes)
+    def final(
+        self,
+        found: Mapping[str, tuple[Finding, ...]],
+        went: Went,
+        held: Iterable[Piece],
+        probes: Iterable[JsonObject],
+    ) -> Mapping[str, tuple[Finding, ...]]:
+        """What was found in those choices that fail in the same way whichever of these events follows."""
+        held, before = tuple(held), _by_choice(found)
+        final = set(before)
+        for event in probes:
+            now = _by_choice(self.fails(went, held, found, self.framed(event))) if final else {}
+            final = {choice for choice in final if now.get(choice) == before[choice]}
+        stays = {check: tuple(one for one in told if choice_of(one) in final) for check, told in found.items()}
+        return {check: told for check, told in stays.items() if told}
 
     def with_body(self, data: bytes) -> Exchange:
         """The exchange with this answer."""
@@ -96,3 +108,12 @@ def delta_of(member: str, said: str) -> JsonObject:
     if member.startswith(CALL):
         return {"tool_calls": [{"index": int(member.removeprefix(CALL)), "function": {"arguments": said}}]}
     return {member: said}
+
+
+def _by_choice(found: Mapping[str, Iterable[Finding]]) -> dict[int, set[str]]:
+    """The checks that fail in each choice."""
+    failing = defaultdict[int, set[str]](set)
+    for check, findings in found.items():
+        for finding in findings:
+            failing[choice_of(finding)].add(check)
+    return failing

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import MappingProxyType
+
+from harmony_proxy.acted import Acted
 
 
 class Notes:
@@ -21,3 +24,8 @@ class Notes:
         """These fail, and stay; the first reason is kept."""
         for check in checks:
             self.left.setdefault(check, reason)
+
+    def acted(self, blocked: tuple[str, ...]) -> Acted:
+        """All of it, as it is now."""
+        repaired, left = MappingProxyType(dict(self.repaired)), MappingProxyType(dict(self.left))
+        return Acted(repaired=repaired, blocked=blocked, left=left)

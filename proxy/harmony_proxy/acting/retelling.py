@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from harmony_conformance.check import Finding
 from harmony_conformance.json_value import Json, JsonObject, at, items, number, text
 from harmony_proxy.acting.asking import CALL, Asking, Went
 from harmony_proxy.acting.dialect import Dialect, Part, home_of
@@ -15,6 +16,7 @@ from harmony_proxy.acting.needles import MARKER, SEAM
 from harmony_proxy.acting.notes import Notes
 from harmony_proxy.acting.reading import Kind, NoPlace, Reader, Said
 from harmony_proxy.acting.tracking import Status, Tracked, TrackedArguments
+from harmony_proxy.acting.verdicts import choice_of
 
 Place = tuple[int, str]
 """A choice, or an item of the Responses API, and the member of it that holds a text (`call/0`: the arguments of its first call)."""
@@ -113,6 +115,12 @@ class Stream(Protocol):
         """What was begun is given up: these texts stay as they are."""
         ...
 
+    def concerned(
+        self, statuses: Mapping[Place, Status], found: Mapping[str, Iterable[Finding]]
+    ) -> Mapping[Place, Status]:
+        """The same, but of choices in which nothing was found there is no verdict yet."""
+        ...
+
     def begin(self, statuses: Mapping[Place, Status]) -> None:
         """From here on, what leaks is told anew.
 
@@ -164,6 +172,20 @@ class Retelling:
     def is_suspect(self, piece: Piece) -> bool:
         """Whether an event is to be judged whatever its texts hold: an error."""
         return piece.is_error
+
+    def concerned(
+        self, statuses: Mapping[Place, Status], found: Mapping[str, Iterable[Finding]]
+    ) -> Mapping[Place, Status]:
+        """The same, but of choices in which nothing was found there is no verdict yet."""
+        if not self.ends_with_choices:
+            return statuses
+        leaking = {choice_of(finding) for findings in found.values() for finding in findings}
+        if leaking == {0} and all(place[0] or status is Status.CLEAR for place, status in statuses.items()):
+            return statuses  # of the first that was told of
+        return {
+            place: Status.OPEN if status is Status.READY and place[0] not in leaking else status
+            for place, status in statuses.items()
+        }
 
     def forget(self, statuses: Mapping[Place, Status]) -> None:
         """What was begun is given up: these texts stay as they are."""

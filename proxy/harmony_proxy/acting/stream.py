@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
-from types import MappingProxyType
 
 from harmony_conformance.apis import api_named
 from harmony_conformance.apis.api import Framing
@@ -99,8 +98,7 @@ class StreamActor:
     @property
     def acted(self) -> Acted:
         """What was done so far."""
-        repaired, left = MappingProxyType(dict(self._notes.repaired)), MappingProxyType(dict(self._notes.left))
-        return Acted(repaired=repaired, blocked=self._blocked, left=left)
+        return self._notes.acted(self._blocked)
 
     @property
     def _number(self) -> int:
@@ -246,19 +244,20 @@ class StreamActor:
             return self._release()
         is_over = not all(map(self._may_grow, may_leak))
         if is_odd or is_last or is_over or self._held.is_suspect or Status.READY in statuses.values():
-            if not is_last and not self._asking.may_ask(self._size):
+            if not (is_last or self._asking.may_ask(self._size)):
                 return self._too_much()
             found = self._asking.fails(told.went, self._held.pieces, self._asked)
             if not found and (is_last or not any(self._goes_on(told, place) for place in statuses)):
                 return self._unresolved()
-            is_odd = is_odd or (self._held.is_suspect and stand_beside(found))
-            if not is_odd and not may_leak:
+            if not (is_odd := is_odd or (self._held.is_suspect and stand_beside(found))) and not may_leak:
                 return self._release()
-            ready = [place for place, status in statuses.items() if status is Status.READY and self._may_grow(place)]
+            ready = (place for place, status in statuses.items() if status is Status.READY and self._may_grow(place))
             more = (told.probe(place, said) for place in ready for said in PROBES)
             probes = chain(told.further() if is_over else (), more)
-            if found and (is_last or is_odd or self._asking.is_final(found, told.went, self._held.pieces, probes)):
-                return self._act(told, found, statuses, is_last=is_last)
+            if not (is_last or is_odd):
+                found = self._asking.final(found, told.went, self._held.pieces, probes)
+            if found:
+                return self._act(told, found, told.concerned(statuses, found), is_last=is_last)
         return self._too_much()
 
     def _may_grow(self, place: Place) -> bool:
@@ -330,8 +329,8 @@ class StreamActor:
 
     def _release(self, waiting: Collection[int] = ()) -> list[bytes]:
         """What is held goes out, but for choices that wait: the very bytes, unless something of it is told anew."""
-        held, told = self._held.take(waiting), self._told
-        if told is None:
+        held = self._held.take(waiting)
+        if (told := self._told) is None:
             for piece in held:
                 self._plain.add(piece.raw, ())
             return [piece.raw for piece in held]
@@ -364,8 +363,8 @@ class StreamActor:
         if self._told is not None:
             self._account.close(self._told)
         elif self._unrepaired:
-            found = self._asking.fails_whole(self._plain, self._held.pieces, self._unrepaired)
-            self._notes.leave(found, f"answers of the API {self._api} are not repaired")
+            reason = f"answers of the API {self._api} are not repaired"
+            self._notes.leave(self._asking.fails_whole(self._plain, self._held.pieces, self._unrepaired), reason)
 
     def _remains(self) -> Iterable[bytes]:
         """What readers still hold where the stream ends without a finish reason."""
@@ -378,8 +377,8 @@ class StreamActor:
         self._blocked = tuple(sorted(found))
         self.is_over = True
         self._held.take()
-        told = blocked_message(self._blocked, self._id)
-        return [error_event(self._api, BLOCKED, told, number=self._number if number is None else number)]
+        number = self._number if number is None else number
+        return [error_event(self._api, BLOCKED, blocked_message(self._blocked, self._id), number=number)]
 
     def _unexamined(self) -> list[bytes]:
         self.is_over = True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -26,7 +28,9 @@ def judged(x: Exchange, checks: Collection[str] | None = None) -> tuple[Result, 
 def failing(results: Iterable[Result]) -> Mapping[str, tuple[Finding, ...]]:
     """The checks that fail with what the guide or an API demands, and what they found."""
     return {
-        result.check: tuple(finding for finding in result.findings if finding.verdict is Verdict.FAIL)
+        result.check: of_their_choice(
+            result.check, [finding for finding in result.findings if finding.verdict is Verdict.FAIL]
+        )
         for result in results
         if result.outcome is Outcome.FAIL and result.severity is Severity.MUST
     }
@@ -36,8 +40,42 @@ def fails(x: Exchange, checks: Collection[str] | None = None) -> Mapping[str, tu
     """Which of these checks fail, and what they found: the same without the rest of a result, for streams, which ask often."""
     rules = _MUST.values() if checks is None else [_MUST[name] for name in checks if name in _MUST]
     exchanges = (x, *x.others)
-    found = {rule.id: tuple(finding for one in exchanges for finding in _found(rule, one)) for rule in rules}
-    return {check: findings for check, findings in found.items() if findings}
+    found = {rule.id: [finding for one in exchanges for finding in _found(rule, one)] for rule in rules}
+    return {check: of_their_choice(check, findings) for check, findings in found.items() if findings}
+
+
+def of_their_choice(check: str, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings, each under the choice that it is of.
+
+    A check of leaks looks at all choices at once, and at each of the further ones alone: what it finds in one of those is told a second time, as of the first.
+    """
+    findings = tuple(findings)
+    if check not in _OF_ALL_CHOICES:
+        return findings
+    twice = Counter(_told(one) for one in findings if _CHOICE.match(one.at))
+    own: list[Finding] = []
+    for one in findings:
+        if _CHOICE.match(one.at) is None and twice[_told(one)]:
+            twice[_told(one)] -= 1
+        else:
+            own.append(one)
+    return tuple(own)
+
+
+def choice_of(finding: Finding) -> int:
+    """Which choice it is of."""
+    found = _CHOICE.match(finding.at)
+    return int(found[1]) if found is not None else 0
+
+
+def _told(finding: Finding) -> tuple[str, str, str | None]:
+    return finding.message, _CHOICE.sub("", finding.at), finding.excerpt
+
+
+_CHOICE = re.compile(r"\Achoice (\d+): ")
+_OF_ALL_CHOICES = frozenset(
+    {"channels.no_marker_leak", "channels.no_channel_words", "channels.no_reasoning_in_content"}
+)
 
 
 def _found(rule: Check, x: Exchange) -> Iterator[Finding]:
