@@ -15,6 +15,13 @@ from typing import TypeAlias
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 JsonObject: TypeAlias = "dict[str, Json]"
 
+DEEPEST = 256
+"""Levels of a document that is read; where to stop RFC 8259 leaves to the reader. Every version of Python can walk so many. What it reads by itself are a
+thousand (3.11) to ten thousand (3.13), and what is read and then cannot be walked would be an error of ours."""
+
+ENVELOPED = DEEPEST + 16
+"""Levels of a line of a log, in which a document of so many stands."""
+
 
 # what can be the beginning of a number, a name or an escape, read alone
 _PIECE = re.compile(r"-?[\d.eE+-]*|t(?:r(?:ue?)?)?|f(?:a(?:l(?:se?)?)?)?|n(?:u(?:ll?)?)?|\\?(?:u[\da-fA-F]{0,4})?")
@@ -36,25 +43,25 @@ class NotJson(ValueError):  # noqa: N818 - it names what the text is
         self.position = position
 
 
-def loads(document: str | bytes) -> Json:
+def loads(document: str | bytes, *, deepest: int = DEEPEST) -> Json:
     """The value of a JSON document (RFC 8259: no NaN, no Infinity).
 
     Raises:
-        NotJson: the text is no JSON.
+        NotJson: the text is no JSON, or has more levels than `deepest`.
     """
     if isinstance(document, bytes):
         document = document.decode("utf-8", "replace")
     try:
         value: Json
         value, end = _DECODER.raw_decode(document)
-        if end == len(document):
+        if end == len(document) and (end < 2 * deepest or not _is_too_deep(document, value, deepest)):
             return value
     except (ValueError, RecursionError):
         pass  # blanks around it, or no JSON: told by the longer way
-    return _parsed(document, _DECODER)
+    return _parsed(document, _DECODER, deepest)
 
 
-def _parsed(document: str, decoder: json.JSONDecoder) -> Json:
+def _parsed(document: str, decoder: json.JSONDecoder, deepest: int) -> Json:
     """The value of a document."""
     if document.startswith("\ufeff"):
         raise NotJson("Unexpected UTF-8 BOM (decode using utf-8-sig)", document, 0)
@@ -66,7 +73,24 @@ def _parsed(document: str, decoder: json.JSONDecoder) -> Json:
         raise NotJson("nested too deeply", document, 0) from None
     except ValueError as problem:
         raise NotJson(str(problem), document, 0) from None
+    if _is_too_deep(document, value, deepest):
+        raise NotJson("nested too deeply", document, 0)
     return value
+
+
+def _is_too_deep(document: str, value: Json, deepest: int) -> bool:
+    """Whether a value has more levels. What it was read from tells that of nearly all: so many levels begin with as many brackets."""
+    if document.count("[") + document.count("{") <= deepest:
+        return False
+    level = [value] if isinstance(value, list | dict) else []
+    for _ in range(deepest):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, list | dict)
+        ]
+    return bool(level)
 
 
 def _refuse_constant(name: str) -> Json:
@@ -96,7 +120,7 @@ def equal_json(one: str, other: str) -> bool:
     0.10000000000000000001 differ, although one float stands for both.
     """
     try:
-        return _same(_parsed(one, _EXACT), _parsed(other, _EXACT))
+        return _same(_parsed(one, _EXACT, DEEPEST), _parsed(other, _EXACT, DEEPEST))
     except NotJson:
         return False
 
@@ -240,12 +264,14 @@ def resolve(value: Json, where: str) -> Json:
 
 
 def objects_in(content: str) -> Iterator[Json]:
-    """Every JSON object that a text holds."""
+    """Every JSON object that a text holds, of at most `DEEPEST` levels."""
     decoder = json.JSONDecoder()
     for place, character in enumerate(content):
         if character == "{":
             try:
-                value: Json = decoder.raw_decode(content, place)[0]
+                value: Json
+                value, end = decoder.raw_decode(content, place)
             except (json.JSONDecodeError, RecursionError):
                 continue
-            yield value
+            if not _is_too_deep(content[place:end], value, DEEPEST):
+                yield value

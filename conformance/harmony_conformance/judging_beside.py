@@ -20,7 +20,7 @@ from multiprocessing import get_context
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.fingerprint import Fingerprint, fingerprint
-from harmony_conformance.json_value import loads
+from harmony_conformance.json_value import ENVELOPED, loads
 from harmony_conformance.judge import Result
 from harmony_conformance.judging import Judge, Key, Plan, Ways, attempt, judge_across, judge_scenario
 from harmony_conformance.processes import cores, follow_parent, may_fork, starting
@@ -172,7 +172,7 @@ def _is_there() -> None:
 
 def _judge(key: Key, tries: list[list[bytes]], ways: Ways) -> list[Result]:
     (bench,) = _BENCH
-    read = ([read_exchange(loads(line)) for line in lines] for lines in tries)
+    read = ([read_exchange(loads(line, deepest=ENVELOPED)) for line in lines] for lines in tries)
     series = [settled(Series(name=key[0], exchanges={x.step: x for x in exchanges})) for exchanges in read]
     bench.given[key] = series
     scenario = bench.scenarios.get(key)

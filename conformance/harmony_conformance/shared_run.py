@@ -21,7 +21,7 @@ from harmony_conformance.client import completed
 from harmony_conformance.command import UsageError
 from harmony_conformance.discovery import Capabilities
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.json_value import loads
+from harmony_conformance.json_value import ENVELOPED, loads
 from harmony_conformance.judging import in_order
 from harmony_conformance.recording import exchange_line, read_exchange
 from harmony_conformance.reference_server.serving import running
@@ -86,7 +86,7 @@ def _record(run: SharedRun, found: Capabilities, options: Options, scenarios: Se
             write_whole(file, exchange_line(x))
 
         lines = (run.folder / _DISCOVERY).read_bytes().splitlines()
-        shown = tuple(read_exchange(loads(line)) for line in lines)
+        shown = tuple(read_exchange(loads(line, deepest=ENVELOPED)) for line in lines)
         completed(send_scenarios(run.target, options, replace(found, exchanges=shown), scenarios, keep))
 
 

@@ -5,6 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_conformance.json_value import (
+    DEEPEST,
+    ENVELOPED,
     NotJson,
     at,
     canonical,
@@ -14,6 +16,7 @@ from harmony_conformance.json_value import (
     loads,
     members,
     number,
+    objects_in,
     pointer,
     resolve,
     spells_fractions,
@@ -75,6 +78,33 @@ def test_what_is_wrong_already_may_not_go_on(document):
     with pytest.raises(NotJson) as wrong:
         loads(document)
     assert not wrong.value.may_go_on
+
+
+@pytest.mark.parametrize("opens", ["[", '{"a":', '[{"a":'])
+def test_a_document_is_read_as_deep_as_any_python_can_walk_it_and_no_deeper(opens):
+    def nested(levels):
+        times = levels // (2 if opens == '[{"a":' else 1)
+        return (
+            opens * times + "1" + "".join("]" if one == "[" else "}" for one in reversed(opens) if one in "[{") * times
+        )
+
+    deepest = nested(DEEPEST)
+    assert dumps(loads(deepest)) == deepest
+    assert list(strings(loads(deepest.replace("1", '"x"')))) == ["x"]
+    assert equal_json(deepest, f" {deepest}")
+    deeper = f"[{deepest}]"
+    assert loads(deeper, deepest=ENVELOPED) == [loads(deepest)]
+    for document in (deeper, f"{deeper} ", f'["{"[" * DEEPEST}",{deepest}]', nested(DEEPEST * 30)):
+        with pytest.raises(NotJson, match="nested too deeply"):
+            loads(document)
+    assert not equal_json(deeper, deeper)
+    assert loads(wide := f"[{'[1],' * 1000}{{}}]") == json.loads(wide)
+
+
+def test_an_object_that_is_nested_too_deeply_is_not_found_in_a_text():
+    deeper = '{"a":' * (DEEPEST + 2) + "1" + "}" * (DEEPEST + 2)
+    assert len(list(objects_in(f"so: {deeper} and"))) == DEEPEST
+    assert list(objects_in('so: {"a": [{}]} and')) == [{"a": [{}]}, {}]
 
 
 def test_bytes_that_are_no_utf8_are_replaced():

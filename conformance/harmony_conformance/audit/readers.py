@@ -15,7 +15,7 @@ from harmony_conformance.audit.lines import Line, Problem, read_lines
 from harmony_conformance.audit.openai_lines import read_openai_line
 from harmony_conformance.command import UsageError
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.json_value import Json, NotJson, at, loads, members
+from harmony_conformance.json_value import ENVELOPED, Json, NotJson, at, loads, members
 from harmony_conformance.recording import BadRecording, read_exchange
 
 DISCOVERY = "discovery"
@@ -90,7 +90,7 @@ def parse_line(line: Line) -> Json:
         document = line.data.decode("utf-8")
     except UnicodeDecodeError as problem:
         raise NotUtf8(problem.start) from None
-    return loads(document)
+    return loads(document, deepest=ENVELOPED)
 
 
 @dataclass(frozen=True, kw_only=True)

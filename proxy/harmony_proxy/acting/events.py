@@ -6,14 +6,13 @@ that were fed. An event is bounded: past the limit the splitter gives up (`is_lo
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from harmony_conformance.json_value import Json, at, dumps
+from harmony_conformance.json_value import Json, NotJson, at, dumps, loads
 from harmony_conformance.sse import DONE
 from harmony_proxy.acting.dialect import Part
 
@@ -26,14 +25,6 @@ _LINES = re.compile(rb"\n+|[^\n]+\n")
 _FIELD = re.compile(rb"(?:|:.*|(?:event|id|retry)(?::.*)?)\Z", re.DOTALL)
 """A line of an event that has no data."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
-"""One for all events: as strict as the judge, without building a decoder for each."""
 
 
 @dataclass(kw_only=True)
@@ -72,10 +63,9 @@ class Piece:
         if not self.data:
             return None
         try:
-            value: Json = _DECODER.decode(self.data)
-        except (ValueError, RecursionError):
+            return loads(self.data)
+        except NotJson:
             return None
-        return value
 
     def told(self, value: Json) -> bytes:
         """The bytes of the same event with another value: the lines that are no data stay, and so does the form of the line ends."""
