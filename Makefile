@@ -58,7 +58,7 @@ types-mypy: $(READY)
 	$(BIN)/mypy
 
 types-pyright: $(READY)
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 ORACLES := $(TRANSFORMERS)/.ready $(TEXT_GENERATION)/.ready
 UNIT = HARMONY_TRANSFORMERS_PYTHON=$(TRANSFORMERS)/bin/python HARMONY_TEXT_GENERATION_PYTHON=$(TEXT_GENERATION)/bin/python \
