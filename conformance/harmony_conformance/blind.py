@@ -15,6 +15,7 @@ from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import JsonObject, at, items, loads, text
 from harmony_conformance.judge import Case, is_comparison, judge_case
 from harmony_conformance.mutants import Mutant, described, mutants
+from harmony_conformance.processes import forking_if_whole
 
 _NOTICED = (Outcome.FAIL, Outcome.ERROR)
 
@@ -78,7 +79,7 @@ def judge_mutants_of(series: Sequence[Series], workers: int) -> BlindScore:
     """Judge every mutant of every exchange of a correct run by all checks, in `workers` processes."""
     size = {place: sum(len(x.request.body) for x in one.exchanges.values()) for place, one in enumerate(series)}
     longest_first = sorted(size, key=lambda place: -size[place])
-    with ProcessPoolExecutor(workers, initializer=_inherit, initargs=(tuple(series),)) as pool:
+    with ProcessPoolExecutor(workers, forking_if_whole(), initializer=_inherit, initargs=(tuple(series),)) as pool:
         scores = dict(zip(longest_first, pool.map(_judged, longest_first), strict=True))
     nothing = BlindScore(made=0, killed=0, varied=0, excused=Counter(), unexplained=())
     return sum((scores[place] for place in sorted(scores)), nothing)

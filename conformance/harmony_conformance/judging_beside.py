@@ -15,7 +15,6 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange, Series
@@ -23,7 +22,7 @@ from harmony_conformance.fingerprint import Fingerprint, fingerprint
 from harmony_conformance.json_value import ENVELOPED, loads
 from harmony_conformance.judge import Result
 from harmony_conformance.judging import Judge, Key, Plan, Ways, attempt, judge_across, judge_scenario
-from harmony_conformance.processes import cores, follow_parent, may_fork, starting
+from harmony_conformance.processes import cores, follow_parent, forking_if_whole, starting
 from harmony_conformance.recording import exchange_line, read_exchange
 from harmony_conformance.scenario import Scenario, expand
 from harmony_conformance.scripting import settled
@@ -56,8 +55,7 @@ def judge_of(plan: Plan, options: Options) -> Generator[Judge]:
     if requests < _WORTH_A_PROCESS or options.max_requests is not None or cores() == 1:
         yield Judge(plan)
         return
-    context = get_context("fork" if may_fork() else "spawn")
-    pool = ProcessPoolExecutor(1, context, _begin, (options.select, options.skip, options.apis))
+    pool = ProcessPoolExecutor(1, forking_if_whole(), _begin, (options.select, options.skip, options.apis))
     try:
         with starting():
             pool.submit(_is_there)

@@ -7,7 +7,9 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
+from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from threading import Thread, active_count, current_thread, main_thread
 from typing import ParamSpec
 
@@ -15,8 +17,13 @@ Given = ParamSpec("Given")
 
 
 def may_fork() -> bool:
-    """Whether a copy of this process would be whole: on Linux, while there is one thread and no loop runs."""
-    return sys.platform == "linux" and active_count() == 1 and not _is_in_a_loop()
+    """Whether a copy of this process would be whole: on Linux, while there is one thread, libraries' own among them, and no loop runs."""
+    return sys.platform == "linux" and _threads() == 1 and not _is_in_a_loop()
+
+
+def forking_if_whole() -> BaseContext:
+    """For a pool: its processes are copies of this one where that `may_fork`, else they begin anew. What Python takes by itself differs by its version."""
+    return get_context("fork" if may_fork() else "spawn")
 
 
 def forked(work: Callable[Given, None], *args: Given.args, **named: Given.kwargs) -> BaseProcess:
@@ -81,6 +88,13 @@ def _told_later() -> Generator[None]:
         signal.signal(signal.SIGINT, handler)
         if pressed:
             signal.raise_signal(pressed[0])
+
+
+def _threads() -> int:
+    try:
+        return len(list(Path("/proc/self/task").iterdir()))
+    except OSError:  # nothing is mounted there
+        return active_count()
 
 
 def _is_in_a_loop() -> bool:

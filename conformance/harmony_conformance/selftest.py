@@ -26,6 +26,7 @@ from harmony_conformance.in_process import ask
 from harmony_conformance.json_value import JsonObject, at, items, loads, members, text
 from harmony_conformance.judge import Result, is_comparison
 from harmony_conformance.judging import Plan, judge_all
+from harmony_conformance.processes import forking_if_whole
 from harmony_conformance.reference_server.changes import READING, WORDED, Changes
 from harmony_conformance.reference_server.defects import DEFECTS, defects_named
 from harmony_conformance.scenario import expand, is_of_rows, one_of_each_row
@@ -164,7 +165,7 @@ def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None], w
     named = tuple(defects)
     results: list[DefectResult] = []
     shown: dict[str, Shown] = {}
-    with ProcessPoolExecutor(workers, initializer=_inherit, initargs=(right,)) as pool:
+    with ProcessPoolExecutor(workers, forking_if_whole(), initializer=_inherit, initargs=(right,)) as pool:
         observe = partial(_observed, right=prompt_counts(correct.series))
         for defect, (failed, evidence) in zip(named, pool.map(observe, named), strict=True):
             results.append(judge_defect(defect, failed, switches.get(defect, _NOTHING)))

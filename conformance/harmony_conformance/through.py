@@ -26,6 +26,7 @@ from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import JsonObject
 from harmony_conformance.judge import is_comparison, judge
 from harmony_conformance.judging import Plan
+from harmony_conformance.processes import forking_if_whole
 from harmony_conformance.reference_server.app import create_app
 from harmony_conformance.reference_server.changes import READING
 from harmony_conformance.reference_server.defects import DEFECTS
@@ -146,7 +147,7 @@ def run_through(
     right = _Right(sent=digests(series, arrivals=True), passed=frozenset(map(_digest, passed)))
     failing = {check for check in _failing(passed) if _family(check) != _CLIENTS} - _FORCED
     watch = partial(_watch, through=through, part=part)
-    with ProcessPoolExecutor(workers, initializer=_inherit, initargs=(right,)) as pool:
+    with ProcessPoolExecutor(workers, forking_if_whole(), initializer=_inherit, initargs=(right,)) as pool:
         watched: list[Watched] = []
         for one in pool.map(watch, defects):
             watched.append(one)

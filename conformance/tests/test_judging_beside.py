@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from harmony_conformance import judging_beside
+from harmony_conformance import judging_beside, processes
 from harmony_conformance.fingerprint import fingerprint
 from harmony_conformance.judging import Judge
 from harmony_conformance.judging_beside import JudgeGone, judge_of
@@ -54,7 +54,7 @@ def test_it_says_the_same_in_the_same_order(plan, beside):
 
 
 def test_it_says_the_same_where_nothing_can_be_forked(beside, monkeypatch):
-    monkeypatch.setattr(judging_beside, "may_fork", lambda: False)
+    monkeypatch.setattr(processes, "may_fork", lambda: False)
     once = replace(OPTIONS, apis=("chat",), tries=1)
     plan = make_plan(once)
     with judge_of(plan, once) as judge:

@@ -1,4 +1,4 @@
-"""A process that is being started is not stopped by the keyboard, and once it is there it ends without a word."""
+"""A process that is being started is not stopped by the keyboard, and once it is there it ends without a word. It is a copy of this one where that is whole."""
 
 import os
 import select
@@ -11,6 +11,7 @@ from threading import Event, Thread, active_count
 
 import pytest
 
+from harmony_conformance import processes
 from harmony_conformance.processes import starting
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows inherits no signal mask")
@@ -73,3 +74,29 @@ def test_who_starts_it_is_told_in_the_end():
 def test_who_starts_it_from_another_thread_may():
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(started, "import json").result() == (0, "")
+
+
+LIBRARYS = """
+import os, _thread
+from harmony_conformance.processes import forking_if_whole, may_fork
+alone = may_fork(), forking_if_whole().get_start_method()
+held = _thread.allocate_lock()
+held.acquire()
+_thread.start_new_thread(held.acquire, ())  # as a library does: the module that counts threads is told nothing
+print(*alone, may_fork(), forking_if_whole().get_start_method(), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing is forked elsewhere")
+def test_a_process_with_a_thread_that_python_does_not_know_is_not_copied():
+    told = subprocess.run([sys.executable, "-c", LIBRARYS], capture_output=True, text=True, check=True, timeout=60)
+    assert told.stdout.split() == ["True", "fork", "False", "spawn"]
+
+
+def test_where_the_threads_of_the_system_cannot_be_listed_those_of_python_are_counted(monkeypatch, threads):
+    def refused(_):
+        raise PermissionError
+
+    monkeypatch.setattr(processes.Path, "iterdir", refused)
+    assert processes._threads() == active_count()

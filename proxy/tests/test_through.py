@@ -1,13 +1,10 @@
 """The selftest with the guard in between: what the wire shows is seen, what it cannot show has its reason, and a guard that loses something is told."""
 
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from functools import partial
-from multiprocessing import get_context
 
 import pytest
 
-from harmony_conformance import through
+from harmony_conformance import processes
 from harmony_conformance.through import NoSuchWay, Part, run_through, way_named
 from harmony_proxy.through import Watching
 
@@ -56,7 +53,7 @@ def test_parsers_that_are_asked_by_themselves_are_judged_as_in_the_suite():
 
 
 def test_nothing_else_is_told_where_nothing_can_be_forked(monkeypatch):
-    monkeypatch.setattr(through, "ProcessPoolExecutor", partial(ProcessPoolExecutor, mp_context=get_context("spawn")))
+    monkeypatch.setattr(processes, "may_fork", lambda: False)
     outcome = watched(Watching, "sglang-first-call-as-text", part=PARSERS)
     assert [one.seen for one in outcome.watched] == [("native.written_calls_are_parsed",)]
     assert outcome.passed
