@@ -54,9 +54,10 @@ class RawServer:
                 Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        with suppress(OSError), connection:
+        with suppress(OSError), ExitStack() as opened:
+            opened.enter_context(connection)
             if self._tls is not None:
-                connection = self._tls.wrap_socket(connection, server_side=True)
+                connection = opened.enter_context(self._tls.wrap_socket(connection, server_side=True))
             request = _request(connection)
             if request:
                 self.requests.append(request)
