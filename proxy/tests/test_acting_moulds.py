@@ -107,10 +107,8 @@ def test_of_a_stream_of_plain_text_few_events_are_read(api, monkeypatch, told_as
         "ollama": lines,
     }[api]()
     read = []
-    decode = events._DECODER.decode
-    monkeypatch.setattr(
-        events, "_DECODER", type("Counting", (), {"decode": lambda _, data: read.append(data) or decode(data)})()
-    )
+    loads = events.loads
+    monkeypatch.setattr(events, "loads", lambda data: read.append(data) or loads(data))
     one = actor(api, kind="application/x-ndjson" if api == "ollama" else "text/event-stream")
     for piece in pieces[:-1]:
         one.feed(piece)
