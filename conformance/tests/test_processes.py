@@ -56,7 +56,15 @@ def threads(request):
         one.join()
 
 
-@pytest.mark.usefixtures("threads")
+@pytest.fixture
+def keyboard():
+    """A key that is heard: of what is begun in the background the shell has it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("keyboard", "threads")
 def test_who_starts_it_is_told_in_the_end():
     def starts():
         with starting():
