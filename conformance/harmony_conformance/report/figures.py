@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from harmony_conformance.json_value import Json, JsonObject, at, members, number, text
+from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 
 COLUMNS = ("metric", "load", "n", "median", "min", "max", "p95", "p99")
 
@@ -34,6 +34,11 @@ class Figure:
     p95: float | None
     p99: float | None
 
+    def cells(self) -> tuple[str, ...]:
+        """Return the size of the sample and its numbers with their unit; empty where the sample is too small."""
+        numbers = (self.median, self.min, self.max, self.p95, self.p99)
+        return str(self.n), *("" if value is None else told(value, self.unit) for value in numbers)
+
 
 def figures(latency: Iterable[JsonObject]) -> tuple[Figure, ...]:
     """Every metric that was measured, the same metric of all loads together."""
@@ -43,16 +48,25 @@ def figures(latency: Iterable[JsonObject]) -> tuple[Figure, ...]:
     return tuple(figure for figure in found if figure is not None)
 
 
-def rows(latency: Iterable[JsonObject]) -> Iterator[Sequence[str]]:
-    """The figures as cells, in the order of `COLUMNS`."""
+def by_metric(latency: Iterable[JsonObject]) -> dict[str, list[Figure]]:
+    """Return the figures of each metric, by the metric's name for readers."""
+    found: dict[str, list[Figure]] = {}
     for figure in figures(latency):
-        numbers = (figure.median, figure.min, figure.max, figure.p95, figure.p99)
-        yield (
-            NAMES.get(figure.metric, figure.metric),
-            figure.load,
-            str(figure.n),
-            *("" if value is None else told(value, figure.unit) for value in numbers),
-        )
+        found.setdefault(NAMES.get(figure.metric, figure.metric), []).append(figure)
+    return found
+
+
+def rows(latency: Iterable[JsonObject]) -> Iterator[tuple[str, ...]]:
+    """Return the figures as cells, in the order of `COLUMNS`."""
+    for metric, of in by_metric(latency).items():
+        yield from ((metric, figure.load, *figure.cells()) for figure in of)
+
+
+def notes(load: JsonObject) -> Iterator[str]:
+    """Return what a load consisted of and what was noted about it."""
+    yield f"{number(at(load, 'requests'))} requests, {number(at(load, 'failed'))} failed"
+    yield from (f"{number(count)} times {reason}" for reason, count in members(at(load, "failures")).items())
+    yield from map(text, items(at(load, "notes")))
 
 
 def told(value: float, unit: str) -> str:

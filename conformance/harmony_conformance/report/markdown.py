@@ -7,12 +7,12 @@ summaries above 1 MiB, so the document stays below: failures that no longer fit 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from harmony_conformance.check import Outcome, Severity
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
-from harmony_conformance.report.excerpt import COMMAND_LIMIT, contrast, cut, line, plain
-from harmony_conformance.report.figures import COLUMNS, rows
+from harmony_conformance.json_value import JsonObject, at, text
+from harmony_conformance.report.excerpt import COMMAND_LIMIT, cut, line, plain
+from harmony_conformance.report.figures import COLUMNS, notes, rows
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
 from harmony_conformance.report.overview import (
     MUST_FAILS,
@@ -22,12 +22,15 @@ from harmony_conformance.report.overview import (
     by_check,
     by_family,
     facts,
+    failed_checks,
     failures,
     grouped,
     judged,
     never_applied,
+    sides,
     title,
     variants,
+    with_outcome,
 )
 
 MOST_BYTES = 1024 * 1024
@@ -60,17 +63,18 @@ _STANDING = {
 def markdown(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> str:
     """The document; failures of the severities in `fails_on` decide the verdict."""
     checks = by_check(report)
-    wrong = [_failed(check, Outcome.ERROR) for check in checks if check.counts[Outcome.ERROR]]
-    failed = sorted((check for check in checks if check.counts[Outcome.FAIL]), key=_must_first)
-    key = [
-        "Where two texts are compared, the line with a minus is what was expected, the one with a plus is what came."
-    ]
-    told = [*(key if failed else ()), *wrong, *(_failed(check, Outcome.FAIL) for check in failed)]
-    parts = [
-        *_head(report, fails_on),
-        *_bounded(told, _FOR_FAILURES, "failed checks"),
+    verdict = judged(report, fails_on)
+    head = (
+        f"## {_STANDING[verdict.standing]} {inline(title(report))}: {verdict.headline}",
+        verdict.sentence,
+        _table([WORDS[outcome] for outcome in ORDER], [[str(report.counts[outcome]) for outcome in ORDER]], "---:"),
+        _table(("tested", ""), [[name, inline(value)] for name, value in facts(report)]),
+    )
+    parts = (
+        *head,
+        *_bounded(_failures(checks), _FOR_FAILURES, "failed checks"),
         *_bounded(_rest(report, checks), _FOR_THE_REST, "sections"),
-    ]
+    )
     return "\n\n".join(parts) + "\n"
 
 
@@ -111,30 +115,20 @@ def _bounded(parts: Iterable[str], most: int, what: str) -> Iterator[str]:
         yield f"*{dropped} more {what} do not fit here; all stand in report.jsonl and report.html.*"
 
 
-def _head(report: Report, fails_on: frozenset[Severity]) -> Iterator[str]:
-    verdict = judged(report, fails_on)
-    yield f"## {_STANDING[verdict.standing]} {inline(title(report))}: {verdict.headline}"
-    yield verdict.sentence
-    yield _table(
-        (WORDS[outcome] for outcome in ORDER),
-        [[str(report.counts[outcome]) for outcome in ORDER]],
-        "r",
-    )
-    yield _table(("tested", ""), [[name, inline(value)] for name, value in facts(report)])
+def _failures(checks: tuple[CheckResults, ...]) -> Iterator[str]:
+    if failed := failed_checks(checks):
+        yield "Where two texts are compared, a line with a minus was expected, a line with a plus was received."
+    for check in with_outcome(checks, Outcome.ERROR):
+        yield "\n\n".join(_failed_parts(check, Outcome.ERROR, "error of the suite"))
+    for check in failed:
+        yield "\n\n".join(_failed_parts(check, Outcome.FAIL, "failed"))
 
 
-def _must_first(check: CheckResults) -> bool:
-    return check.severity is not Severity.MUST
-
-
-def _failed(check: CheckResults, outcome: Outcome) -> str:
-    return "\n\n".join(_failed_parts(check, outcome, check.with_outcome(outcome)))
-
-
-def _failed_parts(check: CheckResults, outcome: Outcome, results: tuple[ResultLine, ...]) -> Iterator[str]:
+def _failed_parts(check: CheckResults, outcome: Outcome, words: str) -> Iterator[str]:
     """A check that failed: what it demands and why, the first scenarios with their evidence, the others by name."""
-    word = "error of the suite" if outcome is Outcome.ERROR else "failed"
-    yield f"### {_MARK[outcome]} {check.severity.value.upper()} {inline(check.check)}: {word} in {len(results)} of {check.applied} scenarios"
+    results = check.with_outcome(outcome)
+    name = f"{check.severity.upper()} {inline(check.check)}"
+    yield f"### {_MARK[outcome]} {name}: {words} in {len(results)} of {check.applied} scenarios"
     if check.requirement:
         yield prose(check.requirement)
     yield f"> {prose(check.clause.quotation)}\n>\n> — {inline(check.clause.source)}"
@@ -161,20 +155,14 @@ def _finding(finding: JsonObject, places: list[Place]) -> Iterator[str]:
     where = " at ".join(filter(None, places[0]))
     more = f" and {len(places) - 1} more" if len(places) > 1 else ""
     yield inline(text(at(finding, "message"))) + (f" ({inline(where)}{more})" if where else "")
-    expected, actual, excerpt = (at(finding, name) for name in ("expected", "actual", "excerpt"))
-    if isinstance(expected, str) and isinstance(actual, str):
-        wanted, found = contrast(expected, actual, _LONGEST)
-        yield fenced(f"{_signed('-', plain(wanted))}\n{_signed('+', plain(found))}", "diff")
+    both = [(name, plain(value)) for name, value in sides(finding, _LONGEST)]
+    if len(both) > 1:
+        signed = (f"{sign} {one}" for sign, (_, value) in zip("-+", both, strict=True) for one in value.split("\n"))
+        yield fenced("\n".join(signed), "diff")
     else:
-        for name, value in (("expected", expected), ("actual", actual)):
-            if isinstance(value, str):
-                yield f"{name}:\n\n" + fenced(plain(cut(value, _LONGEST)))
-    if isinstance(excerpt, str):
+        yield from (f"{name}:\n\n{fenced(value)}" for name, value in both)
+    if isinstance(excerpt := at(finding, "excerpt"), str):
         yield "excerpt:\n\n" + fenced(plain(cut(excerpt, _LONGEST)))
-
-
-def _signed(sign: str, value: str) -> str:
-    return "\n".join(f"{sign} {one}" for one in value.split("\n"))
 
 
 def _rest(report: Report, checks: tuple[CheckResults, ...]) -> Iterator[str]:
@@ -202,37 +190,18 @@ def _rest(report: Report, checks: tuple[CheckResults, ...]) -> Iterator[str]:
             "Variants: legitimate differences, never failures", _table(("check", "difference", "times"), lines)
         )
     if report.latency:
-        yield (
-            "### Latency\n\n"
-            + _table(COLUMNS, [[inline(cell) for cell in row] for row in rows(report.latency)])
-            + "\n\n"
-            + _latency_notes(report.latency)
+        yield "### Latency\n\n" + _table(COLUMNS, (map(inline, row) for row in rows(report.latency)))
+        yield "\n".join(
+            f"- {inline(text(at(load, 'load')))}: {'; '.join(map(inline, notes(load)))}" for load in report.latency
         )
     if unapplied := never_applied(checks):
         lines = [[inline(reason), ", ".join(inline(check) for check in ids)] for reason, ids in unapplied.items()]
         yield _folded("Checks that applied to nothing", _table(("why", "checks"), lines))
 
 
-def _latency_notes(latency: Iterable[JsonObject]) -> str:
-    return "\n".join(f"- {inline(text(at(load, 'load')))}: {'; '.join(_said(load))}" for load in latency)
-
-
-def _said(load: JsonObject) -> Iterator[str]:
-    yield f"{_plain(at(load, 'requests'))} requests, {_plain(at(load, 'failed'))} failed"
-    yield from (f"{_plain(count)} times {inline(reason)}" for reason, count in members(at(load, "failures")).items())
-    yield from (inline(text(note)) for note in items(at(load, "notes")))
-
-
-def _plain(value: Json) -> str:
-    return inline(str(value))
-
-
 def _folded(summary: str, content: str) -> str:
-    shown = summary.translate(_ENTITIES)
-    return f"<details><summary>{shown}</summary>\n\n{content}\n\n</details>"
+    return f"<details><summary>{summary.translate(_ENTITIES)}</summary>\n\n{content}\n\n</details>"
 
 
-def _table(head: Iterable[str], lines: Iterable[Iterable[str]], align: str = "l") -> str:
-    named = list(head)
-    rule = ["---:" if align == "r" else "---"] * len(named)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (named, rule, *lines))
+def _table(head: Sequence[str], lines: Iterable[Iterable[str]], rule: str = "---") -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, [rule] * len(head), *lines))

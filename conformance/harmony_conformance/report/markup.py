@@ -1,105 +1,55 @@
-"""HTML made of pieces: whatever is not markup already is escaped, so that nothing a server sent can become markup by oversight."""
+"""Text in templates: escaped wherever a template prints it, so that no text of a server or a model can become markup by oversight."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from html import escape
+from itertools import groupby
 
-from harmony_conformance.report.excerpt import LINE_LIMIT, Part, Piece, cut, line, spelled, visible
+from markupsafe import Markup, escape
 
-_VOID = frozenset({"meta", "br", "hr", "col"})
+from harmony_conformance.report.excerpt import LINE_LIMIT, Part, Piece, cut, spelled
 
-
-class Markup(str):
-    """Text that is HTML; any other string is text."""
-
-    __slots__ = ()
-
-
-def tag(name: str, /, *children: str, **attributes: str) -> Markup:
-    """An element. A child that is no `Markup` is escaped, and cut where it is long; `class_` stands for class, an underscore inside a name for a hyphen."""
-    written = "".join(
-        f' {attribute.rstrip("_").replace("_", "-")}="{escape(_seen(value), quote=True)}"'
-        for attribute, value in attributes.items()
-        if value or attribute != "class_"
-    )
-    if name in _VOID:
-        return Markup(f"<{name}{written}>")
-    return Markup(f"<{name}{written}>{join(children)}</{name}>")
-
-
-def join(children: Iterable[str], between: str = "") -> Markup:
-    """Children one after another."""
-    return Markup(
-        between.join(
-            child if isinstance(child, Markup) else pieces(cut(child, LINE_LIMIT), keep="") for child in children
-        )
-    )
+_PIECES = {
+    Part.SAME: Markup("{}"),
+    Part.DIFFERS: Markup("<mark>{}</mark>"),
+    Part.LEFT_OUT: Markup('<span class="cut">… {} left out …</span>'),
+}
 
 
 def shown(value: str, keep: str = "") -> Markup:
-    """Text as it reads: escaped, and what can not be seen spelled out and marked as such."""
-    return Markup("".join(_run(run, keep) for run in _runs(value, keep)))
-
-
-def words(value: str) -> Markup:
-    """Text on one line for where no element may stand, as in a title."""
-    return Markup(escape(line(value), quote=False))
-
-
-def prose(value: str) -> Markup:
-    """A sentence of ours or of a source, in which backticks stand around code."""
-    parts = value.split("`")
-    if len(parts) % 2 == 0:
-        return shown(value)
-    return join(tag("code", part) if place % 2 else part for place, part in enumerate(parts))
+    """Return the text escaped for HTML, with each run of characters that cannot be seen spelled out and marked."""
+    if value.isprintable():  # nearly always true
+        return escape(value)
+    runs = groupby(value, key=lambda char: char in keep or char.isprintable())
+    return Markup().join(
+        "".join(run) if readable else Markup('<span class="ctl">{}</span>').format("".join(map(spelled, run)))
+        for readable, run in runs
+    )
 
 
 def pieces(parts: Iterable[Piece], keep: str = "\n") -> Markup:
-    """A text that was cut or compared: what differs is marked, what was left out is said."""
-    return join(_piece(piece, keep) for piece in parts)
+    """Return a text that was cut or compared, with marks around differences and the length of each gap."""
+    return Markup().join(_PIECES[piece.part].format(shown(piece.text, keep)) for piece in parts)
+
+
+def printed(value: object) -> Markup:
+    """Return a value as the page prints it: markup as it is, all else as text on one line, cut where it is long."""
+    if isinstance(value, Markup):
+        return value
+    text = str(value)
+    return shown(text) if len(text) <= LINE_LIMIT else pieces(cut(text, LINE_LIMIT), keep="")
+
+
+def prose(value: str) -> Markup:
+    """Return a sentence of the suite or of a source as HTML, with backticks as code."""
+    parts = value.split("`")
+    if len(parts) % 2 == 0:
+        return shown(value)
+    code = Markup("<code>{}</code>")
+    return Markup().join(code.format(printed(part)) if place % 2 else printed(part) for place, part in enumerate(parts))
 
 
 def anchor(value: str) -> str:
-    """The text as an id that a link can name."""
+    """Return the text as an id that a link can name."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", value)
-
-
-def _piece(piece: Piece, keep: str) -> Markup:
-    match piece.part:
-        case Part.SAME:
-            return shown(piece.text, keep)
-        case Part.DIFFERS:
-            return tag("mark", shown(piece.text, keep))
-        case Part.LEFT_OUT:
-            return tag("span", f"… {piece.text} left out …", class_="cut")
-
-
-def _runs(value: str, keep: str) -> Iterable[str]:
-    """The text in stretches of what can be seen and what can not."""
-    if value.isprintable():  # nearly always, and told at once
-        yield from (value,) if value else ()
-        return
-    run: list[str] = []
-    for char in value:
-        if run and _can_be_seen(char, keep) != _can_be_seen(run[-1], keep):
-            yield "".join(run)
-            run = []
-        run.append(char)
-    if run:
-        yield "".join(run)
-
-
-def _run(run: str, keep: str) -> str:
-    if _can_be_seen(run[0], keep):
-        return escape(run, quote=False)
-    return f'<span class="ctl">{"".join(map(spelled, run))}</span>'
-
-
-def _can_be_seen(char: str, keep: str) -> bool:
-    return char in keep or char.isprintable()
-
-
-def _seen(value: str) -> str:
-    return visible(value, keep="")

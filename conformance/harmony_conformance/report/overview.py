@@ -12,6 +12,7 @@ from types import MappingProxyType
 from harmony_conformance.check import Check, Comparison, Outcome, Severity
 from harmony_conformance.checks import CHECKS, FAMILIES
 from harmony_conformance.json_value import Json, JsonObject, at, canonical, items, members, number, text
+from harmony_conformance.report.excerpt import LIMIT, Pieces, contrast, cut
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
 from harmony_conformance.spec import CLAUSES
 from harmony_conformance.spec_clause import Clause
@@ -139,6 +140,16 @@ def by_check(report: Report) -> tuple[CheckResults, ...]:
     return tuple(CheckResults(check=check, results=tuple(results)) for check, results in grouped.items())
 
 
+def with_outcome(checks: Iterable[CheckResults], outcome: Outcome) -> list[CheckResults]:
+    """Return the checks with a result of this outcome."""
+    return [check for check in checks if check.counts[outcome]]
+
+
+def failed_checks(checks: Iterable[CheckResults]) -> list[CheckResults]:
+    """Return the checks that failed, those of severity MUST first."""
+    return sorted(with_outcome(checks, Outcome.FAIL), key=lambda check: check.severity is not Severity.MUST)
+
+
 def by_family(checks: Iterable[CheckResults]) -> dict[str, list[CheckResults]]:
     """The checks of each family, in the order in which families are listed; unknown ones last."""
     grouped: dict[str, list[CheckResults]] = {}
@@ -159,7 +170,7 @@ def judged(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> Verdic
     checks = by_check(report)
     applied = [check for check in checks if check.applied]
     must = [check for check in applied if check.severity is Severity.MUST]
-    failed = [check for check in checks if check.counts[Outcome.FAIL]]
+    failed = with_outcome(checks, Outcome.FAIL)
     counted = [check for check in failed if check.severity in fails_on]
     beside = _failed(failed, counted, len(applied))
     if wrong := report.counts[Outcome.ERROR]:
@@ -275,6 +286,27 @@ def grouped(findings: Iterable[JsonObject]) -> list[tuple[JsonObject, list[Place
         places = found.setdefault(canonical(said), (finding, []))[1]
         places.append((text(at(finding, "exchange")), text(at(finding, "at"))))
     return list(found.values())
+
+
+def place_of(result: ResultLine) -> str:
+    """Return the scenario of a result, with its API where that is not Chat Completions."""
+    return result.scenario if result.api == "chat" else f"{result.scenario} ({result.api})"
+
+
+def reasons(check: CheckResults, outcome: Outcome) -> dict[str, list[str]]:
+    """Group the scenarios of a check that ended so by the reason."""
+    grouped: dict[str, list[str]] = {}
+    for result in check.with_outcome(outcome):
+        grouped.setdefault(result.reason, []).append(place_of(result))
+    return grouped
+
+
+def sides(finding: JsonObject, limit: int = LIMIT) -> list[tuple[str, Pieces]]:
+    """Return the expected and the actual text of a finding by name, with what differs marked where it has both."""
+    expected, actual = at(finding, "expected"), at(finding, "actual")
+    if isinstance(expected, str) and isinstance(actual, str):
+        return list(zip(("expected", "actual"), contrast(expected, actual, limit), strict=True))
+    return [(name, cut(value, limit)) for name in ("expected", "actual") if isinstance(value := at(finding, name), str)]
 
 
 def variants(report: Report) -> Counter[tuple[str, str]]:

@@ -5,9 +5,14 @@ import subprocess
 from html.parser import HTMLParser
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from jinja2 import UndefinedError
 
 from harmony_conformance.check import Outcome, Severity
-from harmony_conformance.report.html import POLICY, html
+from harmony_conformance.report import make_report
+from harmony_conformance.report.html import _template as template
+from harmony_conformance.report.html import html
 
 ELEMENTS = frozenset(
     {
@@ -20,6 +25,8 @@ ATTRIBUTES = frozenset(
     {"lang", "charset", "http-equiv", "content", "name", "class", "id", "href", "style", "open", "tabindex", "colspan", "scope", "aria-hidden", "aria-label"}
 )  # fmt: skip
 STYLE = re.compile(r"(flex:\d+|(left|width):\d+\.\d+%)(;(left|width):\d+\.\d+%)?")
+CLASS = re.compile(r"[a-z0-9_ ]+")
+ANCHOR = re.compile(r"#?[A-Za-z0-9_.-]+")
 VOID = frozenset({"meta"})
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -79,11 +86,89 @@ def test_no_text_becomes_markup(samples, hostile):
     assert len(document.encode("utf-8")) < 400_000
 
 
+MARKED_UP = st.one_of(
+    st.text(st.characters(codec=None), max_size=80),
+    st.text("<>&\"'`/=!-#{%}[] \n\r\0\x1b\x9b\u202e\u2066abx", max_size=80),
+    st.sampled_from(
+        ["<script>x</script>", '"><img src=x onerror=x>', "{{ 7 * 7 }}", "{% raw %}", "</title></style></pre>", "<!--", "' onload='"]
+    ),
+)  # fmt: skip
+NUMBERS = st.one_of(st.none(), st.integers(-1, 10**6), st.floats(allow_nan=False, allow_infinity=False), MARKED_UP)
+
+
+@st.composite
+def reports(draw, samples):
+    """A report of which every text, and every number of a latency line, is drawn."""
+    words = lambda: draw(MARKED_UP)  # noqa: E731
+    lines = [
+        samples.result(
+            outcome,
+            check=draw(st.sampled_from(["channels.content_is_the_answer", "no.such_check"])) if known else words(),
+            severity=draw(st.sampled_from(Severity)),
+            scenario=words(), api=words(), spec=words(), quotation=words(), evidence=(words(), words()), reason=words(), reproduce=words(),
+            findings=tuple(
+                {"verdict": verdict, "message": words(), "exchange": words(), "at": words()}
+                | {name: words() for name in ("expected", "actual", "excerpt") if draw(st.booleans())}
+                for verdict in ("fail", "fail", "variant")
+            ),
+        )
+        for outcome in Outcome
+        for known in (True, False)
+    ]  # fmt: skip
+    names = ("unit", "n", "median", "min", "max", "p95", "p99")
+    metrics = {metric: {name: draw(NUMBERS) for name in names} for metric in ("ttft", words())}
+    load = {
+        "load": words(),
+        "requests": draw(NUMBERS),
+        "failed": 1,
+        "failures": {words(): 1},
+        "metrics": metrics,
+        "notes": [words()],
+    }
+    target = {name: words() for name in ("engine", "engine_version", "model", "url_host")}
+    found = {"prompt": words(), "prompt_source": words(), "script": words(), "unknown": {words(): words()}}
+    header = {
+        **samples.header,
+        "version": words(),
+        "started": words(),
+        "seed": words(),
+        "target": target,
+        "capabilities": found,
+    }
+    return make_report(header, lines, [load])
+
+
+@given(st.data())
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_no_field_of_a_report_becomes_markup(samples, data):
+    document = html(data.draw(reports(samples)))
+    page = Page(document)
+    assert {name for name, _ in page.elements} <= ELEMENTS
+    assert {attribute for _, attributes in page.elements for attribute in attributes} <= ATTRIBUTES
+    assert all(CLASS.fullmatch(held["class"]) for _, held in page.elements if "class" in held)
+    assert all(STYLE.fullmatch(held["style"]) for _, held in page.elements if "style" in held)
+    assert all(ANCHOR.fullmatch(held[name]) for _, held in page.elements for name in ("id", "href") if name in held)
+    assert len(page.having("style")) == len(page.having("title")) == len(page.titles) == 1
+    assert all(char == "\n" or char.isprintable() for char in document)
+
+
+def test_a_name_that_the_template_does_not_know_is_an_error():
+    environment = template().environment
+    assert environment.autoescape
+    with pytest.raises(UndefinedError):
+        environment.from_string("{{ unknown }}").render()
+    assert environment.from_string("{{ '<b>' }}{{ text }}").render(text="\x1b<i>\u202e") == (
+        '&lt;b&gt;<span class="ctl">\\x1b</span>&lt;i&gt;<span class="ctl">\\u202e</span>'
+    )
+
+
 def test_the_page_loads_nothing_and_runs_nothing(real_report):
     document = html(real_report)
     page = Page(document)
     (policy,) = [held["content"] for held in page.having("meta") if held.get("http-equiv") == "Content-Security-Policy"]
-    assert policy == POLICY == "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+    assert policy == "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
     assert document.index("Content-Security-Policy") < document.index("<style>")
     assert "url(" not in document.partition("<style>")[2].partition("</style>")[0]
     assert "@import" not in document
