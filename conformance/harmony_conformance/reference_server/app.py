@@ -32,14 +32,7 @@ from harmony_conformance.reference_server.sglang.surface import SGLang
 from harmony_conformance.reference_server.sglang.surface import error_body as sglang_error
 from harmony_conformance.reference_server.tgi.surface import Tgi
 from harmony_conformance.reference_server.tgi.surface import error_body as tgi_error
-from harmony_conformance.reference_server.transport import (
-    Host,
-    body_of,
-    json_response,
-    server_sent,
-    stream_response,
-    take_time,
-)
+from harmony_conformance.reference_server.transport import Host, body_of, json_response, server_sent, stream_response
 
 VERSION = version("harmony-conformance")
 SERVER = f"harmony-conformance/{VERSION}"
@@ -133,9 +126,8 @@ class _Server:
         if completion.request.streamed:
             return stream_response(server_sent(completion.stream()), generations, delay, self._host.load)
         answer = completion.whole()
-        with self._host.load.working():
-            await take_time(request, generations, delay)
-        return self._reply(Reply(status=HTTPStatus.OK, body=answer))
+        await self._host.wait(request, generations, delay)
+        return self._host.reply(Reply(status=HTTPStatus.OK, body=answer), Api.CHAT)
 
     async def models(self, _request: Request) -> Response:
         """GET /v1/models."""
@@ -159,11 +151,7 @@ class _Server:
         """The answer to a request that failed, in the API's words."""
         problem = _failure(request, error)
         api = _api_of(request.url.path)
-        return self._reply(Reply(status=problem.status, body=_WORDS.get(api, _openai)(problem)), api)
-
-    def _reply(self, reply: Reply, api: Api = Api.CHAT) -> Response:
-        changed = self._changes.reply(reply, api)
-        return json_response(changed.status, changed.body)
+        return self._host.reply(Reply(status=problem.status, body=_WORDS.get(api, _openai)(problem)), api)
 
     def _neighbour(self, body: JsonObject) -> "JsonObject | None":
         """In a crowd, the request that came before."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harmony_conformance.reference_server.generation import Generation
+from harmony_conformance.reference_server.stopping import begun
 from harmony_ref import tokens
 
 
@@ -62,7 +63,7 @@ class PlainText:
                 end = held.index(stop) + (len(stop) if self._spelling.shows_stop else 0)
                 yield Piece(text=held[:end], ids=tuple(ids))
                 return
-            certain = len(held) - self._begun(held)
+            certain = len(held) - begun(held, self._spelling.stops)
             if certain:
                 yield Piece(text=held[:certain], ids=tuple(ids))
                 held = held[certain:]
@@ -80,16 +81,6 @@ class PlainText:
     def _first_stop(self, text: str) -> str | None:
         found = [(text.index(stop), stop) for stop in self._spelling.stops if stop in text]
         return min(found)[1] if found else None
-
-    def _begun(self, text: str) -> int:
-        """How many characters at the end may be the beginning of a stop string."""
-        return max((_overlap(text, stop) for stop in self._spelling.stops), default=0)
-
-
-def _overlap(text: str, stop: str) -> int:
-    return next(
-        (length for length in range(min(len(text), len(stop) - 1), 0, -1) if stop.startswith(text[-length:])), 0
-    )
 
 
 def spelled(ids: Sequence[int], *, shows_special: bool) -> str:

@@ -1,9 +1,10 @@
 """Stop strings: the text that the user sees ends before the first of them, however its tokens and deltas are cut."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from harmony_conformance.reference_server.answer import Delta, Field
 from harmony_conformance.reference_server.generation import Sampling
+from harmony_conformance.reference_server.stopping import begun
 from harmony_ref import tokens
 
 
@@ -35,7 +36,7 @@ class StopStrings:
                 self.met = True
                 yield from self._give(end)
                 return
-            yield from self._give(len(self._held) - _begun(self._held, self._sampling.stops))
+            yield from self._give(len(self._held) - begun(self._held, self._sampling.stops))
         yield from self._give(len(self._held))
 
     def _end(self) -> int | None:
@@ -57,8 +58,3 @@ class StopStrings:
         ids, self._ids = self._ids[:taken], self._ids[taken:]
         if text:
             yield Delta(field=Field.CONTENT, text=text, ids=tuple(ids))
-
-
-def _begun(text: str, stops: Sequence[str]) -> int:
-    """How many characters at the end of a text could become a stop string."""
-    return max((size for stop in stops for size in range(len(stop)) if text.endswith(stop[:size])), default=0)

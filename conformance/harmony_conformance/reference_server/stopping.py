@@ -1,6 +1,7 @@
 """Stop strings in an answer that is read message by message."""
 
 from collections.abc import Iterator, Sequence
+from typing import AnyStr
 
 from harmony_conformance.reference_server.reading import Closed, Event, Text
 
@@ -25,12 +26,11 @@ def _until(events: Iterator[Event], stops: Sequence[bytes]) -> Iterator[Event]:
             yield Text(data=held[: min(found)], ids=event.ids)
             yield Closed()
             return
-        certain = len(held) - max(_overlap(held, stop) for stop in stops)
+        certain = len(held) - begun(held, stops)
         yield Text(data=held[:certain], ids=event.ids)
         held = held[certain:]
 
 
-def _overlap(text: bytes, stop: bytes) -> int:
-    return next(
-        (length for length in range(min(len(text), len(stop) - 1), 0, -1) if stop.startswith(text[-length:])), 0
-    )
+def begun(text: AnyStr, stops: Sequence[AnyStr]) -> int:
+    """Return the length of the end of a text that could become a stop string."""
+    return max((size for stop in stops for size in range(len(stop)) if text.endswith(stop[:size])), default=0)

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from harmony_conformance.json_value import Json, JsonObject, NotJson, dumps, loads
-from harmony_conformance.reference_server.changes import Changes
-from harmony_conformance.reference_server.errors import ApiError
+from harmony_conformance.reference_server.changes import Api, Changes
+from harmony_conformance.reference_server.errors import ApiError, Reply
 from harmony_conformance.reference_server.generation import Generation
 from harmony_conformance.reference_server.load import Load
 
@@ -42,6 +42,19 @@ class Host:
     now: Callable[[], float]
     serials: Iterator[int]
     load: Load
+
+    def reply(self, reply: Reply, api: Api) -> Response:
+        """Return an answer in one piece, as the defects change it."""
+        changed = self.changes.reply(reply, api)
+        return json_response(changed.status, changed.body, dict(changed.headers))
+
+    async def wait(self, request: Request, generations: Sequence[Generation], delay: float) -> None:
+        """Wait as long as the tokens take, or until the client leaves."""
+        with self.load.working():
+            left = _come(generations) * delay
+            while left > 0 and not await request.is_disconnected():
+                await asyncio.sleep(min(left, _POLLING_SECONDS))
+                left -= _POLLING_SECONDS
 
 
 async def body_of(request: Request) -> JsonObject:
@@ -121,11 +134,3 @@ async def _paced(pieces: Iterator[str], generations: Sequence[Generation], delay
 
 def _come(generations: Sequence[Generation]) -> int:
     return sum(len(generation.emitted) for generation in generations)
-
-
-async def take_time(request: Request, generations: Sequence[Generation], delay: float) -> None:
-    """Wait as long as the tokens take, or until the client leaves."""
-    left = _come(generations) * delay
-    while left > 0 and not await request.is_disconnected():
-        await asyncio.sleep(min(left, _POLLING_SECONDS))
-        left -= _POLLING_SECONDS

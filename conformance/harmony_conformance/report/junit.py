@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 
 from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.json_value import JsonObject, at, text
-from harmony_conformance.report.excerpt import COMMAND_LIMIT, contrast, cut, line, plain
+from harmony_conformance.report.excerpt import COMMAND_LIMIT, cut, line, plain
 from harmony_conformance.report.model import Report, ResultLine
 from harmony_conformance.report.overview import (
     MUST_FAILS,
@@ -25,6 +25,7 @@ from harmony_conformance.report.overview import (
     case_name,
     facts,
     failures,
+    sides,
 )
 
 _FINDINGS = 20
@@ -136,16 +137,6 @@ def _finding(finding: JsonObject) -> Iterator[str]:
     where = " at ".join(filter(None, (text(at(finding, "exchange")), text(at(finding, "at")))))
     if where:
         yield f"  in {line(where)}"
-    expected, actual, excerpt = (at(finding, name) for name in ("expected", "actual", "excerpt"))
-    if isinstance(expected, str) and isinstance(actual, str):
-        wanted, found = contrast(expected, actual)
-        yield f"  expected: {plain(wanted)}"
-        yield f"  actual:   {plain(found)}"
-    else:
-        yield from (
-            f"  {name}: {plain(cut(value))}"
-            for name, value in (("expected", expected), ("actual", actual))
-            if isinstance(value, str)
-        )
-    if isinstance(excerpt, str):
+    yield from (f"  {f'{name}:':10}{plain(value)}" for name, value in sides(finding))
+    if isinstance(excerpt := at(finding, "excerpt"), str):
         yield f"  excerpt:  {plain(cut(excerpt))}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from harmony_conformance.engines import REASONING_FIELDS
@@ -276,22 +276,11 @@ _CHAT = Dialect(
     entries=_chat_entries,
     with_entries=_with_chat_entries,
 )
-_TGI = Dialect(
-    content="content",
-    reasoning=REASONING_FIELDS,
-    parts=_chat_parts,
-    told=_chat_told,
-    delta=_chat_delta,
-    calls_are_whole=False,
-    finishes_with_calls=False,
-    entries=_chat_entries,
-    with_entries=_with_chat_entries,
-)
 
 DIALECTS: Mapping[str, Dialect] = MappingProxyType(
     {
         "chat": _CHAT,
-        "tgi": _TGI,
+        "tgi": replace(_CHAT, finishes_with_calls=False),
         "ollama": _ollama(_held_in_message, _in_message, "content"),
         "ollama-generate": _ollama(_held_itself, _in_itself, "response"),
     }

@@ -14,14 +14,7 @@ from harmony_conformance.reference_server.errors import Reply
 from harmony_conformance.reference_server.generation import Generation, Sampling
 from harmony_conformance.reference_server.plain_text import PlainText, continuation
 from harmony_conformance.reference_server.run import id_of, seed_of
-from harmony_conformance.reference_server.transport import (
-    Host,
-    body_of,
-    json_response,
-    server_sent,
-    stream_response,
-    take_time,
-)
+from harmony_conformance.reference_server.transport import Host, body_of, server_sent, stream_response
 
 
 class Completions:
@@ -36,16 +29,13 @@ class Completions:
 
     async def create(self, request: Request) -> Response:
         """POST /v1/completions."""
-        changes = self._host.changes
-        answer = self._accept(changes.request(await body_of(request), api=Api.COMPLETIONS))
+        answer = self._accept(self._host.changes.request(await body_of(request), api=Api.COMPLETIONS))
         generations, delay = [choice.generation for choice in answer.choices], answer.request.token_delay
         if answer.request.streamed:
             return stream_response(server_sent(answer.stream()), generations, delay, self._host.load)
         body = answer.whole()
-        with self._host.load.working():
-            await take_time(request, generations, delay)
-        reply = changes.reply(Reply(status=HTTPStatus.OK, body=body), Api.COMPLETIONS)
-        return json_response(reply.status, reply.body)
+        await self._host.wait(request, generations, delay)
+        return self._host.reply(Reply(status=HTTPStatus.OK, body=body), Api.COMPLETIONS)
 
     def _accept(self, body: JsonObject) -> Answer:
         request = read_request(body)

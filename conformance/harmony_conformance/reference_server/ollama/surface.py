@@ -15,7 +15,7 @@ from harmony_conformance.reference_server.fields import MODEL
 from harmony_conformance.reference_server.ollama.accept import chat_answer, generate_answer
 from harmony_conformance.reference_server.ollama.answer import Answer, in_message, in_response, instant
 from harmony_conformance.reference_server.ollama.request import read_delivery
-from harmony_conformance.reference_server.transport import Host, body_of, json_response, stream_response, take_time
+from harmony_conformance.reference_server.transport import Host, body_of, json_response, stream_response
 
 VERSION = "0.33.0"
 """The version whose API this is."""
@@ -124,10 +124,8 @@ class Ollama:
         if answer.delivery.streamed:
             return stream_response(_lines(answer.stream()), generations, answer.token_delay, self._host.load, _NDJSON)
         body = answer.whole()
-        with self._host.load.working():
-            await take_time(request, generations, answer.token_delay)
-        reply = self._host.changes.reply(Reply(status=HTTPStatus.OK, body=body), Api.OLLAMA)
-        return json_response(reply.status, reply.body)
+        await self._host.wait(request, generations, answer.token_delay)
+        return self._host.reply(Reply(status=HTTPStatus.OK, body=body), Api.OLLAMA)
 
 
 def _lines(values: Iterator[Json]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from harmony_conformance.reference_server.responses.items import listed
 from harmony_conformance.reference_server.responses.request import ResponsesRequest, read_request
 from harmony_conformance.reference_server.responses.store import Store, Stored, input_items
 from harmony_conformance.reference_server.run import Run, id_of, prompt_of, seed_of
-from harmony_conformance.reference_server.transport import Host, body_of, json_response, stream_response, take_time
+from harmony_conformance.reference_server.transport import Host, body_of, json_response, stream_response
 
 
 class Responses:
@@ -46,10 +46,8 @@ class Responses:
             return stream_response(_named(events), generations, delay, self._host.load)
         body = answer.whole()
         self._keep(answer.request, body)
-        with self._host.load.working():
-            await take_time(request, generations, delay)
-        reply = self._host.changes.reply(Reply(status=HTTPStatus.OK, body=body), Api.RESPONSES)
-        return json_response(reply.status, reply.body)
+        await self._host.wait(request, generations, delay)
+        return self._host.reply(Reply(status=HTTPStatus.OK, body=body), Api.RESPONSES)
 
     async def retrieve(self, request: Request) -> Response:
         """GET /v1/responses/{id}."""

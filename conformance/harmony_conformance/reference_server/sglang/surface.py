@@ -17,14 +17,7 @@ from harmony_conformance.reference_server.run import id_of, prompt_of, seed_of
 from harmony_conformance.reference_server.sglang.generate import generated
 from harmony_conformance.reference_server.sglang.parsing import called, separated
 from harmony_conformance.reference_server.sglang.request import GENERATE, read_request
-from harmony_conformance.reference_server.transport import (
-    Host,
-    body_of,
-    json_response,
-    server_sent,
-    stream_response,
-    take_time,
-)
+from harmony_conformance.reference_server.transport import Host, body_of, server_sent, stream_response
 
 PREFIX = "/sglang"
 """Where /generate is served: at the root it is TGI's."""
@@ -74,8 +67,7 @@ class SGLang:
             events = server_sent(answer.stream())
             return stream_response(events, [answer.generation], asked.token_delay, self._host.load)
         told = answer.whole()
-        with self._host.load.working():
-            await take_time(request, [answer.generation], asked.token_delay)
+        await self._host.wait(request, [answer.generation], asked.token_delay)
         return self._reply(told)
 
     async def separate_reasoning(self, request: Request) -> Response:
@@ -109,8 +101,7 @@ class SGLang:
         return self._host.changes.request(await body_of(request), api=Api.SGLANG)
 
     def _reply(self, body: JsonObject) -> Response:
-        reply = self._host.changes.reply(Reply(status=HTTPStatus.OK, body=body), Api.SGLANG)
-        return json_response(reply.status, reply.body)
+        return self._host.reply(Reply(status=HTTPStatus.OK, body=body), Api.SGLANG)
 
 
 def _text_for(body: JsonObject, parser: str) -> str:

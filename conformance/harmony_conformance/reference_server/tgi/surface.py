@@ -20,7 +20,7 @@ from harmony_conformance.reference_server.tgi.chat import accept, read_chat
 from harmony_conformance.reference_server.tgi.generate import generated
 from harmony_conformance.reference_server.tgi.request import MOST_STOPS, invalid, read_request
 from harmony_conformance.reference_server.tgi.tokenize import placed
-from harmony_conformance.reference_server.transport import Host, body_of, json_response, stream_response, take_time
+from harmony_conformance.reference_server.transport import Host, body_of, json_response, stream_response
 from harmony_ref import decode
 
 PREFIX = "/tgi"
@@ -103,8 +103,7 @@ class Tgi:
         if chat.request.streamed:
             return stream_response(_events(chat.stream()), [generation], delay, self._host.load)
         body = chat.whole()
-        with self._host.load.working():
-            await take_time(request, [generation], delay)
+        await self._host.wait(request, [generation], delay)
         return self._reply(body, _headers(chat.run.prompt, generation, delay))
 
     async def tokenize(self, request: Request) -> Response:
@@ -141,8 +140,7 @@ class Tgi:
         answer = generated(read_request(body, streamed=False), self._host.changes)
         told = answer.whole()
         delay = answer.request.token_delay
-        with self._host.load.working():
-            await take_time(request, [answer.generation], delay)
+        await self._host.wait(request, [answer.generation], delay)
         headers = _headers(answer.prompt, answer.generation, delay)
         return json_response(HTTPStatus.OK, [told], headers) if in_list else self._reply(told, headers)
 
@@ -153,8 +151,7 @@ class Tgi:
         )
 
     def _reply(self, body: JsonObject, headers: dict[str, str]) -> Response:
-        reply = self._host.changes.reply(Reply(status=HTTPStatus.OK, body=body, headers=headers), Api.TGI)
-        return json_response(reply.status, reply.body, dict(reply.headers))
+        return self._host.reply(Reply(status=HTTPStatus.OK, body=body, headers=headers), Api.TGI)
 
 
 def _events(data: Iterator[Json]) -> Iterator[str]:
