@@ -169,12 +169,9 @@ class Handing:
                 break
             else:
                 self._closing.wait(_LOOK_SECONDS)
-                self._look()
+                if self._process is not None and self._process.poll() is not None:
+                    self._again()
         self._end(_CLOSE_SECONDS)
-
-    def _look(self) -> None:
-        if self._process is not None and self._process.poll() is not None:
-            self._again()
 
     def _take(self) -> deque[_Batch]:
         """What waits, the oldest first, as much as is written at once."""

@@ -27,7 +27,7 @@ from harmony_conformance.audit.excerpt import Excerpts
 from harmony_conformance.audit.scan import applied_alone
 from harmony_conformance.check import Check, Comparison
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.json_value import Json, JsonObject, dumps, items, text
+from harmony_conformance.json_value import JsonObject, dumps, items, text
 from harmony_conformance.judge import Said
 from harmony_proxy.frames import unframed
 from harmony_proxy.giving_way import giving_way
@@ -183,9 +183,8 @@ def main(argument: str) -> int:
                     sys.stderr.write(f"harmony guard: the log {settings.log} cannot be written: {why}\n")
                 raise
         elif items(line.get("failed")):
-            _say(
-                dumps(f"exchange {line['id']}: HTTP {line['status']}, {line['end']}, failed {_joined(line['failed'])}")
-            )
+            failed = ", ".join(map(text, items(line["failed"])))
+            _say(dumps(f"exchange {line['id']}: HTTP {line['status']}, {line['end']}, failed {failed}"))
 
     _give_way(settings.priority)
     judge = Judge(settings, write, CHECKS)
@@ -245,10 +244,6 @@ def _say(line: str) -> None:
         sys.stdout.flush()
     except OSError:  # nobody listens any more: what was handed over is still logged
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _joined(names: Json) -> str:
-    return ", ".join(text(name) for name in items(names))
 
 
 if __name__ == "__main__":

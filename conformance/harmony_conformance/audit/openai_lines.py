@@ -73,7 +73,8 @@ def _of_body(body: Json, status: int, headers: dict[str, str]) -> Response:
         headers.setdefault("content-type", "text/event-stream")
         return Response(status=status, headers=headers, chunks=_chunks(body))
     if isinstance(body, str):
-        headers.setdefault("content-type", "text/event-stream" if _holds_events(body) else "application/json")
+        is_stream = body.lstrip("\ufeff\r\n").startswith(_EVENT_FIELDS)
+        headers.setdefault("content-type", "text/event-stream" if is_stream else "application/json")
         data = body.encode("utf-8", "surrogatepass")
     else:
         headers.setdefault("content-type", "application/json")
@@ -92,10 +93,6 @@ def _event(data: str) -> bytes:
     if data.startswith("data:"):
         return (data.rstrip("\r\n") + "\n\n").encode("utf-8", "surrogatepass")
     return "".join(f"data: {line}\n" for line in data.split("\n")).encode("utf-8", "surrogatepass") + b"\n"
-
-
-def _holds_events(body: str) -> bool:
-    return body.lstrip("\ufeff\r\n").startswith(_EVENT_FIELDS)
 
 
 def _status(value: Json) -> int | None:

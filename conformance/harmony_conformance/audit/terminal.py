@@ -10,7 +10,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from harmony_conformance.audit.report import ALONE, Audit, AuditLine
-from harmony_conformance.audit.scan import Example
 from harmony_conformance.check import Finding, Outcome, Severity
 from harmony_conformance.report.model import ORDER, WORDS
 from harmony_conformance.report.terminal import STYLE, visible
@@ -61,7 +60,9 @@ def _told(audit: Audit) -> Iterator[str]:
     yield from _variants(audit)
     yield ""
     yield from _unread(audit)
-    yield from _legend(audit)
+    failed = any(line.counts.get(outcome) for line in audit.lines for outcome in (Outcome.FAIL, Outcome.ERROR))
+    if failed or audit.tally.unread:
+        yield "FILE@N is the line that begins at byte N of FILE (of its text, where it is compressed)"
     yield f"{audit.tally.exchanges} exchanges judged; counts are exchanges times checks"
     yield audit.summary()
 
@@ -78,17 +79,13 @@ def _failure(line: AuditLine) -> Iterator[str]:
         yield f"  {escape(visible(result.reason))}"
     shown = [example for example in line.examples if example.outcome is outcome]
     for example in shown[:_EXAMPLES_SHOWN]:
-        yield from _example(example)
+        yield f"  - {escape(visible(str(example.place)))}"
+        for finding in example.findings:
+            if finding.verdict.value == outcome.value:
+                yield from _finding(finding)
     if line.counts[outcome] > _EXAMPLES_SHOWN:
         yield f"  … and {line.counts[outcome] - _EXAMPLES_SHOWN} more exchanges"
     yield f"  says: {escape(result.quotation)}"
-
-
-def _example(example: Example) -> Iterator[str]:
-    yield f"  - {escape(visible(str(example.place)))}"
-    failures = [finding for finding in example.findings if finding.verdict.value == example.outcome.value]
-    for finding in failures:
-        yield from _finding(finding)
 
 
 def _finding(finding: Finding) -> Iterator[str]:
@@ -119,12 +116,6 @@ def _variants(audit: Audit) -> Iterator[str]:
     for check, (times, messages) in told.items():
         first = messages.most_common(1)[0][0] if messages else ""
         yield f"  {escape(check)}: {escape(visible(first))} ({times} exchanges)"
-
-
-def _legend(audit: Audit) -> Iterator[str]:
-    shown = any(line.counts.get(outcome) for line in audit.lines for outcome in (Outcome.FAIL, Outcome.ERROR))
-    if shown or audit.tally.unread:
-        yield "FILE@N is the line that begins at byte N of FILE (of its text, where it is compressed)"
 
 
 def _unread(audit: Audit) -> Iterator[str]:

@@ -65,7 +65,10 @@ def execute(arguments: Namespace) -> int:
     """Scan, write, print; the exit code."""
     paths: list[Path] = arguments.paths
     for path in paths:
-        _refuse(path)
+        if path.is_dir():
+            raise UsageError(f"{path}: it is a folder, not a file: name its files, for example {path}/*.jsonl")
+        if not path.exists():
+            raise UsageError(f"{path}: no such file")
     excerpts = Excerpts(arguments.excerpts)
     with _kept(arguments.out) as (failures, unreadable):
         reading = Reading(form=Form(arguments.format), excerpts=excerpts)
@@ -78,24 +81,13 @@ def execute(arguments: Namespace) -> int:
         raise UsageError(f"nothing could be checked: {why}")
     if arguments.out is not None:
         print(f"audit kept in {arguments.out}", file=sys.stderr)
-    print_audit(audit, _console())
+    console = Console(highlight=False)
+    print_audit(audit, console if console.is_terminal else Console(highlight=False, width=_PIPED_WIDTH))
     if tallied.unreadable:
         print(f"not all could be read: {unread(tallied)}", file=sys.stderr)
     if why:
         print(f"nothing could be checked: {why}", file=sys.stderr)
     return exit_code(audit, FAIL_ON[arguments.fail_on])
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_PIPED_WIDTH)
-
-
-def _refuse(path: Path) -> None:
-    if path.is_dir():
-        raise UsageError(f"{path}: it is a folder, not a file: name its files, for example {path}/*.jsonl")
-    if not path.exists():
-        raise UsageError(f"{path}: no such file")
 
 
 def _scan(paths: list[Path], reading: Reading, workers: int, failures: Write, unreadable: Write) -> Tally:

@@ -42,7 +42,6 @@ from harmony_conformance.judging import Plan, in_order, judge_all, left_open
 from harmony_conformance.judging_beside import few_collections, judge_of
 from harmony_conformance.latency import most_requests, most_tokens
 from harmony_conformance.network import CA_DIR, CA_FILE
-from harmony_conformance.offers import Offer
 from harmony_conformance.recording import exchange_line
 from harmony_conformance.refusal import KeyRefused, NothingThere
 from harmony_conformance.report.files import REPORT, write_files
@@ -190,7 +189,8 @@ def _live(
             print(visible(f"  what it shows could not all be found out ({why})"), file=sys.stderr)
         for offer in found.offers:
             refused = "not offered" if offer.is_known else "whether it is offered could not be found out"
-            told = f"{refused} ({offer.reason})" if offer.reason else f"at {offer.path}, output: {_output(offer)}"
+            output = "the model's own" if offer.script_by is ScriptBy.NONE else "scripted"
+            told = f"{refused} ({offer.reason})" if offer.reason else f"at {offer.path}, output: {output}"
             print(visible(f"  {offer.api.title}: {told}"), file=sys.stderr)
 
     # opened when there is something to keep: an earlier run survives an endpoint that is down
@@ -235,10 +235,6 @@ def _signs(target: Target, found: Capabilities) -> str:
     if not target.is_open:
         return ""
     return f" (known by {', '.join(found.signs)})" if found.signs else " (which server it is could not be found out)"
-
-
-def _output(offer: Offer) -> str:
-    return "the model's own" if offer.script_by is ScriptBy.NONE else "scripted"
 
 
 @contextmanager

@@ -68,12 +68,9 @@ def logprobs(delta: Delta, top: int) -> list[Json]:
 
 
 def _with_top(token: int, top: int) -> JsonObject:
-    likely: list[Json] = [_entry(token, _LOGPROB), *_others(token)]
+    others = (_entry(other, _UNLIKELY) for other in range(21) if other != token)
+    likely: list[Json] = [_entry(token, _LOGPROB), *others]
     return {**_entry(token, _LOGPROB), "top_logprobs": likely[:top]}
-
-
-def _others(token: int) -> list[Json]:
-    return [_entry(other, _UNLIKELY) for other in range(21) if other != token]
 
 
 def _entry(token: int, logprob: float) -> JsonObject:

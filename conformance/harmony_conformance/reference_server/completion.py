@@ -85,14 +85,12 @@ class Completion:
         yield {**first, "prompt_token_ids": [*self.prompt]} if shows_prompt else first
         shown = 0
         for deltas in self._batches(one):
-            entries = [entry for delta in deltas for entry in self._logprobs(delta)]
+            top = self.request.top_logprobs
+            entries = [entry for delta in deltas for entry in logprobs(delta, top)] if self.request.logprobs else []
             chunk = self._chunk(one, _joined([one.part(delta) for delta in deltas]), shown, entries)
             shown = len(one.generation.emitted)
             yield chunk
         yield self._chunk(one, {}, shown, finish=one.finish)
-
-    def _logprobs(self, delta: Delta) -> list[Json]:
-        return logprobs(delta, self.request.top_logprobs) if self.request.logprobs else []
 
     def _batches(self, one: Candidate) -> Iterator[Sequence[Delta]]:
         """The deltas that go in one event: one, unless the request asks for several tokens an event."""
@@ -179,10 +177,12 @@ def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: C
         takes_calls=bool(request.tools) and request.choice is not Choice.NONE,
         allowed=request.allowed,
     )
+    stopping = STOPPING if request.ends_at_stop else frozenset[int]()
+    sampling = changes.sampling(Sampling(limit=request.limit, stopping=stopping, stops=request.stops))
     run = Run(
         seed=seed_of(body),
         prompt=prompt_of(conversation(request, date=date), changes),
-        generation=Generation(script_of(request, changes.words, serial), changes.sampling(_sampling(request))),
+        generation=Generation(script_of(request, changes.words, serial), sampling),
         offer=changes.offer(offer),
         calls_in_parallel=request.calls_in_parallel,
         changes=changes,
@@ -195,8 +195,3 @@ def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: C
         candidates=tuple(Candidate(index, run.again()) for index in range(request.choices)),
         changes=changes,
     )
-
-
-def _sampling(request: ChatRequest) -> Sampling:
-    stopping = STOPPING if request.ends_at_stop else frozenset[int]()
-    return Sampling(limit=request.limit, stopping=stopping, stops=request.stops)

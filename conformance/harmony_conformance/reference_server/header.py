@@ -156,8 +156,5 @@ def _recipients(words: Sequence[str], *, typed: bool) -> tuple[list[str], str | 
     kind = spare[-1] if spare else None
     if named and not typed and len(named[-1]) > 1:
         kind = named[-1].pop()
-    return [" ".join(part for part in (name[0], *_without_types(name[1:])) if part) for name in named], kind
-
-
-def _without_types(words: Sequence[str]) -> list[str]:
-    return [word for word in words if word not in _CONTENT_TYPES]
+    bare = ((name[0], *(word for word in name[1:] if word not in _CONTENT_TYPES)) for name in named)
+    return [" ".join(filter(None, words)) for words in bare], kind

@@ -57,10 +57,10 @@ class PlainText:
         for token in self._generation:
             ids.append(token)
             held += decoder.decode(self._bytes(token))
-            stop = self._first_stop(held)
-            if stop is not None:
-                self.stopped_by = stop
-                end = held.index(stop) + (len(stop) if self._spelling.shows_stop else 0)
+            found = [(held.index(stop), stop) for stop in self._spelling.stops if stop in held]
+            if found:
+                place, self.stopped_by = min(found)
+                end = place + (len(self.stopped_by) if self._spelling.shows_stop else 0)
                 yield Piece(text=held[:end], ids=tuple(ids))
                 return
             certain = len(held) - begun(held, self._spelling.stops)
@@ -77,10 +77,6 @@ class PlainText:
             return tokens.TOKEN_BYTES[token]
         shown = self._spelling.shows_special and token not in self._ending
         return tokens.decode_bytes([token]) if shown else b""
-
-    def _first_stop(self, text: str) -> str | None:
-        found = [(text.index(stop), stop) for stop in self._spelling.stops if stop in text]
-        return min(found)[1] if found else None
 
 
 def spelled(ids: Sequence[int], *, shows_special: bool) -> str:

@@ -33,4 +33,4 @@ def _until(events: Iterator[Event], stops: Sequence[bytes]) -> Iterator[Event]:
 
 def begun(text: AnyStr, stops: Sequence[AnyStr]) -> int:
     """Return the length of the end of a text that could become a stop string."""
-    return max((size for stop in stops for size in range(len(stop)) if text.endswith(stop[:size])), default=0)
+    return max((size for stop in stops for size in range(1, len(stop)) if text[-size:] == stop[:size]), default=0)

@@ -73,7 +73,8 @@ class Piece:
         if self.is_line:
             return data + b"\n"
         end = b"\r\n" if b"\r\n" in self.raw else b"\n"
-        others = [line for line in _LINE_END.split(self.raw) if line and not _is_data(line)]
+        names = ((line, line.removeprefix(_BYTE_ORDER_MARK).partition(b":")[0]) for line in _LINE_END.split(self.raw))
+        others = [line for line, name in names if line and name != b"data"]
         return b"".join(line + end for line in (*others, b"data: " + data)) + end
 
 
@@ -87,10 +88,6 @@ def _simple(raw: bytes) -> Piece:
     lines = [line for line in raw.split(b"\n") if line.startswith(b"data:") or line == b"data"]
     data = [line[5:].removeprefix(b" ") for line in lines]
     return Piece(raw=raw, data=b"\n".join(data).decode("utf-8", "replace") if data else None)
-
-
-def _is_data(line: bytes) -> bool:
-    return line.removeprefix(_BYTE_ORDER_MARK).partition(b":")[0] == b"data"
 
 
 class Splitter(Protocol):

@@ -82,7 +82,7 @@ def clean_name(name: str, declared: Collection[str]) -> str | None:
 def told_from_ids(answer: Answer) -> Json:
     """The answer as the emitted ids mean it."""
     meant, x = answer.x.meant, answer.x
-    part = _first(answer)
+    part = next((part for part in answer.dialect.parts(answer.value) if part.choice == 0), None)
     if meant is None or part is None or x.script is not None:
         return None
     said = [
@@ -307,10 +307,6 @@ def _shown(told: str, codes: Sequence[str]) -> str:
     return "".join(
         codes[ord(letter) - _PRIVATE] if 0 <= ord(letter) - _PRIVATE < len(codes) else letter for letter in told
     )
-
-
-def _first(answer: Answer) -> Part | None:
-    return next((part for part in answer.dialect.parts(answer.value) if part.choice == 0), None)
 
 
 def _first_step(place: str) -> str:

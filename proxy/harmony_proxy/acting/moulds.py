@@ -55,17 +55,13 @@ class Mould:
                 if not filling.isdigit() or (filling[:1] == b"0" and len(filling) > 1):
                     return None
                 number = int(filling) if kind == "number" else number
-            elif not _is_plain(filling):
+            elif b"\\" in filling or not filling.decode("utf-8", "replace").isprintable():
                 return None
             place = end + len(behind)
         if place != len(raw) or b"\\" in said:
             return None
         told = said.decode("utf-8", "replace")
         return (told, number) if told.isprintable() else None
-
-
-def _is_plain(filling: bytes) -> bool:
-    return b"\\" not in filling and filling.decode("utf-8", "replace").isprintable()
 
 
 class Moulds:

@@ -51,7 +51,7 @@ def chat_request(request: Json) -> Json:
         **told,
         **_messages(request),
         **_tools(request),
-        **_choice(request),
+        **({"tool_choice": _chosen(request["tool_choice"])} if "tool_choice" in request else {}),
         **_form(request),
         **_reasoning(request),
         **_logprobs(request),
@@ -188,12 +188,6 @@ def _function(tool: JsonObject) -> JsonObject:
         for name, value in tool.items()
         if name != "type" and not (name in neutral and value in neutral[name])
     }
-
-
-def _choice(request: JsonObject) -> JsonObject:
-    if "tool_choice" not in request:
-        return {}
-    return {"tool_choice": _chosen(request["tool_choice"])}
 
 
 def _chosen(choice: Json) -> Json:

@@ -1,6 +1,6 @@
 """Ways to change the events of a whole output, of which the defects of reading are made."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -90,11 +90,8 @@ def _changed_call(
     if after == before:
         yield from [*held, closed]
     elif after is not None:
-        yield from [held[0], Text(data=after.encode(), ids=_ids(held[1:])), closed]
-
-
-def _ids(events: Iterable[Event]) -> tuple[int, ...]:
-    return tuple(token for event in events for token in event.ids)
+        ids = tuple(token for event in held[1:] for token in event.ids)
+        yield from [held[0], Text(data=after.encode(), ids=ids), closed]
 
 
 def without_markers(ids: Sequence[int]) -> bytes:

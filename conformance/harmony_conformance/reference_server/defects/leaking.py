@@ -11,7 +11,6 @@ from harmony_conformance.reference_server.chat_request import ChatRequest
 from harmony_conformance.reference_server.defects.event_changes import FINAL, goes_to, is_call, on, showing_raw
 from harmony_conformance.reference_server.fields import AnswerForm
 from harmony_conformance.reference_server.generation import Words
-from harmony_conformance.reference_server.header import Header
 from harmony_conformance.reference_server.reading import Closed, Event, Opened, Text
 from harmony_ref import tokens
 
@@ -23,15 +22,13 @@ def _escaped(ids: Sequence[int]) -> bytes:
     return tokens.decode_bytes(ids).replace(b"<", b"&lt;").replace(b">", b"&gt;")
 
 
-def _is_others(header: Header) -> bool:
-    return header.role != "assistant"
-
-
 def _as_answer(events: Iterator[Event]) -> Iterator[Event]:
     """What the model wrote in another role's name is shown as its answer."""
     for event in events:
-        shown = isinstance(event, Opened) and _is_others(event.header)
-        yield replace(event, header=FINAL) if shown and isinstance(event, Opened) else event
+        if isinstance(event, Opened) and event.header.role != "assistant":
+            yield replace(event, header=FINAL)
+        else:
+            yield event
 
 
 def _name_left(events: Iterator[Event]) -> Iterator[Event]:

@@ -28,10 +28,6 @@ from harmony_conformance.reference_server.reading import Closed, Event, Opened, 
 from harmony_ref import tokens
 
 
-def _is_reasoning(header: Header) -> bool:
-    return goes_to(header) is Field.REASONING
-
-
 def _is_preamble(header: Header) -> bool:
     return header.channel == "commentary" and not is_call(header)
 
@@ -129,7 +125,7 @@ def _one_analysis(events: Iterator[Event]) -> Iterator[Event]:
 def _cut_dropped(events: Iterator[Event]) -> Iterator[Event]:
     held: list[Event] = []
     for event in events:
-        if isinstance(event, Opened) and _is_reasoning(event.header):
+        if isinstance(event, Opened) and goes_to(event.header) is Field.REASONING:
             held = [event]
         elif held and isinstance(event, Closed):
             if not event.cut:

@@ -123,16 +123,13 @@ def _message(entry: Json, place: int, called: list[PastCall]) -> ChatMessage:
         case "user" | "system" | "developer":
             return ChatMessage(role=role, text=text)
         case "assistant":
-            calls = _calls(entry.get("tool_calls"), where)
+            given = enumerate(items(entry.get("tool_calls")))
+            calls = tuple(_call(call, f"{where}.tool_calls[{place}]") for place, call in given)
             return ChatMessage(role=role, text=text or None, reasoning=_string(entry, "thinking", where), calls=calls)
         case "tool":
             return ChatMessage(role=role, text=text, tool=_tool_name(entry, where, called))
         case _:
             raise bad(f"invalid role {role!r}: one of system, user, assistant, tool is needed")
-
-
-def _calls(value: Json, where: str) -> tuple[PastCall, ...]:
-    return tuple(_call(entry, f"{where}.tool_calls[{place}]") for place, entry in enumerate(items(value)))
 
 
 def _call(entry: Json, where: str) -> PastCall:

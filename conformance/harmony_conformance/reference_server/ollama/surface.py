@@ -1,6 +1,5 @@
 """HTTP of Ollama's API: chat, generate, and what tells of the server and its model."""
 
-from collections.abc import Iterator
 from hashlib import sha256
 from http import HTTPStatus
 
@@ -8,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from harmony_conformance.json_value import Json, JsonObject, dumps
+from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.reference_server.changes import Api
 from harmony_conformance.reference_server.errors import ApiError, Reply
 from harmony_conformance.reference_server.fields import MODEL
@@ -122,11 +121,8 @@ class Ollama:
             return json_response(HTTPStatus.OK, answer.rendered())
         generations = [answer.run.generation]
         if answer.delivery.streamed:
-            return stream_response(_lines(answer.stream()), generations, answer.token_delay, self._host.load, _NDJSON)
+            lines = (f"{line if isinstance(line, str) else dumps(line)}\n" for line in answer.stream())
+            return stream_response(lines, generations, answer.token_delay, self._host.load, _NDJSON)
         body = answer.whole()
         await self._host.wait(request, generations, answer.token_delay)
         return self._host.reply(Reply(status=HTTPStatus.OK, body=body), Api.OLLAMA)
-
-
-def _lines(values: Iterator[Json]) -> Iterator[str]:
-    return (f"{value if isinstance(value, str) else dumps(value)}\n" for value in values)

@@ -7,7 +7,7 @@ browsed or run here: the turn ends with the call, and the client may hand in wha
 from collections.abc import Mapping
 from typing import Final
 
-from harmony_conformance.json_value import Json, JsonObject, NotJson, dumps, loads
+from harmony_conformance.json_value import JsonObject, NotJson, dumps, loads, text
 from harmony_ref import ToolNamespaceConfig
 
 PYTHON: Final = "python"
@@ -37,7 +37,7 @@ def browsing_action(recipient: str, content: str) -> JsonObject:
         return {"type": "search", "query": content}
     needed: dict[str, JsonObject] = {
         "search": {"query": ""},
-        "open_page": {"url": _url(arguments.get("id"))},
+        "open_page": {"url": text(arguments.get("id"))},
         "find_in_page": {"url": "", "pattern": ""},
     }
     return {"type": kind, **needed[kind], **arguments}
@@ -58,7 +58,3 @@ def _arguments(content: str) -> "JsonObject | None":
     except NotJson:
         return None
     return value if isinstance(value, dict) and "type" not in value else None
-
-
-def _url(place: Json) -> str:
-    return place if isinstance(place, str) else ""

@@ -49,7 +49,7 @@ class Generated:
     def _events(self) -> Iterator[JsonObject]:
         for token in self._tokens():
             alternatives: JsonObject = {"top_tokens": [token]} if self.request.top_tokens else {}
-            last = self._is_over()
+            last = self.generation.is_over or self._is_stopped()
             yield {
                 "index": len(self.generation.emitted),
                 "token": token,
@@ -71,9 +71,6 @@ class Generated:
 
     def _is_stopped(self) -> bool:
         return any(stop in self._text for stop in self.request.stops)
-
-    def _is_over(self) -> bool:
-        return self.generation.is_over or self._is_stopped()
 
     def _shown(self) -> str:
         return (self.request.inputs if self.request.returns_prompt else "") + self._text
