@@ -137,6 +137,8 @@ def _finding(finding: JsonObject) -> Iterator[str]:
     where = " at ".join(filter(None, (text(at(finding, "exchange")), text(at(finding, "at")))))
     if where:
         yield f"  in {line(where)}"
-    yield from (f"  {f'{name}:':10}{plain(value)}" for name, value in sides(finding))
+    both = sides(finding)
+    width = len("expected: ") if len(both) > 1 else 0
+    yield from (f"  {f'{name}: '.ljust(width)}{plain(value)}" for name, value in both)
     if isinstance(excerpt := at(finding, "excerpt"), str):
         yield f"  excerpt:  {plain(cut(excerpt))}"
