@@ -41,7 +41,7 @@ _PARTS = """after annotations any arguments body byte cached_tokens call_id Call
     prompt_tokens_details properties reasoning_details reasoning_text reasoning_tokens refusal Response response response_format seed special status
     strict summary system_fingerprint text text_offset the these to token token_logprobs tokenize_response tokens tool_call_id Tools tools
     top_logprobs total_duration type x"""
-_PLACES = PROTOCOL_WORDS.union(_PARTS.split())
+LOCATION_WORDS = PROTOCOL_WORDS.union(_PARTS.split())
 """Words of locations: parts of an exchange, and members that the APIs name."""
 
 _CHANNEL = "analysis|commentary|final"
@@ -54,7 +54,7 @@ _TEXT = re.compile(
 _ERROR = re.compile(r"(?P<kind>\w+): (?P<said>.*)(?P<where> \(\w+, line \d+\))", re.DOTALL)
 _LETTER, _DIGIT = "x", "0"
 _WORD = re.compile(r"\w+")
-_LARGEST_COUNT = 99_999
+_MOST_DIGITS = 5
 
 
 def redact(value: str) -> str:
@@ -129,21 +129,21 @@ def _masked_value(value: object, mask: Callable[[str], str], *, counts: bool) ->
             return value
         case Location():
             return _location(value, mask)
-        case int() if counts and abs(value) <= _LARGEST_COUNT:
+        case int() if counts and abs(value) < 10**_MOST_DIGITS:
             return value
         case _:
             return mask(str(value))
 
 
 def _location(where: str, mask: Callable[[str], str]) -> Location:
-    """A location with each step masked that has another word than those of `_PLACES`, or a large number. Only the first step has several words."""
+    """A location with each step masked that has another word than those of `LOCATION_WORDS`, or a large number. Only the first step has several words."""
     first, *others = where.split("/")
     begin = first if all(map(_is_known, _WORD.findall(first))) else mask(first)
     return Location("/".join([begin, *(step if _is_known(step) else mask(step) for step in others)]))
 
 
 def _is_known(word: str) -> bool:
-    return word in _PLACES or (word.isascii() and word.isdecimal() and int(word) <= _LARGEST_COUNT)
+    return word in LOCATION_WORDS or (word.isascii() and word.isdecimal() and len(word) <= _MOST_DIGITS)
 
 
 def _shape(found: re.Match[str]) -> str:
