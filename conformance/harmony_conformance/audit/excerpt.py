@@ -34,13 +34,13 @@ _API = """stop length tool_calls function_call content_filter function choices d
 PROTOCOL_WORDS = frozenset(f"{_HARMONY} {_API}".split())
 """Words of the format and of the API, which tell nothing about a user."""
 
-_PARTS = """after annotations any arguments body byte cached_tokens call_id Calls calls chat_template_kwargs choice chunk completion completion_tokens_details
-    connection context created created_at default description details done_reason end enum eval_count eval_duration event exchange field finish_reason
-    Formats generated_text go header id in index input input_tokens instructions item items line load_duration logprobs messages meta_info metrics
-    model must name nearest normal_text object of oneOf output output_ids output_text output_tokens parameters parts prompt prompt_eval_count prompt_eval_duration
-    prompt_tokens_details properties reasoning_details reasoning_text reasoning_tokens refusal Response response response_format seed special status
-    strict summary system_fingerprint text text_offset the these to token token_logprobs tokenize_response tokens tool_call_id Tools tools
-    top_logprobs total_duration type x"""
+_PARTS = """after annotations any arguments body byte cached_tokens call_id calls Calls chat_template_kwargs choice completion_tokens_details connection context
+    created created_at default description details done_reason enum eval_count eval_duration exchange field finish_reason Formats generated_text go
+    header id in index input input_tokens instructions item items line load_duration logprobs messages meta_info metrics model must name nearest
+    normal_text of oneOf output output_ids output_text output_tokens parameters parts prompt prompt_eval_count prompt_eval_duration
+    prompt_tokens_details properties reasoning_details reasoning_text reasoning_tokens refusal response Response response_format seed special status
+    strict summary system_fingerprint text_offset the these token token_logprobs tokenize_response tokens tool_call_id tools Tools top_logprobs
+    total_duration type x"""
 LOCATION_WORDS = PROTOCOL_WORDS.union(_PARTS.split())
 """Words of locations: parts of an exchange, and members that the APIs name."""
 

@@ -67,9 +67,8 @@ def counts_fit_a_form(series: Series) -> Iterator[Finding]:
     elif grown:
         yield _finding(series, quote(", or ".join(grown)))
     elif accounts[0].preamble:
-        yield variant(
-            Phrase("{}, and every prompt has {}", _names(accounts), _signed(accounts[0].preamble)), where=_WHERE
-        )
+        fit = Phrase("{}, and every prompt has {}", _names(accounts), _signed(accounts[0].preamble))
+        yield variant(fit, where=_WHERE)
     elif not accounts[0].is_of_the_library:
         yield variant(_names(accounts), where=_WHERE)
 
@@ -106,9 +105,7 @@ def _finding(series: Series, message: Wording) -> Finding:
     return Finding(
         message=message,
         at=_WHERE,
-        expected=Phrase(
-            "in the form {}: {}", ledger.forms[0], ", ".join(f"{name} {right}" for name, _, right in shown)
-        ),
+        expected=Phrase("in the form {}: {}", ledger.forms[0], ", ".join(f"{one[0]} {one[2]}" for one in shown)),
         actual=quote(", ".join(f"{name} {count}" for name, count, _ in shown)),
         exchange=series.exchanges[first].id,
     )

@@ -43,12 +43,9 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
                 Phrase("the server declares that it does not support {}", _refused_parameter(x)), where="status"
             )
         elif x.validity is Validity.VALID or x.response.status >= on.SERVER_ERROR or blames_the_model:
+            valid = "valid " if x.validity is Validity.VALID else ""
             yield Finding(
-                message=Phrase(
-                    "a {}request was answered with HTTP {}",
-                    Phrase("valid " if x.validity is Validity.VALID else ""),
-                    x.response.status,
-                ),
+                message=Phrase(f"a {valid}request was answered with HTTP {{}}", x.response.status),
                 at="status",
                 expected="200",
                 actual=Phrase("{}: {}", x.response.status, shorten(_reason(x))),

@@ -171,10 +171,7 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
         if said not in ("arguments", "code") and holder not in done:
             missing.append("the event that ends its part")
         if missing:
-            yield Finding(
-                message=f"a {said} comes without {', '.join(missing)}",
-                at=f"event {number}",
-            )
+            yield Finding(message=f"a {said} comes without {', '.join(missing)}", at=f"event {number}")
 
 
 _ITEM_OF = {"reasoning": "analysis", "message": "shown", "function_call": "called"}
