@@ -11,13 +11,15 @@ class Phrase(str):
     Each value that is a string counts as foreign, whatever it holds. A part of our own is a `Phrase` itself, or a member of an enumeration.
     """
 
+    __slots__ = ("template", "values")
     template: LiteralString
-    values: tuple[object, ...]
+    values: tuple[str | int, ...]
 
     def __new__(cls, template: LiteralString, *values: object) -> Self:
-        """Fill the template."""
-        phrase = super().__new__(cls, template.format(*values))
-        phrase.template, phrase.values = template, values
+        """Fill the template. A value that is no string and no whole number, such as an error, counts by its text."""
+        plain = tuple(value if isinstance(value, str | int) else str(value) for value in values)
+        phrase = super().__new__(cls, template.format(*plain))
+        phrase.template, phrase.values = template, plain
         return phrase
 
     def __reduce__(self) -> tuple[type[Phrase], tuple[object, ...]]:

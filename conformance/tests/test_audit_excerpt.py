@@ -24,7 +24,7 @@ from harmony_conformance.audit.excerpt import (
 from harmony_conformance.check import Finding, Outcome
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_value import dumps
+from harmony_conformance.json_value import NotJson, dumps
 from harmony_conformance.judge import judge
 from harmony_conformance.phrase import Location, Phrase, quote
 from harmony_conformance.wire import Chunk, FailureKind, Request, Response
@@ -187,9 +187,9 @@ def test_a_location_of_any_characters_holds_known_words_alone(name):
 
 
 def test_a_phrase_is_its_text_and_copies_as_it_is():
-    phrase = Phrase("{}: {}", "{}", Phrase("{!r}", "a"))
+    phrase = Phrase("{}: {}, {}", "{}", Phrase("{!r}", "a"), NotJson("Extra data", "1 2", 2))
     copy = pickle.loads(pickle.dumps(phrase))
-    assert phrase == copy == "{}: 'a'"
+    assert phrase == copy == "{}: 'a', Extra data at character 2: '2'"
     assert (copy.template, copy.values) == (phrase.template, phrase.values)
 
 
