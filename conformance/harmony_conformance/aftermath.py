@@ -9,6 +9,7 @@ from harmony_conformance import conditions as on
 from harmony_conformance.check import Finding
 from harmony_conformance.exchange import Exchange, Series, Validity
 from harmony_conformance.json_value import at, dumps, text
+from harmony_conformance.phrase import Phrase
 from harmony_conformance.prompt import shorten
 
 
@@ -34,11 +35,11 @@ def aftermaths(series: Series, disturbs: Callable[[Exchange], bool]) -> Iterator
             before, last = (x if x.turn is not None else None), None
 
 
-def differences(one: Aftermath, what: str) -> Iterator[Finding]:
+def differences(one: Aftermath, what: Phrase) -> Iterator[Finding]:
     """What is wrong with the plain request afterwards; `what` completes "after …"."""
     if one.after.turn is None or one.after.failure is not None:
         yield Finding(
-            message=f"after {what} a plain request is not answered",
+            message=Phrase("after {} a plain request is not answered", what),
             at="connection" if one.after.response is None else "status",
             expected="an answer, as before",
             actual=_outcome(one.after),
@@ -50,7 +51,7 @@ def differences(one: Aftermath, what: str) -> Iterator[Finding]:
         and _said(one.before) != _said(one.after)
     ):
         yield Finding(
-            message=f"after {what} a plain request is answered otherwise",
+            message=Phrase("after {} a plain request is answered otherwise", what),
             at="content",
             expected=shorten(_said(one.before)),
             actual=shorten(_said(one.after)),
@@ -64,8 +65,8 @@ def _said(x: Exchange) -> str:
     return "" if turn is None else dumps([turn.reasoning or "", turn.content or "", turn.finish_reason])
 
 
-def _outcome(x: Exchange) -> str:
+def _outcome(x: Exchange) -> Phrase:
     if x.failure is not None:
-        return x.failure.kind.value
+        return Phrase("{}", x.failure.kind)
     reason = text(at(x.error, "message")) or text(x.error)
-    return f"{x.response.status}: {shorten(reason)}" if x.response is not None else "nothing"
+    return Phrase("{}: {}", x.response.status, shorten(reason)) if x.response is not None else Phrase("nothing")

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.phrase import Wording
 from harmony_conformance.spec import CLAUSES
 from harmony_conformance.spec_clause import Clause
 
@@ -57,16 +58,18 @@ class Outcome(StrEnum):
 class Finding:
     """One divergence: what it is, where (JSON pointer, event number, prompt message), what was expected and what is there."""
 
-    message: str
+    message: Wording
     at: str = ""
-    expected: str | None = None
-    actual: str | None = None
+    expected: Wording | None = None
+    actual: Wording | None = None
     excerpt: str | None = None
     verdict: Verdict = Verdict.FAIL
     exchange: str = ""
 
 
-def variant(message: str, *, where: str = "", expected: str | None = None, actual: str | None = None) -> Finding:
+def variant(
+    message: Wording, *, where: str = "", expected: Wording | None = None, actual: Wording | None = None
+) -> Finding:
     """A legitimate difference, reported and never a failure."""
     return Finding(message=message, at=where, expected=expected, actual=actual, verdict=Verdict.VARIANT)
 

@@ -19,6 +19,7 @@ from harmony_conformance.exchange import Exchange
 from harmony_conformance.expectation import Expected, Rendering, library_prompts, renderings
 from harmony_conformance.framing import Difference, developer_difference, fails, system_difference, varies
 from harmony_conformance.json_value import Json, at, equal_json, items, text
+from harmony_conformance.phrase import Phrase, Wording, quote
 from harmony_conformance.placement import kind_of
 from harmony_conformance.prompt import (
     INSTRUCTIONS,
@@ -63,10 +64,10 @@ class Departure:
         return self.difference.verdict is Verdict.FAIL
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> Phrase:
         """Where and what, and the class of the defect."""
         found = self.difference
-        return f"message {self.number} ({self.label}), {found.part}, {found.problem}: {found.words}"
+        return Phrase("message {} ({}), {}, {}: {}", self.number, self.label, found.part, found.problem, found.words)
 
     @property
     def summary(self) -> str:
@@ -74,7 +75,7 @@ class Departure:
         return f"{self.difference.part}: {self.difference.problem}"
 
     @property
-    def tokens(self) -> tuple[str, str]:
+    def tokens(self) -> tuple[Wording, Wording]:
         """The tokens that differ, as they should be and as they are: their text and their ids."""
         return _differing(self.expected, self.actual), _differing(self.actual, self.expected)
 
@@ -366,7 +367,7 @@ def _label(message: PromptMessage) -> str:
     return name if message.channel is None else f"{name}, {message.channel}"
 
 
-def _differing(ids: tuple[int, ...], other: tuple[int, ...]) -> str:
+def _differing(ids: tuple[int, ...], other: tuple[int, ...]) -> Wording:
     """What of one side differs: what both begin and end with is left out, but for a token before it where nothing would be left of one side."""
     if not ids:
         return "no such message"
@@ -377,7 +378,7 @@ def _differing(ids: tuple[int, ...], other: tuple[int, ...]) -> str:
     stop = min(len(ids) - end, begin + _MOST_TOKENS)
     shown = ids[begin:stop]
     more = " …" if stop < len(ids) - end else ""
-    return f"{show(shown)!r}{more}, tokens {', '.join(map(str, shown))}{more}"
+    return quote(f"{show(shown)!r}{more}, tokens {', '.join(map(str, shown))}{more}")
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:

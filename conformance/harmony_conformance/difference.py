@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from harmony_conformance.json_value import Json, dumps
+from harmony_conformance.phrase import Location, Phrase, Wording, quote
 
 _AROUND = 30
 _JSON = (str, int, float, list, dict, type(None))
@@ -16,9 +17,9 @@ _JSON = (str, int, float, list, dict, type(None))
 class Difference:
     """One place where two JSON values differ: a path such as `tool_calls[0].arguments`, and both values shortened."""
 
-    path: str
-    expected: str
-    actual: str
+    path: Location
+    expected: Wording
+    actual: Wording
 
     def __str__(self) -> str:
         """The difference as a sentence."""
@@ -49,16 +50,16 @@ def first_difference(expected: str, actual: str) -> int | None:
     return next((index for index, (one, other) in enumerate(shared) if one != other), min(len(expected), len(actual)))
 
 
-def text_difference(expected: str, actual: str) -> tuple[str, str]:
+def text_difference(expected: str, actual: str) -> tuple[Phrase, Phrase]:
     """Excerpts of both texts around their first difference."""
     return _around(expected, actual), _around(actual, expected)
 
 
-def _around(text: str, other: str) -> str:
+def _around(text: str, other: str) -> Phrase:
     index = first_difference(text, other) or 0
     start = max(0, index - _AROUND)
     excerpt = text[start : index + _AROUND]
-    return ("…" if start else "") + repr(excerpt)[1:-1] + ("…" if index + _AROUND < len(text) else "")
+    return quote(("…" if start else "") + repr(excerpt)[1:-1] + ("…" if index + _AROUND < len(text) else ""))
 
 
 class _Leaf(Protocol):
@@ -70,14 +71,14 @@ class _Leaf(Protocol):
     def path(self, *, output_format: str) -> list[str | int]: ...
 
 
-def _path(leaf: _Leaf) -> str:
+def _path(leaf: _Leaf) -> Location:
     steps = leaf.path(output_format="list")
     joined = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
-    return joined.removeprefix(".")
+    return Location(joined.removeprefix("."))
 
 
-def _shown(value: object) -> str:
+def _shown(value: object) -> Wording:
     if not isinstance(value, _JSON):  # deepdiff's mark of what is not there
         return "nothing"
     written = dumps(cast("Json", value))
-    return written if len(written) <= 2 * _AROUND else written[: 2 * _AROUND] + "…"
+    return quote(written if len(written) <= 2 * _AROUND else written[: 2 * _AROUND] + "…")

@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import LiteralString
 
 from harmony_conformance.check import Finding, variant
 from harmony_conformance.declaration import declares_functions, is_same_function
 from harmony_conformance.difference import text_difference
 from harmony_conformance.json_value import Json, at, items, resolve, text
+from harmony_conformance.phrase import Phrase, Wording
 from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, shorten
 
 
@@ -25,10 +27,10 @@ def raw(parts: tuple[Wanted, ...], found: list[PromptMessage]) -> Iterator[Findi
             expected, actual = (
                 text_difference(part.text, nearest)
                 if nearest is not None
-                else (shorten(part.text), f"no {part.kind} in the prompt")
+                else (shorten(part.text), Phrase("no {} in the prompt", part.kind))
             )
             yield Finding(
-                message=f"a {part.kind} does not stand in the prompt as it was sent",
+                message=Phrase("a {} does not stand in the prompt as it was sent", part.kind),
                 at=part.where,
                 expected=expected,
                 actual=actual,
@@ -59,10 +61,11 @@ def told_on_lines(sent: Sequence[Wanted], held: Sequence[Wanted]) -> Iterator[Fi
 
 def to_the_assistant(part: Wanted, message: PromptMessage) -> Iterator[Finding]:
     """A function result is addressed to the assistant, on the commentary channel, or names none."""
-    for what, shown, expected in (
+    told: tuple[tuple[LiteralString, str | None, LiteralString], ...] = (
         ("addressed to the assistant", message.recipient, "assistant"),
         ("on the commentary channel", message.channel or "commentary", "commentary"),
-    ):
+    )
+    for what, shown, expected in told:
         if shown != expected:
             yield Finding(
                 message=f"a function result is not {what}",
@@ -82,10 +85,10 @@ def no_more(parts: tuple[Wanted, ...], found: list[PromptMessage]) -> Iterator[F
         sent.subtract(message.content for message in found)
         surplus = next((message for message in reversed(found) if sent[message.content] < 0), found[-1])
         yield Finding(
-            message=f"the prompt has more than one message for a {parts[0].kind}, or one that was not sent",
+            message=Phrase("the prompt has more than one message for a {}, or one that was not sent", parts[0].kind),
             at="prompt",
-            expected=f"{len(parts)} of them",
-            actual=f"{len(found)}, among them {shorten(str(surplus))}",
+            expected=Phrase("{} of them", len(parts)),
+            actual=Phrase("{}, among them {}", len(found), shorten(str(surplus))),
         )
 
 
@@ -152,7 +155,7 @@ def _disordered(parts: Sequence[Wanted], messages: Sequence[PromptMessage]) -> I
     talk = sorted((entry for entry in said if entry[1].kind is not Kind.INSTRUCTIONS), key=lambda entry: entry[2])
     for (block, part, _), (next_block, next_part, _) in pairwise(talk):
         if next_block < block and not _is_blamed_elsewhere(part, next_part):
-            yield _misplaced(next_part, f"after a {part.kind} that was sent after it")
+            yield _misplaced(next_part, Phrase("after a {} that was sent after it", part.kind))
             return
     waiting: Counter[str | None] = Counter(
         part.function for number, part in enumerate(parts) if part.kind is Kind.CALL and number not in places
@@ -197,9 +200,9 @@ def _declared_late_or_twice(parts: Sequence[Wanted], messages: Sequence[PromptMe
         )
 
 
-def _misplaced(part: Wanted, actual: str) -> Finding:
+def _misplaced(part: Wanted, actual: Wording) -> Finding:
     return Finding(
-        message=f"{part.kind} in another order than the request has",
+        message=Phrase("{} in another order than the request has", part.kind),
         at=part.where,
         expected="the order of the request",
         actual=actual,

@@ -17,6 +17,7 @@ from itertools import repeat
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.json_value import Json, at, items, text
 from harmony_conformance.once import remembered
+from harmony_conformance.phrase import Phrase, quote
 from harmony_conformance.turn import content_text
 from harmony_ref import decode, tokens
 
@@ -104,10 +105,12 @@ def runs(ids: Sequence[int]) -> Iterator[tuple[Sequence[int], bool]]:
         yield ids[begin:], False
 
 
-def shorten(value: str, most: int = 80) -> str:
+def shorten(value: str, most: int = 80) -> Phrase:
     """The text, its middle left out where it is long."""
     half = most // 2
-    return value if len(value) <= most else f"{value[:half]}…({len(value) - 2 * half} characters)…{value[-half:]}"
+    if len(value) <= most:
+        return quote(value)
+    return Phrase("{}…({} characters)…{}", value[:half], len(value) - 2 * half, value[-half:])
 
 
 def read_prompt(ids: Sequence[int]) -> PromptReading:

@@ -10,14 +10,16 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import LiteralString
 
 from harmony_conformance.check import Finding, variant
 from harmony_conformance.declaration import Declaration, tells
 from harmony_conformance.json_value import Json, at, dumps, items, members, pointer, text
+from harmony_conformance.phrase import Phrase
 from harmony_conformance.prompt import shorten
 
 _PARAMETERS = ("parameters",)
-_SCALARS = {
+_SCALARS: dict[str, tuple[LiteralString, ...]] = {
     "string": ("string",),
     "number": ("number", "integer"),
     "integer": ("number", "integer"),
@@ -85,9 +87,9 @@ def undescribed(function: Json, shown: Declaration, library: Declaration, where:
     for parameter in parameters(function):
         if not shown.has_parameter(parameter.name) and library.has_parameter(parameter.name):
             yield Finding(
-                message=f"the parameter {parameter.name} of {shown.name} is not declared in the prompt",
+                message=Phrase("the parameter {} of {} is not declared in the prompt", parameter.name, shown.name),
                 at=where + pointer(*parameter.where),
-                expected=f"{parameter.name}: …",
+                expected=Phrase("{}: …", parameter.name),
                 actual=shorten(shown.type),
             )
         if parameter.depth == 0:
@@ -97,7 +99,7 @@ def undescribed(function: Json, shown: Declaration, library: Declaration, where:
         wanted_lines = [line for line in lines if line in library.comment + library.type]
         if not all(tells(place, line) for line in wanted_lines):
             yield Finding(
-                message=f"a description of {shown.name} is not in the prompt",
+                message=Phrase("a description of {} is not in the prompt", shown.name),
                 at=where + below,
                 expected=shorten(description),
                 actual=shorten(place.strip()) or "nothing",
@@ -121,7 +123,7 @@ def _values(parameter: Parameter, shown: Declaration, library: Declaration, plac
     lost = [value for value in values if not _quotes(value, shown.type)]
     if lost:
         yield Finding(
-            message=f"values of the parameter {parameter.name} of {shown.name} are not in the prompt",
+            message=Phrase("values of the parameter {} of {} are not in the prompt", parameter.name, shown.name),
             at=place + pointer("enum"),
             expected=shorten(" | ".join(map(dumps, values))),
             actual=shorten(" | ".join(member.type for member in declared_members(parameter.name, shown))),
@@ -143,7 +145,7 @@ def _type(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Mem
     words = _SCALARS.get(text(at(parameter.schema, "type")), ()) if "oneOf" not in members(parameter.schema) else ()
     if words and _has_word(words, by_library) and not _has_word(words, here):
         yield Finding(
-            message=f"the parameter {parameter.name} has another type in the prompt",
+            message=Phrase("the parameter {} has another type in the prompt", parameter.name),
             at=place,
             expected=words[0],
             actual=shorten(" | ".join(member.type for member in here)),
@@ -160,13 +162,13 @@ def _mark(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Mem
         return
     if parameter.required:
         yield Finding(
-            message=f"the required parameter {parameter.name} is declared as optional",
+            message=Phrase("the required parameter {} is declared as optional", parameter.name),
             at=place,
-            expected=f"{parameter.name}: …",
-            actual=f"{parameter.name}?: …",
+            expected=Phrase("{}: …", parameter.name),
+            actual=Phrase("{}?: …", parameter.name),
         )
     else:
-        yield variant(f"the optional parameter {parameter.name} is declared as required", where=place)
+        yield variant(Phrase("the optional parameter {} is declared as required", parameter.name), where=place)
 
 
 def without_default(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
@@ -181,12 +183,16 @@ def without_default(function: Json, shown: Declaration, library: Declaration, wh
             continue
         place = where + pointer(*parameter.where, "default")
         if parameter.depth:
-            yield variant(f"the default of {parameter.name}, within an object, is not in the prompt", where=place)
+            yield variant(
+                Phrase("the default of {}, within an object, is not in the prompt", parameter.name), where=place
+            )
         else:
             yield Finding(
-                message=f"the default of the parameter {parameter.name} of {shown.name} is not in the prompt",
+                message=Phrase(
+                    "the default of the parameter {} of {} is not in the prompt", parameter.name, shown.name
+                ),
                 at=place,
-                expected=f"default: {shorten(dumps(default))}",
+                expected=Phrase("default: {}", shorten(dumps(default))),
                 actual=shorten(" | ".join(member.type for member in declared_members(parameter.name, shown)))
                 or "nothing",
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import LiteralString
 
 from harmony_conformance.json_value import Json, JsonObject
 
@@ -52,13 +53,13 @@ class Api:
     """
 
     name: str
-    title: str
+    title: LiteralString
     path: str
     spell: Callable[[JsonObject], JsonObject]
     asked: Callable[[Json], Json]
     whole: Callable[[Json], Json]
     chunks: Callable[[Iterable[Json]], Iterator[Json]]
-    answer: str
+    answer: LiteralString
     framing: Framing = Framing.SERVER_SENT
     is_raw: bool = False
     option: str | None = None

@@ -9,6 +9,7 @@ from harmony_conformance.accounting import Account, Requests, explain_counts, ne
 from harmony_conformance.check import MUST, SHOULD, Finding, comparison, condition, evidence, of_several, variant
 from harmony_conformance.exchange import Series
 from harmony_conformance.mistakes import Mistake
+from harmony_conformance.phrase import Phrase, Wording, quote
 
 PLAINEST = "plainest"
 """The step that the others are compared with; it is sent again at the end, and has to cost the same."""
@@ -49,7 +50,7 @@ def counts_show_no_known_mistake(series: Series) -> Iterator[Finding]:
     accounts = _accounts(series)
     if _shows_mistake(accounts):
         told = dict.fromkeys(map(_causes, accounts))
-        yield _finding(series, f"the counts are those of prompts in which {', or in which '.join(told)}")
+        yield _finding(series, Phrase("the counts are those of prompts in which {}", ", or in which ".join(told)))
 
 
 @comparison(SHOULD, spec="harmony#message-format", when=(has_accounts, is_no_known_mistake))
@@ -64,9 +65,10 @@ def counts_fit_a_form(series: Series) -> Iterator[Finding]:
     if not accounts:
         yield _finding(series, "the counts fit no accepted form, and no known mistake explains them")
     elif grown:
-        yield _finding(series, ", or ".join(grown))
+        yield _finding(series, quote(", or ".join(grown)))
     elif accounts[0].preamble:
-        yield variant(f"{_names(accounts)}, and every prompt has {_signed(accounts[0].preamble)}", where=_WHERE)
+        fit = Phrase("{}, and every prompt has {}", _names(accounts), _signed(accounts[0].preamble))
+        yield variant(fit, where=_WHERE)
     elif not accounts[0].is_of_the_library:
         yield variant(_names(accounts), where=_WHERE)
 
@@ -84,17 +86,18 @@ def _told(mistake: Mistake) -> str:
     return f"{mistake.says} ({', '.join(mistake.defects)})" if mistake.defects else mistake.says
 
 
-def _names(accounts: Sequence[Account]) -> str:
+def _names(accounts: Sequence[Account]) -> Phrase:
     forms = [form for account in accounts for form in account.forms]
-    more = f" and {len(forms) - _FORMS_TOLD} more" if len(forms) > _FORMS_TOLD else ""
-    return f"the counts fit the form {' or '.join(forms[:_FORMS_TOLD])}{more}"
+    more = Phrase(" and {} more", len(forms) - _FORMS_TOLD) if len(forms) > _FORMS_TOLD else Phrase("")
+    return Phrase("the counts fit the form {}{}", " or ".join(forms[:_FORMS_TOLD]), more)
 
 
-def _signed(tokens: int) -> str:
-    return f"{abs(tokens)} tokens {'more' if tokens > 0 else 'fewer'} than the conversation with its date"
+def _signed(tokens: int) -> Phrase:
+    more = Phrase("more" if tokens > 0 else "fewer")
+    return Phrase("{} tokens {} than the conversation with its date", abs(tokens), more)
 
 
-def _finding(series: Series, message: str) -> Finding:
+def _finding(series: Series, message: Wording) -> Finding:
     requests, counts = counted_requests(series)
     ledger, gap = nearest(requests, counts)
     shown = [(name, count, count - off) for name, count, off in zip(requests.names, counts, gap, strict=True) if off]
@@ -102,8 +105,8 @@ def _finding(series: Series, message: str) -> Finding:
     return Finding(
         message=message,
         at=_WHERE,
-        expected=f"in the form {ledger.forms[0]}: " + ", ".join(f"{name} {right}" for name, _, right in shown),
-        actual=", ".join(f"{name} {count}" for name, count, _ in shown),
+        expected=Phrase("in the form {}: {}", ledger.forms[0], ", ".join(f"{one[0]} {one[2]}" for one in shown)),
+        actual=quote(", ".join(f"{name} {count}" for name, count, _ in shown)),
         exchange=series.exchanges[first].id,
     )
 

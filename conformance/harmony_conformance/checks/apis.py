@@ -11,6 +11,7 @@ from harmony_conformance.conversation import Reading, conversation_of
 from harmony_conformance.difference import json_differences
 from harmony_conformance.exchange import ACROSS, Exchange, Series
 from harmony_conformance.json_value import Json, object_in
+from harmony_conformance.phrase import Phrase, Wording, quote
 from harmony_conformance.turn import Turn, same_calls
 from harmony_ref import Message
 
@@ -80,7 +81,7 @@ def _calls(turn: Turn) -> Json:
 def _differences(first: Json, second: Json, one: _Answer, other: _Answer) -> Iterator[Finding]:
     for found in json_differences(first, second) if first != second else ():
         yield Finding(
-            message=f"over {other.x.spoken.title}, {found.path} is another than over {one.x.spoken.title}",
+            message=Phrase(f"over {other.x.spoken.title}, {{}} is another than over {one.x.spoken.title}", found.path),
             at=found.path,
             expected=found.expected,
             actual=found.actual,
@@ -127,13 +128,13 @@ def same_end(series: Series) -> Iterator[Finding]:
     for one, other in _same_output(series):
         cut = (one.turn.finish_reason == "length", other.turn.finish_reason == "length")
         if cut[0] != cut[1]:
-            expected, actual = ("cut" if is_cut else "ended" for is_cut in cut)
+            expected, actual = ("cut", "ended") if cut[0] else ("ended", "cut")
             yield _told(
                 Finding(
                     message=f"the same tokens are told as {actual}, over {one.x.spoken.title} as {expected}",
                     at="/finish_reason",
-                    expected=str(one.turn.finish_reason),
-                    actual=str(other.turn.finish_reason),
+                    expected=quote(one.turn.finish_reason),
+                    actual=quote(other.turn.finish_reason),
                 ),
                 other,
             )
@@ -155,8 +156,8 @@ def same_usage(series: Series) -> Iterator[Finding]:
                 Finding(
                     message=f"the same tokens are counted otherwise than over {one.x.spoken.title}",
                     at="/usage/completion_tokens",
-                    expected=str(counts[0]),
-                    actual=str(counts[1]),
+                    expected=quote(counts[0]),
+                    actual=quote(counts[1]),
                 ),
                 other,
             )
@@ -197,8 +198,8 @@ def same_prompt(series: Series) -> Iterator[Finding]:
             yield Finding(
                 message=f"the prompt has another number of tokens than over {one.spoken.title}",
                 at="/usage/prompt_tokens",
-                expected=str(one.prompt.count),
-                actual=str(other.prompt.count),
+                expected=quote(one.prompt.count),
+                actual=quote(other.prompt.count),
                 exchange=other.id,
             )
 
@@ -214,8 +215,8 @@ def _said(x: Exchange) -> Iterator[tuple[str | None, ...]]:
             yield message.role, message.function, message.channel, message.content
 
 
-def _message(x: Exchange, place: int) -> str:
-    return str(x.prompt_messages[place]) if place < len(x.prompt_messages) else "no message"
+def _message(x: Exchange, place: int) -> Wording:
+    return quote(x.prompt_messages[place]) if place < len(x.prompt_messages) else "no message"
 
 
 def _written(one: _Answer) -> int | None:

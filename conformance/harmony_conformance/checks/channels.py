@@ -14,6 +14,7 @@ from harmony_conformance.leak.evidence import Leak, Strength, marker_leaks, near
 from harmony_conformance.leak.repetition import asks_again, doubled, looping
 from harmony_conformance.leak.run_on import asks_for_talk, goes_on_as_the_user
 from harmony_conformance.meaning import Meaning, told_in_order, written_tokens
+from harmony_conformance.phrase import Location, Phrase, quote
 from harmony_conformance.prompt import shorten
 from harmony_conformance.texts import Place
 from harmony_conformance.tool_choice import may_be_called
@@ -84,7 +85,9 @@ def _told(x: Exchange, leaks: Iterable[Leak]) -> Iterator[Finding]:
             continue
         if leak.strength is Strength.QUOTED or on.asks_for_raw_text.holds(x):
             yield variant(
-                f"{leak.message}, which the request is about or asks for", where=leak.where, actual=leak.excerpt
+                Phrase("{}, which the request is about or asks for", leak.message),
+                where=leak.where,
+                actual=quote(leak.excerpt),
             )
         else:
             yield Finding(message=leak.message, at=leak.where, excerpt=leak.excerpt)
@@ -99,9 +102,9 @@ def quoted_markers_arrive(x: Exchange) -> Iterator[Finding]:
     for answer in x.answers:
         for marker in emitted(answer.ids).unsaid(answer) if answer.ids is not None else ():
             yield Finding(
-                message=f"the model spelled {marker} in ordinary tokens, and it did not arrive",
+                message=Phrase("the model spelled {} in ordinary tokens, and it did not arrive", marker),
                 at="content",
-                expected=marker,
+                expected=quote(marker),
                 actual=shorten(answer.text_of(Place.CONTENT)) or "no content",
             )
 
@@ -115,7 +118,7 @@ def characters_are_whole(x: Exchange) -> Iterator[Finding]:
     for answer in x.answers:
         for broken in emitted(answer.ids).broken(answer) if answer.ids is not None else ():
             yield Finding(
-                message=f"{broken.field.where} holds U+FFFD, and the tokens are whole characters",
+                message=Phrase("{} holds U+FFFD, and the tokens are whole characters", Location(broken.field.where)),
                 at=broken.field.where,
                 excerpt=near(broken.field.text, broken.text),
             )
@@ -142,7 +145,9 @@ def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
     for answer in x.answers:
         for leaked in emitted(answer.ids).run_on(answer) if answer.ids is not None else ():
             yield Finding(
-                message=f"{leaked.field.where} goes on with what the model wrote in another role's name",
+                message=Phrase(
+                    "{} goes on with what the model wrote in another role's name", Location(leaked.field.where)
+                ),
                 at=leaked.field.where,
                 excerpt=near(leaked.field.text, leaked.text.strip()[:40]),
             )
@@ -178,7 +183,7 @@ def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
             told = field.text.rstrip(REPLACEMENT) if was_cut else field.text
             if field.place is not Place.OTHER and REPLACEMENT in told:
                 yield Finding(
-                    message=f"{field.where} holds U+FFFD, and the request does not",
+                    message=Phrase("{} holds U+FFFD, and the request does not", Location(field.where)),
                     at=field.where,
                     excerpt=near(told, REPLACEMENT),
                 )
@@ -225,7 +230,7 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
         message="the answer is reasoning alone, although it stopped by itself",
         at="content",
         expected="content or tool_calls",
-        actual=f"finish_reason {turn.finish_reason}, only {turn.reasoning_field}",
+        actual=Phrase("finish_reason {}, only {}", turn.finish_reason, Location(turn.reasoning_field)),
     )
 
 
@@ -323,7 +328,7 @@ def preamble_is_shown(x: Exchange) -> Iterator[Finding]:
                 message="the preamble is lost",
                 at="content",
                 expected=shorten(text),
-                actual=shorten(turn.content or "nothing"),
+                actual=shorten(turn.content or "") or "nothing",
             )
 
 
@@ -360,10 +365,14 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
         yield variant("what the model wrote under a broken header is shown as reasoning", where="reasoning")
     elif unaccounted > 0:
         yield Finding(
-            message=f"{spent} tokens were spent, about {reasoned} of them on reasoning, and the client got neither content nor a call",
+            message=Phrase(
+                "{} tokens were spent, about {} of them on reasoning, and the client got neither content nor a call",
+                spent,
+                reasoned,
+            ),
             at="content",
             expected="content or tool_calls",
-            actual=f"finish_reason {turn.finish_reason}, no content, no tool_calls",
+            actual=Phrase("finish_reason {}, no content, no tool_calls", turn.finish_reason),
         )
 
 

@@ -11,6 +11,7 @@ from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, 
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series
 from harmony_conformance.json_value import Json, at, canonical, dumps, items, members, number, text
+from harmony_conformance.phrase import Phrase, quote
 from harmony_conformance.prompt import shorten
 
 
@@ -33,10 +34,10 @@ def as_many_as_asked(x: Exchange) -> Iterator[Finding]:
     told = sorted(_indexes(x))
     if told != list(range(wanted)):
         yield Finding(
-            message=f"{wanted} choices were asked for",
+            message=Phrase("{} choices were asked for", wanted),
             at="/choices",
-            expected=f"indexes 0 to {wanted - 1}",
-            actual="indexes " + ", ".join(map(str, told)),
+            expected=Phrase("indexes 0 to {}", wanted - 1),
+            actual=Phrase("indexes {}", ", ".join(map(str, told))),
         )
 
 
@@ -185,8 +186,8 @@ def logprobs_are_logarithms(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="more likely tokens than were asked for",
                 at=where + "/top_logprobs",
-                expected=f"at most {most}",
-                actual=str(len(likely)),
+                expected=Phrase("at most {}", most),
+                actual=quote(len(likely)),
             )
             return
         if most is not None and len(likely) > most:
@@ -226,7 +227,7 @@ def answers_have_ids_of_their_own(series: Series) -> Iterator[Finding]:
                 message="answers to two different requests have the same id",
                 at="/id",
                 expected="an id of its own",
-                actual=f"{shorten(name)}, as in {first}",
+                actual=Phrase("{}, as in {}", shorten(name), first),
                 exchange=x.id,
             )
 
@@ -284,7 +285,7 @@ def same_seed_same_answer(series: Series) -> Iterator[Finding]:
         message="three requests with the same seed have three answers",
         at="/seed",
         expected="the same answer",
-        actual=f"{len(answers)} answers",
+        actual=Phrase("{} answers", len(answers)),
         exchange=seeded[1].id,
     )
 

@@ -16,6 +16,7 @@ from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, NotJson, at, items, loads, pointer, text
 from harmony_conformance.leak import GLUED, STRUCTURE, without_code
+from harmony_conformance.phrase import Phrase, quote
 from harmony_conformance.prompt import shorten
 from harmony_conformance.turn import content_text
 
@@ -155,15 +156,15 @@ def results_name_their_calls(x: Exchange) -> Iterator[Finding]:
                     message="two calls have the same id",
                     at=pointer("messages", index, "tool_calls", number, "id"),
                     expected="an id of its own",
-                    actual=name or "no id",
+                    actual=quote(name) or "no id",
                 )
             seen.add(name)
         if at(message, "role") == "tool" and text(at(message, "tool_call_id")) not in seen - {""}:
             yield Finding(
                 message="a result does not name the call that it answers",
                 at=pointer("messages", index, "tool_call_id"),
-                expected=" or ".join(sorted(seen - {""})) or "the id of an earlier call",
-                actual=text(at(message, "tool_call_id")) or "no id",
+                expected=quote(" or ".join(sorted(seen - {""}))) or "the id of an earlier call",
+                actual=quote(text(at(message, "tool_call_id"))) or "no id",
             )
 
 
@@ -183,7 +184,7 @@ def calls_are_answered(x: Exchange) -> Iterator[Finding]:
         results = takewhile(lambda message: at(message, "role") == "tool", x.messages[index + 1 :])
         if text(at(call, "id")) not in {text(at(message, "tool_call_id")) for message in results}:
             yield Finding(
-                message=f"the call of {text(at(call, 'function', 'name'))} has no result",
+                message=Phrase("the call of {} has no result", text(at(call, "function", "name"))),
                 at=pointer("messages", index, "tool_calls", number),
                 expected="a message of the role tool behind it",
                 actual="none",
@@ -204,7 +205,7 @@ def arguments_are_encoded_once(x: Exchange) -> Iterator[Finding]:
             message=f"the arguments of a call are {'encoded twice' if isinstance(arguments, str) else 'no text'}",
             at=pointer("messages", index, "tool_calls", number, "function", "arguments"),
             expected="JSON, encoded once, as a text",
-            actual=shorten(arguments) if isinstance(arguments, str) else type(arguments).__name__,
+            actual=shorten(arguments) if isinstance(arguments, str) else quote(type(arguments).__name__),
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from typing import LiteralString
 
 from harmony_conformance import conditions as on
 from harmony_conformance.apis import COMPLETIONS, TGI_GENERATE
@@ -27,6 +28,7 @@ from harmony_conformance.check import (
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, text
+from harmony_conformance.phrase import Phrase, Wording, quote
 from harmony_conformance.prompt import shorten, show
 from harmony_ref import decode, encode, encode_with_special_tokens, tokens
 
@@ -82,8 +84,8 @@ def prompt_is_continued_as_it_stands(x: Exchange) -> Iterator[Finding]:
     yield Finding(
         message="the prompt that was fed is not the one that was sent",
         at="/prompt",
-        expected=shorten(show(wanted)) if fed is not None else f"{len(wanted)} tokens",
-        actual=shorten(show(fed)) if fed is not None else f"{x.prompt.count} tokens",
+        expected=shorten(show(wanted)) if fed is not None else Phrase("{} tokens", len(wanted)),
+        actual=shorten(show(fed)) if fed is not None else Phrase("{} tokens", x.prompt.count),
     )
 
 
@@ -167,14 +169,14 @@ def _are_numbered(choices: Json) -> bool:
     return isinstance(choices, list) and None not in indexes and len(set(indexes)) == len(indexes)
 
 
-def _shown(value: Json) -> str:
+def _shown(value: Json) -> Wording:
     """What stands there; of choices their indexes alone."""
     if value is None:
         return "nothing"
     return shorten(dumps([at(one, "index") for one in value] if isinstance(value, list) else value))
 
 
-_MEMBERS: tuple[tuple[str, Callable[[Json], bool], str], ...] = (
+_MEMBERS: tuple[tuple[LiteralString, Callable[[Json], bool], LiteralString], ...] = (
     ("id", lambda value: isinstance(value, str) and bool(value), "a text"),
     ("object", lambda value: value == KIND, KIND),
     ("created", lambda value: number(value) is not None, "a time in seconds"),
@@ -237,15 +239,15 @@ def logprobs_align(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the lists of the log probabilities are not of one length",
             at=f"/logprobs/{wrong or 'tokens'}",
-            expected=f"{count} entries" if wrong else "an entry for each token",
-            actual=f"{len(lists[wrong or 'tokens'])} entries",
+            expected=Phrase("{} entries", count) if wrong else "an entry for each token",
+            actual=Phrase("{} entries", len(lists[wrong or "tokens"])),
         )
     elif emitted is not None and count not in (emitted, emitted - 1):
         yield Finding(
             message="the log probabilities are not of every token",
             at="/logprobs/tokens",
-            expected=f"{emitted} tokens",
-            actual=f"{count} tokens",
+            expected=Phrase("{} tokens", emitted),
+            actual=Phrase("{} tokens", count),
         )
     elif (
         x.turn is not None and not x.meets_stop_string and not _spell(lists["tokens"], _unmarked(x.turn.content or ""))
@@ -353,7 +355,7 @@ def ids_and_text_are_one_prompt(series: Series) -> Iterator[Finding]:
             yield Finding(
                 message="the prompt of ids costs another number of tokens than its text",
                 at="/usage/prompt_tokens",
-                expected=str(counts[0]),
-                actual=str(counts[1]),
+                expected=quote(counts[0]),
+                actual=quote(counts[1]),
                 exchange=sent.id,
             )

@@ -9,6 +9,7 @@ from harmony_conformance.check import MUST, Finding, comparison, condition, evid
 from harmony_conformance.difference import json_differences
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json
+from harmony_conformance.phrase import Phrase, quote
 from harmony_conformance.texts import fields
 from harmony_conformance.turn import Turn
 
@@ -41,8 +42,8 @@ def answers_do_not_cross(series: Series) -> Iterator[Finding]:
             yield Finding(
                 message="an answer holds the word of another request",
                 at="content",
-                expected=words[step],
-                actual=foreign,
+                expected=quote(words[step]),
+                actual=quote(foreign),
                 exchange=x.id,
             )
         if x.turn.id:
@@ -51,7 +52,7 @@ def answers_do_not_cross(series: Series) -> Iterator[Finding]:
                     message="two answers have the same id",
                     at="/id",
                     expected="an id for each answer",
-                    actual=f"shared with {seen[x.turn.id]}",
+                    actual=Phrase("shared with {}", seen[x.turn.id]),
                     exchange=x.id,
                 )
             seen.setdefault(x.turn.id, x.id)
@@ -72,7 +73,7 @@ def same_answer_as_alone(series: Series) -> Iterator[Finding]:
     for alone, beside in _alone_and_beside(series):
         for found in json_differences(_told(alone), _told(beside)):
             yield Finding(
-                message=f"side by side with others, {found.path} differs",
+                message=Phrase("side by side with others, {} differs", found.path),
                 at=found.path,
                 expected=found.expected,
                 actual=found.actual,

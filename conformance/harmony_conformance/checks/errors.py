@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import LiteralString
 
 from harmony_conformance import conditions as on
 from harmony_conformance.aftermath import aftermaths, differences
@@ -12,6 +13,7 @@ from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, 
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, pointer, text
+from harmony_conformance.phrase import Phrase, Wording, quote
 from harmony_conformance.prompt import shorten
 from harmony_conformance.sse import EventStream
 
@@ -25,7 +27,7 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
     """
     if x.failure is not None:
         yield Finding(
-            message=f"the exchange ended badly ({x.failure.kind}): {x.failure.detail}",
+            message=Phrase("the exchange ended badly ({}): {}", x.failure.kind, x.failure.detail),
             at=f"after event {len(x.stream.events)}" if x.stream is not None else "connection",
             expected="a whole answer",
             actual=x.failure.kind.value,
@@ -37,13 +39,16 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
     if not x.response.is_success:
         blames_the_model = on.blames_the_model(x)
         if x.response.status < on.SERVER_ERROR and not blames_the_model and _refused_parameter(x) is not None:
-            yield variant(f"the server declares that it does not support {_refused_parameter(x)}", where="status")
+            yield variant(
+                Phrase("the server declares that it does not support {}", _refused_parameter(x)), where="status"
+            )
         elif x.validity is Validity.VALID or x.response.status >= on.SERVER_ERROR or blames_the_model:
+            valid = "valid " if x.validity is Validity.VALID else ""
             yield Finding(
-                message=f"a {'valid ' if x.validity is Validity.VALID else ''}request was answered with HTTP {x.response.status}",
+                message=Phrase(f"a {valid}request was answered with HTTP {{}}", x.response.status),
                 at="status",
                 expected="200",
-                actual=f"{x.response.status}: {shorten(_reason(x))}",
+                actual=Phrase("{}: {}", x.response.status, shorten(_reason(x))),
                 excerpt=shorten(text(at(x.error, "failed_generation"))) or None,
             )
         return
@@ -62,14 +67,14 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
                 message="the stream holds no completion",
                 at="stream",
                 expected="chunks with choices",
-                actual=f"{len(x.stream.events)} events",
+                actual=Phrase("{} events", len(x.stream.events)),
             )
         return
     try:
         _ = x.response.json  # None would not tell no JSON from null
     except NotJson as problem:
         yield Finding(
-            message=f"the body is no JSON: {problem}",
+            message=Phrase("the body is no JSON: {}", problem),
             at="body",
             expected="a chat.completion",
             actual=shorten(x.response.body.decode("utf-8", "replace")) or "an empty body",
@@ -116,7 +121,7 @@ def answer_is_well_formed(x: Exchange) -> Iterator[Finding]:
             message="the body is not UTF-8",
             at=f"byte {problem.start}",
             expected="UTF-8 text",
-            actual=repr(body[problem.start : problem.start + 8]),
+            actual=quote(repr(body[problem.start : problem.start + 8])),
         )
     said: Iterable[tuple[str, int, Json]]
     if x.stream is not None:
@@ -136,7 +141,7 @@ def answer_is_well_formed(x: Exchange) -> Iterator[Finding]:
 _HALF = re.compile("[\ud800-\udfff]")  # one code of a surrogate pair
 
 
-def _misshapen(said: Json, holder: str) -> tuple[str, str, str, Json] | None:
+def _misshapen(said: Json, holder: LiteralString) -> tuple[Wording, str, Wording, Json] | None:
     """What is first wrong with a message or delta: in words, where, what was expected, and what stands there."""
     if not isinstance(said, dict):
         return f"a choice has no {holder} that is an object", holder, "an object", said
@@ -166,10 +171,10 @@ def error_has_error_status(x: Exchange) -> Iterator[Finding]:
         return
     if x.error is not None:
         yield Finding(
-            message=f"HTTP {x.response.status} carries an error",
+            message=Phrase("HTTP {} carries an error", x.response.status),
             at="status",
             expected="400 or above",
-            actual=f"{x.response.status}: {shorten(_said(x.error))}",
+            actual=Phrase("{}: {}", x.response.status, shorten(_said(x.error))),
         )
 
 
@@ -190,7 +195,7 @@ def wrong_request_is_refused(x: Exchange) -> Iterator[Finding]:
     """A request that is wrong is refused with a 4xx status: it is neither answered nor blamed on the server."""
     if x.failure is not None:
         yield Finding(
-            message=f"a wrong request ended badly ({x.failure.kind}): {x.failure.detail}",
+            message=Phrase("a wrong request ended badly ({}): {}", x.failure.kind, x.failure.detail),
             at="connection",
             expected="a 4xx status",
             actual=x.failure.kind.value,
@@ -200,7 +205,7 @@ def wrong_request_is_refused(x: Exchange) -> Iterator[Finding]:
             message="a wrong request was not refused as such",
             at="status",
             expected="a 4xx status",
-            actual=f"{x.response.status}: {shorten(_reason(x))}",
+            actual=Phrase("{}: {}", x.response.status, shorten(_reason(x))),
         )
 
 
@@ -212,7 +217,7 @@ def questionable_request_is_handled(x: Exchange) -> Iterator[Finding]:
     """
     if x.failure is not None:
         yield Finding(
-            message=f"an odd request ended badly ({x.failure.kind}): {x.failure.detail}",
+            message=Phrase("an odd request ended badly ({}): {}", x.failure.kind, x.failure.detail),
             at="connection",
             expected="an answer, or a 4xx status",
             actual=x.failure.kind.value,
@@ -222,7 +227,7 @@ def questionable_request_is_handled(x: Exchange) -> Iterator[Finding]:
             message="an odd request is a failure of the server",
             at="status",
             expected="an answer, or a 4xx status",
-            actual=f"{x.response.status}: {shorten(_reason(x))}",
+            actual=Phrase("{}: {}", x.response.status, shorten(_reason(x))),
         )
 
 
@@ -240,7 +245,7 @@ def server_survives_wrong_requests(series: Series) -> Iterator[Finding]:
     Whoever can send one request must not be able to take the service from all others.
     """
     for one in aftermaths(series, _is_odd):
-        yield from differences(one, f"the request {one.last.step!r}")
+        yield from differences(one, Phrase("the request {!r}", one.last.step))
 
 
 def _is_odd(x: Exchange) -> bool:
@@ -257,7 +262,7 @@ def refusal_explains(x: Exchange) -> Iterator[Finding]:
         yield variant("the reason stands in the server's own form, not in error.message", where="body")
         return
     yield Finding(
-        message=f"HTTP {x.response.status} does not say why where clients look for it",
+        message=Phrase("HTTP {} does not say why where clients look for it", x.response.status),
         at="body",
         expected="error.message",
         actual=shorten(_reason(x)) or "an empty body",

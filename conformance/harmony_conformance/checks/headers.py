@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import LiteralString
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, Verdict, check, variant
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import equal_json, pointer, spells_fractions
 from harmony_conformance.meaning import Called
+from harmony_conformance.phrase import Phrase, quote
 from harmony_conformance.prompt import PromptMessage, shorten
 from harmony_conformance.texts import fields
 from harmony_conformance.turn import ToolCall, Turn
@@ -26,7 +28,7 @@ _FORMS = {
         rf"(?!tool\b)[^\s⟦]+(?: to=assistant⟦channel⟧(?:commentary|analysis)|⟦channel⟧(?:commentary|analysis)(?: to=assistant)?|(?: to=assistant)?){_TYPE}"
     ),
 }
-_SHOWN = {
+_SHOWN: dict[str, LiteralString] = {
     "assistant": "assistant⟦channel⟧analysis|commentary|final, with the recipient before or after the channel",
     "tool": "functions.NAME to=assistant⟦channel⟧commentary",
 }
@@ -41,9 +43,9 @@ def form_is_known(x: Exchange) -> Iterator[Finding]:
     for index, message in enumerate(x.prompt_messages):
         if not _FORMS[message.role].fullmatch(message.header):
             yield Finding(
-                message=f"a header of the prompt has no known form ({message.role})",
+                message=Phrase("a header of the prompt has no known form ({})", message.role),
                 at=f"prompt message {index}",
-                expected=_SHOWN.get(message.role, message.role),
+                expected=_SHOWN.get(message.role) or quote(message.role),
                 actual=shorten(message.header) or "nothing",
             )
 
@@ -62,8 +64,8 @@ def messages_end_as_they_must(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="a message of the prompt ends in the wrong token",
                 at=f"prompt message {index}",
-                expected=" or ".join(expected),
-                actual=f"{message.end_name} after {shorten(str(message))}",
+                expected=quote(" or ".join(expected)),
+                actual=Phrase("{} after {}", message.end_name, shorten(str(message))),
             )
 
 
@@ -97,7 +99,7 @@ def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
             found = [wanted in field or equal_json(field, wanted) for field in fields_for_it]
             if not any(found):
                 yield Finding(
-                    message=f"a text of the broken output is not in {where}",
+                    message=Phrase("a text of the broken output is not in {}", where),
                     at=where,
                     expected=shorten(wanted),
                     actual=shorten(" | ".join(filter(None, fields_for_it))) or "nothing",
@@ -118,8 +120,9 @@ def _lost_calls(expected: Sequence[Called], turn: Turn) -> Iterator[Finding]:
             yield Finding(
                 message="a call of the broken output is lost, or arrived as another",
                 at="tool_calls",
-                expected=f"{call.name}({shorten(call.arguments)})",
-                actual=", ".join(f"{got.name}({shorten(got.arguments)})" for got in turn.tool_calls) or "no call",
+                expected=Phrase("{}({})", call.name, shorten(call.arguments)),
+                actual=quote(", ".join(f"{got.name}({shorten(got.arguments)})" for got in turn.tool_calls))
+                or "no call",
             )
             continue
         if left[place].arguments != call.arguments:
@@ -145,7 +148,7 @@ def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
         for never in row.never:
             if never in field.text:
                 yield Finding(
-                    message=f"{shorten(never)!r} must not reach a client",
+                    message=Phrase("{!r} must not reach a client", shorten(never)),
                     at=field.where,
                     excerpt=shorten(field.text),
                 )
@@ -163,6 +166,6 @@ def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="a call arrived that the model did not make",
                 at=pointer("tool_calls", index),
-                expected=", ".join(f"{call.name}({shorten(call.arguments)})" for call in allowed) or "no call",
-                actual=f"{shorten(got.name)}({shorten(got.arguments)})",
+                expected=quote(", ".join(f"{call.name}({shorten(call.arguments)})" for call in allowed)) or "no call",
+                actual=Phrase("{}({})", shorten(got.name), shorten(got.arguments)),
             )

@@ -11,6 +11,7 @@ from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, v
 from harmony_conformance.declaration import declares_functions, official_spelling
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, canonical, dumps, objects_in, text
+from harmony_conformance.phrase import Phrase
 from harmony_conformance.prompt import INSTRUCTIONS, Kind, Wanted, shorten
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
@@ -45,8 +46,8 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="instructions of the request are not in a developer message",
                 at=part.where,
-                expected=f"developer: # Instructions … {shorten(part.text)}",
-                actual=f"they stand in a {holder} message" if holder else "they are nowhere in the prompt",
+                expected=Phrase("developer: # Instructions … {}", shorten(part.text)),
+                actual=Phrase("they stand in a {} message", holder) if holder else "they are nowhere in the prompt",
             )
     instructions = "\n".join(m.content.partition("# Tools\n")[0] for m in messages if m.role == "developer")
     twice = next((part for part in sent if _more_often(part.text, instructions, sent)), None)
@@ -55,7 +56,7 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
             message="instructions stand in the prompt more often than they were sent",
             at=twice.where,
             expected="once",
-            actual=f"{instructions.count(twice.text)} times",
+            actual=Phrase("{} times", instructions.count(twice.text)),
         )
     holding = [m for m in messages if m.role == "developer" and any(part.text in m.content for part in sent)]
     bare = next((m for m in holding if "# Instructions" not in m.content), None)
@@ -116,9 +117,12 @@ def current_date_is_sane(x: Exchange) -> Iterator[Finding]:
     if day is None:
         problem, expected = "is no day of the calendar", "Current date: YYYY-MM-DD"
     elif first is not None and day < first:
-        problem, expected = "is before the model's knowledge ends", f"after {ends[1]}-{ends[2]}" if ends else ""
+        problem, expected = (
+            "is before the model's knowledge ends",
+            Phrase("after {}-{}", ends[1], ends[2]) if ends else "",
+        )
     elif now is not None and day > now + _SLACK:
-        problem, expected = "is after the day of the request", f"{(x.started or '')[:10]} or before"
+        problem, expected = "is after the day of the request", Phrase("{} or before", (x.started or "")[:10])
     else:
         return
     yield Finding(

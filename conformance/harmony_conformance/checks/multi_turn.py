@@ -10,6 +10,7 @@ from harmony_conformance.departure import is_under_another_name
 from harmony_conformance.difference import text_difference
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.phrase import Location, Phrase
 from harmony_conformance.placement import place_of_next_call
 from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, shorten
 from harmony_ref import encode
@@ -65,7 +66,7 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="reasoning of the open tool loop does not stand on the analysis channel before its call",
                 at=part.where,
-                expected=f"analysis: {shorten(part.text)}",
+                expected=Phrase("analysis: {}", shorten(part.text)),
                 actual=shorten(str(elsewhere)) if elsewhere is not None else "not in the prompt",
             )
         elif not any(_is_whole_line(part.text, message.content) for message in held):
@@ -115,15 +116,15 @@ def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
             message="longer reasoning of a finished turn makes the prompt longer",
             at="/usage/prompt_tokens",
             expected="0 more tokens",
-            actual=f"{finished[0]} more tokens",
+            actual=Phrase("{} more tokens", finished[0]),
             exchange=finished[2],
         )
     if opened is not None and opened[0] != opened[1]:
         yield Finding(
             message="longer reasoning of an open tool loop does not cost its tokens",
             at="/usage/prompt_tokens",
-            expected=f"{opened[1]} more tokens",
-            actual=f"{opened[0]} more tokens",
+            expected=Phrase("{} more tokens", opened[1]),
+            actual=Phrase("{} more tokens", opened[0]),
             exchange=opened[2],
         )
 
@@ -187,14 +188,24 @@ def reasoning_is_read_under_its_own_name(series: Series) -> Iterator[Finding]:
             continue
         if name == own or not read:
             yield Finding(
-                message=f"reasoning sent as `{name}` is not read"
-                + (", the server's own name for it" if name == own else ""),
+                message=Phrase(
+                    "reasoning sent as `{}` is not read{}",
+                    Location(name),
+                    Phrase(", the server's own name for it" if name == own else ""),
+                ),
                 at=next((part.where for part in x.wanted if part.kind is Kind.REASONING), ""),
                 expected="reasoning in the prompt",
-                actual="it is passed over" + (f"; `{read[0]}` is read" if read else ", under every name"),
+                actual=Phrase("it is passed over; `{}` is read", Location(read[0]))
+                if read
+                else "it is passed over, under every name",
                 exchange=x.id,
             )
         else:
             yield variant(
-                f"reasoning sent as `{name}` is not read; the server's own name is {own or 'not known'}", where=name
+                Phrase(
+                    "reasoning sent as `{}` is not read; the server's own name is {}",
+                    Location(name),
+                    Location(own or "not known"),
+                ),
+                where=name,
             )

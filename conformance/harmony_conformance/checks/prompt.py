@@ -21,6 +21,7 @@ from harmony_conformance.expectation import is_readable
 from harmony_conformance.injection import injected
 from harmony_conformance.json_value import at, equal_json, pointer, spells_fractions, text
 from harmony_conformance.pairs import counted_pairs
+from harmony_conformance.phrase import Phrase, quote
 from harmony_conformance.placement import (
     conversation_alone,
     no_more,
@@ -84,7 +85,7 @@ def preamble_is_kept(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="the preamble of a call is not in the prompt before it",
                 at=part.where,
-                expected=f"assistant, commentary: {shorten(part.text)}",
+                expected=Phrase("assistant, commentary: {}", shorten(part.text)),
                 actual=shorten(str(before[-1])) if before else "no message before the call",
             )
         else:
@@ -106,22 +107,22 @@ def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
         message = next((m for m in rest if is_same_function(part.function, m.function)), None)
         if message is None:
             yield Finding(
-                message=f"the call of {part.function} is not in the prompt",
+                message=Phrase("the call of {} is not in the prompt", part.function),
                 at=part.where,
-                expected=f"to=functions.{part.function}",
+                expected=Phrase("to=functions.{}", part.function),
                 actual="no such message",
             )
             return
         if message.function != part.function:
-            yield variant(f"{part.function} is called {message.function} in the prompt", where=part.where)
+            yield variant(Phrase("{} is called {} in the prompt", part.function, message.function), where=part.where)
         if message.channel == "analysis":
-            yield variant(f"the call of {part.function} stands on the analysis channel", where=part.where)
+            yield variant(Phrase("the call of {} stands on the analysis channel", part.function), where=part.where)
         elif message.channel != "commentary":
             yield Finding(
-                message=f"the call of {part.function} is not on the commentary channel",
+                message=Phrase("the call of {} is not on the commentary channel", part.function),
                 at=part.where,
                 expected="commentary",
-                actual=message.channel or "no channel",
+                actual=quote(message.channel or "no channel"),
             )
         yield from _arguments(part, message.content)
     yield from no_more(parts, calls)
@@ -158,11 +159,11 @@ def results_are_rendered(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="a function result stands under another name",
                 at=part.where,
-                expected=f"functions.{part.function}",
-                actual=str(message.name),
+                expected=Phrase("functions.{}", part.function),
+                actual=quote(message.name),
             )
         elif part.function not in (None, message.function):
-            yield variant(f"{part.function} is called {message.function} in the prompt", where=part.where)
+            yield variant(Phrase("{} is called {} in the prompt", part.function, message.function), where=part.where)
         yield from to_the_assistant(part, message)
         if message.content != part.text:
             expected, actual = text_difference(part.text, message.content)
@@ -187,18 +188,18 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
             continue
         found = declared.get(name) or declared.get(as_identifier(name))
         if found is None and not may_be_called(x.asked, name):
-            yield variant(f"{name}, which may not be called, is not declared", where=pointer("tools", index))
+            yield variant(Phrase("{}, which may not be called, is not declared", name), where=pointer("tools", index))
             continue
         if found is None:
             yield Finding(
-                message=f"the function {name} is not declared in the prompt",
+                message=Phrase("the function {} is not declared in the prompt", name),
                 at=pointer("tools", index),
-                expected=f"type {name} = (_: …) => any;",
+                expected=Phrase("type {} = (_: …) => any;", name),
                 actual="no such line",
             )
             continue
         if found.name != name:
-            yield variant(f"{name} is declared as {found.name}", where=pointer("tools", index))
+            yield variant(Phrase("{} is declared as {}", name, found.name), where=pointer("tools", index))
         library = by_library.get(name)
         if library is not None:
             yield from undescribed(at(tool, "function"), found, library, pointer("tools", index, "function"))
@@ -254,7 +255,7 @@ def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
             message="the prompt does not begin with the one system message",
             at="prompt",
             expected="one, first",
-            actual=", ".join(roles) or "no message",
+            actual=quote(", ".join(roles)) or "no message",
         )
     yield from conversation_alone(x.wanted, messages)
 
@@ -291,7 +292,7 @@ def one_header_form(x: Exchange) -> Iterator[Finding]:
                 message=f"headers of the same kind ({role}) have two forms in one prompt",
                 at="prompt",
                 expected="one form",
-                actual=" and ".join(sorted(forms)),
+                actual=quote(" and ".join(sorted(forms))),
             )
 
 
@@ -308,8 +309,8 @@ def calls_and_results_agree_in_form(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="calls and results have different header forms",
             at="prompt",
-            expected=f"calls and results: {calls.pop()}",
-            actual=f"results: {results.pop()}",
+            expected=Phrase("calls and results: {}", calls.pop()),
+            actual=Phrase("results: {}", results.pop()),
         )
 
 
@@ -353,20 +354,20 @@ def is_an_accepted_rendering(x: Exchange) -> Iterator[Finding]:
     failures = [one for one in compared.failures if not is_under_another_name(x, one.where) or one.actual]
     if failures:
         first, *more = failures
-        besides = f"; and {len(more)} more" if more else ""
+        besides = Phrase("; and {} more", len(more)) if more else Phrase("")
         yield _departed(first, besides)
         return
     if compared.departures or compared.notes:
         told = [*compared.notes, *dict.fromkeys(one.summary for one in compared.departures)]
         expected, actual = compared.departures[0].tokens if compared.departures else (None, None)
         where = f"nearest to {compared.style}"
-        yield variant("; ".join(told), where=where, expected=expected, actual=actual)
+        yield variant(quote("; ".join(told)), where=where, expected=expected, actual=actual)
 
 
-def _departed(found: Departure, besides: str) -> Finding:
+def _departed(found: Departure, besides: Phrase) -> Finding:
     expected, actual = found.tokens
     return Finding(
-        message=f"{found.sentence}{besides}",
+        message=Phrase("{}{}", found.sentence, besides),
         at=found.where or f"prompt message {found.number}",
         expected=expected,
         actual=actual,
@@ -390,9 +391,11 @@ def text_costs_its_tokens(series: Series) -> Iterator[Finding]:
     for pair in counted_pairs(series):
         if pair.grown != pair.expected and not pair.is_explained_by_headers:
             yield Finding(
-                message=f"between {pair.less.step} and {pair.more.step} the prompt grew by {pair.grown} tokens",
+                message=Phrase(
+                    "between {} and {} the prompt grew by {} tokens", pair.less.step, pair.more.step, pair.grown
+                ),
                 at="/usage/prompt_tokens",
-                expected=f"{pair.expected} more tokens",
-                actual=f"{pair.grown} more tokens",
+                expected=Phrase("{} more tokens", pair.expected),
+                actual=Phrase("{} more tokens", pair.grown),
                 exchange=pair.more.id,
             )

@@ -10,6 +10,7 @@ from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import at, text
 from harmony_conformance.meaning import told_in_order
+from harmony_conformance.phrase import Location, Phrase, quote
 from harmony_conformance.prompt import shorten
 from harmony_ref import encode
 
@@ -28,14 +29,21 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
         yield variant("the reasoning is hidden", where="reasoning")
         return
     if turn.reasoning_field != "reasoning":
-        yield variant(f"the reasoning field is called {turn.reasoning_field}", where=turn.reasoning_field or "")
+        yield variant(
+            Phrase("the reasoning field is called {}", Location(turn.reasoning_field)), where=turn.reasoning_field or ""
+        )
     position = 0
     for number, thought in enumerate(meant.reasoning):
         wanted = thought.rstrip("\ufffd").strip()
         found = turn.reasoning.find(wanted, position)
         if found < 0:
             yield Finding(
-                message=f"analysis message {number + 1} of {len(meant.reasoning)} did not arrive whole in {turn.reasoning_field}",
+                message=Phrase(
+                    "analysis message {} of {} did not arrive whole in {}",
+                    number + 1,
+                    len(meant.reasoning),
+                    turn.reasoning_field,
+                ),
                 at=turn.reasoning_field or "reasoning",
                 expected=shorten(thought),
                 actual=shorten(turn.reasoning),
@@ -47,7 +55,7 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
     ):
         expected, actual = text_difference("\n".join(meant.reasoning), turn.reasoning)
         yield Finding(
-            message=f"{turn.reasoning_field} holds more than the analysis channel",
+            message=Phrase("{} holds more than the analysis channel", Location(turn.reasoning_field)),
             at=turn.reasoning_field or "reasoning",
             expected=expected,
             actual=actual,
@@ -89,15 +97,15 @@ def effort_is_rendered(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the system message names no reasoning effort",
             at="system message",
-            expected=f"Reasoning: {asked}",
+            expected=Phrase("Reasoning: {}", asked),
             actual="no such line",
         )
     else:
         yield Finding(
-            message=f"effort {asked} was asked for and {line.removeprefix('Reasoning:').strip()} rendered",
+            message=Phrase("effort {} was asked for and {} rendered", asked, line.removeprefix("Reasoning:").strip()),
             at="system message",
-            expected=f"Reasoning: {asked}",
-            actual=line,
+            expected=Phrase("Reasoning: {}", asked),
+            actual=quote(line),
         )
 
 
@@ -117,13 +125,18 @@ def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
         or (asked in _NEAR_MEDIUM and level == "medium")
         or (not line and asked == "none")
     ):
-        yield variant(f"effort {asked} was mapped to {level or 'no line at all'}", where="system message")
+        yield variant(
+            Phrase("effort {} was mapped to {}", asked, quote(level) or Phrase("no line at all")),
+            where="system message",
+        )
     else:
         yield Finding(
-            message=f"effort {asked!r} was accepted and rendered as {line or 'no line at all'}",
+            message=Phrase(
+                "effort {!r} was accepted and rendered as {}", asked, quote(line) or Phrase("no line at all")
+            ),
             at="system message",
             expected="a 4xx status, or the nearest of low, medium, high",
-            actual=line or "no line",
+            actual=quote(line) or "no line",
         )
 
 
@@ -184,8 +197,8 @@ def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="more reasoning tokens than completion tokens are reported",
             at="usage",
-            expected=f"at most {spent}",
-            actual=str(told),
+            expected=Phrase("at most {}", spent),
+            actual=quote(told),
         )
     elif meant is None:
         if told == 0 and (turn.reasoning or "").strip():
@@ -204,8 +217,8 @@ def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="reasoning tokens are not those of the reasoning",
                 at="usage",
-                expected=f"about {exact}",
-                actual=str(told),
+                expected=Phrase("about {}", exact),
+                actual=quote(told),
             )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import LiteralString
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, comparison, evidence, of_several, within_limits
 from harmony_conformance.difference import first_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.pairs import CountedPair, counted_pair
+from harmony_conformance.phrase import Phrase
 from harmony_conformance.prompt import shorten, show
 from harmony_ref import decode
 
@@ -86,12 +88,12 @@ def many_messages_are_kept(series: Series) -> Iterator[Finding]:
         yield _changed("the long conversation", pair, "and the same for the headers of each turn")
 
 
-def _changed(what: str, pair: CountedPair, besides: str = "") -> Finding:
+def _changed(what: LiteralString, pair: CountedPair, besides: LiteralString = "") -> Finding:
     return Finding(
-        message=f"{what} made the prompt longer by {pair.grown} tokens",
+        message=Phrase(f"{what} made the prompt longer by {{}} tokens", pair.grown),
         at="/usage/prompt_tokens",
-        expected=f"{pair.expected} more tokens {besides}".rstrip(),
-        actual=f"{pair.grown} more tokens",
+        expected=Phrase(f"{{}} more tokens {besides}".rstrip(), pair.expected),
+        actual=Phrase("{} more tokens", pair.grown),
         exchange=pair.more.id,
     )
 

@@ -10,6 +10,7 @@ from harmony_conformance.check import MUST, Finding, check, condition, variant
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, number
 from harmony_conformance.meaning import cut_at_stop, read_ids
+from harmony_conformance.phrase import Phrase, quote
 from harmony_conformance.prompt import shorten, show
 
 
@@ -26,7 +27,7 @@ def stops_at_stop_token(x: Exchange) -> Iterator[Finding]:
     if len(kept) < len(ids):
         rest = show(ids[len(kept) :])
         yield Finding(
-            message=f"{len(ids) - len(kept)} tokens were generated after the model had ended its turn",
+            message=Phrase("{} tokens were generated after the model had ended its turn", len(ids) - len(kept)),
             at=f"output token {len(kept)}",
             expected="the end of the answer",
             actual=shorten(rest),
@@ -60,8 +61,8 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="more tokens were generated than the request allows",
             at="/usage/completion_tokens",
-            expected=f"at most {x.limit}",
-            actual=str(spent),
+            expected=Phrase("at most {}", x.limit),
+            actual=quote(spent),
         )
     if said == "length" and spent < x.limit:
         if x.has_ended:
@@ -69,7 +70,7 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
                 message="finish_reason is length below the limit, although the model ended its turn",
                 at="/finish_reason",
                 expected="stop or tool_calls",
-                actual=f"length after {spent} of {x.limit} tokens",
+                actual=Phrase("length after {} of {} tokens", spent, x.limit),
             )
         else:
             yield variant("finish_reason is length below the limit", where="/finish_reason")
@@ -79,7 +80,7 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
             message="the answer was cut at the limit and finish_reason does not say so",
             at="/finish_reason",
             expected="length",
-            actual=str(said),
+            actual=quote(said),
         )
 
 
@@ -106,7 +107,7 @@ def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the content goes on after a stop string" if rest else "the content holds the stop string",
             at="/content",
-            expected=f"the text before {stop!r}",
+            expected=Phrase("the text before {!r}", stop),
             actual=shorten(content[place:]),
         )
         return

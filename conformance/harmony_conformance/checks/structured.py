@@ -9,6 +9,7 @@ from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, 
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_schema import first_violation
 from harmony_conformance.json_value import Json, NotJson, at, items, loads, text
+from harmony_conformance.phrase import Phrase
 from harmony_conformance.prompt import shorten, show
 from harmony_conformance.teleprompter.script import read_back
 from harmony_ref import decode, tokens
@@ -77,7 +78,7 @@ def answer_is_json(x: Exchange) -> Iterator[Finding]:
             message="the answer is no JSON" if said else "the answer is empty",
             at="/content",
             expected="JSON",
-            actual=f"{shorten(said)} ({problem})" if said else "nothing",
+            actual=Phrase("{} ({})", shorten(said), problem) if said else "nothing",
         )
         return
     if at(x.asked, "response_format", "type") == "json_object" and not isinstance(value, dict):
@@ -185,7 +186,7 @@ def reasoning_stays(series: Series) -> Iterator[Finding]:
     structured = _structured(series)
     if not any(map(_reasons, structured)):
         yield Finding(
-            message=f"none of {len(structured)} answers in JSON has reasoning, and every plain one has",
+            message=Phrase("none of {} answers in JSON has reasoning, and every plain one has", len(structured)),
             at="/reasoning",
             expected="reasoning",
             actual="none",

@@ -25,6 +25,7 @@ from harmony_conformance.json_value import (
     text,
 )
 from harmony_conformance.meaning import named_in
+from harmony_conformance.phrase import Location, Phrase, quote
 from harmony_conformance.prompt import shorten
 from harmony_conformance.turn import ABORTED
 
@@ -43,7 +44,7 @@ def name_is_declared(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="a function was called that the request does not declare",
                 at=pointer("tool_calls", index, "function", "name"),
-                expected="one of " + ", ".join(declared),
+                expected=Phrase("one of {}", ", ".join(declared)),
                 actual=shorten(call.name) or "an empty name",
             )
 
@@ -66,16 +67,12 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
     if x.turn is None:
         return
     for index, call in enumerate(x.turn.tool_calls):
-        for member, value, wanted in (
-            ("id", call.id, "a text"),
-            ("type", call.kind == "function", "function"),
-            ("function/name", call.name, "a text"),
-        ):
+        for member, value in (("id", call.id), ("type", call.kind == "function"), ("function/name", call.name)):
             if not value:
                 yield Finding(
-                    message=f"call {index + 1} has no proper {member}",
+                    message=Phrase("call {} has no proper {}", index + 1, Location(member)),
                     at=f"/tool_calls/{index}/{member}",
-                    expected=wanted,
+                    expected="function" if member == "type" else "a text",
                     actual="something else, or nothing",
                 )
     for whole in items(at(x.body, "choices", 0, "message", "tool_calls")):
@@ -84,7 +81,7 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
                 message="the arguments are no text",
                 at="/tool_calls",
                 expected="a string of JSON",
-                actual=type(at(whole, "function", "arguments")).__name__,
+                actual=quote(type(at(whole, "function", "arguments")).__name__),
             )
     twice = [name for name, count in Counter(call.id for call in x.turn.tool_calls if call.id).items() if count > 1]
     if twice:
@@ -92,7 +89,7 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
             message="two calls of one answer have the same id",
             at="/tool_calls",
             expected="an id for each call",
-            actual=f"{len(twice)} shared",
+            actual=Phrase("{} shared", len(twice)),
         )
 
 
@@ -113,9 +110,9 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
         where = pointer("tool_calls", index)
         if index >= len(turn.tool_calls):
             yield Finding(
-                message=f"call {index + 1} of {len(made)} is lost",
+                message=Phrase("call {} of {} is lost", index + 1, len(made)),
                 at=where,
-                expected=f"{call.name}({shorten(call.arguments)})",
+                expected=Phrase("{}({})", call.name, shorten(call.arguments)),
                 actual="no such call",
             )
             continue
@@ -124,7 +121,7 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="a call arrived under another name",
                 at=where + "/function/name",
-                expected=call.name,
+                expected=quote(call.name),
                 actual=shorten(got.name),
             )
         if got.arguments == call.arguments or _is_the_object(x, got.arguments, call.arguments):
@@ -148,8 +145,8 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="a call arrived that the model did not make",
             at="/tool_calls",
-            expected=f"{len(meant.calls)} calls",
-            actual=f"{len(turn.tool_calls)} calls",
+            expected=Phrase("{} calls", len(meant.calls)),
+            actual=Phrase("{} calls", len(turn.tool_calls)),
         )
 
 
@@ -169,7 +166,7 @@ def none_means_none(x: Exchange) -> Iterator[Finding]:
             message="a call was returned although the request allows none",
             at="/tool_calls",
             expected="no tool_calls",
-            actual=", ".join(shorten(call.name) for call in x.turn.tool_calls),
+            actual=quote(", ".join(shorten(call.name) for call in x.turn.tool_calls)),
         )
 
 
@@ -188,15 +185,15 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the request demands a call and none is returned",
             at="/tool_calls",
-            expected=f"a call of {named}" if named else "at least one call",
-            actual=f"no tool_calls, finish_reason {x.turn.finish_reason}",
+            expected=Phrase("a call of {}", named) if named else "at least one call",
+            actual=Phrase("no tool_calls, finish_reason {}", x.turn.finish_reason),
         )
     elif named and not allowed.issuperset(called):
         yield Finding(
             message="another function was called than the one the request names",
             at="/tool_calls",
-            expected=named,
-            actual=", ".join(shorten(name) for name in called),
+            expected=quote(named),
+            actual=quote(", ".join(shorten(name) for name in called)),
         )
 
 
@@ -224,7 +221,7 @@ def only_allowed_tools(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="a function was called that the request does not allow",
                 at=pointer("tool_calls", index, "function", "name"),
-                expected="one of " + ", ".join(sorted(tool_choice.named(x.asked))),
+                expected=Phrase("one of {}", ", ".join(sorted(tool_choice.named(x.asked)))),
                 actual=shorten(call.name) or "an empty name",
             )
 
@@ -270,7 +267,7 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
             message=f"finish_reason is {said} and the model {'ended its turn' if x.has_ended else 'was cut'}",
             at="/finish_reason",
             expected="stop or tool_calls" if x.has_ended else "length",
-            actual=said,
+            actual=quote(said),
         )
     if said is None:
         yield Finding(
@@ -284,7 +281,7 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
             message="finish_reason is tool_calls and there is no call",
             at="/finish_reason",
             expected="stop",
-            actual=said,
+            actual=quote(said),
         )
     elif calls and said == "stop":
         if isinstance(at(x.asked, "tool_choice"), dict):
@@ -294,14 +291,14 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
                 message="calls are returned and finish_reason is stop",
                 at="/finish_reason",
                 expected="tool_calls",
-                actual=said,
+                actual=quote(said),
             )
     elif named and said not in named and calls == ("tool_calls" in named):
         yield Finding(
             message="finish_reason is not the one that goes with what the model wrote",
             at="/finish_reason",
-            expected=" or ".join(named),
-            actual=said,
+            expected=quote(" or ".join(named)),
+            actual=quote(said),
         )
 
 
@@ -323,7 +320,7 @@ def one_at_a_time(x: Exchange) -> Iterator[Finding]:
             message="several calls are returned although the request wants one at a time",
             at="/tool_calls",
             expected="one call",
-            actual=", ".join(shorten(call.name) for call in calls),
+            actual=quote(", ".join(shorten(call.name) for call in calls)),
         )
 
 

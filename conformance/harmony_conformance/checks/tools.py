@@ -28,6 +28,7 @@ from harmony_conformance.declaration import (
 )
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, items, members, pointer, text
+from harmony_conformance.phrase import Phrase, quote
 from harmony_conformance.prompt import shorten
 from harmony_conformance.tool_schema import untyped, without_default
 from harmony_ref import ToolNamespaceConfig, encode, tools_text
@@ -113,11 +114,11 @@ def orphan_result_is_not_misnamed(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="a result that names no call stands under a name of the server's own",
                 at=where,
-                expected=" or ".join(f"functions.{name}" for name in sorted(functions)) or "a 4xx status",
-                actual=shown.name or "no name",
+                expected=quote(" or ".join(f"functions.{name}" for name in sorted(functions))) or "a 4xx status",
+                actual=quote(shown.name or "no name"),
             )
         else:
-            yield variant(f"a result that names no call is taken for that of {shown.function}", where=where)
+            yield variant(Phrase("a result that names no call is taken for that of {}", shown.function), where=where)
 
 
 @condition
@@ -155,24 +156,27 @@ def built_in_tools_are_as_trained(x: Exchange) -> Iterator[Finding]:
             lost = next((line for line in section.splitlines() if _bare(line) not in _bare(system)), None)
             if lost is not None:
                 yield Finding(
-                    message=f"the built-in tool {tool.name} is not declared as the model knows it",
+                    message=Phrase("the built-in tool {} is not declared as the model knows it", tool.name),
                     at="system message",
                     expected=shorten(lost),
                     actual=shorten(system[system.index(heading) :]),
                 )
             elif section not in system:
                 yield variant(
-                    f"the built-in tool {tool.name} is spelled otherwise than by the library", where="system message"
+                    Phrase("the built-in tool {} is spelled otherwise than by the library", tool.name),
+                    where="system message",
                 )
         elif elsewhere is not None:
             yield Finding(
-                message=f"the built-in tool {tool.name} is declared in the developer message",
+                message=Phrase("the built-in tool {} is declared in the developer message", tool.name),
                 at="developer message",
                 expected="in the system message",
                 actual=shorten(elsewhere.content[elsewhere.content.index(heading) :]),
             )
         else:
-            yield variant(f"the built-in tool {tool.name} is not told to the model", where="/chat_template_kwargs")
+            yield variant(
+                Phrase("the built-in tool {} is not told to the model", tool.name), where="/chat_template_kwargs"
+            )
 
 
 def _section(tool: ToolNamespaceConfig) -> str:
@@ -216,10 +220,10 @@ def tools_cost_tokens(series: Series) -> Iterator[Finding]:
     least = sum(_words(at(tool, "function")) for tool in offered.tools)
     if grown < least:
         yield Finding(
-            message=f"{len(offered.tools)} tools made the prompt longer by {grown} tokens",
+            message=Phrase("{} tools made the prompt longer by {} tokens", len(offered.tools), grown),
             at="/usage/prompt_tokens",
-            expected=f"at least {least} more tokens",
-            actual=f"{grown} more tokens",
+            expected=Phrase("at least {} more tokens", least),
+            actual=Phrase("{} more tokens", grown),
             exchange=offered.id,
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, variant
 from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.phrase import Location, Phrase, quote
 
 
 @check(MUST, spec="chat#usage", when=(on.is_reporting, on.should_have_usage))
@@ -31,13 +32,18 @@ def is_reported(x: Exchange) -> Iterator[Finding]:
     ):
         if count is None:
             yield Finding(
-                message=f"{name} is missing or no whole number",
+                message=Phrase("{} is missing or no whole number", Location(name)),
                 at=f"/usage/{name}",
                 expected="a whole number",
                 actual="something else",
             )
         elif count <= 0 and not (name == "completion_tokens" and (_is_empty(x) or x.limit == 0)):
-            yield Finding(message=f"{name} is {count}", at=f"/usage/{name}", expected="more than 0", actual=str(count))
+            yield Finding(
+                message=Phrase("{} is {}", Location(name), count),
+                at=f"/usage/{name}",
+                expected="more than 0",
+                actual=quote(count),
+            )
 
 
 def _is_empty(x: Exchange) -> bool:
@@ -56,19 +62,24 @@ def adds_up(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="total_tokens is not the sum of its parts",
             at="/usage/total_tokens",
-            expected=str(total),
-            actual=str(usage.total_tokens),
+            expected=quote(total),
+            actual=quote(usage.total_tokens),
         )
     if (usage.reasoning_tokens or 0) > usage.completion_tokens:
         yield Finding(
             message="more reasoning tokens than completion tokens",
             at="/usage",
-            expected=f"at most {usage.completion_tokens}",
-            actual=str(usage.reasoning_tokens),
+            expected=Phrase("at most {}", usage.completion_tokens),
+            actual=quote(usage.reasoning_tokens),
         )
     for name, count in (("reasoning_tokens", usage.reasoning_tokens), ("cached_tokens", usage.cached_tokens)):
         if count is not None and count < 0:
-            yield Finding(message=f"{name} is below zero", at="/usage", expected="0 or more", actual=str(count))
+            yield Finding(
+                message=Phrase("{} is below zero", Location(name)),
+                at="/usage",
+                expected="0 or more",
+                actual=quote(count),
+            )
     if usage.reasoning_tokens == 0 and x.turn is not None and (x.turn.reasoning or "").strip():
         yield Finding(
             message="reasoning is returned and no reasoning tokens are counted",
@@ -80,8 +91,8 @@ def adds_up(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="more cached tokens than prompt tokens",
             at="/usage",
-            expected=f"at most {usage.prompt_tokens}",
-            actual=str(usage.cached_tokens),
+            expected=Phrase("at most {}", usage.prompt_tokens),
+            actual=quote(usage.cached_tokens),
         )
 
 
@@ -115,8 +126,8 @@ def counts_the_output(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="completion_tokens is not what was emitted",
             at="/usage/completion_tokens",
-            expected=str(spent),
-            actual=str(usage.completion_tokens),
+            expected=quote(spent),
+            actual=quote(usage.completion_tokens),
         )
 
 
@@ -131,17 +142,17 @@ def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
         ids = x.rendered.ids
     if usage is not None and x.counted is not None and usage.prompt_tokens not in (None, x.counted.tokens):
         yield Finding(
-            message=f"prompt_tokens is not what {x.counted.source} counts",
+            message=Phrase("prompt_tokens is not what {} counts", x.counted.source),
             at="/usage/prompt_tokens",
-            expected=str(x.counted.tokens),
-            actual=str(usage.prompt_tokens),
+            expected=quote(x.counted.tokens),
+            actual=quote(usage.prompt_tokens),
         )
     if usage is not None and ids is not None and usage.prompt_tokens not in (None, len(ids)):
         yield Finding(
             message="prompt_tokens is not what was fed",
             at="/usage/prompt_tokens",
-            expected=str(len(ids)),
-            actual=str(usage.prompt_tokens),
+            expected=quote(len(ids)),
+            actual=quote(usage.prompt_tokens),
         )
 
 
@@ -155,9 +166,9 @@ def prompt_count_is_steady(series: Series) -> Iterator[Finding]:
         counts = on.prompt_count(first), on.prompt_count(second)
         if None not in counts and counts[0] != counts[1]:
             yield Finding(
-                message=f"the same request has another prompt count ({second.step})",
+                message=Phrase("the same request has another prompt count ({})", second.step),
                 at="/usage/prompt_tokens",
-                expected=str(counts[0]),
-                actual=str(counts[1]),
+                expected=quote(counts[0]),
+                actual=quote(counts[1]),
                 exchange=second.id,
             )

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import LiteralString
 
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import strings
@@ -25,6 +26,7 @@ from harmony_conformance.leak.reasoning import ASKS_TO_THINK_ALOUD, OPENED, TAGG
 from harmony_conformance.leak.request import is_about_harmony, quotes, said
 from harmony_conformance.leak.words import GLUED, GLUED_IN_REASONING, LONE, may_hold_words
 from harmony_conformance.once import once
+from harmony_conformance.phrase import Location, Phrase
 from harmony_conformance.texts import Answer, Field, Place
 from harmony_ref import encode
 
@@ -42,7 +44,7 @@ class Leak:
     """What stands where, in words, and what speaks for its being a leak."""
 
     where: str
-    message: str
+    message: Phrase
     excerpt: str
     strength: Strength = Strength.PROVEN
 
@@ -57,7 +59,7 @@ def marker_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
     for answer in x.answers:
         shown = next((token for token in answer.logprobs if MARKER.fullmatch(token)), None)
         if shown is not None:
-            message = f"logprobs name {shown}: they show the tokens of the whole completion"
+            message = Phrase("logprobs name {}: they show the tokens of the whole completion", shown)
             yield Leak(where="logprobs", message=message, excerpt=shown, strength=Strength.QUOTED)
     yield from _in_an_error(x)
 
@@ -68,7 +70,9 @@ def _in_an_error(x: Exchange) -> Iterator[Leak]:
         text = readable(told)
         found = STRUCTURE.search(text) if "<|" in text and _OF_A_TEMPLATE.search(text) is None else None
         if found is not None and not is_about_harmony(x):
-            yield Leak(where="error", message="the error holds Harmony markup", excerpt=near(text, found.group()))
+            yield Leak(
+                where="error", message=Phrase("the error holds Harmony markup"), excerpt=near(text, found.group())
+            )
 
 
 _OF_A_TEMPLATE = re.compile(r"\{[{%]|[%}]\}")
@@ -110,14 +114,16 @@ def _thoughts_of_text(x: Exchange) -> tuple[tuple[Leak, ...], ...]:
 def _markers_of_ids(completion: Emitted, answer: Answer) -> Iterator[Leak]:
     for leaked in completion.markers(answer):
         where = leaked.field.where
-        message = f"{leaked.text} stands in {where} although the model wrote it as a special token"
+        message = Phrase("{} stands in {} although the model wrote it as a special token", leaked.text, Location(where))
         yield Leak(where=where, message=message, excerpt=near(readable(leaked.field.text), leaked.text))
 
 
 def _words_of_ids(completion: Emitted, answer: Answer) -> Iterator[Leak]:
     for leaked in completion.words(answer):
         where = leaked.field.where
-        message = f"words of a header stand in {where}, next to what a special token parted them from"
+        message = Phrase(
+            "words of a header stand in {}, next to what a special token parted them from", Location(where)
+        )
         yield Leak(where=where, message=message, excerpt=_around_seam(leaked.field.text, leaked.text))
 
 
@@ -125,7 +131,9 @@ def _thoughts_of_ids(completion: Emitted, answer: Answer) -> Iterator[Leak]:
     for leaked in completion.thoughts(answer):
         where = leaked.field.where
         yield Leak(
-            where=where, message="the content holds text of the analysis channel", excerpt=leaked.text[:_LONGEST]
+            where=where,
+            message=Phrase("the content holds text of the analysis channel"),
+            excerpt=leaked.text[:_LONGEST],
         )
 
 
@@ -143,7 +151,7 @@ def _in_text(x: Exchange, answer: Answer, field: Field, text: str) -> Iterator[L
         strength = Strength.QUOTED if is_about_harmony(x) else Strength.PROVEN
         if _CITES in field.where and strength is Strength.PROVEN:
             strength = Strength.SUSPECTED
-        message = f"{field.where} holds Harmony markup"
+        message = Phrase("{} holds Harmony markup", Location(field.where))
         yield Leak(where=field.where, message=message, excerpt=near(plain, found.group()), strength=strength)
         return
     lone = MARKER.search(plain)
@@ -151,13 +159,13 @@ def _in_text(x: Exchange, answer: Answer, field: Field, text: str) -> Iterator[L
         return
     marker = lone.group()
     left = LEFT_BEHIND.search(plain)
-    message = f"{marker} stands alone in {field.where}"
+    message = Phrase("{} stands alone in {}", marker, Location(field.where))
     if quotes(x, marker) or is_about_harmony(x):
         strength = Strength.QUOTED
     elif left is not None and field.place is not Place.OTHER and (because := _corroborated(x, answer)):
         strength, message = (
             Strength.PROVEN,
-            f"{marker} stands in {field.where} where a parser leaves one, and {because}",
+            Phrase("{} stands in {} where a parser leaves one, and {}", marker, Location(field.where), Phrase(because)),
         )
     else:
         strength = Strength.SUSPECTED
@@ -169,7 +177,7 @@ def _in_a_name(x: Exchange, _answer: Answer, field: Field, text: str) -> Iterato
     marker = next(found.group() for found in MARKER.finditer(text))
     yield Leak(
         where=field.where,
-        message=f"{marker} stands in {field.where}, which is a name",
+        message=Phrase("{} stands in {}, which is a name", marker, Location(field.where)),
         excerpt=near(text, marker),
         strength=Strength.QUOTED if quotes(x, marker) else Strength.PROVEN,
     )
@@ -181,7 +189,7 @@ def _in_arguments(x: Exchange, answer: Answer, field: Field, text: str) -> Itera
     if found is None:
         yield from _in_text(x, answer, field, text)
         return
-    message = f"{found.group()} stands in {field.where}, beside the arguments"
+    message = Phrase("{} stands in {}, beside the arguments", found.group(), Location(field.where))
     yield Leak(where=field.where, message=message, excerpt=near(text, found.group()))
 
 
@@ -207,7 +215,7 @@ def _beside_json(text: str) -> str:
     return f"{text[:start]} {text[start + length :]}"
 
 
-def _corroborated(x: Exchange, answer: Answer) -> str:
+def _corroborated(x: Exchange, answer: Answer) -> LiteralString:
     """What speaks for a leak where one marker stands alone; nothing, if nothing does."""
     reasoning = answer.text_of(Place.REASONING)
     if not reasoning.strip():
@@ -240,7 +248,7 @@ def _words(x: Exchange, answer: Answer) -> Iterator[Leak]:
             continue
         yield Leak(
             where=field.where,
-            message=f"channel words stand in {field.where}, glued to the text",
+            message=Phrase("channel words stand in {}, glued to the text", Location(field.where)),
             excerpt=near(plain, word),
             strength=Strength.QUOTED if is_about_harmony(x) else Strength.PROVEN,
         )
@@ -254,7 +262,7 @@ def _words_of(found: str) -> Iterator[str]:
 def _leading_word(x: Exchange, field: Field, plain: str) -> Iterator[Leak]:
     found = LONE.search(plain) if field.place is Place.CONTENT else None
     if found is not None and not is_about_harmony(x):
-        message = f"{found.group()!r} in {field.where} may be a leak"
+        message = Phrase("{!r} in {} may be a leak", found.group(), Location(field.where))
         yield Leak(where=field.where, message=message, excerpt=plain[:_AROUND], strength=Strength.SUSPECTED)
 
 
@@ -271,7 +279,7 @@ def _thoughts(x: Exchange, answer: Answer) -> Iterator[Leak]:
         if wrapped is not None:
             yield Leak(
                 where=field.where,
-                message=f"{field.where} begins with a thought in tags",
+                message=Phrase("{} begins with a thought in tags", Location(field.where)),
                 excerpt=field.text[:_AROUND],
                 strength=Strength.QUOTED if _speaks_of_tags(x) else Strength.PROVEN,
             )
@@ -280,14 +288,14 @@ def _thoughts(x: Exchange, answer: Answer) -> Iterator[Leak]:
             and (opened := OPENED.search(without_code(field.text))) is not None
             and not _speaks_of_tags(x)
         ):
-            message = f"{opened.group()!r} in {field.where} may be a leak"
+            message = Phrase("{!r} in {} may be a leak", opened.group(), Location(field.where))
             excerpt = near(field.text, opened.group())
             yield Leak(where=field.where, message=message, excerpt=excerpt, strength=Strength.SUSPECTED)
         if repeated(reasoning, field.text):
             asked = any(ASKS_TO_THINK_ALOUD.search(text) for text in said(x))
             yield Leak(
                 where=field.where,
-                message=f"{field.where} repeats the whole reasoning",
+                message=Phrase("{} repeats the whole reasoning", Location(field.where)),
                 excerpt=reasoning[:_LONGEST],
                 strength=Strength.QUOTED if asked else Strength.PROVEN,
             )

@@ -9,6 +9,7 @@ from harmony_conformance.apis import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW
 from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, evidence, only_on, variant
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, number, pointer, text
+from harmony_conformance.phrase import Phrase
 from harmony_conformance.prompt import shorten
 
 _NATIVE = frozenset({OLLAMA.name, OLLAMA_GENERATE.name, OLLAMA_RAW.name})
@@ -52,7 +53,7 @@ def lines_are_objects(x: Exchange) -> Iterator[Finding]:
             value = event.json
         except NotJson as problem:
             yield Finding(
-                message=f"a line is no JSON: {problem}",
+                message=Phrase("a line is no JSON: {}", problem),
                 at=f"line {index}",
                 expected="a JSON object",
                 actual=shorten(event.data),
@@ -87,8 +88,8 @@ def last_line_is_done(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the answer is not done once, at its end",
             at=f"line {done[0]}" if done else f"line {len(told)}",
-            expected=f"done: true on line {len(told) - 1} alone",
-            actual=f"on {len(done)} lines of {len(told)}",
+            expected=Phrase("done: true on line {} alone", len(told) - 1),
+            actual=Phrase("on {} lines of {}", len(done), len(told)),
         )
     last = members(told[-1]) if told else {}
     if last.get("done_reason") not in _ENDINGS:
@@ -171,6 +172,6 @@ def context_is_the_conversation(x: Exchange) -> Iterator[Finding]:
     yield Finding(
         message="the context is not what was read and written",
         at="/context",
-        expected=f"{total} tokens",
-        actual=f"{len(held)} tokens" if len(held) != total else "other tokens",
+        expected=Phrase("{} tokens", total),
+        actual=Phrase("{} tokens", len(held)) if len(held) != total else "other tokens",
     )

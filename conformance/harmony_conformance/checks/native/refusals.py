@@ -9,6 +9,7 @@ from harmony_conformance.apis import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW, TGI, T
 from harmony_conformance.check import SHOULD, Finding, check, condition, only_on
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import members, text
+from harmony_conformance.phrase import Phrase
 from harmony_conformance.prompt import shorten
 
 _MEMBERS = {
@@ -35,7 +36,7 @@ def refusal_is_in_its_own_form(x: Exchange) -> Iterator[Finding]:
     missing = [name for name in _MEMBERS[x.api] if not text(told.get(name))]
     if missing and not (x.told is None and x.api in (TGI.name, TGI_GENERATE.name)):
         yield Finding(
-            message=f"a refusal has no text in {' and '.join(missing)}",
+            message=Phrase("a refusal has no text in {}", " and ".join(missing)),
             at="body",
             expected=", ".join(_MEMBERS[x.api]),
             actual=shorten(x.response.body.decode("utf-8", "replace")) if x.response is not None else "nothing",

@@ -10,6 +10,7 @@ from harmony_conformance.check import MUST, Finding, check, comparison, conditio
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, dumps, equal_json, items, number, text
 from harmony_conformance.meaning import ENDINGS, Meaning, read_ids, told_in_order
+from harmony_conformance.phrase import Phrase, Wording
 from harmony_conformance.prompt import shorten, show
 from harmony_conformance.turn import ABORTED
 from harmony_ref import encode_with_special_tokens, tokens
@@ -56,16 +57,16 @@ def finish_reason_names_what_matched(x: Exchange) -> Iterator[Finding]:
     elif kind not in ("stop", "length"):
         yield _wrong(reason, "stop or length")
     elif is_cut and not x.meets_stop_string and kind != "length":
-        yield _wrong(reason, f"length, at the limit of {limit} tokens")
+        yield _wrong(reason, Phrase("length, at the limit of {} tokens", limit))
     elif kind == "length" and ids and ids[-1] in ENDINGS and not x.goes_past_stop:
-        yield _wrong(reason, f"stop, behind {show(ids[-1:])}")
+        yield _wrong(reason, Phrase("stop, behind {}", show(ids[-1:])))
     elif kind == "stop" and isinstance(matched, str) and matched not in x.stop_strings:
         yield _wrong(reason, "a stop string of the request")
     elif kind == "stop" and ids and ids[-1] in ENDINGS and number(matched) not in (None, ids[-1]):
-        yield _wrong(reason, f"{ids[-1]}, which is {show(ids[-1:])}")
+        yield _wrong(reason, Phrase("{}, which is {}", ids[-1], show(ids[-1:])))
 
 
-def _wrong(reason: Json, expected: str) -> Finding:
+def _wrong(reason: Json, expected: Wording) -> Finding:
     return Finding(
         message="finish_reason is not what ended the generation",
         at="/meta_info/finish_reason",
@@ -109,8 +110,8 @@ def events_go_on_from_each_other(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="an event does not hold the ids that were written so far",
                 at=f"event {place}/output_ids",
-                expected=f"{counted} ids, the first {len(ids)} as before",
-                actual=f"{len(held)} ids",
+                expected=Phrase("{} ids, the first {} as before", counted, len(ids)),
+                actual=Phrase("{} ids", len(held)),
             )
             return
         said, ids = now, held
@@ -246,7 +247,7 @@ def tokenize_shows_what_is_fed(series: Series) -> Iterator[Finding]:
             yield Finding(
                 message="/v1/tokenize shows other tokens than are fed",
                 at="/tokens",
-                expected=shorten(show(fed)) if fed is not None else f"{count} tokens",
-                actual=shorten(show(ids)) if fed is not None else f"{len(ids)} tokens",
+                expected=shorten(show(fed)) if fed is not None else Phrase("{} tokens", count),
+                actual=shorten(show(ids)) if fed is not None else Phrase("{} tokens", len(ids)),
                 exchange=other.id,
             )

@@ -10,6 +10,7 @@ from harmony_conformance.check import MUST, Finding, check, comparison, conditio
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, dumps, items, number, text
 from harmony_conformance.meaning import ENDINGS
+from harmony_conformance.phrase import Phrase, quote
 from harmony_conformance.prompt import shorten, show
 from harmony_conformance.sse import Event
 from harmony_conformance.wire import NO_HEADERS
@@ -78,8 +79,8 @@ def tokens_are_all_told(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the tokens that are told are not those that are counted",
             at="/details/tokens",
-            expected=f"{counted} tokens, each with its id",
-            actual=f"{len(ids)} tokens",
+            expected=Phrase("{} tokens, each with its id", counted),
+            actual=Phrase("{} tokens", len(ids)),
         )
         return
     marked = next((entry for entry, one in zip(entries, ids, strict=True) if _is_mismarked(entry, one)), None)
@@ -95,7 +96,7 @@ def tokens_are_all_told(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the tokens are not told in their order",
             at="/index",
-            expected=f"1 to {len(order)}, one after the other",
+            expected=Phrase("1 to {}, one after the other", len(order)),
             actual=shorten(dumps([*order])),
         )
     spelled = decode([one for one in ids if not tokens.is_special(one)])
@@ -144,8 +145,8 @@ def finish_reason_tells_why(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="finish_reason is not why the generation ended",
             at="/details/finish_reason",
-            expected=" or ".join(sorted(right)),
-            actual=f"{shorten(dumps(said))} behind {show([one for one in ids[-1:] if one is not None])}",
+            expected=quote(" or ".join(sorted(right))),
+            actual=Phrase("{} behind {}", shorten(dumps(said)), show([one for one in ids[-1:] if one is not None])),
         )
 
 
@@ -181,7 +182,7 @@ def headers_agree_with_the_body(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="a header counts other tokens than the body",
                 at=f"header {name}",
-                expected=str(count),
+                expected=quote(count),
                 actual=shorten(told),
             )
 
@@ -225,8 +226,8 @@ def chat_tokenize_shows_the_prompt(series: Series) -> Iterator[Finding]:
             yield Finding(
                 message="/chat_tokenize shows another number of tokens than the chat counts",
                 at="/tokenize_response",
-                expected=f"{count} tokens",
-                actual=f"{len(ids)} tokens",
+                expected=Phrase("{} tokens", count),
+                actual=Phrase("{} tokens", len(ids)),
                 exchange=x.id,
             )
         elif fed is not None and list(fed) != ids:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import LiteralString
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, of_several, variant
@@ -11,6 +12,7 @@ from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, canonical, items, text
 from harmony_conformance.meaning import unpadded
+from harmony_conformance.phrase import quote
 from harmony_conformance.prompt import shorten, show
 from harmony_ref import HarmonyError, Message, Role, parse, text_of
 
@@ -70,13 +72,13 @@ def stored_is_as_passed_back(series: Series) -> Iterator[Finding]:
             yield Finding(
                 message="the prompt is longer or shorter than that of the same conversation sent whole",
                 at="/usage/input_tokens",
-                expected=str(other.count),
-                actual=str(one.count),
+                expected=quote(other.count),
+                actual=quote(one.count),
                 exchange=stored.id,
             )
 
 
-_BUILT_IN = {"browser": "web_search_call", "python": "code_interpreter_call"}
+_BUILT_IN: dict[str, LiteralString] = {"browser": "web_search_call", "python": "code_interpreter_call"}
 
 
 @condition
@@ -116,6 +118,6 @@ def built_in_calls_are_items(x: Exchange) -> Iterator[Finding]:
             message="a call of a built-in tool is no item of the output",
             at="/output",
             expected=wanted,
-            actual=", ".join(told) or "no item",
+            actual=quote(", ".join(told)) or "no item",
             excerpt=shorten(text_of(call)),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import LiteralString
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, evidence
@@ -17,6 +18,7 @@ from harmony_conformance.checks.responses.reading import (
 )
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, pointer, text
+from harmony_conformance.phrase import Location, Phrase, Wording, quote
 from harmony_conformance.prompt import shorten
 
 _ANSWERED = (is_responses, on.was_answered, told_a_response)
@@ -47,7 +49,7 @@ def _is(*words: str) -> Callable[[Json], bool]:
 
 
 _STATUSES = ("completed", "failed", "in_progress", "cancelled", "queued", "incomplete")
-_Members = dict[str, tuple[Callable[[Json], bool], str]]
+_Members = dict[LiteralString, tuple[Callable[[Json], bool], LiteralString]]
 
 _RESPONSE: _Members = {
     "id": (_is_id, "a text"),
@@ -110,7 +112,9 @@ def items_have_their_members(x: Exchange) -> Iterator[Finding]:
             continue
         yield from _faults(members(item).get, _ITEMS.get(kind, {}), where)
         if kind == "reasoning" and at(item, "role") is not None:
-            yield Finding(message="a reasoning item has a role", at=f"{where}/role", actual=dumps(at(item, "role")))
+            yield Finding(
+                message="a reasoning item has a role", at=f"{where}/role", actual=quote(dumps(at(item, "role")))
+            )
         for member, kinds in _PARTS.get(kind, {}).items():
             for number_, part in enumerate(items(at(item, member))):
                 yield from _part_faults(part, kinds, f"{where}/{member}/{number_}")
@@ -135,8 +139,8 @@ def _part_faults(part: Json, kinds: dict[str, str], where: str) -> Iterator[Find
         yield Finding(
             message="a part has a type that its item does not have",
             at=f"{where}/type",
-            expected=" or ".join(kinds),
-            actual=kind or "nothing",
+            expected=quote(" or ".join(kinds)),
+            actual=quote(kind) or "nothing",
         )
     elif not isinstance(at(part, kinds[kind]), str):
         yield Finding(
@@ -158,38 +162,38 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
             message="the limit cut the answer, and the status does not say so",
             at="/status",
             expected="incomplete, max_output_tokens",
-            actual=f"{status}, {reason or 'no reason'}",
+            actual=Phrase("{}, {}", status, reason or Phrase("no reason")),
         )
     elif x.has_ended and (status != "completed" or told.get("incomplete_details") is not None):
         yield Finding(
             message="the model ended its turn, and the status does not say so",
             at="/status",
             expected="completed",
-            actual=f"{status}, {reason or 'no reason'}",
+            actual=Phrase("{}, {}", status, reason or Phrase("no reason")),
         )
     elif (contradiction := _contradiction(told)) is not None:
         yield Finding(
-            message="what is said of the end does not agree", at="/status", expected=status, actual=contradiction
+            message="what is said of the end does not agree", at="/status", expected=quote(status), actual=contradiction
         )
     kinds = [ENDS[kind] for event in told_events(x) if (kind := text(event.get("type"))) in ENDS]
     if kinds and kinds[-1] != status:
         yield Finding(
             message="the last event and the status of its response differ",
             at="/status",
-            expected=kinds[-1],
-            actual=status or "nothing",
+            expected=quote(kinds[-1]),
+            actual=quote(status) or "nothing",
         )
 
 
-def _contradiction(told: JsonObject) -> str | None:
+def _contradiction(told: JsonObject) -> Wording | None:
     """What a response says against its being completed."""
     if told.get("status") != "completed":
         return None
     if isinstance(told.get("incomplete_details"), dict):
-        return f"incomplete_details {shorten(dumps(told['incomplete_details']))}"
+        return Phrase("incomplete_details {}", shorten(dumps(told["incomplete_details"])))
     last = next(iter(reversed(items(told.get("output")))), None)
     unfinished = text(at(last, "status"))
-    return f"the last item is {unfinished}" if unfinished in ("incomplete", "in_progress") else None
+    return Phrase("the last item is {}", unfinished) if unfinished in ("incomplete", "in_progress") else None
 
 
 @evidence
@@ -213,10 +217,10 @@ def counted_thought_has_an_item(x: Exchange) -> Iterator[Finding]:
     if not output(x) and not announced:
         told = x.turn.usage.reasoning_tokens if x.turn is not None and x.turn.usage is not None else 0
         yield Finding(
-            message=f"{told} tokens of a thought are counted, and the output has no item",
+            message=Phrase("{} tokens of a thought are counted, and the output has no item", told),
             at="/output",
             expected="a reasoning item",
-            actual=f"status {text(response(x).get('status')) or 'missing'}, no item",
+            actual=Phrase("status {}, no item", text(response(x).get("status")) or Phrase("missing")),
         )
 
 
@@ -231,5 +235,8 @@ def ids_are_unique(x: Exchange) -> Iterator[Finding]:
         for name, count in Counter(filter(None, named)).items():
             if count > 1:
                 yield Finding(
-                    message=f"{count} items have the same `{member}`", at="/output", expected="one item", actual=name
+                    message=Phrase("{} items have the same `{}`", count, Location(member)),
+                    at="/output",
+                    expected="one item",
+                    actual=quote(name),
                 )

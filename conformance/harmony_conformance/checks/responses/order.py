@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import LiteralString
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, SHOULD, Finding, check, evidence
@@ -22,6 +23,7 @@ from harmony_conformance.checks.responses.reading import (
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, pointer, text
 from harmony_conformance.meaning import unpadded
+from harmony_conformance.phrase import Phrase, Wording, quote
 from harmony_conformance.prompt import shorten
 from harmony_ref import HarmonyError, Message, Role, parse, text_of
 
@@ -46,8 +48,8 @@ def events_are_numbered(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="an event has another number than its place",
                 at=f"event {place}",
-                expected=str(place),
-                actual=dumps(event.get("sequence_number")),
+                expected=quote(place),
+                actual=quote(dumps(event.get("sequence_number"))),
             )
             return
 
@@ -68,7 +70,7 @@ def events_follow_the_grammar(x: Exchange) -> Iterator[Finding]:
         yield Finding(message=problem, at="stream", expected=expected)
 
 
-_Faults = Iterator[tuple[str, str]]
+_Faults = Iterator[tuple[LiteralString, Wording]]
 _Place = int | str
 
 
@@ -92,7 +94,7 @@ class _Machine:
         """What is wrong with the next event: the problem, and what would have been right."""
         kind = text(event.get("type"))
         if self._end:
-            yield "an event comes after the one that ends the stream", f"nothing after {self._end}"
+            yield "an event comes after the one that ends the stream", Phrase("nothing after {}", self._end)
             return
         if kind in _BEGINNINGS:
             if self._items or kind in self._begun:
@@ -149,7 +151,7 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
     added: set[tuple[_Place, str, int]] = set()
     done: set[tuple[_Place, str, int]] = set()
     ended: set[tuple[_Place, str, int]] = set()
-    told: dict[tuple[_Place, str, int], int] = {}
+    told: dict[tuple[_Place, LiteralString, int], int] = {}
     for number, (event, place) in enumerate(placed_events(x)):
         kind = text(event.get("type"))
         stem, _, ending = kind.rpartition(".")
@@ -163,10 +165,11 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
             ended.add((place, said, part_of(event)))
     for (place, said, part), number in told.items():
         holder = (place, "summary" if said == "summary_text" else "content", part)
-        missing = [] if (place, said, part) in ended else [f"the event that ends its {said}"]
-        if said not in ("arguments", "code"):
-            missing += [] if holder in added else ["the event that adds its part"]
-            missing += [] if holder in done else ["the event that ends its part"]
+        missing: list[LiteralString] = [] if (place, said, part) in ended else [f"the event that ends its {said}"]
+        if said not in ("arguments", "code") and holder not in added:
+            missing.append("the event that adds its part")
+        if said not in ("arguments", "code") and holder not in done:
+            missing.append("the event that ends its part")
         if missing:
             yield Finding(message=f"a {said} comes without {', '.join(missing)}", at=f"event {number}")
 
@@ -214,8 +217,8 @@ def items_stand_in_order(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="an item stands behind one that the model wrote after it",
                 at=pointer("output", place),
-                expected=", ".join(kind for kind, _ in written),
-                actual=", ".join(text(at(one, "type")) or "no type" for one in output(x)),
+                expected=quote(", ".join(kind for kind, _ in written)),
+                actual=quote(", ".join(text(at(one, "type")) or "no type" for one in output(x))),
             )
             return
         last = after[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import LiteralString
 
 from harmony_conformance import conditions as on
 from harmony_conformance.apis import RESPONSES
@@ -10,7 +11,7 @@ from harmony_conformance.check import condition, only_on
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 
-ENDS = {
+ENDS: dict[str, LiteralString] = {
     "response.completed": "completed",
     "response.incomplete": "incomplete",
     "response.failed": "failed",
@@ -21,7 +22,7 @@ ENDS = {
 ADDED = "response.output_item.added"
 """The event that announces an item."""
 
-TEXTS = {
+TEXTS: dict[str, LiteralString] = {
     "response.output_text": "output_text",
     "response.refusal": "refusal",
     "response.reasoning_text": "reasoning_text",
@@ -94,7 +95,7 @@ def part_of(event: JsonObject) -> int:
     return next((one for name in ("content_index", "summary_index") if (one := number(event.get(name))) is not None), 0)
 
 
-def text_kind(event: JsonObject, ending: str) -> str | None:
+def text_kind(event: JsonObject, ending: str) -> LiteralString | None:
     """What an event `….delta` or `….done` tells, None where it is about no text."""
     kind = text(event.get("type"))
     return TEXTS.get(kind.removesuffix(ending)) if kind.endswith(ending) else None

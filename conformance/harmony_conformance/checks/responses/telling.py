@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import LiteralString
 
 from harmony_conformance import conditions as on
 from harmony_conformance.check import MUST, Finding, check
@@ -24,6 +25,7 @@ from harmony_conformance.checks.responses.reading import (
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, members, number, text
+from harmony_conformance.phrase import Location, Phrase, quote
 
 _STREAMED = (is_responses, on.was_streamed, on.ended_well)
 _ITEM_DONE = "response.output_item.done"
@@ -44,8 +46,9 @@ def events_name_their_item(x: Exchange) -> Iterator[Finding]:
         if not is_item and not _is_about_a_text(kind):
             continue
         index, name = number(event.get("output_index")), id_of(event)
-        missing = [] if index is not None else ["output_index"]
-        missing += [] if is_item or text(event.get("item_id")) else ["item_id"]
+        missing: list[LiteralString] = [] if index is not None else ["output_index"]
+        if not is_item and not text(event.get("item_id")):
+            missing.append("item_id")
         if text_kind(event, ".delta") == "output_text" and number(event.get("content_index")) is None:
             missing.append("content_index")
         if missing:
@@ -53,23 +56,23 @@ def events_name_their_item(x: Exchange) -> Iterator[Finding]:
                 message=f"an event about an item has no {' and no '.join(missing)}",
                 at=f"event {place}",
                 expected=" and ".join(missing),
-                actual=kind,
+                actual=quote(kind),
             )
             return
         if index != announced_at or (index or 0) < 0:
             yield Finding(
                 message="an item stands at another place than it was announced at, or at none",
                 at=f"event {place}",
-                expected=str(announced_at) if index != announced_at else "0 or more",
-                actual=str(index),
+                expected=quote(announced_at) if index != announced_at else "0 or more",
+                actual=quote(index),
             )
             return
         if index is not None and name and announced.setdefault(index, name) != name:
             yield Finding(
                 message="an event names another item than stands at its place",
                 at=f"event {place}",
-                expected=announced[index],
-                actual=name,
+                expected=quote(announced[index]),
+                actual=quote(name),
             )
             return
 
@@ -78,7 +81,7 @@ def _is_about_a_text(kind: str) -> bool:
     return kind.removesuffix(".delta").removesuffix(".done") in TEXTS or kind.startswith("response.content_part.")
 
 
-_LASTING = ("type", "id", "call_id", "name", "role")
+_LASTING: tuple[LiteralString, ...] = ("type", "id", "call_id", "name", "role")
 """The members of an item that stay as they were announced; one that is missing or empty at first may come later."""
 
 
@@ -89,20 +92,22 @@ def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
     The official client builds the answer from what was added: a call that is given another `call_id` on the way is answered under a name that the server
     does not know, and a part that becomes another one is an error.
     """
-    announced: dict[tuple[int | str, int | None, str], str] = {}
+    announced: dict[tuple[int | str, int | None, LiteralString], str] = {}
     for place, (event, item) in enumerate(placed_events(x)):
         for key, said in _named(event, item):
             if said and announced.setdefault(key, said) != said:
                 yield Finding(
-                    message=f"the {key[2]} is not the one that was announced",
+                    message=Phrase("the {} is not the one that was announced", Phrase(key[2])),
                     at=f"event {place}",
-                    expected=announced[key],
-                    actual=said,
+                    expected=quote(announced[key]),
+                    actual=quote(said),
                 )
                 return
 
 
-def _named(event: JsonObject, place: int | str | None) -> Iterator[tuple[tuple[int | str, int | None, str], str]]:
+def _named(
+    event: JsonObject, place: int | str | None
+) -> Iterator[tuple[tuple[int | str, int | None, LiteralString], str]]:
     """What an event calls the response, an item, and a part of one."""
     kind = text(event.get("type"))
     if isinstance(event.get("response"), dict):
@@ -110,9 +115,8 @@ def _named(event: JsonObject, place: int | str | None) -> Iterator[tuple[tuple[i
     if place is None:
         return
     if kind in (ADDED, _ITEM_DONE):
-        yield from (
-            ((place, None, f"{member} of the item"), text(at(event.get("item"), member))) for member in _LASTING
-        )
+        for member in _LASTING:
+            yield (place, None, f"{member} of the item"), text(at(event.get("item"), member))
     elif kind in ("response.content_part.added", "response.content_part.done"):
         yield (place, part_of(event), "type of the part"), text(at(event.get("part"), "type"))
     elif kind == "response.function_call_arguments.done":
@@ -138,7 +142,9 @@ def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
             if pieces is not None and "".join(pieces) != whole:
                 expected, actual = text_difference("".join(pieces), whole)
                 yield Finding(
-                    message=f"the {key[1]} of `{text(event.get('type'))}` is not what the deltas told",
+                    message=Phrase(
+                        "the {} of `{}` is not what the deltas told", Location(key[1]), text(event.get("type"))
+                    ),
                     at=f"event {number_}",
                     expected=expected,
                     actual=actual,
@@ -180,8 +186,8 @@ def last_event_has_the_items(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the last response has another number of items than were finished",
             at="/response/output",
-            expected=_types(done),
-            actual=_types(last),
+            expected=quote(_types(done)),
+            actual=quote(_types(last)),
         )
         return
     for place, (told, kept) in enumerate(zip(done, last, strict=True)):

@@ -10,6 +10,7 @@ from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.checks.streaming.reading import deltas
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, items, number, text
+from harmony_conformance.phrase import quote
 from harmony_conformance.prompt import shorten
 
 
@@ -39,7 +40,7 @@ def call_deltas_can_be_joined(x: Exchange) -> Iterator[Finding]:
                     message="a call delta has no index",
                     at=where,
                     expected="a whole number",
-                    actual=str(at(call, "index")),
+                    actual=quote(at(call, "index")),
                 )
                 return
             if index not in ids and index not in named:
@@ -47,8 +48,8 @@ def call_deltas_can_be_joined(x: Exchange) -> Iterator[Finding]:
                     yield Finding(
                         message="call indexes do not count up from 0",
                         at=where + "/index",
-                        expected=str(expected_next),
-                        actual=str(index),
+                        expected=quote(expected_next),
+                        actual=quote(index),
                     )
                     return
                 expected_next += 1
@@ -68,7 +69,7 @@ def call_deltas_can_be_joined(x: Exchange) -> Iterator[Finding]:
                     message="the first delta of a call has no id",
                     at=where + "/id",
                     expected="a text",
-                    actual=str(call_id),
+                    actual=quote(call_id),
                 )
                 return
             if name and index in named:
@@ -94,6 +95,6 @@ def call_deltas_can_be_joined(x: Exchange) -> Iterator[Finding]:
                     message="the arguments of a call delta are no text",
                     at=where + "/function/arguments",
                     expected="a string",
-                    actual=type(arguments).__name__,
+                    actual=quote(type(arguments).__name__),
                 )
                 return

@@ -10,6 +10,7 @@ from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.checks.streaming.reading import deltas, is_annotation, is_error, says
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, at, dumps, items, members, text
+from harmony_conformance.phrase import Phrase, quote
 from harmony_conformance.prompt import shorten
 
 
@@ -69,14 +70,14 @@ def role_comes_first(x: Exchange) -> Iterator[Finding]:
             message="the first delta does not name the assistant as its role",
             at="chunk 0/choices/0/delta/role",
             expected="assistant",
-            actual=str(roles[0]),
+            actual=quote(roles[0]),
         )
     if any(role not in (None, "assistant") for role in roles):
         yield Finding(
             message="a delta has another role",
             at="choices/0/delta/role",
             expected="assistant",
-            actual=str(next(role for role in roles if role not in (None, "assistant"))),
+            actual=quote(next(role for role in roles if role not in (None, "assistant"))),
         )
     elif sum(role is not None for role in roles) > 1:
         yield variant("the role is repeated in later deltas", where="choices/0/delta/role")
@@ -95,15 +96,15 @@ def one_finish_reason(x: Exchange) -> Iterator[Finding]:
         told = [reason for choice in choices if (reason := choice.get("finish_reason")) is not None]
         if len(told) != 1:
             yield Finding(
-                message=f"the stream has {len(told)} finish reasons",
+                message=Phrase("the stream has {} finish reasons", len(told)),
                 at=f"choices/{index}/finish_reason",
                 expected="1",
-                actual=", ".join(map(str, told)) or "none",
+                actual=quote(", ".join(map(str, told))) or "none",
             )
             continue
         if told[0] not in FINISH_REASONS:
             if isinstance(told[0], str) and told[0]:
-                yield variant("the finish_reason is none of the API's", where=f"choices/{index}", actual=told[0])
+                yield variant("the finish_reason is none of the API's", where=f"choices/{index}", actual=quote(told[0]))
             else:
                 yield Finding(
                     message="the finish_reason is no word",
@@ -137,7 +138,10 @@ def usage_comes_last(x: Exchange) -> Iterator[Finding]:
         yield variant("usage comes with a chunk that has choices", where="usage")
     elif len(told) > 1 and not any(items(at(chunk, "choices")) for chunk in told[:-1]):
         yield Finding(
-            message="usage comes more than once", at="usage", expected="one chunk", actual=f"{len(told)} chunks"
+            message="usage comes more than once",
+            at="usage",
+            expected="one chunk",
+            actual=Phrase("{} chunks", len(told)),
         )
     elif told[-1] is not x.chunks[-1]:
         yield Finding(

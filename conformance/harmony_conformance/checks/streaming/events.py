@@ -9,6 +9,7 @@ from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.checks.streaming.reading import is_annotation, is_error
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import NotJson, at, members
+from harmony_conformance.phrase import Phrase, quote
 from harmony_conformance.prompt import shorten
 from harmony_conformance.sse import Event
 
@@ -18,13 +19,13 @@ def is_a_stream(x: Exchange) -> Iterator[Finding]:
     """A request for a stream is answered by server-sent events (`text/event-stream`), which are always UTF-8."""
     charset = _charset(x)
     if charset not in _UTF_8:
-        yield variant("the stream names a charset that it can not have", where="content-type", actual=charset)
+        yield variant("the stream names a charset that it can not have", where="content-type", actual=quote(charset))
     if x.response is not None and not x.response.is_event_stream:
         yield Finding(
             message="a stream was asked for and something else came",
             at="content-type",
             expected="text/event-stream",
-            actual=x.response.content_type or "no content type",
+            actual=quote(x.response.content_type) or "no content type",
         )
 
 
@@ -112,7 +113,7 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
             value = event.json
         except NotJson as problem:
             yield Finding(
-                message=f"the data of an event is no JSON: {problem}",
+                message=Phrase("the data of an event is no JSON: {}", problem),
                 at=f"event {index}",
                 expected="a JSON object",
                 actual=shorten(event.data),

@@ -9,6 +9,7 @@ from harmony_conformance.aftermath import aftermaths, differences
 from harmony_conformance.check import MUST, SHOULD, Finding, comparison, evidence, of_several
 from harmony_conformance.exchange import Series
 from harmony_conformance.gauge import requests_running
+from harmony_conformance.phrase import Phrase, quote
 
 
 @of_several
@@ -25,7 +26,7 @@ def server_survives_a_client_that_leaves(series: Series) -> Iterator[Finding]:
     Every user who presses stop does this. A server that dies or hangs of it is lost to all others.
     """
     for one in aftermaths(series, on.client_left):
-        yield from differences(one, "a client left its stream")
+        yield from differences(one, Phrase("a client left its stream"))
 
 
 @evidence
@@ -53,7 +54,7 @@ def generation_stops_when_the_client_leaves(series: Series) -> Iterator[Finding]
             message="the server goes on generating for a client that has left",
             at="metrics",
             expected="0 requests running",
-            actual=f"{after:g}",
+            actual=quote(f"{after:g}"),
             exchange=next((x.id for x in series.exchanges.values() if on.client_left(x)), ""),
         )
 

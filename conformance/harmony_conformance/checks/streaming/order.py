@@ -13,6 +13,7 @@ from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import members
 from harmony_conformance.meaning import read_ids, unpadded
+from harmony_conformance.phrase import quote
 from harmony_ref import Message, Role, parse, text_of
 
 _REASONING, _CONTENT, _PREAMBLE, _BOTH = "reasoning", "content", "preamble", "both"
@@ -46,8 +47,8 @@ def order_is_kept(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="reasoning and content come in another order than the model wrote them",
             at="stream",
-            expected=", ".join(readings[0]),
-            actual=", ".join(told),
+            expected=quote(", ".join(readings[0])),
+            actual=quote(", ".join(told)),
         )
 
 

@@ -9,6 +9,7 @@ from harmony_conformance.check import MUST, Finding, comparison, evidence, of_se
 from harmony_conformance.checks.streaming.reading import says
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import at, items
+from harmony_conformance.phrase import Phrase
 
 _ENOUGH_EVENTS = 20
 _ENOUGH_STREAMS = 4
@@ -32,7 +33,7 @@ def deltas_come_as_generated(series: Series) -> Iterator[Finding]:
     streams = _paced(series)
     if all(times[-1] - times[0] < times[-1] / 20 for times in streams if times):
         yield Finding(
-            message=f"in each of {len(streams)} streams all deltas arrived together at the end",
+            message=Phrase("in each of {} streams all deltas arrived together at the end", len(streams)),
             at="stream",
             expected="deltas spread over the time of generation",
             actual="a spread of less than a twentieth of it",

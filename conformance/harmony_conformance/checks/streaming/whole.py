@@ -10,6 +10,7 @@ from harmony_conformance.check import MUST, SHOULD, Finding, comparison, evidenc
 from harmony_conformance.difference import json_differences
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at
+from harmony_conformance.phrase import Phrase
 from harmony_conformance.turn import Turn, same_calls
 
 
@@ -100,7 +101,7 @@ def _differences(whole: Json, streamed: Json, streamed_id: str) -> Iterator[Find
     for found in json_differences(whole, streamed) if whole != streamed else ():
         alone = " in white space alone" if _is_white_space(at(whole, found.path), at(streamed, found.path)) else ""
         yield Finding(
-            message=f"streamed, {found.path} differs{alone}",
+            message=Phrase("streamed, {} differs{}", found.path, Phrase(alone)),
             at=found.path,
             expected=found.expected,
             actual=found.actual,
