@@ -139,7 +139,7 @@ class _Hunt:
         alone = Case([Series(name=home.name, exchanges={mutant.exchange.step: mutant.exchange})])
         whole = Case([_replaced(home, mutant.exchange)])
         for place, rule in enumerate(ordered):
-            outcome = judge_case(rule, whole if is_comparison(rule) else alone, exercised=False).outcome
+            outcome = judge_case(whole if is_comparison(rule) else alone, (rule,))[0].outcome
             yield outcome
             if outcome in _NOTICED:
                 ordered.insert(0, ordered.pop(place))

@@ -130,19 +130,9 @@ class Rule(Generic[Subject]):
         """The module, or package of modules, it stands in."""
         return self.id.partition(".")[0]
 
-    def unmet(self, subject: Subject, known: dict[object, bool] | None = None) -> Condition[Subject] | None:
-        """The first condition that does not hold, None where the check applies.
-
-        `known`: the conditions of other checks that were evaluated on the same subject, and which hold; those of this check are added.
-        """
-        known = {} if known is None else known
-        for needed in self.when:
-            holds = known.get(needed)
-            if holds is None:
-                holds = known[needed] = needed.holds(subject)
-            if not holds:
-                return needed
-        return None
+    def unmet(self, subject: Subject) -> Condition[Subject] | None:
+        """Return the first condition that does not hold, None where the check applies."""
+        return next((needed for needed in self.when if not needed.holds(subject)), None)
 
 
 Check = Rule[Exchange]

@@ -14,10 +14,9 @@ from harmony_conformance.conditions import is_chat
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import ACROSS, Exchange, Series
 from harmony_conformance.fingerprint import Fingerprint, fingerprint
-from harmony_conformance.judge import Case, Result, judge, judge_case, judge_rules
+from harmony_conformance.judge import NOT_SHOWN, Case, Result, judge, judge_case
 from harmony_conformance.scenario import Scenario, expand, needed_model, why_not_sent
 from harmony_conformance.scripting import settled
-from harmony_conformance.trial import NOT_SHOWN
 
 Key: TypeAlias = tuple[str, str]
 """The name of a scenario, and of the API that it goes over."""
@@ -88,7 +87,7 @@ def judge_scenario(
     rules = _of_api(plan.checks, scenario.api)
     if not sent.series:
         rules = tuple(rule for rule in rules if rule.id in scenario.exercises)
-    for result in judge_rules(rules, sent, scenario.exercises):
+    for result in judge_case(sent, rules, scenario.exercises):
         yield _as_sent(result, scenario, sent, ways, limit)
 
 
@@ -151,7 +150,7 @@ def judge_pair(
 
     Where none was sent, it is not applicable if the scenario makes no sense on that endpoint, else inconclusive, with the reason.
     """
-    return _as_sent(judge_case(rule, sent, exercised=rule.id in scenario.exercises), scenario, sent, ways, limit)
+    return _as_sent(judge_case(sent, (rule,), scenario.exercises)[0], scenario, sent, ways, limit)
 
 
 def _as_sent(result: Result, scenario: Scenario, sent: Case, ways: Ways | None, limit: int | None) -> Result:
