@@ -6,7 +6,7 @@ does not hold, it settles every rule that asks it after the same conditions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -40,7 +40,7 @@ class Agenda:
         `known`: the conditions that were evaluated on the same subject before; those evaluated now are added.
         """
         where = subject.api if isinstance(subject, Exchange) else len(subject.exchanges) > 1
-        aside, first = _ruled_out(self, type(subject), where)
+        aside, first = _ruled_out(self, where)
         stops, asked = [*aside], [*first]
         for branch in asked:
             condition = branch.asks
@@ -60,13 +60,13 @@ class Agenda:
 
 
 @lru_cache(maxsize=512)
-def _ruled_out(agenda: Agenda, kind: type[Exchange | Series], where: str | bool) -> tuple[list[Branch], list[Branch]]:
+def _ruled_out(agenda: Agenda, where: str | bool) -> tuple[list[Branch], list[Branch]]:
     """Split the first conditions into those that can not hold and the others. `where`: an exchange's API; true for a series of several exchanges."""
     aside: list[Branch] = []
     asked: list[Branch] = []
-    for branch in agenda.first[kind]:
+    for branch in agenda.first[Exchange if isinstance(where, str) else Series]:
         apis = branch.asks.apis
-        can_hold = (where or not branch.asks.is_of_several) if kind is Series else apis is None or where in apis
+        can_hold = (apis is None or where in apis) and (where or not branch.asks.is_of_several)
         (asked if can_hold else aside).append(branch)
     return aside, asked
 
@@ -85,16 +85,6 @@ def agenda_of(rules: tuple[Check | Comparison, ...]) -> Agenda:
 
 
 @lru_cache(maxsize=2048)
-def stopped(stops: tuple[Branch, ...]) -> frozenset[int]:
-    """Return the places of the rules that stop at one of these branches."""
-    return frozenset(place for branch in stops for place in branch.rules)
-
-
-def settled(stops: Sequence[Sequence[Branch]]) -> dict[int, tuple[Unmet, ...]]:
-    """Return the places of the rules that apply to none of some subjects, each with the unmet conditions. `stops`: the branches of each subject."""
-    missing: dict[int, list[Unmet]] = {}
-    for branches in stops:
-        for branch in branches:
-            for place in branch.rules:
-                missing.setdefault(place, []).append(branch.asks)
-    return {place: tuple(dict.fromkeys(lacking)) for place, lacking in missing.items() if len(lacking) == len(stops)}
+def stopped(stops: tuple[Branch, ...]) -> Mapping[int, Unmet]:
+    """Return the places of the rules that stop at one of these branches, each with the unmet condition."""
+    return {place: branch.asks for branch in stops for place in branch.rules}

@@ -10,8 +10,8 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 
 from harmony_conformance.check import Check, Comparison, Outcome
-from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
-from harmony_conformance.judge import judge_one
+from harmony_conformance.exchange import AnsweredBy, Exchange, Validity
+from harmony_conformance.judge import judge_alone
 
 _CROSSED = frozenset({"id", "request", "response", "failure", "api", "started"})
 _UNKNOWN: Mapping[str, object] = MappingProxyType(
@@ -54,7 +54,7 @@ def wire_only(x: Exchange) -> Exchange:
 
 def fails(rule: Check | Comparison, x: Exchange) -> bool:
     """Whether a check fails on an exchange by itself."""
-    return judge_one(rule, (Series(name=x.scenario, exchanges={x.step: x}),), exercised=False).outcome is Outcome.FAIL
+    return judge_alone(x, (rule,))[0].outcome is Outcome.FAIL
 
 
 def rests_on(rule: Check | Comparison, x: Exchange) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from harmony_conformance.agenda import RAISED, Agenda, Branch, Unmet, agenda_of, settled, stopped
+from harmony_conformance.agenda import RAISED, Agenda, Branch, Unmet, agenda_of, stopped
 from harmony_conformance.apis import CHAT_COMPLETIONS
 from harmony_conformance.check import Check, Comparison, Finding, Ground, Outcome, Severity, Verdict
 from harmony_conformance.conditions import ODD, is_chat, is_completion, is_told_when_done
@@ -54,11 +54,6 @@ class Subject:
     known: dict[object, bool] = field(default_factory=dict[object, bool])
 
 
-class _Basis(NamedTuple):
-    exchanges: tuple[str, ...]
-    evidence: tuple[str, ...]
-
-
 @dataclass(frozen=True)
 class Case:
     """The series of all tries of a scenario. Made once for all checks: what they share, such as conditions, is then evaluated once."""
@@ -94,21 +89,17 @@ class Case:
             if x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED
         )
 
-    def basis(self, subjects: tuple[Subject, ...]) -> _Basis:
+    def basis(self, subjects: tuple[Subject, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the exchanges and the evidence that a result rests on: the same for all checks that applied to the same subjects."""
-        found = self._bases.get(subjects)
-        if found is None:
+        if subjects not in self._bases:
             exchanges = [x for subject in subjects for x in subject.exchanges]
-            evidence = {f"prompt: {x.prompt.level}" for x in exchanges} | {
-                f"output: {x.output.level}" for x in exchanges
-            }
-            evidence |= {f"side by side: {x.together}" for x in exchanges if x.together is not None}
-            ids = tuple(dict.fromkeys(x.id for x in exchanges))
-            found = self._bases[subjects] = _Basis(exchanges=ids, evidence=tuple(sorted(evidence)))
-        return found
+            levels = {f"prompt: {x.prompt.level}" for x in exchanges} | {f"output: {x.output.level}" for x in exchanges}
+            levels |= {f"side by side: {x.together}" for x in exchanges if x.together is not None}
+            self._bases[subjects] = tuple(dict.fromkeys(x.id for x in exchanges)), tuple(sorted(levels))
+        return self._bases[subjects]
 
     @cached_property
-    def _bases(self) -> dict[tuple[Subject, ...], _Basis]:
+    def _bases(self) -> dict[tuple[Subject, ...], tuple[tuple[str, ...], tuple[str, ...]]]:
         return {}
 
 
@@ -139,22 +130,25 @@ def judge_case(
     return results
 
 
-def judge_apart(agenda: Agenda, case: Case) -> tuple[tuple[Result, ...], list[Result]]:
-    """Return the results of the rules that apply to nothing, and the others. The former are one and the same tuple for all cases that are alike."""
-    aside, judged = _evaluate(agenda, case, frozenset())
+def judge_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> list[Result]:
+    """Return the results of every check on one exchange by itself."""
+    return judge([Series(name=x.scenario, exchanges={x.step: x})], checks)
+
+
+def judge_apart(x: Exchange, agenda: Agenda) -> tuple[tuple[Result, ...], list[Result]]:
+    """Return the same in two parts: the results of the checks that do not apply, and the others.
+
+    The former are one and the same tuple for all exchanges that are alike.
+    """
+    aside, judged = _evaluate(agenda, Case([Series(name=x.scenario, exchanges={x.step: x})]), frozenset())
     return aside.closed, [result for _, result in judged]
 
 
-class _Asked(NamedTuple):
-    """A subject, the branches at which rules stop, and the places of these rules."""
-
-    subject: Subject
-    stops: tuple[Branch, ...]
-    closed: frozenset[int]
+_Asked = tuple[Subject, Mapping[int, Unmet]]
+"""A subject, and the places of the rules that do not apply to it, each with the unmet condition."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Aside:
+class _Aside(NamedTuple):
     """The results of all rules as if they did not apply, the places of the rules that do apply, and the results of the others."""
 
     results: tuple[Result, ...]
@@ -164,15 +158,14 @@ class _Aside:
 
 def _evaluate(agenda: Agenda, case: Case, exercises: frozenset[str]) -> tuple[_Aside, list[tuple[int, Result]]]:
     """Evaluate rules on a scenario: return the results of those that apply to nothing, and each of the others with its place."""
-    asked: dict[type[Exchange | Series], list[_Asked]] = {}
-    for kind, subjects in case.subjects.items():
-        asked[kind] = []
-        for subject in subjects:
-            stops = agenda.stops(subject.whole, subject.known)
-            asked[kind].append(_Asked(subject, stops, stopped(stops)))
-    # after a rate limit, it takes each rule by itself to say why it does not apply
-    every = ((), ()) if case.refused else tuple([tuple([one.stops for one in many]) for many in asked.values()])
+    stops = {
+        kind: tuple([agenda.stops(subject.whole, subject.known) for subject in subjects])
+        for kind, subjects in case.subjects.items()
+    }
+    # after a rate limit, each rule by itself finds out why it does not apply
+    every = tuple(stops.values()) if not case.refused else ()
     aside = _not_applicable(agenda, case.name, case.api, len(case.series), every)
+    asked = {kind: list(zip(case.subjects[kind], map(stopped, many), strict=True)) for kind, many in stops.items()}
     rules = agenda.rules
     places: Iterable[int] = aside.open
     if exercises:
@@ -187,7 +180,12 @@ def _not_applicable(
     agenda: Agenda, scenario: str, api: str, tries: int, stops: tuple[tuple[tuple[Branch, ...], ...], ...]
 ) -> _Aside:
     """Return the results of the rules that apply to nothing. Most exchanges of a log are alike, so it is remembered."""
-    missing = {place: lacking for of_a_kind in stops for place, lacking in settled(of_a_kind).items()}
+    missing = {
+        place: [lacking[place] for lacking in of_each]
+        for of_each in [list(map(stopped, of_a_kind)) for of_a_kind in stops]
+        for place in (of_each[0] if of_each else ())
+        if all(place in lacking for lacking in of_each)
+    }
     results = tuple(
         Result(rule.id, rule.severity, rule.clause, scenario, api, Outcome.NOT_APPLICABLE, tries=tries, reason=reason)
         for place, rule in enumerate(agenda.rules)
@@ -212,7 +210,7 @@ def _judged(
     errors: list[str] = []
     failed = 0
     run = rule.run
-    for subject, _, closed in asked:
+    for subject, closed in asked:
         if place in closed:
             continue
         applied.append(subject)
@@ -275,15 +273,15 @@ def _without_subject(case: Case, asked: Sequence[_Asked], place: int, *, exercis
     """Return the outcome of a check that applied to nothing, and the reason."""
     if case.refused:
         return Outcome.INCONCLUSIVE, f"rate limited: {case.refused[0]}"
-    lacking = [next(branch.asks for branch in one.stops if place in branch.rules) for one in asked]
+    lacking = [closed[place] for _, closed in asked]
     reason = _applies_to(lacking) if asked else "nothing was sent"
-    sent = [x for one in asked for x in one.subject.exchanges]
+    sent = [x for subject, _ in asked for x in subject.exchanges]
     is_of_another_api = all(needed in _OF_ONE_API for needed in lacking) and all(
         x.api != CHAT_COMPLETIONS.name for x in sent
     )
     if not exercised or is_of_another_api:
         return Outcome.NOT_APPLICABLE, reason
-    grounds = [_ground(needed, one.subject) for needed, one in zip(lacking, asked, strict=True)]
+    grounds = [_ground(closed[place], subject) for subject, closed in asked]
     if Ground.LIMIT in grounds:
         return Outcome.NOT_APPLICABLE, "the endpoint declares a limit: " + reason
     for x in sent:
@@ -327,12 +325,8 @@ def _why_not_sent(x: Exchange) -> str:
 
 def worst(results: Iterable[Result], fails_on: frozenset[Severity]) -> Outcome:
     """Return the outcome of a run: error, fail (of the severities that count), or pass."""
-    outcomes = {(result.outcome, result.severity) for result in results}
-    if any(outcome is Outcome.ERROR for outcome, _ in outcomes):
-        return Outcome.ERROR
-    if any(outcome is Outcome.FAIL and severity in fails_on for outcome, severity in outcomes):
-        return Outcome.FAIL
-    return Outcome.PASS
+    outcomes = {one.outcome for one in results if one.outcome is Outcome.ERROR or one.severity in fails_on}
+    return next((outcome for outcome in (Outcome.ERROR, Outcome.FAIL) if outcome in outcomes), Outcome.PASS)
 
 
 def is_comparison(rule: Check | Comparison) -> bool:

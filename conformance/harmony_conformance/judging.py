@@ -160,18 +160,16 @@ def _as_sent(result: Result, scenario: Scenario, sent: Case, ways: Ways | None, 
         is_open = result.outcome is Outcome.INCONCLUSIVE
         return result._replace(reason=f"not all of it was sent: {reached}") if is_cut and is_open else result
     result = result._replace(scenario=scenario.name, api=scenario.api)
-    needed = _why_not_sent(scenario, ways)
+    if ways is None:
+        needed = needed_model(scenario)
+    elif scenario.api in ways:
+        needed = why_not_sent(scenario, ways[scenario.api])
+    else:
+        needed = f"the endpoint does not offer the API {scenario.api}"
     if needed is not None:
         return result._replace(outcome=Outcome.NOT_APPLICABLE, reason=needed)
     reason = "no request of the scenario was sent" if limit is None else f"not sent: {reached}"
     return result._replace(outcome=Outcome.INCONCLUSIVE, reason=reason)
-
-
-def _why_not_sent(scenario: Scenario, ways: Ways | None) -> str | None:
-    if ways is None:
-        return needed_model(scenario)
-    way = ways.get(scenario.api)
-    return why_not_sent(scenario, way) if way is not None else f"the endpoint does not offer the API {scenario.api}"
 
 
 def left_open(results: Iterable[Result], sent_over: Ways, unknown: Mapping[str, str]) -> Iterator[Result]:

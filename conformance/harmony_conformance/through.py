@@ -24,7 +24,7 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.direct import at_once, client_to
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import JsonObject
-from harmony_conformance.judge import is_comparison, judge
+from harmony_conformance.judge import is_comparison, judge_alone
 from harmony_conformance.judging import Plan
 from harmony_conformance.processes import forking_if_whole
 from harmony_conformance.reference_server.app import create_app
@@ -231,7 +231,7 @@ def _failing(exchanges: Iterable[Exchange]) -> frozenset[str]:
     return frozenset(
         result.check
         for x in exchanges
-        for result in judge((Series(name=x.scenario, exchanges={x.step: x}),), rules)
+        for result in judge_alone(x, rules)
         if result.outcome in (Outcome.FAIL, Outcome.ERROR)
     )
 

@@ -8,12 +8,11 @@ import pytest
 
 from harmony_conformance import golden
 from harmony_conformance.agenda import agenda_of
-from harmony_conformance.audit.scan import judge_alone, judge_apart_alone
 from harmony_conformance.check import MUST, Outcome, check, condition
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.conditions import has_response
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.judge import is_comparison, judge, judge_one
+from harmony_conformance.judge import is_comparison, judge, judge_alone, judge_apart, judge_one
 from harmony_conformance.leak import characters, markers, run_on
 from harmony_conformance.once import once
 from harmony_conformance.wire import Request
@@ -45,7 +44,7 @@ def test_what_applies_says_the_same_apart_from_what_does_not(example):
     rules = (*CHECKS, breaks)
     for x in example.series.exchanges.values():
         told = [one for one in judge_alone(x, rules) if one.outcome is not Outcome.NOT_APPLICABLE]
-        assert judge_apart_alone(x, agenda_of(rules))[1] == told
+        assert judge_apart(x, agenda_of(rules))[1] == told
 
 
 def test_what_takes_several_exchanges_holds_of_none_alone():

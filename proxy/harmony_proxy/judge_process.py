@@ -24,11 +24,10 @@ from functools import lru_cache
 
 from harmony_conformance.agenda import agenda_of
 from harmony_conformance.audit.excerpt import Excerpts
-from harmony_conformance.audit.scan import judge_apart_alone
 from harmony_conformance.check import Check, Comparison
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, text
-from harmony_conformance.judge import Result
+from harmony_conformance.judge import Result, judge_apart
 from harmony_proxy.frames import unframed
 from harmony_proxy.giving_way import giving_way
 from harmony_proxy.judge_settings import LENGTH_BYTES, LOW, TOTALS, Settings, read_settings
@@ -95,7 +94,7 @@ class Judge:
         applied: list[Result] = []
         aside = 0
         if told.exchange is not None:
-            closed, applied = judge_apart_alone(told.exchange, self._checks)
+            closed, applied = judge_apart(told.exchange, self._checks)
             aside = len(closed)
         line = log_line(told, _iso(kept.started), applied, aside, self._excerpts)
         if told.exchange is not None and (sample := self._samples.take(told.exchange, applied)) is not None:

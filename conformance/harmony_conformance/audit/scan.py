@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import TypeVar
 
-from harmony_conformance.agenda import Agenda
 from harmony_conformance.audit.excerpt import names_in
 from harmony_conformance.audit.lines import Place, Problem
-from harmony_conformance.check import Check, Comparison, Finding, Outcome
-from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.judge import Case, Result, judge, judge_apart
+from harmony_conformance.check import Finding, Outcome
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.judge import Result
 
 Key = TypeVar("Key", bound=str)
 
@@ -105,20 +104,6 @@ class Tally:
     def unreadable(self) -> int:
         """How many lines could not be read."""
         return sum(unread.count for unread in self.unread.values())
-
-
-def judge_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> list[Result]:
-    """Return the results of every check on one exchange by itself."""
-    return judge(_alone(x), checks)
-
-
-def judge_apart_alone(x: Exchange, checks: Agenda) -> tuple[tuple[Result, ...], list[Result]]:
-    """Return the same in two parts: the results of those that do not apply, which are one value for many exchanges, and the others."""
-    return judge_apart(checks, Case(_alone(x)))
-
-
-def _alone(x: Exchange) -> tuple[Series, ...]:
-    return (Series(name=x.scenario, exchanges={x.step: x}),)
 
 
 @dataclass(frozen=True, kw_only=True)
