@@ -155,8 +155,10 @@ def _rule(
     severity: Severity, spec: str, when: When[Subject], body: Body[Subject], subject: type[Exchange | Series]
 ) -> Rule[Subject]:
     requirement, _, reason = inspect.cleandoc(body.__doc__ or "").partition("\n")
+    names = body.__module__.split(".")
+    family = names[names.index("checks") + 1] if "checks" in names[:-1] else names[-1]
     return Rule(
-        id=f"{_family(body.__module__)}.{body.__name__}",
+        id=f"{family}.{body.__name__}",
         severity=severity,
         clause=CLAUSES[spec],
         when=when if isinstance(when, tuple) else (when,),
@@ -174,9 +176,3 @@ def within_limits(function: Callable[[Subject], bool]) -> Condition[Subject]:
 
 def _first_line(function: Callable[[Subject], bool]) -> str:
     return inspect.cleandoc(function.__doc__ or "").partition("\n")[0].rstrip(".")
-
-
-def _family(module: str) -> str:
-    """The module or package of `checks` that a check stands in."""
-    names = module.split(".")
-    return names[names.index("checks") + 1] if "checks" in names[:-1] else names[-1]

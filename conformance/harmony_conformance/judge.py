@@ -287,7 +287,15 @@ def _without_subject(case: Case, asked: Sequence[_Asked], place: int, *, exercis
     for x in sent:
         if x.failure is not None and x.failure.kind is FailureKind.ACCESS_REFUSED:
             return Outcome.INCONCLUSIVE, x.failure.detail
-    unanswered = [x.id for x in sent if x.turn is None and _wants_an_answer(x)]
+    unanswered = [
+        x.id
+        for x in sent
+        if x.turn is None
+        and x.api != METRICS
+        and x.validity not in ODD
+        and not (x.answered_by is AnsweredBy.RENDER and x.rendered is not None)
+        and not _why_not_sent(x)
+    ]
     only_shown = any(x.answered_by is AnsweredBy.DERENDER for x in sent)
     if unanswered and not (only_shown and all(ground is Ground.EVIDENCE for ground in grounds)):
         return Outcome.INCONCLUSIVE, f"no usable answer to {unanswered[0]} (see errors.valid_request_is_answered)"
@@ -311,11 +319,6 @@ def _ground(unmet: Unmet, subject: Subject) -> Ground:
     else:
         served = replace(served, answered_by=AnsweredBy.API)
     return Ground.EVIDENCE if ways == {AnsweredBy.RENDER} or unmet.holds(served) else unmet.ground  # type: ignore[arg-type]
-
-
-def _wants_an_answer(x: Exchange) -> bool:
-    was_only_shown = x.answered_by is AnsweredBy.RENDER and x.rendered is not None
-    return x.api != METRICS and x.validity not in ODD and not was_only_shown and not _why_not_sent(x)
 
 
 def _why_not_sent(x: Exchange) -> str:
