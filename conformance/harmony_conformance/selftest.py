@@ -19,8 +19,7 @@ from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.client import completed
 from harmony_conformance.direct import at_once, client_of
-from harmony_conformance.evidence import disagreements, prompt_counts, shown_by
-from harmony_conformance.evidence_table import Shown, read_evidence
+from harmony_conformance.evidence import Shown, disagreements, prompt_counts, read_evidence, shown_by
 from harmony_conformance.exchange import Series
 from harmony_conformance.in_process import ask
 from harmony_conformance.json_value import JsonObject, at, items, loads, members, text
