@@ -153,18 +153,14 @@ def shown_by(
     asked = replace(plan, checks=tuple(rule for rule in plan.checks if rule.id in failed & named))
     blind = judge_all([without_prompt_ids(one) for one in listed], asked)
     by_counts = {result.check for result in blind if result.outcome in _FAILS}
+    # what every prompt has more or less cancels out
+    changes = {name: count - right[name] for name, count in prompt_counts(listed).items() if name in right}
+    base = next((change for name, change in changes.items() if f"/{PLAINEST}/" in name), 0)
     return Shown(
         ids=tuple(sorted(failed & named)),
         counts=tuple(sorted(by_counts)),
-        changes_counts=_changes_counts(prompt_counts(listed), right),
+        changes_counts=any(change != base for change in changes.values()),
     )
-
-
-def _changes_counts(wrong: Mapping[str, int], right: Mapping[str, int]) -> bool:
-    """Whether some count changed by another number than all others: what every prompt has more or less cancels out."""
-    changes = {name: count - right[name] for name, count in wrong.items() if name in right}
-    base = next((change for name, change in changes.items() if f"/{PLAINEST}/" in name), 0)
-    return any(change != base for change in changes.values())
 
 
 def disagreements(switch: str, told: Shown, computed: Shown) -> Iterator[str]:
