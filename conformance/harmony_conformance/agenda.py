@@ -6,7 +6,7 @@ does not hold, it settles every rule that asks it after the same conditions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -15,7 +15,7 @@ from harmony_conformance.exchange import Exchange, Series
 
 Unmet = Condition[Exchange] | Condition[Series]
 RAISED = object()
-"""Known of a subject on which a condition could not be evaluated."""
+"""Marks a subject on which a condition raised an exception."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
@@ -32,55 +32,48 @@ class Agenda:
     """Rules in their order, and the conditions that they begin with: of those about an exchange, and of those about a series."""
 
     rules: tuple[Check | Comparison, ...]
-    on_exchanges: tuple[Branch, ...]
-    on_several: tuple[Branch, ...]
-    on_any_series: tuple[Branch, ...]
+    first: Mapping[type[Exchange | Series], tuple[Branch, ...]]
 
     def stops(self, subject: Exchange | Series, known: dict[object, bool]) -> tuple[Branch, ...]:
-        """The branches at which rules stop, since the condition does not hold. A condition that raises stops none, and `known` has `RAISED` then.
+        """Return the branches whose condition does not hold. A condition that raises stops none, and adds `RAISED` to `known`.
 
-        `known`: which conditions hold, of those that were evaluated on the same subject before; what is evaluated is added.
+        `known`: the conditions that were evaluated on the same subject before; those evaluated now are added.
         """
-        if isinstance(subject, Exchange):
-            aside, asked = _on_api(self, subject.api)
-            return (*aside, *_stops(asked, subject, known))
-        if len(subject.exchanges) > 1:
-            return tuple(_stops((*self.on_several, *self.on_any_series), subject, known))
-        return (*self.on_several, *_stops(self.on_any_series, subject, known))
+        where = subject.api if isinstance(subject, Exchange) else len(subject.exchanges) > 1
+        aside, first = _ruled_out(self, where)
+        stops, asked = [*aside], [*first]
+        for branch in asked:
+            condition = branch.asks
+            holds = known.get(condition)
+            if holds is None:
+                try:
+                    ask = condition.holds  # first: `condition.holds()` would look for a method
+                    holds = known[condition] = ask(subject)  # type: ignore[arg-type]
+                except Exception:  # noqa: BLE001 - it is raised again for each rule that asks it, and reported
+                    known[RAISED] = True
+                    continue
+            if not holds:
+                stops.append(branch)
+            elif branch.next:
+                asked += branch.next.values()
+        return tuple(stops)
 
 
 @lru_cache(maxsize=512)
-def _on_api(rules: Agenda, api: str) -> tuple[tuple[Branch, ...], tuple[Branch, ...]]:
-    """Of the conditions that rules about an exchange begin with: those that hold on other APIs alone, and those that have to be asked."""
-    aside = tuple(
-        branch for branch in rules.on_exchanges if branch.asks.apis is not None and api not in branch.asks.apis
-    )
-    return aside, tuple(branch for branch in rules.on_exchanges if branch not in aside)
-
-
-def _stops(first: Iterable[Branch], subject: Exchange | Series, known: dict[object, bool]) -> list[Branch]:
-    stops: list[Branch] = []
-    asked = list(first)
-    for branch in asked:
-        condition = branch.asks
-        holds = known.get(condition)
-        if holds is None:
-            try:
-                ask = condition.holds  # first: `condition.holds()` would look for a method
-                holds = known[condition] = ask(subject)  # type: ignore[arg-type]
-            except Exception:  # noqa: BLE001 - it will be raised again for each rule that asks it, and reported
-                known[RAISED] = True
-                continue
-        if not holds:
-            stops.append(branch)
-        elif branch.next:
-            asked += branch.next.values()
-    return stops
+def _ruled_out(agenda: Agenda, where: str | bool) -> tuple[list[Branch], list[Branch]]:
+    """Split the first conditions into those that can not hold and the others. `where`: an exchange's API; true for a series of several exchanges."""
+    aside: list[Branch] = []
+    asked: list[Branch] = []
+    for branch in agenda.first[Exchange if isinstance(where, str) else Series]:
+        apis = branch.asks.apis
+        can_hold = (apis is None or where in apis) and (where or not branch.asks.is_of_several)
+        (asked if can_hold else aside).append(branch)
+    return aside, asked
 
 
 @lru_cache(maxsize=512)
 def agenda_of(rules: tuple[Check | Comparison, ...]) -> Agenda:
-    """The agenda of some rules."""
+    """Return the agenda of some rules."""
     first: dict[type[Exchange | Series], dict[Unmet, Branch]] = {Exchange: {}, Series: {}}
     for place, rule in enumerate(rules):
         branches = first[rule.subject]
@@ -88,26 +81,10 @@ def agenda_of(rules: tuple[Check | Comparison, ...]) -> Agenda:
             branch = branches.setdefault(condition, Branch(asks=condition))
             branch.rules.append(place)
             branches = branch.next
-    on_series = first[Series].values()
-    return Agenda(
-        rules=rules,
-        on_exchanges=tuple(first[Exchange].values()),
-        on_several=tuple(branch for branch in on_series if branch.asks.is_of_several),
-        on_any_series=tuple(branch for branch in on_series if not branch.asks.is_of_several),
-    )
+    return Agenda(rules=rules, first={kind: tuple(branches.values()) for kind, branches in first.items()})
 
 
 @lru_cache(maxsize=2048)
-def stopped(stops: tuple[Branch, ...]) -> frozenset[int]:
-    """The rules that do not apply, by their places, where these are the branches at which rules stop."""
-    return frozenset(place for branch in stops for place in branch.rules)
-
-
-def settled(stops: Sequence[Sequence[Branch]]) -> dict[int, tuple[Unmet, ...]]:
-    """The rules that apply to none of some subjects, by their places, and what each subject lacks. `stops`: those of each subject."""
-    missing: dict[int, list[Unmet]] = {}
-    for branches in stops:
-        for branch in branches:
-            for place in branch.rules:
-                missing.setdefault(place, []).append(branch.asks)
-    return {place: tuple(dict.fromkeys(lacking)) for place, lacking in missing.items() if len(lacking) == len(stops)}
+def stopped(stops: tuple[Branch, ...]) -> Mapping[int, Unmet]:
+    """Return the places of the rules that stop at one of these branches, each with the unmet condition."""
+    return {place: branch.asks for branch in stops for place in branch.rules}

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from harmony_conformance import golden
 from harmony_conformance.check import Check, Comparison, Outcome
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.exchange import Series
 from harmony_conformance.json_value import JsonObject, at, items, loads, text
 from harmony_conformance.judge import Case, is_comparison, judge_case
 from harmony_conformance.mutants import Mutant, described, mutants
@@ -106,7 +106,8 @@ def judge_mutants(
     made = killed = varied = 0
     excused: Counter[str] = Counter()
     unexplained: list[JsonObject] = []
-    for mutant, home in _all(series):
+    of_each = ((mutant, one) for one in series for x in one.exchanges.values() for mutant in mutants(x))
+    for mutant, home in of_each:
         made += 1
         outcomes = frozenset(hunt.outcomes(mutant, home))
         if outcomes & frozenset(_NOTICED):
@@ -120,12 +121,6 @@ def judge_mutants(
     return BlindScore(made=made, killed=killed, varied=varied, excused=excused, unexplained=tuple(unexplained))
 
 
-def _all(series: Sequence[Series]) -> Iterator[tuple[Mutant, Series]]:
-    for one in series:
-        for x in one.exchanges.values():
-            yield from ((mutant, one) for mutant in mutants(x))
-
-
 class _Hunt:
     """State: the checks, for each kind of mutant those first that noticed one of its kind last."""
 
@@ -136,18 +131,15 @@ class _Hunt:
     def outcomes(self, mutant: Mutant, home: Series) -> Iterator[Outcome]:
         """The outcomes of all checks; the first failure ends the search."""
         ordered = self._by_kind.setdefault(mutant.kind, [*self._checks])
-        alone = Case([Series(name=home.name, exchanges={mutant.exchange.step: mutant.exchange})])
-        whole = Case([_replaced(home, mutant.exchange)])
+        x = mutant.exchange
+        alone = Case([Series(name=home.name, exchanges={x.step: x})])
+        whole = Case([replace(home, exchanges={**home.exchanges, x.step: x})])
         for place, rule in enumerate(ordered):
-            outcome = judge_case(rule, whole if is_comparison(rule) else alone, exercised=False).outcome
+            outcome = judge_case(whole if is_comparison(rule) else alone, (rule,))[0].outcome
             yield outcome
             if outcome in _NOTICED:
                 ordered.insert(0, ordered.pop(place))
                 return
-
-
-def _replaced(home: Series, x: Exchange) -> Series:
-    return replace(home, exchanges={**home.exchanges, x.step: x})
 
 
 def _reason(mutant: Mutant, reasons: Sequence[Reason]) -> str | None:

@@ -102,7 +102,14 @@ async def find_way(door: Door, plain: JsonObject) -> tuple[Scripting, list[Excha
             shown.append(x)
     if "user" not in way.trailers or door.shows_ids:
         return way, shown
-    held = [name for name in _HOLDING if await _may_hold(door, name, {**plain, **_ENDINGS["user"]}, way)]
+    held: set[str] = set()
+    for name, (member, out_of_form) in _HOLDING.items():
+        script = tuple(encode_with_special_tokens(out_of_form))
+        x = await door.ask(f"held by {name}", {**plain, **_ENDINGS["user"], **member}, script, way)
+        if (
+            x.response is None or _WORD.encode() not in x.response.body
+        ):  # the script did not arrive: a grammar may hold it
+            held.add(name)
     return replace(way, held_by=frozenset(held)), shown
 
 
@@ -116,7 +123,8 @@ async def _find_trailer(door: Door, role: str, asked: JsonObject, way: Scripting
     for trailer in _TRAILERS:
         tried = replace(way, trailers={role: trailer})
         x = await door.ask(f"script after {role}", asked, _SCRIPT, tried)
-        if _was_played(x, tried):
+        has_ids = x.turn is not None and x.turn.output_ids is not None
+        if (_counted(x) is not None or has_ids) and as_played(x, tried).script is not None:
             return trailer, x, way.counts_stop
         if short is not None and trailer == short[0] + 1:
             return *short, False
@@ -124,17 +132,5 @@ async def _find_trailer(door: Door, role: str, asked: JsonObject, way: Scripting
     return 0, None, way.counts_stop
 
 
-async def _may_hold(door: Door, name: str, asked: JsonObject, way: Scripting) -> bool:
-    """Whether a request with this member may have its output held to a grammar: what none would let through did not arrive."""
-    member, out_of_form = _HOLDING[name]
-    x = await door.ask(f"held by {name}", {**asked, **member}, tuple(encode_with_special_tokens(out_of_form)), way)
-    return x.response is None or _WORD.encode() not in x.response.body
-
-
 def _counted(x: Exchange) -> int | None:
     return x.turn.usage.completion_tokens if x.turn is not None and x.turn.usage is not None else None
-
-
-def _was_played(x: Exchange, way: Scripting) -> bool:
-    has_ids = x.turn is not None and x.turn.output_ids is not None
-    return (_counted(x) is not None or has_ids) and as_played(x, way).script is not None

@@ -133,19 +133,9 @@ class Rule(Generic[Subject]):
         """The module, or package of modules, it stands in."""
         return self.id.partition(".")[0]
 
-    def unmet(self, subject: Subject, known: dict[object, bool] | None = None) -> Condition[Subject] | None:
-        """The first condition that does not hold, None where the check applies.
-
-        `known`: the conditions of other checks that were evaluated on the same subject, and which hold; those of this check are added.
-        """
-        known = {} if known is None else known
-        for needed in self.when:
-            holds = known.get(needed)
-            if holds is None:
-                holds = known[needed] = needed.holds(subject)
-            if not holds:
-                return needed
-        return None
+    def unmet(self, subject: Subject) -> Condition[Subject] | None:
+        """Return the first condition that does not hold, None where the check applies."""
+        return next((needed for needed in self.when if not needed.holds(subject)), None)
 
 
 Check = Rule[Exchange]
@@ -168,8 +158,10 @@ def _rule(
     severity: Severity, spec: str, when: When[Subject], body: Body[Subject], subject: type[Exchange | Series]
 ) -> Rule[Subject]:
     requirement, _, reason = inspect.cleandoc(body.__doc__ or "").partition("\n")
+    names = body.__module__.split(".")
+    family = names[names.index("checks") + 1] if "checks" in names[:-1] else names[-1]
     return Rule(
-        id=f"{_family(body.__module__)}.{body.__name__}",
+        id=f"{family}.{body.__name__}",
         severity=severity,
         clause=CLAUSES[spec],
         when=when if isinstance(when, tuple) else (when,),
@@ -187,9 +179,3 @@ def within_limits(function: Callable[[Subject], bool]) -> Condition[Subject]:
 
 def _first_line(function: Callable[[Subject], bool]) -> str:
     return inspect.cleandoc(function.__doc__ or "").partition("\n")[0].rstrip(".")
-
-
-def _family(module: str) -> str:
-    """The module or package of `checks` that a check stands in."""
-    names = module.split(".")
-    return names[names.index("checks") + 1] if "checks" in names[:-1] else names[-1]

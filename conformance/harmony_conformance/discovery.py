@@ -168,7 +168,8 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
     reveals = await _probe_reveals(send, engine, limited, seen) if ids_field is None else None
     is_shown = (ids_field is not None and engine.ids_in_streams) or reveals is not None
     side = None if is_shown else await _probe_side(send, engine, limited)
-    counts = await _probe_counts(send, engine, limited)
+    counted = replace(_chat(limited), path=CHAT + engine.counts) if engine.counts is not None else None
+    counts = await counts_prompts(send, counted) if counted is not None else None
     script_by = _script_way(script, engine, identified=told.is_reference)
     way = Scripting(by=script_by)
     if script_by is ScriptBy.TELEPROMPTER:
@@ -335,12 +336,6 @@ async def _probe_reveals(send: SendRequest, engine: Engine, plain: JsonObject, s
     x = _exchange("prompt and tokens", body, await send(_chat(body)))
     seen.append(x)
     return engine.reveals if x.turn is not None and revealed_prompt(engine.reveals, x) is not None else None
-
-
-async def _probe_counts(send: SendRequest, engine: Engine, plain: JsonObject) -> str | None:
-    if engine.counts is None:
-        return None
-    return await counts_prompts(send, replace(_chat(plain), path=CHAT + engine.counts))
 
 
 async def _probe_side(send: SendRequest, engine: Engine, plain: JsonObject) -> Side | None:

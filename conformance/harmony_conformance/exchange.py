@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance.apis import APIS, CHAT_COMPLETIONS, Api, api_named
 from harmony_conformance.apis.api import Framing
-from harmony_conformance.choice import only_choice
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, number, object_in, text
 from harmony_conformance.known import (
     AnsweredBy,
@@ -26,7 +25,7 @@ from harmony_conformance.meaning import ENDINGS, Called, Expectation, Meaning, c
 from harmony_conformance.once import cached_property
 from harmony_conformance.prompt import PromptMessage, PromptReading, Wanted, read_prompt, wanted
 from harmony_conformance.sse import EventStream, read_events, read_lines, retold
-from harmony_conformance.streamed import StreamedChoice, streamed_choices
+from harmony_conformance.streamed import StreamedChoice, only_choice, streamed_choices
 from harmony_conformance.texts import Answer, read_answers, read_streamed_answers
 from harmony_conformance.turn import Turn, read_completion, read_stream
 from harmony_conformance.wire import Failure, Request, Response

@@ -10,10 +10,6 @@ from harmony_conformance.once import once
 from harmony_conformance.prompt import Keep, Kind, Wanted, has_whole_conversation
 
 
-def _wants(x: Exchange, kind: Kind) -> bool:
-    return kind in _kinds(x)
-
-
 @once
 def _kinds(x: Exchange) -> frozenset[Kind]:
     return frozenset([part.kind for part in x.wanted])
@@ -22,19 +18,19 @@ def _kinds(x: Exchange) -> frozenset[Kind]:
 @condition
 def gives_instructions(x: Exchange) -> bool:
     """requests with a system or developer message"""
-    return _wants(x, Kind.INSTRUCTIONS)
+    return Kind.INSTRUCTIONS in _kinds(x)
 
 
 @condition
 def has_call_history(x: Exchange) -> bool:
     """requests whose history holds a function call"""
-    return _wants(x, Kind.CALL)
+    return Kind.CALL in _kinds(x)
 
 
 @condition
 def has_results(x: Exchange) -> bool:
     """requests whose history holds a function result"""
-    return _wants(x, Kind.RESULT)
+    return Kind.RESULT in _kinds(x)
 
 
 @condition
@@ -46,19 +42,19 @@ def says_all(x: Exchange) -> bool:
 @condition
 def has_user_message(x: Exchange) -> bool:
     """requests with a user message"""
-    return _wants(x, Kind.USER)
+    return Kind.USER in _kinds(x)
 
 
 @condition
 def has_earlier_answer(x: Exchange) -> bool:
     """requests whose history holds an answer of the assistant"""
-    return _wants(x, Kind.FINAL)
+    return Kind.FINAL in _kinds(x)
 
 
 @condition
 def has_preamble_history(x: Exchange) -> bool:
     """requests whose history holds content next to a function call"""
-    return _wants(x, Kind.PREAMBLE)
+    return Kind.PREAMBLE in _kinds(x)
 
 
 @condition

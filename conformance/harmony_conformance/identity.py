@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from harmony_conformance.client import SendRequest
@@ -150,15 +150,10 @@ async def _version(send: SendRequest, engine: Engine, answers: dict[str, Respons
     for path in dict.fromkeys((VERSIONS.get(engine.name, _VERSION), _VERSION)):
         response = await _answer(send, path, answers)
         body = json_of(response) if response is not None else None
-        if told := next((text(at(body, *place)) for place in _places(path) if text(at(body, *place))), ""):
-            return told
+        places = [sign.version for sign in SIGNS if sign.path == path and sign.version]
+        if version := next((text(at(body, *place)) for place in [*places, ("version",)] if text(at(body, *place))), ""):
+            return version
     return None
-
-
-def _places(path: str) -> Iterator[tuple[str, ...]]:
-    """Where in the answer at a path the version may be."""
-    yield from (sign.version for sign in SIGNS if sign.path == path and sign.version)
-    yield ("version",)
 
 
 async def _answer(send: SendRequest, path: str, answers: dict[str, Response]) -> Response | None:

@@ -14,10 +14,9 @@ from harmony_conformance.conditions import is_chat
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import ACROSS, Exchange, Series
 from harmony_conformance.fingerprint import Fingerprint, fingerprint
-from harmony_conformance.judge import Case, Result, judge, judge_case, judge_rules
+from harmony_conformance.judge import NOT_SHOWN, Case, Result, judge, judge_case
 from harmony_conformance.scenario import Scenario, expand, needed_model, why_not_sent
 from harmony_conformance.scripting import settled
-from harmony_conformance.trial import NOT_SHOWN
 
 Key: TypeAlias = tuple[str, str]
 """The name of a scenario, and of the API that it goes over."""
@@ -88,7 +87,7 @@ def judge_scenario(
     rules = _of_api(plan.checks, scenario.api)
     if not sent.series:
         rules = tuple(rule for rule in rules if rule.id in scenario.exercises)
-    for result in judge_rules(rules, sent, scenario.exercises):
+    for result in judge_case(sent, rules, scenario.exercises):
         yield _as_sent(result, scenario, sent, ways, limit)
 
 
@@ -151,7 +150,7 @@ def judge_pair(
 
     Where none was sent, it is not applicable if the scenario makes no sense on that endpoint, else inconclusive, with the reason.
     """
-    return _as_sent(judge_case(rule, sent, exercised=rule.id in scenario.exercises), scenario, sent, ways, limit)
+    return _as_sent(judge_case(sent, (rule,), scenario.exercises)[0], scenario, sent, ways, limit)
 
 
 def _as_sent(result: Result, scenario: Scenario, sent: Case, ways: Ways | None, limit: int | None) -> Result:
@@ -161,18 +160,16 @@ def _as_sent(result: Result, scenario: Scenario, sent: Case, ways: Ways | None, 
         is_open = result.outcome is Outcome.INCONCLUSIVE
         return result._replace(reason=f"not all of it was sent: {reached}") if is_cut and is_open else result
     result = result._replace(scenario=scenario.name, api=scenario.api)
-    needed = _why_not_sent(scenario, ways)
+    if ways is None:
+        needed = needed_model(scenario)
+    elif scenario.api in ways:
+        needed = why_not_sent(scenario, ways[scenario.api])
+    else:
+        needed = f"the endpoint does not offer the API {scenario.api}"
     if needed is not None:
         return result._replace(outcome=Outcome.NOT_APPLICABLE, reason=needed)
     reason = "no request of the scenario was sent" if limit is None else f"not sent: {reached}"
     return result._replace(outcome=Outcome.INCONCLUSIVE, reason=reason)
-
-
-def _why_not_sent(scenario: Scenario, ways: Ways | None) -> str | None:
-    if ways is None:
-        return needed_model(scenario)
-    way = ways.get(scenario.api)
-    return why_not_sent(scenario, way) if way is not None else f"the endpoint does not offer the API {scenario.api}"
 
 
 def left_open(results: Iterable[Result], sent_over: Ways, unknown: Mapping[str, str]) -> Iterator[Result]:

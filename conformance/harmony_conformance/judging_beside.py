@@ -129,16 +129,13 @@ class _JudgeBeside(Judge):
         """Have all that was sent of a scenario over an API judged, if that is not under way."""
         sent = sorted(self._sent.get(key, ()), key=attempt)
         if key not in self._judged or self._judged[key][0] != len(sent):
-            lines = [[self._line(x) for x in one.exchanges.values()] for one in sent]
+            lines = [[self._lines.get(x.id) or exchange_line(x) for x in one.exchanges.values()] for one in sent]
             self._judged[key] = len(sent), self._pool.submit(_judge, key, lines, dict(ways))
 
     def _have_compared(self, name: str, keys: list[Key]) -> None:
         """Have what was judged of a scenario compared over these APIs, if that is not under way."""
         if name not in self._compared or self._compared[name][0] != keys:
             self._compared[name] = keys, self._pool.submit(_compare, keys)
-
-    def _line(self, x: Exchange) -> bytes:
-        return self._lines.get(x.id) or exchange_line(x)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,9 +152,7 @@ _BENCH: list[_Bench] = []
 
 def _begin(select: tuple[str, ...], skip: tuple[str, ...], apis: tuple[str, ...]) -> None:
     """In that process, before anything else: checks can not be handed over, so that the plan is made again."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # who stops the run stops this too, which then has nothing to say of it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who stops the run stops this process too
     follow_parent()
     few_collections()
     plan = make_plan(Options(select=select, skip=skip, apis=apis))
@@ -165,7 +160,7 @@ def _begin(select: tuple[str, ...], skip: tuple[str, ...], apis: tuple[str, ...]
 
 
 def _is_there() -> None:
-    """Makes the pool start its process."""
+    """Make the pool start its process."""
 
 
 def _judge(key: Key, tries: list[list[bytes]], ways: Ways) -> list[Result]:

@@ -91,7 +91,11 @@ def measure(x: Exchange) -> Timing | Unmeasured:
     if unusable:
         return Unmeasured(reason=unusable)
     events = [(event, choice) for event in _events(x) if (choice := _first_choice(event.value)) is not None]
-    shown = [event for event, choice in events if _shows(at(choice, "delta"))]
+    shown = [
+        event
+        for event, choice in events
+        if _answers(at(choice, "delta")) or any(text(at(choice, "delta", name)) for name in REASONING_FIELDS)
+    ]
     if not shown:
         return Unmeasured(reason="no token was shown")
     finished = next((event for event, choice in events if text(at(choice, "finish_reason"))), None)
@@ -126,10 +130,6 @@ def _events(x: Exchange) -> tuple[Event, ...]:
 
 def _first_choice(chunk: Json) -> Json:
     return next((choice for choice in items(at(chunk, "choices")) if number(at(choice, "index")) in (0, None)), None)
-
-
-def _shows(delta: Json) -> bool:
-    return _answers(delta) or any(text(at(delta, name)) for name in REASONING_FIELDS)
 
 
 def _answers(delta: Json) -> bool:

@@ -132,18 +132,14 @@ def _prompt_mutants(x: Exchange) -> Iterator[Mutant]:
             ("token doubled", (*ids[: index + 1], *ids[index:])),
             ("tokens swapped", (*ids[:index], ids[index + 1], ids[index], *ids[index + 2 :])),
         )
+        before = [token for token in ids[:index] if token in (tokens.START, tokens.MESSAGE)]
+        part = "header" if before[-1:] == [tokens.START] else "text"
+        where = f"prompt {part}: {show((ids[index],))!r}"
         for kind, changed in changes:
             if changed != ids:
                 listed: list[Json] = list(changed)
                 body = _set(_set(x.body, ("prompt_token_ids",), listed), ("usage", "prompt_tokens"), len(changed))
-                yield Mutant(kind=kind, where=_place(ids, index), exchange=_with_body(x, _balanced(body)))
-
-
-def _place(ids: Sequence[int], index: int) -> str:
-    """Where a token of the prompt stands, and its text."""
-    before = [token for token in ids[:index] if token in (tokens.START, tokens.MESSAGE)]
-    part = "header" if before[-1:] == [tokens.START] else "text"
-    return f"prompt {part}: {show((ids[index],))!r}"
+                yield Mutant(kind=kind, where=where, exchange=_with_body(x, _balanced(body)))
 
 
 def _balanced(body: Json) -> Json:

@@ -88,6 +88,8 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
     expected = at(line, "expected")
     rendered = at(line, "rendered")
     waited = [wait for wait in items(at(line, "waited")) if isinstance(wait, int | float)]
+    count = number(at(line, "counted", "tokens"))
+    validity, answered_by = text(at(line, "validity")), text(at(line, "answered_by"))
     return Exchange(
         id=text(at(line, "id")) or name,
         scenario=text(at(line, "scenario")) or "traffic",
@@ -96,7 +98,7 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
         attempt=number(at(line, "try")) or 0,
         engine=text(at(line, "engine")) or "openai",
         started=text(at(line, "started")) or None,
-        validity=_validity(text(at(line, "validity"))),
+        validity=Validity(validity) if validity in set(Validity) else Validity.UNKNOWN,
         request=_read_request(at(line, "request")),
         response=_read_response(at(line, "response")) if isinstance(at(line, "response"), dict) else None,
         failure=_read_failure(at(line, "failure")),
@@ -106,11 +108,11 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
         rendered=Rendered(source=text(at(rendered, "source")), ids=_ids(at(rendered, "ids")))
         if rendered is not None
         else None,
-        counted=_counted(at(line, "counted")),
+        counted=Counted(source=text(at(line, "counted", "source")), tokens=count) if count is not None else None,
         waited=tuple(float(wait) for wait in waited),
         together=number(at(line, "together")),
         rebuilt=at(line, "rebuilt") is True,
-        answered_by=_answered_by(text(at(line, "answered_by"))),
+        answered_by=AnsweredBy(answered_by) if answered_by in set(AnsweredBy) else AnsweredBy.API,
     )
 
 
@@ -215,19 +217,6 @@ def _read_failure(value: Json) -> Failure | None:
     if kind not in set(FailureKind):
         raise BadRecording(f"unknown failure {kind!r}: one of {', '.join(FailureKind)}")
     return Failure(kind=FailureKind(kind), detail=text(at(value, "detail")))
-
-
-def _validity(value: str) -> Validity:
-    return Validity(value) if value in set(Validity) else Validity.UNKNOWN
-
-
-def _counted(value: Json) -> Counted | None:
-    count = number(at(value, "tokens"))
-    return Counted(source=text(at(value, "source")), tokens=count) if count is not None else None
-
-
-def _answered_by(value: str) -> AnsweredBy:
-    return AnsweredBy(value) if value in set(AnsweredBy) else AnsweredBy.API
 
 
 def _ids(value: Json) -> tuple[int, ...]:

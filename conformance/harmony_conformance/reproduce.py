@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 
 from harmony_conformance.check import Outcome
-from harmony_conformance.derender import render_request, whole_request
 from harmony_conformance.exchange import AnsweredBy, Exchange
+from harmony_conformance.halves import render_request, whole_request
 from harmony_conformance.judge import Result
 from harmony_conformance.target import Target
 from harmony_conformance.wire import Request

@@ -19,8 +19,7 @@ from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.client import completed
 from harmony_conformance.direct import at_once, client_of
-from harmony_conformance.evidence import disagreements, prompt_counts, shown_by
-from harmony_conformance.evidence_table import Shown, read_evidence
+from harmony_conformance.evidence import Shown, disagreements, prompt_counts, read_evidence, shown_by
 from harmony_conformance.exchange import Series
 from harmony_conformance.in_process import ask
 from harmony_conformance.json_value import JsonObject, at, items, loads, members, text
@@ -172,9 +171,11 @@ def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None], w
             told(results[-1])
             shown |= {defect: evidence} if evidence is not None else {}
     caught = {check for result in results for check in result.caught_by}
+    golden_file = golden_evidence()
+    doubted = [one for switch, found in shown.items() for one in disagreements(switch, golden_file[switch], found)]
     return SelfTest(
         correct=correct,
-        faults=(*_faults(correct, plan), *_otherwise(correct.series, served), *_doubted(shown)),
+        faults=(*_faults(correct, plan), *_otherwise(correct.series, served), *doubted),
         evidence=shown,
         defects=tuple(results),
         idle=tuple(check.id for check in CHECKS if check.id not in caught),
@@ -258,13 +259,6 @@ def _observed(defect: str, right: Mapping[str, int]) -> tuple[frozenset[str], Sh
 def golden_evidence() -> Mapping[str, Shown]:
     """The table of `golden/evidence.json`: what shows each defect of the prompt."""
     return read_evidence(loads((golden.root() / "evidence.json").read_text(encoding="utf-8")))
-
-
-def _doubted(shown: Mapping[str, Shown]) -> Iterable[str]:
-    """Where the golden file says other than what was computed."""
-    told = golden_evidence()
-    for switch, computed in shown.items():
-        yield from disagreements(switch, told[switch], computed)
 
 
 _OF_PROMPTS = frozenset({"accounting", "client", "hierarchy", "multi_turn", "prompt", "tools"})

@@ -235,13 +235,10 @@ class Sender:
         if not is_doubtful(x):
             return x
         with self.gate.held():
-            x = await self.access.settled(x, self._send_urgently)
+            x = await self.access.settled(x, lambda request: self.gate.send_urgently(self.client, request))
             if self.access.shut is not None:
                 self.gate.close()
         return x
-
-    async def _send_urgently(self, request: Request) -> Sent | None:
-        return await self.gate.send_urgently(self.client, request)
 
     async def _proven(self, x: Exchange, way: Scripting) -> Exchange:
         """The exchange, without a script that nothing shows to have been played: where its API shows no ids, the same request over Chat Completions may."""
@@ -253,7 +250,8 @@ class Sender:
         return x if sent is None else as_proven(x, answered(asked, sent), way)
 
     async def _once(self, step: Step, asked: Exchange) -> Exchange | None:
-        if self._in_halves(step, asked.api):
+        is_derendered = step.script is not None and self.found.ways[asked.api] is ScriptBy.DERENDER
+        if step.path == CHAT and step.settles is None and (is_derendered or not self.found.generates):
             return await answer_in_halves(self._send, asked, step.event_tokens or _EVENT)
         sent = await self.gate.send(self.client, asked.request, step.leave_after, asked.together or 1)
         if sent is None:
@@ -276,12 +274,6 @@ class Sender:
         )
         self.keep(x)
         return x
-
-    def _in_halves(self, step: Step, api: str) -> bool:
-        if step.path != CHAT or step.settles is not None:
-            return False
-        is_derendered = step.script is not None and self.found.ways[api] is ScriptBy.DERENDER
-        return is_derendered or not self.found.generates
 
     async def _with_rendered(self, x: Exchange) -> Exchange:
         """The exchange with the prompt that a side endpoint shows, where that is the best there is."""

@@ -2,7 +2,7 @@
 
 Each defect is asked for as the selftest asks, without a wire, but through an application that watches. What its guard kept of every exchange is judged
 alone. A defect is seen when one of the checks that are there for it fails on an exchange. Where it is not, the reason is computed: the check compares several
-exchanges, or it rests on what never crossed the wire (`beyond`). No reason, no excuse: a check that the bytes suffice for, and that does not fail
+exchanges, or it rests on what never crossed the wire (`KNOWLEDGE`). No reason, no excuse: a check that the bytes suffice for, and that does not fail
 on what the proxy kept, is a fault of the proxy.
 """
 
@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from importlib.metadata import entry_points
+from types import MappingProxyType
 from typing import Protocol
 
 from starlette.types import ASGIApp
 
 from harmony_conformance.apis import APIS, CHAT_COMPLETIONS
-from harmony_conformance.beyond import fails, rests_on
 from harmony_conformance.check import Check, Comparison, Outcome
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.direct import at_once, client_to
-from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.json_value import JsonObject
-from harmony_conformance.judge import is_comparison, judge
+from harmony_conformance.judge import is_comparison, judge_alone
 from harmony_conformance.judging import Plan
 from harmony_conformance.processes import forking_if_whole
 from harmony_conformance.reference_server.app import create_app
@@ -231,7 +231,7 @@ def _failing(exchanges: Iterable[Exchange]) -> frozenset[str]:
     return frozenset(
         result.check
         for x in exchanges
-        for result in judge((Series(name=x.scenario, exchanges={x.step: x}),), rules)
+        for result in judge_alone(x, rules)
         if result.outcome in (Outcome.FAIL, Outcome.ERROR)
     )
 
@@ -252,3 +252,68 @@ def _digest(x: Exchange) -> bytes:
     """What tells an exchange from others, ids and times of the moment left out."""
     (steps,) = digests((Series(name="", exchanges={"": x}),), arrivals=True).values()
     return steps[""]
+
+
+_CROSSED = frozenset({"id", "request", "response", "failure", "api", "started"})
+_UNKNOWN: Mapping[str, object] = MappingProxyType(
+    {
+        "scenario": "traffic",
+        "step": "",
+        "attempt": 0,
+        "engine": "openai",
+        "validity": Validity.UNKNOWN,
+        "script": None,
+        "expected": None,
+        "unplayed": "",
+        "rendered": None,
+        "counted": None,
+        "waited": (),
+        "rebuilt": False,
+        "together": None,
+        "answered_by": AnsweredBy.API,
+        "choice": 0,
+    }
+)
+
+KNOWLEDGE: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "what the model was made to say": ("script", "expected", "unplayed"),
+        "the prompt as a side endpoint shows it": ("rendered", "counted"),
+        "that the request is a valid one, or is not": ("validity",),
+        "which engine it is": ("engine",),
+        "how many requests were under way, and for the how manieth time": ("together", "waited", "attempt"),
+        "which part of a scenario it is": ("scenario", "step"),
+    }
+)
+"""What only the suite knows, in words, and the members of an exchange that hold it."""
+
+
+def wire_only(x: Exchange) -> Exchange:
+    """The exchange as somebody knows it who saw it go by."""
+    return _without(x, tuple(_UNKNOWN))
+
+
+def fails(rule: Check | Comparison, x: Exchange) -> bool:
+    """Whether a check fails on an exchange by itself."""
+    return judge_alone(x, (rule,))[0].outcome is Outcome.FAIL
+
+
+def rests_on(rule: Check | Comparison, x: Exchange) -> tuple[str, ...]:
+    """What, beyond the wire, a failure of the check rests on; nothing, where the wire alone shows it.
+
+    Each part is what the check does not fail without. Where no part alone is so, it takes one of several, and all are named that are known.
+    """
+    if fails(rule, wire_only(x)):
+        return ()
+    known = {about: members for about, members in KNOWLEDGE.items() if _without(x, members) != x}
+    needed = tuple(about for about, members in known.items() if not fails(rule, _without(x, members)))
+    return needed or tuple(known)
+
+
+def _without(x: Exchange, members: tuple[str, ...]) -> Exchange:
+    return replace(x, **{member: _UNKNOWN[member] for member in members})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def unaccounted() -> frozenset[str]:
+    """Members of an exchange that are neither bytes nor listed here: a new one has to be given its place."""
+    return frozenset(member.name for member in fields(Exchange)) - _CROSSED - _UNKNOWN.keys()

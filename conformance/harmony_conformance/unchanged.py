@@ -12,7 +12,6 @@ from dataclasses import fields, replace
 from hashlib import sha256
 
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.wire import Response
 
 Digests = Mapping[tuple[str, str], Mapping[str, bytes]]
 """A digest of each exchange, by name and API of its series and by step."""
@@ -21,8 +20,8 @@ _SEEN = sorted(
     {member.name for member in fields(Exchange)}
     - {"id", "request", "response", "started", "waited", "script", "expected"}
 )
-_OF_THE_MOMENT = frozenset({"date", "content-length"})
-_OF_THE_WIRE = frozenset({"transfer-encoding"})
+_PASSING = frozenset({"date", "content-length", "transfer-encoding"})
+"""Headers that depend on the moment or on the wire."""
 _SERIALS = re.compile(rb'(?:chatcmpl-|cmpl-|call_|resp_|rs_|msg_|fc_|ci_|ws_)[\w-]+|(?<="id":")[0-9a-f]{32}(?=")')
 _TIMES = re.compile(rb'"(?:created|created_at)": ?(?:\d+|"[^"]*")')
 
@@ -55,7 +54,8 @@ def _of_steps(series: Series, *, arrivals: bool) -> dict[str, bytes]:
 def _digest(x: Exchange, serials: dict[bytes, bytes], *, arrivals: bool) -> bytes:
     response = x.response
     digest = sha256()
-    about = ([getattr(x, member) for member in _SEEN], None if response is None else _headers(response))
+    headers = None if response is None else sorted(one for one in response.headers.items() if one[0] not in _PASSING)
+    about = ([getattr(x, member) for member in _SEEN], headers)
     told = b"" if response is None else b"%d %s" % (response.status, response.body)
     for part in (repr(about).encode(), x.request.body, told):
         known = _numbered(_SERIALS, _numbered(_TIMES, part, {}), serials)
@@ -63,11 +63,6 @@ def _digest(x: Exchange, serials: dict[bytes, bytes], *, arrivals: bool) -> byte
     if arrivals and response is not None:
         digest.update(repr([(round(chunk.at, 6), len(chunk.data)) for chunk in response.chunks]).encode())
     return digest.digest()
-
-
-def _headers(response: Response) -> list[tuple[str, str]]:
-    passing = _OF_THE_MOMENT | _OF_THE_WIRE
-    return sorted(named for named in response.headers.items() if named[0] not in passing)
 
 
 def _numbered(what: re.Pattern[bytes], text: bytes, numbers: dict[bytes, bytes]) -> bytes:

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from harmony_conformance import golden
 from harmony_conformance.agenda import agenda_of
 from harmony_conformance.audit.lines import Place, Problem
-from harmony_conformance.audit.scan import EXAMPLES, Judged, Tally, judge_alone, judge_apart_alone, tally
+from harmony_conformance.audit.scan import EXAMPLES, Judged, Tally, tally
 from harmony_conformance.check import Finding, Outcome, Severity
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.exchange import Exchange
-from harmony_conformance.judge import Result, is_comparison
+from harmony_conformance.judge import Result, is_comparison, judge_alone, judge_apart
 from harmony_conformance.spec import CLAUSES
 from harmony_conformance.wire import Request
 
@@ -93,9 +93,9 @@ def test_what_does_not_apply_is_counted_the_same_where_it_is_told_apart(judged, 
 @pytest.mark.parametrize("example", [pytest.param(one, id=one.id) for one in [*golden.examples()][7::200]])
 def test_a_line_is_told_in_two_parts_that_are_the_whole(example):
     for x in example.series.exchanges.values():
-        aside, told = judge_apart_alone(x, agenda_of(CHECKS))
+        aside, told = judge_apart(x, agenda_of(CHECKS))
         assert sorted([*aside, *told]) == sorted(judge_alone(x, CHECKS))
-        assert judge_apart_alone(x, agenda_of(CHECKS))[0] is aside
+        assert judge_apart(x, agenda_of(CHECKS))[0] is aside
 
 
 def test_the_first_examples_are_kept_by_file_and_offset():

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from harmony_conformance import golden
-from harmony_conformance.beyond import KNOWLEDGE, fails, rests_on, unaccounted, wire_only
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.through import KNOWLEDGE, fails, rests_on, unaccounted, wire_only
 
 RULES = {rule.id: rule for rule in CHECKS}
 EXAMPLES = {example.id: example for example in golden.examples()}

@@ -12,8 +12,15 @@ from harmony_conformance import golden
 from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.commands.checks import COMMAND
-from harmony_conformance.evidence import disagreements, prompt_counts, shown_by, without_prompt_ids
-from harmony_conformance.evidence_table import Shown, evidence_markdown, read_evidence
+from harmony_conformance.evidence import (
+    Shown,
+    disagreements,
+    evidence_markdown,
+    prompt_counts,
+    read_evidence,
+    shown_by,
+    without_prompt_ids,
+)
 from harmony_conformance.exchange import PromptLevel
 from harmony_conformance.judging import judge_all
 from harmony_conformance.reference_server.changes import OnConversation, OnFeeding, OnHistory, OnPrompt

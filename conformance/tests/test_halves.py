@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from harmony_conformance import derender
 from harmony_conformance.apis import COMPLETIONS, OLLAMA, RESPONSES
 from harmony_conformance.check import Outcome
 from harmony_conformance.client import Client, Sent, Settings
 from harmony_conformance.discovery import Question, discover
 from harmony_conformance.engines import CHAT, DERENDER, ENGINES, RENDER, ScriptBy
 from harmony_conformance.exchange import AnsweredBy, Exchange, OutputLevel, PromptLevel
-from harmony_conformance.halves import answer_in_halves
+from harmony_conformance.halves import answer_in_halves, events, framed, whole_request
 from harmony_conformance.recording import read_exchange, write_exchange
 from harmony_conformance.reference_server import MODEL, running
 from harmony_conformance.refusal import NothingThere
@@ -234,15 +233,15 @@ ENDS = {
 @pytest.mark.parametrize("how", ENDS)
 def test_an_output_ends_as_a_generating_server_would_have_ended_it(how):
     members, script, count, finish, reason = ENDS[how]
-    (event,) = derender.events(asked(script, **members), 1000)
+    (event,) = events(asked(script, **members), 1000)
     assert event.written() == {"index": 0, "token_ids": list(event.ids), "finish_reason": finish, "stop_reason": reason}
     assert len(event.ids) == count
 
 
 def test_several_choices_are_several_outputs_each_with_its_state():
-    found = [(event.index, event.ids) for event in derender.events(asked(n=2), 11)]
+    found = [(event.index, event.ids) for event in events(asked(n=2), 11)]
     assert [index for index, _ in found] == [0, 1] * (len(found) // 2)
-    assert len(json.loads(derender.whole_request(asked(n=2)).body)["generate_response"]["choices"]) == 2
+    assert len(json.loads(whole_request(asked(n=2)).body)["generate_response"]["choices"]) == 2
 
 
 def test_a_request_without_a_script_is_only_rendered(halves):
@@ -270,7 +269,7 @@ def test_no_more_is_sent_than_allowed():
 
 
 def test_half_of_a_surrogate_pair_in_a_chunk_is_not_made_bad_utf_8():
-    x = replace(asked(stream=True), response=derender.framed([(0.1, {"choices": [{"delta": {"content": "\ud83d"}}]})]))
+    x = replace(asked(stream=True), response=framed([(0.1, {"choices": [{"delta": {"content": "\ud83d"}}]})]))
     assert x.response.body.decode("utf-8") == 'data: {"choices":[{"delta":{"content":"\\ud83d"}}]}\n\n'
     assert x.chunks[0]["choices"][0]["delta"]["content"] == "\ud83d"
 

@@ -24,11 +24,10 @@ from functools import lru_cache
 
 from harmony_conformance.agenda import agenda_of
 from harmony_conformance.audit.excerpt import Excerpts
-from harmony_conformance.audit.scan import applied_alone
 from harmony_conformance.check import Check, Comparison
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.json_value import JsonObject, dumps, items, text
-from harmony_conformance.judge import Said
+from harmony_conformance.judge import Result, judge_apart
 from harmony_proxy.frames import unframed
 from harmony_proxy.giving_way import giving_way
 from harmony_proxy.judge_settings import LENGTH_BYTES, LOW, TOTALS, Settings, read_settings
@@ -90,13 +89,13 @@ class Judge:
         if self._since is not None and time.monotonic() - self._since > EXCHANGE_SECONDS:
             raise _TooLong
 
-    def _judged(self, kept: Kept) -> tuple[Passage, JsonObject, list[Said], int]:
+    def _judged(self, kept: Kept) -> tuple[Passage, JsonObject, list[Result], int]:
         told = passage(kept, engine=self._settings.engine)
-        applied: list[Said] = []
+        applied: list[Result] = []
         aside = 0
         if told.exchange is not None:
-            applied = applied_alone(told.exchange, self._checks)
-            aside = len(self._checks.rules) - len(applied)
+            closed, applied = judge_apart(told.exchange, self._checks)
+            aside = len(closed)
         line = log_line(told, _iso(kept.started), applied, aside, self._excerpts)
         if told.exchange is not None and (sample := self._samples.take(told.exchange, applied)) is not None:
             line["sample"] = sample

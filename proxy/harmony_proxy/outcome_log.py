@@ -20,7 +20,7 @@ from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, names_in
 from harmony_conformance.check import Outcome
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.judge import Said
+from harmony_conformance.judge import Result
 from harmony_conformance.recording import write_exchange
 from harmony_conformance.report.model import ORDER, finding_json
 from harmony_proxy.passage import Passage
@@ -31,7 +31,7 @@ SAMPLES = 10
 """How many exchanges are kept as samples of each failing check, since the start."""
 
 
-def log_line(told: Passage, started: str, applied: Sequence[Said], aside: int, excerpts: Excerpts) -> JsonObject:
+def log_line(told: Passage, started: str, applied: Sequence[Result], aside: int, excerpts: Excerpts) -> JsonObject:
     """The line of one exchange. `applied`: what was said by the checks that applied to it; to how many it did not, `aside`."""
     kept = told.kept
     line: JsonObject = {
@@ -79,7 +79,7 @@ class Samples:
         self._capture = capture
         self._taken: Counter[str] = Counter()
 
-    def take(self, x: Exchange, results: Sequence[Said]) -> JsonObject | None:
+    def take(self, x: Exchange, results: Sequence[Result]) -> JsonObject | None:
         """The exchange as it can be judged again, or its shape; None where there are enough, or none are wanted. Credentials were masked before."""
         if self._capture is Excerpts.NONE:
             return None
@@ -114,11 +114,11 @@ def _redacted(value: Json) -> Json:
             return value
 
 
-def _checks(results: Sequence[Said], outcome: Outcome) -> list[Json]:
+def _checks(results: Sequence[Result], outcome: Outcome) -> list[Json]:
     return [result.check for result in results if result.outcome is outcome]
 
 
-def _findings(x: Exchange, results: Sequence[Said], excerpts: Excerpts) -> list[Json]:
+def _findings(x: Exchange, results: Sequence[Result], excerpts: Excerpts) -> list[Json]:
     told = [result for result in results if result.outcome in _TOLD]
     names = names_in(x) if told else frozenset[str]()
     return [

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from harmony_conformance.agenda import agenda_of
 from harmony_conformance.audit.excerpt import Excerpts
-from harmony_conformance.audit.scan import applied_alone
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.judge import judge_apart
 from harmony_conformance.wire import FailureKind
 from harmony_proxy.frames import framed, packed, unframed
 from harmony_proxy.judge_settings import LENGTH_BYTES
@@ -112,7 +112,7 @@ def test_a_secret_stands_nowhere_in_a_line_nor_in_its_sample(place):
     recorder.feed(f'data: {{"choices": [{{"index": 0, "delta": {{"content": "{TOKEN}"}}}}]}}\n\n'.encode(), 0.1)
     recorder.end(0.2)
     told = read(recorder)
-    results = applied_alone(told.exchange, agenda_of(CHECKS))
+    _, results = judge_apart(told.exchange, agenda_of(CHECKS))
     sample = Samples(Excerpts.FULL).take(told.exchange, results)
     line = log_line(told, "", results, 0, Excerpts.FULL)
     assert sample is not None

@@ -10,10 +10,11 @@ from harmony_conformance.agenda import agenda_of
 from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, apply_to_reason, names_in
 from harmony_conformance.audit.lines import Line, Place, Problem, read_lines
 from harmony_conformance.audit.readers import Form, Found, LeftOut, read_line
-from harmony_conformance.audit.scan import Counting, Judged, Tally, judge_apart_alone
+from harmony_conformance.audit.scan import Counting, Judged, Tally
 from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.json_value import Json, JsonObject
+from harmony_conformance.judge import judge_apart
 from harmony_conformance.report.model import finding_json
 
 LINES, BYTES = 200, 1024 * 1024
@@ -81,7 +82,7 @@ def scan_batch(batch: Batch, reading: Reading) -> Scanned:
             case LeftOut():
                 counting.leave_out()
             case Found():
-                aside, results = judge_apart_alone(found.exchange, checks)
+                aside, results = judge_apart(found.exchange, checks)
                 judged = Judged(place=place, exchange=found.exchange, results=results, aside=aside)
                 counting.add(judged)
                 failures.extend(_failures(judged, reading.excerpts))

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import TypeVar
 
-from harmony_conformance.agenda import Agenda
 from harmony_conformance.audit.excerpt import names_in
 from harmony_conformance.audit.lines import Place, Problem
-from harmony_conformance.check import Check, Comparison, Finding, Outcome
-from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.judge import Case, Result, Said, judge_apart, judge_applied, judge_rules
+from harmony_conformance.check import Finding, Outcome
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.judge import Result
 
 Key = TypeVar("Key", bound=str)
 
@@ -105,25 +104,6 @@ class Tally:
     def unreadable(self) -> int:
         """How many lines could not be read."""
         return sum(unread.count for unread in self.unread.values())
-
-
-def judge_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> tuple[Result, ...]:
-    """What every check says of one exchange by itself."""
-    return tuple(judge_rules(tuple(checks), _alone(x)))
-
-
-def judge_apart_alone(x: Exchange, checks: Agenda) -> tuple[tuple[Result, ...], list[Result]]:
-    """The same in two parts: the results of those that do not apply, which are one value for many exchanges, and the others."""
-    return judge_apart(checks, _alone(x))
-
-
-def applied_alone(x: Exchange, checks: Agenda) -> list[Said]:
-    """What those say that apply to it: all that is told of most exchanges."""
-    return judge_applied(checks, _alone(x))
-
-
-def _alone(x: Exchange) -> Case:
-    return Case((Series(name=x.scenario, exchanges={x.step: x}),))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from harmony_conformance.accounting import Requests
 from harmony_conformance.checks.accounting import AGAIN, PLAINEST
 from harmony_conformance.command import Command, Exit
 from harmony_conformance.docs import accounting_markdown, checks_json, checks_markdown
-from harmony_conformance.evidence_table import evidence_markdown
+from harmony_conformance.evidence import evidence_markdown
 from harmony_conformance.json_value import dumps, loads
 from harmony_conformance.scenario import read_scenario
 

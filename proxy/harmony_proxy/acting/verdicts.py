@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from harmony_conformance.check import Check, Finding, Outcome, Severity, Verdict
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.judge import Result, is_comparison, judge
+from harmony_conformance.exchange import Exchange
+from harmony_conformance.judge import Result, is_comparison, judge_alone
 
 _ALONE: Mapping[str, Check] = MappingProxyType({rule.id: rule for rule in CHECKS if not is_comparison(rule)})  # type: ignore[misc]
 _MUST: Mapping[str, Check] = MappingProxyType(
@@ -22,7 +22,7 @@ _MUST: Mapping[str, Check] = MappingProxyType(
 def judged(x: Exchange, checks: Collection[str] | None = None) -> tuple[Result, ...]:
     """The results of these checks, of all where none are named."""
     rules = _ALONE.values() if checks is None else [_ALONE[name] for name in checks if name in _ALONE]
-    return tuple(judge((Series(name=x.scenario, exchanges={x.step: x}),), rules))
+    return tuple(judge_alone(x, rules))
 
 
 def failing(results: Iterable[Result]) -> Mapping[str, tuple[Finding, ...]]:
