@@ -1,73 +1,49 @@
-"""What differs inside one message that stands where it should: a field of its header, its content, its end."""
+"""What differs inside one message that is in its place: a field of its header, its content, its end."""
 
-from dataclasses import dataclass
 from typing import Final
 
-from harmony_ref.explanation.divergence import Part, Problem
-from harmony_ref.explanation.reading import HeaderFields, PromptMessage, header_fields, quoted, shown
+from harmony_ref.explanation.divergence import Difference, Part, Problem
+from harmony_ref.explanation.reading import Place, PromptMessage, quoted
 from harmony_ref.explanation.texts import difference_of_contents
+from harmony_ref.header import CONSTRAIN_MARKER
 from harmony_ref.messages import Role
 
 _ROLES: Final = frozenset(role.value for role in Role)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MessageDifference:
-    """What differs, in which way, and a clause that says so."""
-
-    part: Part
-    problem: Problem
-    words: str
-
-
-def difference_of_messages(expected: PromptMessage, actual: PromptMessage) -> MessageDifference:
-    """How a message of the prompt differs from the one expected, which is whole."""
-    if actual.content is None:
-        words = f"the message marker is missing after {quoted(shown(actual.header))}"
-        return MessageDifference(part=Part.HEADER, problem=Problem.MISSING, words=words)
-    if tuple(expected.header) != tuple(actual.header):
+def difference_of_messages(expected: PromptMessage, actual: PromptMessage) -> Difference:
+    """The first difference between a message of the prompt and the one expected, which is whole."""
+    if actual.content_ids is None:
+        return Difference(Part.HEADER, Problem.MISSING, f"the message marker is missing after {quoted(actual.header)}")
+    if expected.header_ids != actual.header_ids:
         return _difference_of_headers(expected, actual)
-    wanted, found = tuple(expected.content or ()), tuple(actual.content)
-    if wanted != found:
-        role = header_fields(expected.header).author
-        difference = difference_of_contents(shown(wanted), shown(found), role)
-        return MessageDifference(part=difference.part, problem=difference.problem, words=difference.words)
-    end = shown(expected.ids[-1:])
+    if expected.content_ids != actual.content_ids:
+        return difference_of_contents(expected.content, actual.content, expected.role)
     if actual.end is None:
-        return MessageDifference(part=Part.END, problem=Problem.MISSING, words=f"the end marker {end} is missing")
-    words = f"the message ends in {shown((actual.end,))} where {end} was expected"
-    return MessageDifference(part=Part.END, problem=Problem.DIFFERENT, words=words)
+        return Difference(Part.END, Problem.MISSING, f"the end marker {expected.end_name} is missing")
+    words = f"the message ends in {actual.end_name} where {expected.end_name} was expected"
+    return Difference(Part.END, Problem.DIFFERENT, words)
 
 
-def _difference_of_headers(expected: PromptMessage, actual: PromptMessage) -> MessageDifference:
-    wanted, found = header_fields(expected.header), header_fields(actual.header)
-    if wanted.author != found.author:
-        return _difference_of_fields(_part_of_author(wanted, found), wanted.author, found.author)
-    if wanted.recipient != found.recipient:
-        return _difference_of_fields(Part.RECIPIENT, wanted.recipient, found.recipient)
-    if wanted.is_after_channel != found.is_after_channel:
-        stands = "after" if found.is_after_channel else "before"
-        words = f"the recipient stands {stands} the channel"
-        return MessageDifference(part=Part.RECIPIENT, problem=Problem.MISPLACED, words=words)
-    if wanted.channel != found.channel:
-        return _difference_of_fields(Part.CHANNEL, wanted.channel, found.channel)
-    if wanted.content_type != found.content_type:
-        return _difference_of_fields(Part.CONTENT_TYPE, wanted.content_type, found.content_type)
-    words = f"the header is spelled otherwise: {quoted(shown(actual.header))} for {quoted(shown(expected.header))}"
-    return MessageDifference(part=Part.HEADER, problem=Problem.OTHER_SPELLING, words=words)
-
-
-def _part_of_author(wanted: HeaderFields, found: HeaderFields) -> Part:
-    """A tool stands under its name; any other author under a role, and perhaps a name behind a colon."""
-    roles = {author.partition(":")[0] for author in (wanted.author, found.author)}
-    return Part.ROLE if len(roles) > 1 and roles & _ROLES else Part.NAME
-
-
-def _difference_of_fields(part: Part, wanted: str | None, found: str | None) -> MessageDifference:
+def _difference_of_headers(expected: PromptMessage, actual: PromptMessage) -> Difference:
+    # A tool has its name for an author; any other author is a role, and perhaps a name behind a colon.
+    roles = {author.partition(":")[0] for author in (expected.author, actual.author)}
+    fields = (
+        (Part.ROLE if len(roles) > 1 and roles & _ROLES else Part.NAME, expected.author, actual.author),
+        (Part.RECIPIENT, expected.recipient, actual.recipient),
+        (Part.RECIPIENT, expected.place, actual.place),
+        (Part.CHANNEL, expected.channel, actual.channel),
+        (Part.CONTENT_TYPE, expected.content_type, actual.content_type),
+    )
+    part, wanted, found = next((field for field in fields if field[1] != field[2]), (Part.HEADER, None, None))
+    if isinstance(found, Place):
+        return Difference(part, Problem.MISPLACED, f"the {found.replace('recipient', 'recipient stands')}")
+    if wanted == found:
+        words = f"the header is spelled otherwise: {quoted(actual.header)} for {quoted(expected.header)}"
+        return Difference(part, Problem.OTHER_SPELLING, words)
+    wanted, found = (field and field.replace("⟦constrain⟧", CONSTRAIN_MARKER) for field in (wanted, found))
     if found is None:
-        problem, words = Problem.MISSING, f"the {part} is missing, {wanted!r} was expected"
-    elif wanted is None:
-        problem, words = Problem.EXTRA, f"the {part} is {found!r} where none was expected"
-    else:
-        problem, words = Problem.DIFFERENT, f"the {part} is {found!r} where {wanted!r} was expected"
-    return MessageDifference(part=part, problem=problem, words=words)
+        return Difference(part, Problem.MISSING, f"the {part} is missing, {wanted!r} was expected")
+    if wanted is None:
+        return Difference(part, Problem.EXTRA, f"the {part} is {found!r} where none was expected")
+    return Difference(part, Problem.DIFFERENT, f"the {part} is {found!r} where {wanted!r} was expected")
