@@ -49,6 +49,11 @@ class Expected:
     block: int | None = None
 
     @property
+    def where(self) -> str:
+        """JSON pointer of the part of the request; empty for none."""
+        return self.part.where if self.part is not None else ""
+
+    @property
     def is_optional(self) -> bool:
         """Whether the official sources settle differently that it is kept, or it says nothing."""
         return (self.part is not None and self.part.keep is Keep.EITHER) or not self.message.content

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from harmony_conformance.check import Verdict
 from harmony_conformance.conversation import EFFORTS
@@ -18,49 +19,34 @@ from harmony_conformance.difference import json_differences
 from harmony_conformance.json_value import Json, at, canonical, dumps, items, members, objects_in, text
 from harmony_conformance.prompt import Kind, shorten, wanted
 from harmony_conformance.tool_schema import Mark, declared_members, parameters, undescribed, untyped
-from harmony_ref.explanation import Part, Problem
-from harmony_ref.explanation.texts import difference_of_contents
+from harmony_ref.explanation.divergence import Difference, Part, Problem
+from harmony_ref.explanation.texts import EFFORT_LINE, FREE_LINES, difference_of_contents
 
 
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """Whether it is a failure or a variant, what differs, in which way (the class of the defect), and a clause that says so."""
+@dataclass(frozen=True)
+class JudgedDifference(Difference):
+    """A difference, and whether it is a failure or a variant."""
 
     verdict: Verdict
-    part: Part
-    problem: Problem
-    words: str
 
 
-def fails(part: Part, problem: Problem, words: str) -> Difference:
-    """What a request says reaches the model as something else."""
-    return Difference(verdict=Verdict.FAIL, part=part, problem=problem, words=words)
+fails = partial(JudgedDifference, verdict=Verdict.FAIL)
+"""A difference in meaning: part, problem, words."""
+varies = partial(JudgedDifference, verdict=Verdict.VARIANT)
+"""A difference in form: part, problem, words."""
 
-
-def varies(part: Part, problem: Problem, words: str) -> Difference:
-    """The same in another form."""
-    return Difference(verdict=Verdict.VARIANT, part=part, problem=problem, words=words)
-
-
-_FREE_LINES = {
-    "Knowledge cutoff:": Part.CUTOFF,
-    "Current date:": Part.DATE,
-    "# Valid channels:": Part.CHANNELS,
-    "Calls to these tools must go to": Part.FUNCTIONS_NOTE,
-}
-_EFFORT_LINE = {"Reasoning:": Part.EFFORT}
 _TOOLS = re.compile(r"# Tools\n[\s\S]*")
 _FORMATS = re.compile(r"# Response Formats\n[\s\S]*")
 _HEADING = "# Instructions"
 _BLANKS = re.compile(r"[\s/*]+")
 
 
-def system_difference(expected: str, shown: str, request: Json) -> Iterator[Difference]:
+def system_difference(expected: str, shown: str, request: Json) -> Iterator[JudgedDifference]:
     """How a system message differs from the one expected, which names the same date."""
     if expected == shown:
         return
     is_asked = text(at(request, "reasoning_effort")) in EFFORTS
-    free = _FREE_LINES if is_asked else _FREE_LINES | _EFFORT_LINE
+    free = FREE_LINES if is_asked else FREE_LINES | EFFORT_LINE
     for label, part in free.items():
         line, found = _line(expected, label), _line(shown, label)
         if line != found and part is not Part.DATE:
@@ -86,7 +72,7 @@ def _without(content: str, labels: Sequence[str] | dict[str, Part]) -> str:
     return "\n".join(lines)
 
 
-def developer_difference(expected: str, shown: str, request: Json) -> Iterator[Difference]:
+def developer_difference(expected: str, shown: str, request: Json) -> Iterator[JudgedDifference]:
     """How a developer message differs from the one expected: the first of what is lost, changed or added, else the form."""
     if expected == shown:
         return
@@ -137,7 +123,7 @@ def _sections(content: str, told: Sequence[str]) -> tuple[str, str, str]:
     return tools[0].strip() if tools is not None else "", formats[0].strip() if formats is not None else "", besides
 
 
-def _formats_difference(expected: str, shown: str, schema: Json) -> Iterator[Difference]:
+def _formats_difference(expected: str, shown: str, schema: Json) -> Iterator[JudgedDifference]:
     if expected == shown:
         return
     told = list(objects_in(shown))
@@ -151,7 +137,7 @@ def _formats_difference(expected: str, shown: str, schema: Json) -> Iterator[Dif
         yield varies(Part.RESPONSE_FORMATS, Problem.OTHER_SPELLING, "they are spelled otherwise, or not told")
 
 
-def _tools_difference(expected: str, shown: str, tools: Sequence[Json]) -> Iterator[Difference]:
+def _tools_difference(expected: str, shown: str, tools: Sequence[Json]) -> Iterator[JudgedDifference]:
     if expected == shown:
         return
     if not expected or not shown:

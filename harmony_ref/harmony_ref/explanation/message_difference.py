@@ -1,5 +1,6 @@
 """What differs inside one message that is in its place: a field of its header, its content, its end."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from harmony_ref.explanation.divergence import Difference, Part, Problem
@@ -16,7 +17,9 @@ def difference_of_messages(expected: PromptMessage, actual: PromptMessage) -> Di
     if actual.content_ids is None:
         return Difference(Part.HEADER, Problem.MISSING, f"the message marker is missing after {quoted(actual.header)}")
     if expected.header_ids != actual.header_ids:
-        return _difference_of_headers(expected, actual)
+        words = f"the header is spelled otherwise: {quoted(actual.header)} for {quoted(expected.header)}"
+        spelling = Difference(Part.HEADER, Problem.OTHER_SPELLING, words)
+        return next(header_differences(expected, actual), spelling)
     if expected.content_ids != actual.content_ids:
         return difference_of_contents(expected.content, actual.content, expected.role)
     if actual.end is None:
@@ -25,25 +28,27 @@ def difference_of_messages(expected: PromptMessage, actual: PromptMessage) -> Di
     return Difference(Part.END, Problem.DIFFERENT, words)
 
 
-def _difference_of_headers(expected: PromptMessage, actual: PromptMessage) -> Difference:
+def header_differences(expected: PromptMessage, actual: PromptMessage) -> Iterator[Difference]:
+    """The fields in which two headers differ: author, recipient, its place, channel, content type."""
     # A tool has its name for an author; any other author is a role, and perhaps a name behind a colon.
     roles = {author.partition(":")[0] for author in (expected.author, actual.author)}
-    fields = (
-        (Part.ROLE if len(roles) > 1 and roles & _ROLES else Part.NAME, expected.author, actual.author),
-        (Part.RECIPIENT, expected.recipient, actual.recipient),
-        (Part.RECIPIENT, expected.place, actual.place),
-        (Part.CHANNEL, expected.channel, actual.channel),
-        (Part.CONTENT_TYPE, expected.content_type, actual.content_type),
-    )
-    part, wanted, found = next((field for field in fields if field[1] != field[2]), (Part.HEADER, None, None))
-    if isinstance(found, Place):
-        return Difference(part, Problem.MISPLACED, f"the {found.replace('recipient', 'recipient stands')}")
-    if wanted == found:
-        words = f"the header is spelled otherwise: {quoted(actual.header)} for {quoted(expected.header)}"
-        return Difference(part, Problem.OTHER_SPELLING, words)
-    wanted, found = (field and field.replace("⟦constrain⟧", CONSTRAIN_MARKER) for field in (wanted, found))
+    author = Part.ROLE if len(roles) > 1 and roles & _ROLES else Part.NAME
+    yield from _difference_of_fields(author, expected.author, actual.author)
+    yield from _difference_of_fields(Part.RECIPIENT, expected.recipient, actual.recipient)
+    if expected.place is not actual.place and Place.NONE not in (expected.place, actual.place):
+        words = f"the {actual.place.replace('recipient', 'recipient stands')}"
+        yield Difference(Part.RECIPIENT, Problem.MISPLACED, words)
+    yield from _difference_of_fields(Part.CHANNEL, expected.channel, actual.channel)
+    yield from _difference_of_fields(Part.CONTENT_TYPE, expected.content_type, actual.content_type)
+
+
+def _difference_of_fields(part: Part, expected: str | None, actual: str | None) -> Iterator[Difference]:
+    wanted, found = (field and field.replace("⟦constrain⟧", CONSTRAIN_MARKER) for field in (expected, actual))
+    if found == wanted:
+        return
     if found is None:
-        return Difference(part, Problem.MISSING, f"the {part} is missing, {wanted!r} was expected")
-    if wanted is None:
-        return Difference(part, Problem.EXTRA, f"the {part} is {found!r} where none was expected")
-    return Difference(part, Problem.DIFFERENT, f"the {part} is {found!r} where {wanted!r} was expected")
+        yield Difference(part, Problem.MISSING, f"the {part} is missing, {wanted!r} was expected")
+    elif wanted is None:
+        yield Difference(part, Problem.EXTRA, f"the {part} is {found!r} where none was expected")
+    else:
+        yield Difference(part, Problem.DIFFERENT, f"the {part} is {found!r} where {wanted!r} was expected")
