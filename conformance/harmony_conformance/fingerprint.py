@@ -20,9 +20,9 @@ from harmony_conformance.exchange import Exchange, PromptLevel, Series
 from harmony_conformance.json_value import JsonObject, at, items, text
 from harmony_conformance.mistakes import is_call
 from harmony_conformance.prompt import PromptMessage
-from harmony_ref import Message, encode_with_special_tokens
+from harmony_ref import Message, Role
 from harmony_ref.styles import Style
-from harmony_ref.styles.rendering import each_rendered
+from harmony_ref.styles.rendering import each_rendered, next_turn
 
 _LOOKED_AT = 32
 _OF_EACH = 3
@@ -32,7 +32,6 @@ _LINES = {
     "effort": re.compile(r"^Reasoning: (.*)$", re.MULTILINE),
     "identity": re.compile(r"\A(?!Knowledge cutoff: |Current date: |Reasoning: )(.*)$", re.MULTILINE),
 }
-_BEGUN = tuple(encode_with_special_tokens("<|start|>assistant"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +156,7 @@ def _gives(prompt: Sequence[int], messages: Sequence[Message], style: Style) -> 
         if tuple(prompt[place:end]) != rendered.ids:
             return False
         place = end
-    return tuple(prompt[place:]) == _BEGUN
+    return tuple(prompt[place:]) == next_turn(Role.ASSISTANT)
 
 
 def _lines(exchanges: Sequence[Exchange]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -35,8 +35,8 @@ fails = partial(JudgedDifference, verdict=Verdict.FAIL)
 varies = partial(JudgedDifference, verdict=Verdict.VARIANT)
 """A difference in form: part, problem, words."""
 
-_TOOLS = re.compile(r"# Tools\n[\s\S]*")
-_FORMATS = re.compile(r"# Response Formats\n[\s\S]*")
+_TOOLS = "# Tools\n"
+_FORMATS = "# Response Formats\n"
 _HEADING = "# Instructions"
 _BLANKS = re.compile(r"[\s/*]+")
 
@@ -62,13 +62,11 @@ def _line(content: str, label: str) -> str:
     return next((line for line in content.split("\n") if line.startswith(label)), "")
 
 
-def _without(content: str, labels: Sequence[str] | dict[str, Part]) -> str:
+def _without(content: str, labels: Iterable[str]) -> str:
     """The text without the first line of each label, and without blank lines."""
     lines = [line for line in content.split("\n") if line]
-    for label in labels:
-        line = _line(content, label)
-        if line in lines:
-            lines.remove(line)
+    for line in {_line(content, label) for label in labels}.intersection(lines):
+        lines.remove(line)
     return "\n".join(lines)
 
 
@@ -100,12 +98,10 @@ def developer_difference(expected: str, shown: str, request: Json) -> Iterator[J
 
 
 def _stand_in_order(told: Sequence[str], shown: str) -> bool:
-    position = 0
     for one in told:
-        found = shown.find(one, position)
-        if found < 0:
+        _, found, shown = shown.partition(one)
+        if not found:
             return False
-        position = found + len(one)
     return True
 
 
@@ -115,12 +111,11 @@ def _sections(content: str, told: Sequence[str]) -> tuple[str, str, str]:
     for one in told:
         rest = rest.replace(one, "", 1)
     rest = rest.replace(f"{_HEADING}\n", "", 1)
-    formats = _FORMATS.search(rest)
-    rest = rest[: formats.start()] if formats is not None else rest
-    tools = _TOOLS.search(rest)
-    rest = rest[: tools.start()] if tools is not None else rest
-    besides = rest.replace(_HEADING, "", 1).strip()
-    return tools[0].strip() if tools is not None else "", formats[0].strip() if formats is not None else "", besides
+    rest, formats_heading, formats = rest.partition(_FORMATS)
+    rest, tools_heading, tools = rest.partition(_TOOLS)
+    sections = (f"{tools_heading}{tools}", f"{formats_heading}{formats}", rest.replace(_HEADING, "", 1))
+    tools, formats, rest = map(str.strip, sections)
+    return tools, formats, rest
 
 
 def _formats_difference(expected: str, shown: str, schema: Json) -> Iterator[JudgedDifference]:
@@ -176,7 +171,7 @@ def _function_problem(
     if whole == whole_shown:
         return None
     own = Counter(
-        word for name, value in members(function).items() if name != "name" for word in _words(" ".join(_said(value)))
+        _words(*(said for name, value in members(function).items() if name != "name" for said in _said(value)))
     )
     lines = (line.strip("/ \t\r") for line in whole.split("\n") if line.lstrip().startswith("//"))
     if any(_flat(line) not in _flat(whole_shown) for line in lines):
@@ -210,9 +205,9 @@ def _said(schema: Json) -> Iterator[str]:
             for key, value in schema.items():
                 if key == "properties":
                     yield from members(value)
-                yield from (
-                    () if key in _UNTOLD else _said(list(members(value).values()) if key == "properties" else value)
-                )
+                    yield from _said(list(members(value).values()))
+                elif key not in _UNTOLD:
+                    yield from _said(value)
         case list():
             for item in schema:
                 yield from _said(item)
@@ -226,5 +221,5 @@ def _flat(line: str) -> str:
     return _BLANKS.sub(" ", line).strip()
 
 
-def _words(said: str) -> list[str]:
-    return re.findall(r"\w+", said)
+def _words(*said: str) -> list[str]:
+    return re.findall(r"\w+", " ".join(said))
