@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import repeat
+from itertools import repeat, takewhile
 
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.json_value import Json, at, items, text
@@ -24,6 +24,8 @@ from harmony_ref.explanation.reading import (
     shorten,
     show,
 )
+
+__all__ = ["Place", "PromptMessage", "PromptReading", "pieces", "read_prompt", "runs", "shorten", "show"]
 
 INSTRUCTIONS = "# Instructions\n\n"
 
@@ -68,10 +70,8 @@ def wanted(request: Json) -> tuple[Wanted, ...]:
     """What the messages of a chat request become, in order. Messages of other shapes than the API's are left out."""
     messages = items(at(request, "messages"))
     names: dict[str, str] = {}
-    found: list[Wanted] = []
-    for index, (message, keep) in enumerate(zip(messages, _history(messages), strict=True)):
-        found.extend(_wanted_of(message, index, names, keep))
-    return tuple(found)
+    kept = enumerate(zip(messages, _history(messages), strict=True))
+    return tuple(part for index, (message, keep) in kept for part in _wanted_of(message, index, names, keep))
 
 
 def _wanted_of(message: Json, index: int, names: dict[str, str], keep: Keep) -> Iterator[Wanted]:
@@ -86,12 +86,8 @@ def _wanted_of(message: Json, index: int, names: dict[str, str], keep: Keep) -> 
             calls = items(at(message, "tool_calls"))
             field = next((name for name in REASONING_FIELDS if text(at(message, name))), None)
             if field is not None:
-                yield Wanted(
-                    kind=Kind.REASONING,
-                    text=text(at(message, field)),
-                    where=f"/messages/{index}/{field}",
-                    keep=keep,
-                )
+                at_field = f"/messages/{index}/{field}"
+                yield Wanted(kind=Kind.REASONING, text=text(at(message, field)), where=at_field, keep=keep)
             if content:
                 is_preamble = bool(calls) or _is_commentary(message)
                 yield Wanted(kind=Kind.PREAMBLE if is_preamble else Kind.FINAL, text=content, where=where)
@@ -127,7 +123,7 @@ def _history(messages: Sequence[Json]) -> Iterator[Keep]:
         yield from repeat(Keep.EITHER, len(messages))
         return
     users = [position for position, role in enumerate(roles) if role == "user"]
-    last_user, last_final = users[-1] if users else -1, finals[-1] if finals else -1
+    last_user, last_final = max(users, default=-1), max(finals, default=-1)
     is_asked_anew = roles[-1:] == ["user"] and bool(finals) and not _open_call(messages)
     for index in range(len(messages)):
         user_follows = last_user > index
@@ -155,27 +151,5 @@ def _is_commentary(message: Json) -> bool:
 
 def _open_call(messages: Sequence[Json]) -> bool:
     """Whether a call follows the last final: then a new tool loop was begun and the official sources differ."""
-    after_final = False
-    for message in reversed(messages):
-        if _is_final(message):
-            break
-        after_final = after_final or bool(items(at(message, "tool_calls")))
-    return after_final
-
-
-__all__ = [
-    "INSTRUCTIONS",
-    "Keep",
-    "Kind",
-    "Place",
-    "PromptMessage",
-    "PromptReading",
-    "Wanted",
-    "has_whole_conversation",
-    "pieces",
-    "read_prompt",
-    "runs",
-    "shorten",
-    "show",
-    "wanted",
-]
+    after_final = takewhile(lambda message: not _is_final(message), reversed(messages))
+    return any(items(at(message, "tool_calls")) for message in after_final)

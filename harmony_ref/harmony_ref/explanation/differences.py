@@ -181,7 +181,7 @@ def _longer(place: _Place) -> LocatedDifference | None:
     if place.expected:
         return None
     if place.actual[0] == tokens.START:
-        return _unasked(place, place.at)
+        return _unasked(place, place.at, [read_message(place.prompt, place.at)])
     words = f"the prompt goes on after {show(place.rendering.ids[place.start :])}: {quoted(show(place.actual))}"
     return place.last(Problem.LONGER, words)
 
@@ -239,7 +239,7 @@ def _misaligned(place: _Place) -> LocatedDifference | None:
     if later is None and dropped is not None:
         return _kept(place, dropped)
     if later is None and own is not None:
-        return _put_in(place, found[:own])
+        return _unasked(place, place.start, found[:own])
     later = _later_header(place, found[0]) if later is None else later
     return None if later is None else _left_out(place, later)
 
@@ -276,28 +276,17 @@ def _kept(place: _Place, dropped: RenderedMessage) -> LocatedDifference:
     return replace(place.named(Problem.REASONING_KEPT, words, part=Part.MESSAGE, rest=rest), message=dropped.index)
 
 
-def _put_in(place: _Place, found: Sequence[PromptMessage]) -> LocatedDifference:
-    is_repeated = found[0].ids == place.previous
-    words = f"a message that the conversation does not have stands before it: {quoted(show(found[0].ids))}"
-    return place.named(
-        Problem.REPEATED if is_repeated else Problem.EXTRA,
-        "the message before it stands there twice" if is_repeated else words,
-        part=Part.MESSAGE,
-        rest=(place.start, place.start + sum(len(message.ids) for message in found)),
+def _unasked(place: _Place, at: int, found: Sequence[PromptMessage]) -> LocatedDifference:
+    """Messages from token `at` on that the conversation does not have."""
+    where, repeated = (
+        ("before it", "the message before it") if place.wanted else ("behind the last", "the last message")
     )
-
-
-def _unasked(place: _Place, at: int) -> LocatedDifference:
-    """A message behind the last, which begins at a token."""
-    first = read_message(place.prompt, at)
-    is_repeated = first.ids == place.previous
-    words = f"a message that the conversation does not have stands behind the last: {quoted(show(first.ids))}"
-    return place.named(
-        Problem.REPEATED if is_repeated else Problem.EXTRA,
-        "the last message stands there twice" if is_repeated else words,
-        part=Part.MESSAGE,
-        rest=(at, at + len(first.ids)),
-    )
+    problem, words = Problem.REPEATED, f"{repeated} stands there twice"
+    if found[0].ids != place.previous:
+        shown = quoted(show(found[0].ids))
+        problem, words = Problem.EXTRA, f"a message that the conversation does not have stands {where}: {shown}"
+    rest = (at, at + sum(len(message.ids) for message in found))
+    return place.named(problem, words, part=Part.MESSAGE, rest=rest)
 
 
 def _next_turn(place: _Place) -> LocatedDifference | None:
@@ -305,7 +294,7 @@ def _next_turn(place: _Place) -> LocatedDifference | None:
         return None
     first = read_message(place.prompt, place.start)
     if first.content_ids is not None:
-        return _unasked(place, place.start)
+        return _unasked(place, place.start, [first])
     words = f"the prompt ends in {quoted(show(first.ids))} where {show(place.next_turn)} was expected"
     return place.last(Problem.DIFFERENT, words)
 
