@@ -162,7 +162,7 @@ def _talk(
             shown = messages[seats[place]]
             for difference in _differences(one, shown, request, is_last=seats[place] == len(messages) - 1):
                 yield _departure(difference, seats[place], one.message, shown, one.where)
-        elif not one.is_optional and not _is_joined(one, messages[begun:]):
+        elif not (one.is_optional or any(_joins(one, message) for message in messages[begun:])):
             yield _missing(following, one.message, one)
         elif one.message.content:
             words = "reasoning is joined, or left out where the sources differ on it"
@@ -197,11 +197,9 @@ def _says_alike(one: Expected, shown: PromptMessage) -> bool:
     said = one.message.content
     if said and shown.content == said:
         return True
-    if _kind(shown) is not one.kind:
-        return False
-    if one.kind is Kind.CALL:
-        return equal_json(shown.content, said) and is_same_function(one.message.function, shown.function)
-    return one.kind is Kind.REASONING and _is_whole_line(said, shown.content)
+    if one.kind is not Kind.CALL or _kind(shown) is not Kind.CALL:
+        return _joins(one, shown)
+    return equal_json(shown.content, said) and is_same_function(one.message.function, shown.function)
 
 
 def _is_of_the_kind(one: Expected, shown: PromptMessage) -> bool:
@@ -212,13 +210,11 @@ def _kind(message: PromptMessage) -> Kind | None:
     return Kind.INSTRUCTIONS if message.role == "developer" else kind_of(message)
 
 
-def _is_joined(one: Expected, messages: Sequence[PromptMessage]) -> bool:
-    is_thought = one.kind is Kind.REASONING
-    return is_thought and any(_is_whole_line(one.message.content, m.content) for m in messages if _kind(m) is one.kind)
-
-
-def _is_whole_line(thought: str, content: str) -> bool:
-    return bool(thought.strip()) and f"\n{thought.strip()}\n" in f"\n{content.strip()}\n"
+def _joins(one: Expected, shown: PromptMessage) -> bool:
+    """Whether a reasoning stands in the prompt as whole lines of a reasoning."""
+    thought = one.message.content.strip()
+    is_reasoning = one.kind is Kind.REASONING and _kind(shown) is one.kind
+    return is_reasoning and thought != "" and f"\n{thought}\n" in f"\n{shown.content.strip()}\n"
 
 
 def _differences(one: Expected, shown: PromptMessage, request: Json, *, is_last: bool) -> Iterator[JudgedDifference]:
@@ -234,9 +230,8 @@ def _differences(one: Expected, shown: PromptMessage, request: Json, *, is_last:
         yield from developer_difference(expected.content, shown.content, request)
     elif shown.content != expected.content:
         found = difference_of_contents(expected.content, shown.content, expected.role)
-        is_form = one.kind is Kind.REASONING and _is_whole_line(expected.content, shown.content)
+        is_form = _joins(one, shown) or shown.content == _on_lines(one, request)
         is_form = is_form or (one.kind is Kind.CALL and equal_json(shown.content, expected.content))
-        is_form = is_form or shown.content == _on_lines(one, request)
         yield (varies if is_form else fails)(found.part, found.problem, found.words)
     if shown.end != expected.end and not (shown.end is None and is_last):
         is_form = one.kind is Kind.CALL and shown.end_name == "⟦end⟧"

@@ -222,12 +222,9 @@ def _rendering(style: str, notes: tuple[str, ...], shown: Sequence[PromptMessage
         notes=notes,
         system=system,
         framing=framing,
-        talk=tuple(_expected(message, kept) for message in others[len(framing) :]),
+        talk=tuple(
+            Expected(kind=part.kind if part is not None else Kind.INSTRUCTIONS, message=message, part=part, block=block)
+            for message in others[len(framing) :]
+            for block, part in [(None, None) if message.role == "developer" else next(kept)]
+        ),
     )
-
-
-def _expected(message: PromptMessage, parts: Iterator[tuple[int, Wanted]]) -> Expected:
-    if message.role == "developer":
-        return Expected(kind=Kind.INSTRUCTIONS, message=message)
-    block, part = next(parts)
-    return Expected(kind=part.kind, message=message, part=part, block=block)

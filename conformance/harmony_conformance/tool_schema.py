@@ -129,10 +129,8 @@ def _values(parameter: Parameter, shown: Declaration, library: Declaration, plac
 
 
 def _enum(schema: Json) -> Iterator[str]:
-    yield from map(text, items(at(schema, "enum")))
-    yield from map(text, items(at(schema, "items", "enum")))
-    for alternative in items(at(schema, "oneOf")):
-        yield from map(text, items(at(alternative, "enum")))
+    for holder in (schema, at(schema, "items"), *items(at(schema, "oneOf"))):
+        yield from map(text, items(at(holder, "enum")))
 
 
 def _quotes(value: str, declared: str) -> bool:
