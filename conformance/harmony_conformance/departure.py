@@ -31,9 +31,8 @@ from harmony_conformance.prompt import (
     wanted,
 )
 from harmony_ref.explanation import Part, Problem
-from harmony_ref.explanation.message_difference import header_differences
+from harmony_ref.explanation.message_difference import difference_of_contents, header_differences
 from harmony_ref.explanation.nearest import shared_length
-from harmony_ref.explanation.texts import difference_of_contents
 
 _DATE = re.compile(r"^Current date: (.*)$", re.MULTILINE)
 _MOST_TOKENS = 8

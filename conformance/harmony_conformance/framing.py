@@ -20,7 +20,7 @@ from harmony_conformance.json_value import Json, at, canonical, dumps, items, me
 from harmony_conformance.prompt import Kind, shorten, wanted
 from harmony_conformance.tool_schema import Mark, declared_members, parameters, undescribed, untyped
 from harmony_ref.explanation.divergence import Difference, Part, Problem
-from harmony_ref.explanation.texts import EFFORT_LINE, FREE_LINES, difference_of_contents
+from harmony_ref.explanation.message_difference import EFFORT_LINE, FREE_LINES, difference_of_contents
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ out, put in, repeated; only then the fields of a header and the words of a conte
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import accumulate
 from typing import Final
 
@@ -59,69 +58,58 @@ def first_difference(rendering: Rendering, prompt: tuple[int, ...], at: int, for
         at: index of the first token that differs.
         forms: which messages of the prompt are those of the rendering, in the form of another style.
     """
-    place = _Place(rendering=rendering, prompt=prompt, at=at, forms=forms)
+    ordinal = max(0, bisect_right(rendering.starts, at) - 1)
+    start, wanted = rendering.starts[ordinal], rendering.messages[ordinal:]
+    pieces = wanted[0].pieces if wanted else ()
+    piece_starts = list(accumulate((len(piece.ids) for piece in pieces), initial=start))
+    number = bisect_right(piece_starts, at) - 1
+    piece = pieces[number].part if wanted else None
+    place = _Place(
+        rendering=rendering,
+        prompt=prompt,
+        at=at,
+        forms=forms,
+        ordinal=ordinal,
+        start=start,
+        wanted=wanted,
+        previous=rendering.messages[ordinal - 1].ids if ordinal else None,
+        next_turn=rendering.ids[rendering.starts[-1] :],
+        part=Part.NEXT_TURN if piece is None else _PARTS[piece],
+        is_before_part=piece not in (None, MessagePart.MESSAGE) and piece_starts[number] == at,
+        expected=rendering.ids[at:],
+        actual=prompt[at:],
+    )
     return next(found for look in _LOOKS if (found := look(place)) is not None)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class _Place:
-    """The place where a prompt leaves its rendering."""
+    """The place where a prompt leaves its rendering.
+
+    Attributes:
+        ordinal: number of the message of the rendering; their count for the open header at the end.
+        start: where that message begins.
+        wanted: that message and those after it; none in the open header.
+        previous: ids of the message before.
+        part: the part of the message.
+        is_before_part: whether nothing of the part is there yet; the message marker is a part of the header.
+        expected: the rendering from here on.
+        actual: the prompt from here on.
+    """
 
     rendering: Rendering
     prompt: tuple[int, ...]
     at: int
     forms: PromptForms
-
-    @cached_property
-    def ordinal(self) -> int:
-        """Number of the message of the rendering; their count for the open header at the end."""
-        return max(0, bisect_right(self.rendering.starts, self.at) - 1)
-
-    @cached_property
-    def start(self) -> int:
-        return self.rendering.starts[self.ordinal]
-
-    @property
-    def wanted(self) -> Sequence[RenderedMessage]:
-        """The message of the rendering and those after it; none in the open header."""
-        return self.rendering.messages[self.ordinal :]
-
-    @property
-    def previous(self) -> tuple[int, ...] | None:
-        """The ids of the message before."""
-        return self.rendering.messages[self.ordinal - 1].ids if self.ordinal else None
-
-    @property
-    def index(self) -> int | None:
-        return self.wanted[0].index if self.wanted else None
-
-    @property
-    def next_turn(self) -> tuple[int, ...]:
-        return self.rendering.ids[self.rendering.starts[-1] :]
-
-    @cached_property
-    def _piece(self) -> tuple[MessagePart, int]:
-        pieces = self.wanted[0].pieces
-        ends = list(accumulate((len(piece.ids) for piece in pieces), initial=self.start))
-        number = bisect_right(ends, self.at) - 1
-        return pieces[number].part, ends[number]
-
-    @property
-    def part(self) -> Part:
-        return _PARTS[self._piece[0]] if self.wanted else Part.NEXT_TURN
-
-    @property
-    def is_before_part(self) -> bool:
-        """Whether nothing of the part is there yet; the message marker is a part of the header."""
-        return bool(self.wanted) and self._piece[1] == self.at and self._piece[0] is not MessagePart.MESSAGE
-
-    @property
-    def expected(self) -> tuple[int, ...]:
-        return self.rendering.ids[self.at :]
-
-    @property
-    def actual(self) -> tuple[int, ...]:
-        return self.prompt[self.at :]
+    ordinal: int
+    start: int
+    wanted: Sequence[RenderedMessage]
+    previous: tuple[int, ...] | None
+    next_turn: tuple[int, ...]
+    part: Part
+    is_before_part: bool
+    expected: tuple[int, ...]
+    actual: tuple[int, ...]
 
     def named(
         self, problem: Problem, words: str, *, part: Part | None = None, rest: tuple[int, int] | None = None
@@ -136,7 +124,9 @@ class _Place:
         """
         is_only = rest is not None and self.rendering.ids[rest[0] :] == self.prompt[rest[1] :]
         difference = Difference(part or self.part, problem, words)
-        return LocatedDifference(difference=difference, message=self.index, is_only=is_only)
+        return LocatedDifference(
+            difference=difference, message=self.wanted[0].index if self.wanted else None, is_only=is_only
+        )
 
     def last(self, problem: Problem, words: str, *, part: Part | None = None) -> LocatedDifference:
         """A difference to which all of the rest belongs, of either side."""
@@ -225,7 +215,7 @@ def _between(place: _Place) -> LocatedDifference | None:
 
 def _misaligned(place: _Place) -> LocatedDifference | None:
     """Messages left out, put in, repeated or moved."""
-    if place.index in place.forms.styles:
+    if place.wanted and place.wanted[0].index in place.forms.styles:
         return None
     found = list(prompt_messages(place.prompt, place.start))
     first = found[0].ids
