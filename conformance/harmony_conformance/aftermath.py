@@ -9,8 +9,7 @@ from harmony_conformance import conditions as on
 from harmony_conformance.check import Finding
 from harmony_conformance.exchange import Exchange, Series, Validity
 from harmony_conformance.json_value import at, dumps, text
-from harmony_conformance.phrase import Phrase
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Phrase, shorten
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,23 +17,14 @@ from harmony_conformance.declaration import is_same_function
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.expectation import Expected, Rendering, library_prompts, renderings
-from harmony_conformance.framing import Difference, developer_difference, fails, system_difference, varies
+from harmony_conformance.framing import JudgedDifference, developer_difference, fails, system_difference, varies
 from harmony_conformance.json_value import Json, at, equal_json, items, text
-from harmony_conformance.phrase import Phrase, Wording, quote
+from harmony_conformance.phrase import Phrase, Wording, quote, shorten
 from harmony_conformance.placement import kind_of
-from harmony_conformance.prompt import (
-    INSTRUCTIONS,
-    Keep,
-    Kind,
-    Place,
-    PromptMessage,
-    PromptReading,
-    shorten,
-    show,
-    wanted,
-)
+from harmony_conformance.prompt import INSTRUCTIONS, Keep, Kind, PromptMessage, PromptReading, show, wanted
 from harmony_ref.explanation import Part, Problem
-from harmony_ref.explanation.texts import difference_of_contents
+from harmony_ref.explanation.message_difference import difference_of_contents, header_differences
+from harmony_ref.explanation.nearest import shared_length
 
 _DATE = re.compile(r"^Current date: (.*)$", re.MULTILINE)
 _MOST_TOKENS = 8
@@ -44,19 +35,20 @@ class Departure:
     """One place where a prompt is not the rendering.
 
     Attributes:
-        number: of the message in the prompt, from 0; where one is missing, of the one that stands in its place.
+        difference: what differs, and whether that is a failure.
+        number: of the message in the prompt, from 0; where one is missing, of the one in its place.
         label: that message in a few words, such as `functions.f to assistant`.
         where: JSON pointer of the part of the request; empty where it is none.
         expected: ids of the message as it should be; empty where there should be none.
         actual: ids of the message as it is; empty where there is none.
     """
 
-    difference: Difference
+    difference: JudgedDifference
     number: int
     label: str
-    where: str = ""
-    expected: tuple[int, ...] = ()
-    actual: tuple[int, ...] = ()
+    where: str
+    expected: tuple[int, ...]
+    actual: tuple[int, ...]
 
     @property
     def is_failure(self) -> bool:
@@ -65,7 +57,7 @@ class Departure:
 
     @property
     def sentence(self) -> Phrase:
-        """Where and what, and the class of the defect."""
+        """The place, the difference, and the class of the defect."""
         found = self.difference
         return Phrase("message {} ({}), {}, {}: {}", self.number, self.label, found.part, found.problem, found.words)
 
@@ -121,27 +113,25 @@ def nearest(request: Json, ids: tuple[int, ...], read: PromptReading) -> Compari
 
 
 def _departures(rendering: Rendering, messages: Sequence[PromptMessage], request: Json) -> Iterator[Departure]:
-    has_system = bool(messages) and messages[0].role == "system"
-    first = 1 if has_system else 0
+    first = 1 if messages and messages[0].role == "system" else 0
     framing = tuple(takewhile(lambda message: message.role == "developer", messages[first:]))
-    if has_system:
+    if first:
         for difference in system_difference(rendering.system.content, messages[0].content, request):
-            yield _of_pair(rendering.system, messages[0], 0, difference)
+            yield _departure(difference, 0, rendering.system, messages[0])
     else:
         yield _missing(0, rendering.system)
-    yield from _framing(_joined(rendering.framing), _joined(framing), first, request)
+    due, found = _joined(rendering.framing), _joined(framing)
+    if due is not None and found is not None:
+        for difference in developer_difference(due.content, found.content, request):
+            yield _departure(difference, first, due, found)
+    elif due is not None:
+        yield _missing(first, due)
+    elif found is not None and found.content.strip() not in ("", "# Instructions"):
+        yield _departure(fails(Part.MESSAGE, Problem.EXTRA, _NO_SUCH_MESSAGE), first, None, found)
     yield from _talk(rendering.talk, messages, first + len(framing), request)
 
 
-def _framing(due: PromptMessage | None, found: PromptMessage | None, number: int, request: Json) -> Iterator[Departure]:
-    if due is None and found is not None and found.content.strip() not in ("", "# Instructions"):
-        words = "the request has no such message"
-        yield _of_pair(None, found, number, fails(Part.MESSAGE, Problem.EXTRA, words))
-    elif due is not None and found is None:
-        yield _missing(number, due)
-    elif due is not None and found is not None:
-        for difference in developer_difference(due.content, found.content, request):
-            yield _of_pair(due, found, number, difference)
+_NO_SUCH_MESSAGE = "the request has no such message"
 
 
 def _joined(messages: Sequence[PromptMessage]) -> PromptMessage | None:
@@ -160,13 +150,15 @@ def _talk(
     for place, one in enumerate(expected):
         following = min((seat for other, seat in seats.items() if other > place), default=len(messages))
         if place in seats:
-            yield from _pair(one, messages, seats[place], request)
-        elif not one.is_optional and not _is_joined(one, messages[begun:]):
+            shown = messages[seats[place]]
+            for difference in _differences(one, shown, request, is_last=seats[place] == len(messages) - 1):
+                yield _departure(difference, seats[place], one.message, shown, one.where)
+        elif not (one.is_optional or any(_joins(one, message) for message in messages[begun:])):
             yield _missing(following, one.message, one)
         elif one.message.content:
             words = "reasoning is joined, or left out where the sources differ on it"
-            dropped = _missing(following, one.message, one)
-            yield replace(dropped, difference=varies(Part.MESSAGE, Problem.REASONING_DROPPED, words))
+            dropped = varies(Part.MESSAGE, Problem.REASONING_DROPPED, words)
+            yield _departure(dropped, following, one.message, None, one.where)
     for number in (number for number in range(begun, len(messages)) if number not in seats.values()):
         yield from _unasked(expected, messages[number], number, request)
     yield from _moved(expected, seats, messages)
@@ -178,9 +170,7 @@ def _seats(expected: Sequence[Expected], messages: Sequence[PromptMessage], begu
     free = list(range(begun, len(messages)))
     for is_it in (_says_the_same, _says_alike, _is_of_the_kind):
         for place, one in enumerate(expected):
-            if place in seats:
-                continue
-            seat = next((seat for seat in free if is_it(one, messages[seat])), None)
+            seat = next((seat for seat in free if is_it(one, messages[seat])), None) if place not in seats else None
             if seat is not None:
                 seats[place] = seat
                 free.remove(seat)
@@ -198,15 +188,9 @@ def _says_alike(one: Expected, shown: PromptMessage) -> bool:
     said = one.message.content
     if said and shown.content == said:
         return True
-    if _kind(shown) is not one.kind:
-        return False
-    match one.kind:
-        case Kind.REASONING:
-            return _is_whole_line(said, shown.content)
-        case Kind.CALL:
-            return equal_json(shown.content, said) and is_same_function(one.message.function, shown.function)
-        case _:
-            return False
+    if one.kind is not Kind.CALL or _kind(shown) is not Kind.CALL:
+        return _joins(one, shown)
+    return equal_json(shown.content, said) and is_same_function(one.message.function, shown.function)
 
 
 def _is_of_the_kind(one: Expected, shown: PromptMessage) -> bool:
@@ -217,84 +201,56 @@ def _kind(message: PromptMessage) -> Kind | None:
     return Kind.INSTRUCTIONS if message.role == "developer" else kind_of(message)
 
 
-def _is_joined(one: Expected, messages: Sequence[PromptMessage]) -> bool:
-    is_thought = one.kind is Kind.REASONING
-    return is_thought and any(_is_whole_line(one.message.content, m.content) for m in messages if _kind(m) is one.kind)
+def _joins(one: Expected, shown: PromptMessage) -> bool:
+    """Whether a reasoning stands in the prompt as whole lines of a reasoning."""
+    thought = one.message.content.strip()
+    is_reasoning = one.kind is Kind.REASONING and _kind(shown) is one.kind
+    return is_reasoning and thought != "" and f"\n{thought}\n" in f"\n{shown.content.strip()}\n"
 
 
-def _is_whole_line(thought: str, content: str) -> bool:
-    return bool(thought.strip()) and f"\n{thought.strip()}\n" in f"\n{content.strip()}\n"
-
-
-def _pair(one: Expected, messages: Sequence[PromptMessage], number: int, request: Json) -> Iterator[Departure]:
-    shown, where = messages[number], one.part.where if one.part is not None else ""
-    for difference in _differences(one, shown, request, is_last=number == len(messages) - 1):
-        yield _of_pair(one.message, shown, number, difference, where)
-
-
-def _differences(one: Expected, shown: PromptMessage, request: Json, *, is_last: bool) -> Iterator[Difference]:
+def _differences(one: Expected, shown: PromptMessage, request: Json, *, is_last: bool) -> Iterator[JudgedDifference]:
     expected = one.message
     if shown.role != expected.role:
         words = f"the role is {shown.role} where {expected.role} was expected"
         yield fails(Part.ROLE, Problem.DIFFERENT, words)
         return
-    yield from _of_headers(one, shown)
+    yield from _header_differences(one, shown)
     if shown.specials:
         yield fails(Part.CONTENT, Problem.INJECTED, "text of the content became a special token")
+    elif shown.content != expected.content and one.kind is Kind.INSTRUCTIONS:
+        yield from developer_difference(expected.content, shown.content, request)
     elif shown.content != expected.content:
-        yield from _of_contents(one, shown.content, request)
+        found = difference_of_contents(expected.content, shown.content, expected.role)
+        is_form = _joins(one, shown) or shown.content == _on_lines(one, request)
+        is_form = is_form or (one.kind is Kind.CALL and equal_json(shown.content, expected.content))
+        yield (varies if is_form else fails)(found.part, found.problem, found.words)
     if shown.end != expected.end and not (shown.end is None and is_last):
-        tell = varies if one.kind is Kind.CALL and shown.end_name == "⟦end⟧" else fails
+        is_form = one.kind is Kind.CALL and shown.end_name == "⟦end⟧"
         words = f"the message ends in {shown.end_name or 'nothing'} where {expected.end_name} was expected"
-        yield tell(Part.END, Problem.DIFFERENT, words)
+        yield (varies if is_form else fails)(Part.END, Problem.DIFFERENT, words)
 
 
-def _of_headers(one: Expected, shown: PromptMessage) -> Iterator[Difference]:
-    expected = one.message
-    if one.kind in (Kind.CALL, Kind.RESULT):
-        yield from _of_functions(one, shown)
-    elif shown.name != expected.name and shown.name is not None:
-        yield varies(Part.NAME, Problem.EXTRA, f"the author's name {shorten(shown.name)!r} stands in the header")
-    if one.kind is Kind.RESULT and shown.recipient != "assistant":
-        problem = Problem.MISSING if shown.recipient is None else Problem.DIFFERENT
-        words = f"the recipient is {shown.recipient or 'missing'} where assistant was expected"
-        yield fails(Part.RECIPIENT, problem, words)
-    if shown.channel != expected.channel:
-        may_think = one.kind in (Kind.CALL, Kind.PREAMBLE, Kind.RESULT) and shown.channel == "analysis"
-        problem = Problem.MISSING if shown.channel is None else Problem.DIFFERENT
-        words = f"the channel is {shown.channel or 'missing'} where {expected.channel or 'none'} was expected"
-        yield (varies if may_think else fails)(Part.CHANNEL, problem, words)
-    if shown.place is not expected.place and Place.NONE not in (shown.place, expected.place):
-        yield varies(Part.RECIPIENT, Problem.MISPLACED, f"the {shown.place}")
-    if shown.content_type != expected.content_type:
-        words = f"it is {shown.content_type or 'missing'} where {expected.content_type or 'none'} was expected"
-        yield varies(Part.CONTENT_TYPE, Problem.DIFFERENT, words)
-
-
-def _of_functions(one: Expected, shown: PromptMessage) -> Iterator[Difference]:
+def _header_differences(one: Expected, shown: PromptMessage) -> Iterator[JudgedDifference]:
     named = one.part.function if one.part is not None else one.message.function
-    if named is None or shown.function == named:
-        return
-    part = Part.RECIPIENT if one.kind is Kind.CALL else Part.NAME
-    words = f"the function is {shown.function or shown.name or 'missing'} where {named} was expected"
-    yield (varies if is_same_function(named, shown.function) else fails)(part, Problem.DIFFERENT, words)
-
-
-def _of_contents(one: Expected, shown: str, request: Json) -> Iterator[Difference]:
-    expected = one.message.content
-    if one.kind is Kind.INSTRUCTIONS:
-        yield from developer_difference(expected, shown, request)
-        return
-    found = difference_of_contents(expected, shown, one.message.role)
-    is_form = one.kind is Kind.REASONING and _is_whole_line(expected, shown)
-    is_form = is_form or (one.kind is Kind.CALL and equal_json(shown, expected)) or shown == _on_lines(one, request)
-    yield (varies if is_form else fails)(found.part, found.problem, found.words)
+    if one.kind not in (Kind.CALL, Kind.RESULT):
+        if shown.name not in (one.message.name, None):
+            yield varies(Part.NAME, Problem.EXTRA, f"the author's name {shorten(shown.name)!r} stands in the header")
+    elif named is not None and shown.function != named:
+        part = Part.RECIPIENT if one.kind is Kind.CALL else Part.NAME
+        words = f"the function is {shown.function or shown.name or 'missing'} where {named} was expected"
+        yield (varies if is_same_function(named, shown.function) else fails)(part, Problem.DIFFERENT, words)
+    may_think = one.kind in (Kind.CALL, Kind.PREAMBLE, Kind.RESULT) and shown.channel == "analysis"
+    for found in header_differences(one.message, shown):
+        is_form = found.problem is Problem.MISPLACED or found.part is Part.CONTENT_TYPE
+        is_form = is_form or (found.part is Part.CHANNEL and may_think)
+        if is_form or found.part is Part.CHANNEL or (found.part is Part.RECIPIENT and one.kind is Kind.RESULT):
+            yield (varies if is_form else fails)(found.part, found.problem, found.words)
 
 
 def _on_lines(one: Expected, request: Json) -> str | None:
     """The text of a content in parts with a line end between them: no source says what stands there. None where it has no parts."""
-    where = one.part.where.split("/") if one.part is not None else []
-    parts = items(at(request, "messages", int(where[2]), "content")) if where[-1:] == ["content"] else []
+    where = one.where.split("/")
+    parts = items(at(request, "messages", int(where[2]), "content")) if where[-1] == "content" else []
     return "\n".join(text(at(part, "text")) for part in parts) if parts else None
 
 
@@ -302,65 +258,62 @@ def _unasked(expected: Sequence[Expected], message: PromptMessage, number: int, 
     """A message of the prompt that is none of the expected ones; an empty one says nothing."""
     if not (message.content or message.recipient):
         return
-    thought = next(
-        (part for part in wanted(request) if part.keep is Keep.ABSENT and part.text == message.content), None
-    )
-    if thought is not None and message.role == "assistant":
-        words = "reasoning that has to be dropped, because an answer followed it, is kept"
-        kept = fails(Part.MESSAGE, Problem.REASONING_KEPT, words)
-        yield _of_pair(None, message, number, kept, thought.where)
-        return
-    is_known = any(one.message.content == message.content and one.kind is _kind(message) for one in expected)
-    words = "it stands there more often than it was sent" if is_known else "the request has no such message"
-    problem = Problem.REPEATED if is_known else Problem.EXTRA
-    yield _of_pair(None, message, number, fails(Part.MESSAGE, problem, words))
+    dropped = (part for part in wanted(request) if part.keep is Keep.ABSENT and part.text == message.content)
+    thought = next(dropped, None) if message.role == "assistant" else None
+    problem, words = Problem.EXTRA, _NO_SUCH_MESSAGE
+    if thought is not None:
+        problem, words = (
+            Problem.REASONING_KEPT,
+            "reasoning that has to be dropped, because an answer followed it, is kept",
+        )
+    elif any(one.message.content == message.content and one.kind is _kind(message) for one in expected):
+        problem, words = Problem.REPEATED, "it stands there more often than it was sent"
+    where = thought.where if thought is not None else ""
+    yield _departure(fails(Part.MESSAGE, problem, words), number, None, message, where)
 
 
 def _moved(
     expected: Sequence[Expected], seats: Mapping[int, int], messages: Sequence[PromptMessage]
 ) -> Iterator[Departure]:
     """The first message that stands after one that was sent after it; calls and results of one message may stand in two orders."""
-    placed = [expected[place] for place in sorted(seats, key=lambda place: seats[place])]
     order = sorted(seats, key=lambda place: seats[place])
-    for number, one in enumerate(placed):
-        passed = [placed[n] for n in range(number) if order[n] > order[number]]
+    for number, place in enumerate(order):
+        one, passed = expected[place], [expected[before] for before in order[:number] if before > place]
         if passed:
             is_free = all(one.block is not None and one.block == p.block and one.kind is not p.kind for p in passed)
             words = f"it stands after {_label(passed[0].message)}, which was sent after it"
             difference = (varies if is_free else fails)(Part.MESSAGE, Problem.MOVED, words)
-            where = one.part.where if one.part is not None else ""
-            seat = seats[order[number]]
-            yield _of_pair(passed[0].message, messages[seat], seat, difference, where)
+            yield _departure(difference, seats[place], passed[0].message, messages[seats[place]], one.where)
             if not is_free:
                 return
 
 
 def _missing(number: int, message: PromptMessage, one: Expected | None = None) -> Departure:
-    is_thought = one is not None and one.kind is Kind.REASONING
-    problem = Problem.REASONING_DROPPED if is_thought else Problem.MISSING
-    return Departure(
-        difference=fails(Part.MESSAGE, problem, f"it is missing: {shorten(message.content)!r}"),
-        number=number,
-        label=_label(message),
-        where=one.part.where if one is not None and one.part is not None else "",
-        expected=message.ids,
-    )
+    problem = Problem.REASONING_DROPPED if one is not None and one.kind is Kind.REASONING else Problem.MISSING
+    difference = fails(Part.MESSAGE, problem, f"it is missing: {shorten(message.content)!r}")
+    return _departure(difference, number, message, None, one.where if one is not None else "")
 
 
-def _of_pair(
-    expected: PromptMessage | None, shown: PromptMessage, number: int, difference: Difference, where: str = ""
+def _departure(
+    difference: JudgedDifference,
+    number: int,
+    expected: PromptMessage | None,
+    shown: PromptMessage | None,
+    where: str = "",
 ) -> Departure:
     return Departure(
         difference=difference,
         number=number,
-        label=_label(shown),
+        label=_label(shown or expected),
         where=where,
         expected=expected.ids if expected is not None else (),
-        actual=shown.ids,
+        actual=shown.ids if shown is not None else (),
     )
 
 
-def _label(message: PromptMessage) -> str:
+def _label(message: PromptMessage | None) -> str:
+    if message is None:
+        return ""
     name = message.name if message.role == "tool" and message.name else message.role
     if message.recipient is not None:
         return f"{name} to {message.recipient}"
@@ -371,20 +324,14 @@ def _differing(ids: tuple[int, ...], other: tuple[int, ...]) -> Wording:
     """What of one side differs: what both begin and end with is left out, but for a token before it where nothing would be left of one side."""
     if not ids:
         return "no such message"
-    begin = _shared(ids, other)
-    end = _shared(ids[begin:][::-1], other[begin:][::-1])
+    begin = shared_length(ids, other)
+    end = shared_length(ids[begin:][::-1], other[begin:][::-1])
     if end in (len(ids) - begin, len(other) - begin):
         begin = max(0, begin - 1)
     stop = min(len(ids) - end, begin + _MOST_TOKENS)
     shown = ids[begin:stop]
     more = " …" if stop < len(ids) - end else ""
     return quote(f"{show(shown)!r}{more}, tokens {', '.join(map(str, shown))}{more}")
-
-
-def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two sequences begin with in common."""
-    both = enumerate(zip(one, other, strict=False))
-    return next((place for place, (first, second) in both if first != second), min(len(one), len(other)))
 
 
 def is_under_another_name(x: Exchange, where: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Protocol, cast
 
 from harmony_conformance.json_value import Json, dumps
 from harmony_conformance.phrase import Location, Phrase, Wording, quote
+from harmony_ref.explanation.nearest import shared_length
 
 _AROUND = 30
 _JSON = (str, int, float, list, dict, type(None))
@@ -44,10 +45,7 @@ def json_differences(expected: Json, actual: Json) -> Iterator[Difference]:
 
 def first_difference(expected: str, actual: str) -> int | None:
     """The index of the first character in which two texts differ, None where they are equal."""
-    if expected == actual:
-        return None
-    shared = zip(expected, actual, strict=False)
-    return next((index for index, (one, other) in enumerate(shared) if one != other), min(len(expected), len(actual)))
+    return None if expected == actual else shared_length(expected, actual)
 
 
 def text_difference(expected: str, actual: str) -> tuple[Phrase, Phrase]:

@@ -25,11 +25,10 @@ from harmony_conformance.json_value import Json, at, items, loads, members, text
 from harmony_conformance.placement import blocks
 from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, has_whole_conversation, read_prompt, wanted
 from harmony_conformance.tool_choice import allows_some, may_be_called
-from harmony_ref import HarmonyError, Message, Role, encode_with_special_tokens
-from harmony_ref.styles import HARMONY_0_0_8, Style
-from harmony_ref.styles.rendering import rendered_messages
+from harmony_ref import HarmonyError, Message, Role
+from harmony_ref.styles import HARMONY_0_0_8
+from harmony_ref.styles.rendering import next_turn, rendered_messages
 
-_BEGUN = tuple(encode_with_special_tokens("<|start|>assistant"))
 _INSTRUCTING = ("system", "developer")
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 _OTHER_TEMPLATES = ("chat_template", "documents", "mm_processor_kwargs")
@@ -47,6 +46,11 @@ class Expected:
     message: PromptMessage
     part: Wanted | None = None
     block: int | None = None
+
+    @property
+    def where(self) -> str:
+        """JSON pointer of the part of the request; empty for none."""
+        return self.part.where if self.part is not None else ""
 
     @property
     def is_optional(self) -> bool:
@@ -119,7 +123,10 @@ def _library_prompts(request: Json, date: str | None) -> frozenset[tuple[int, ..
             conversation_of(request, Reading(keeps=keeps), date=date) for keeps in (MUST_BE_KEPT, MAY_BE_KEPT)
         )
         return frozenset(
-            (*chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, HARMONY_0_0_8)), *_BEGUN)
+            (
+                *chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, HARMONY_0_0_8)),
+                *next_turn(Role.ASSISTANT),
+            )
             for messages in ((least,) if least == most else (least, most))
         )
     except HarmonyError:
@@ -155,9 +162,10 @@ def _renderings(request: Json, date: str | None) -> Iterator[Rendering]:
                 continue
             written.append(messages)
             try:
-                shown = _shown(messages, style)
+                ids = chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, style))
             except HarmonyError:
                 continue
+            shown = read_prompt(tuple(ids)).messages
             if shown not in seen:
                 seen.append(shown)
                 yield _rendering(style.name, notes, shown, read)
@@ -204,11 +212,6 @@ def _requests(request: Json) -> Iterator[tuple[Json, tuple[str, ...]]]:
         yield {**members(request), "messages": early}, ("instructions stand before what was sent before them",)
 
 
-def _shown(messages: Sequence[Message], style: Style) -> tuple[PromptMessage, ...]:
-    ids = chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, style))
-    return read_prompt(tuple(ids)).messages
-
-
 def _rendering(style: str, notes: tuple[str, ...], shown: Sequence[PromptMessage], request: Json) -> Rendering:
     system, *others = shown
     framing = tuple(takewhile(lambda message: message.role == "developer", others))
@@ -219,12 +222,9 @@ def _rendering(style: str, notes: tuple[str, ...], shown: Sequence[PromptMessage
         notes=notes,
         system=system,
         framing=framing,
-        talk=tuple(_expected(message, kept) for message in others[len(framing) :]),
+        talk=tuple(
+            Expected(kind=part.kind if part is not None else Kind.INSTRUCTIONS, message=message, part=part, block=block)
+            for message in others[len(framing) :]
+            for block, part in [(None, None) if message.role == "developer" else next(kept)]
+        ),
     )
-
-
-def _expected(message: PromptMessage, parts: Iterator[tuple[int, Wanted]]) -> Expected:
-    if message.role == "developer":
-        return Expected(kind=Kind.INSTRUCTIONS, message=message)
-    block, part = next(parts)
-    return Expected(kind=part.kind, message=message, part=part, block=block)

@@ -19,10 +19,9 @@ from harmony_conformance.conversation import conversation_of
 from harmony_conformance.exchange import Exchange, PromptLevel, Series
 from harmony_conformance.json_value import JsonObject, at, items, text
 from harmony_conformance.mistakes import is_call
-from harmony_conformance.prompt import PromptMessage
-from harmony_ref import Message, encode_with_special_tokens
+from harmony_ref import Message, Role
 from harmony_ref.styles import Style
-from harmony_ref.styles.rendering import each_rendered
+from harmony_ref.styles.rendering import each_rendered, next_turn
 
 _LOOKED_AT = 32
 _OF_EACH = 3
@@ -32,7 +31,6 @@ _LINES = {
     "effort": re.compile(r"^Reasoning: (.*)$", re.MULTILINE),
     "identity": re.compile(r"\A(?!Knowledge cutoff: |Current date: |Reasoning: )(.*)$", re.MULTILINE),
 }
-_BEGUN = tuple(encode_with_special_tokens("<|start|>assistant"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +86,7 @@ def _by_ids(shown: Sequence[Exchange]) -> Fingerprint:
         forms=tuple(dict.fromkeys(str(form) for form, fitting in fits.items() if most and fitting == most)),
         fitting=most,
         prompts=len(shown),
-        lines=tuple(_lines(shown)),
+        lines=tuple((name, values) for name in _LINES if (values := tuple(sorted(set(_values(name, shown)))))),
     )
 
 
@@ -157,19 +155,11 @@ def _gives(prompt: Sequence[int], messages: Sequence[Message], style: Style) -> 
         if tuple(prompt[place:end]) != rendered.ids:
             return False
         place = end
-    return tuple(prompt[place:]) == _BEGUN
-
-
-def _lines(exchanges: Sequence[Exchange]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    for name in _LINES:
-        values = tuple(sorted(set(_values(name, exchanges))))
-        if values:
-            yield name, values
+    return tuple(prompt[place:]) == next_turn(Role.ASSISTANT)
 
 
 def _values(name: str, exchanges: Iterable[Exchange]) -> Iterator[str]:
-    messages: Iterator[PromptMessage | None] = (x.system_message for x in exchanges)
-    for message in messages:
-        found = _LINES[name].search(message.content) if message is not None else None
+    for x in exchanges:
+        found = _LINES[name].search(x.system_message.content) if x.system_message is not None else None
         if found is not None:
             yield found.group(1)

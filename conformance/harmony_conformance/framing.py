@@ -8,59 +8,46 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from harmony_conformance.check import Verdict
 from harmony_conformance.conversation import EFFORTS
 from harmony_conformance.declaration import Declaration, as_identifier, declarations_in, official_spelling
 from harmony_conformance.difference import json_differences
 from harmony_conformance.json_value import Json, at, canonical, dumps, items, members, objects_in, text
-from harmony_conformance.prompt import Kind, shorten, wanted
+from harmony_conformance.phrase import shorten
+from harmony_conformance.prompt import Kind, wanted
 from harmony_conformance.tool_schema import Mark, declared_members, parameters, undescribed, untyped
-from harmony_ref.explanation import Part, Problem
-from harmony_ref.explanation.texts import difference_of_contents
+from harmony_ref.explanation.divergence import Difference, Part, Problem
+from harmony_ref.explanation.message_difference import EFFORT_LINE, FREE_LINES, difference_of_contents
 
 
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """Whether it is a failure or a variant, what differs, in which way (the class of the defect), and a clause that says so."""
+@dataclass(frozen=True)
+class JudgedDifference(Difference):
+    """A difference, and whether it is a failure or a variant."""
 
     verdict: Verdict
-    part: Part
-    problem: Problem
-    words: str
 
 
-def fails(part: Part, problem: Problem, words: str) -> Difference:
-    """What a request says reaches the model as something else."""
-    return Difference(verdict=Verdict.FAIL, part=part, problem=problem, words=words)
+fails = partial(JudgedDifference, verdict=Verdict.FAIL)
+"""A difference in meaning: part, problem, words."""
+varies = partial(JudgedDifference, verdict=Verdict.VARIANT)
+"""A difference in form: part, problem, words."""
 
-
-def varies(part: Part, problem: Problem, words: str) -> Difference:
-    """The same in another form."""
-    return Difference(verdict=Verdict.VARIANT, part=part, problem=problem, words=words)
-
-
-_FREE_LINES = {
-    "Knowledge cutoff:": Part.CUTOFF,
-    "Current date:": Part.DATE,
-    "# Valid channels:": Part.CHANNELS,
-    "Calls to these tools must go to": Part.FUNCTIONS_NOTE,
-}
-_EFFORT_LINE = {"Reasoning:": Part.EFFORT}
-_TOOLS = re.compile(r"# Tools\n[\s\S]*")
-_FORMATS = re.compile(r"# Response Formats\n[\s\S]*")
+_TOOLS = "# Tools\n"
+_FORMATS = "# Response Formats\n"
 _HEADING = "# Instructions"
 _BLANKS = re.compile(r"[\s/*]+")
 
 
-def system_difference(expected: str, shown: str, request: Json) -> Iterator[Difference]:
+def system_difference(expected: str, shown: str, request: Json) -> Iterator[JudgedDifference]:
     """How a system message differs from the one expected, which names the same date."""
     if expected == shown:
         return
     is_asked = text(at(request, "reasoning_effort")) in EFFORTS
-    free = _FREE_LINES if is_asked else _FREE_LINES | _EFFORT_LINE
+    free = FREE_LINES if is_asked else FREE_LINES | EFFORT_LINE
     for label, part in free.items():
         line, found = _line(expected, label), _line(shown, label)
         if line != found and part is not Part.DATE:
@@ -76,17 +63,15 @@ def _line(content: str, label: str) -> str:
     return next((line for line in content.split("\n") if line.startswith(label)), "")
 
 
-def _without(content: str, labels: Sequence[str] | dict[str, Part]) -> str:
+def _without(content: str, labels: Iterable[str]) -> str:
     """The text without the first line of each label, and without blank lines."""
     lines = [line for line in content.split("\n") if line]
-    for label in labels:
-        line = _line(content, label)
-        if line in lines:
-            lines.remove(line)
+    for line in {_line(content, label) for label in labels}.intersection(lines):
+        lines.remove(line)
     return "\n".join(lines)
 
 
-def developer_difference(expected: str, shown: str, request: Json) -> Iterator[Difference]:
+def developer_difference(expected: str, shown: str, request: Json) -> Iterator[JudgedDifference]:
     """How a developer message differs from the one expected: the first of what is lost, changed or added, else the form."""
     if expected == shown:
         return
@@ -114,12 +99,10 @@ def developer_difference(expected: str, shown: str, request: Json) -> Iterator[D
 
 
 def _stand_in_order(told: Sequence[str], shown: str) -> bool:
-    position = 0
     for one in told:
-        found = shown.find(one, position)
-        if found < 0:
+        _, found, shown = shown.partition(one)
+        if not found:
             return False
-        position = found + len(one)
     return True
 
 
@@ -129,15 +112,14 @@ def _sections(content: str, told: Sequence[str]) -> tuple[str, str, str]:
     for one in told:
         rest = rest.replace(one, "", 1)
     rest = rest.replace(f"{_HEADING}\n", "", 1)
-    formats = _FORMATS.search(rest)
-    rest = rest[: formats.start()] if formats is not None else rest
-    tools = _TOOLS.search(rest)
-    rest = rest[: tools.start()] if tools is not None else rest
-    besides = rest.replace(_HEADING, "", 1).strip()
-    return tools[0].strip() if tools is not None else "", formats[0].strip() if formats is not None else "", besides
+    rest, formats_heading, formats = rest.partition(_FORMATS)
+    rest, tools_heading, tools = rest.partition(_TOOLS)
+    sections = (f"{tools_heading}{tools}", f"{formats_heading}{formats}", rest.replace(_HEADING, "", 1))
+    tools, formats, rest = map(str.strip, sections)
+    return tools, formats, rest
 
 
-def _formats_difference(expected: str, shown: str, schema: Json) -> Iterator[Difference]:
+def _formats_difference(expected: str, shown: str, schema: Json) -> Iterator[JudgedDifference]:
     if expected == shown:
         return
     told = list(objects_in(shown))
@@ -151,7 +133,7 @@ def _formats_difference(expected: str, shown: str, schema: Json) -> Iterator[Dif
         yield varies(Part.RESPONSE_FORMATS, Problem.OTHER_SPELLING, "they are spelled otherwise, or not told")
 
 
-def _tools_difference(expected: str, shown: str, tools: Sequence[Json]) -> Iterator[Difference]:
+def _tools_difference(expected: str, shown: str, tools: Sequence[Json]) -> Iterator[JudgedDifference]:
     if expected == shown:
         return
     if not expected or not shown:
@@ -190,7 +172,7 @@ def _function_problem(
     if whole == whole_shown:
         return None
     own = Counter(
-        word for name, value in members(function).items() if name != "name" for word in _words(" ".join(_said(value)))
+        _words(*(said for name, value in members(function).items() if name != "name" for said in _said(value)))
     )
     lines = (line.strip("/ \t\r") for line in whole.split("\n") if line.lstrip().startswith("//"))
     if any(_flat(line) not in _flat(whole_shown) for line in lines):
@@ -224,9 +206,9 @@ def _said(schema: Json) -> Iterator[str]:
             for key, value in schema.items():
                 if key == "properties":
                     yield from members(value)
-                yield from (
-                    () if key in _UNTOLD else _said(list(members(value).values()) if key == "properties" else value)
-                )
+                    yield from _said(list(members(value).values()))
+                elif key not in _UNTOLD:
+                    yield from _said(value)
         case list():
             for item in schema:
                 yield from _said(item)
@@ -240,5 +222,5 @@ def _flat(line: str) -> str:
     return _BLANKS.sub(" ", line).strip()
 
 
-def _words(said: str) -> list[str]:
-    return re.findall(r"\w+", said)
+def _words(*said: str) -> list[str]:
+    return re.findall(r"\w+", " ".join(said))

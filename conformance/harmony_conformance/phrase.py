@@ -40,3 +40,11 @@ class Location(str):
 def quote(value: object) -> Phrase:
     """Return a value as a text that is foreign as a whole."""
     return Phrase("{}", value)
+
+
+def shorten(value: str, most: int = 80) -> Phrase:
+    """Return a foreign text, without its middle where it is longer than `most` characters."""
+    half = most // 2
+    if len(value) <= most:
+        return quote(value)
+    return Phrase("{}…({} characters)…{}", value[:half], len(value) - 2 * half, value[-half:])

@@ -12,8 +12,8 @@ from harmony_conformance.check import Finding, variant
 from harmony_conformance.declaration import declares_functions, is_same_function
 from harmony_conformance.difference import text_difference
 from harmony_conformance.json_value import Json, at, items, resolve, text
-from harmony_conformance.phrase import Phrase, Wording
-from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, shorten
+from harmony_conformance.phrase import Phrase, Wording, shorten
+from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted
 
 
 def raw(parts: tuple[Wanted, ...], found: list[PromptMessage]) -> Iterator[Finding]:
@@ -21,14 +21,11 @@ def raw(parts: tuple[Wanted, ...], found: list[PromptMessage]) -> Iterator[Findi
     rest = iter(found)
     for part in parts:
         if part.text and not any(message.content == part.text for message in rest):
-            nearest = next(
-                (m.content for m in found if m.content[:8] == part.text[:8]), found[0].content if found else None
-            )
-            expected, actual = (
-                text_difference(part.text, nearest)
-                if nearest is not None
-                else (shorten(part.text), Phrase("no {} in the prompt", part.kind))
-            )
+            alike = [message.content for message in found if message.content[:8] == part.text[:8]]
+            nearest = [*alike, *(message.content for message in found)]
+            expected, actual = shorten(part.text), Phrase("no {} in the prompt", part.kind)
+            if nearest:
+                expected, actual = text_difference(part.text, nearest[0])
             yield Finding(
                 message=Phrase("a {} does not stand in the prompt as it was sent", part.kind),
                 at=part.where,
@@ -137,9 +134,8 @@ def _invented(parts: Sequence[Wanted], messages: Sequence[PromptMessage]) -> Ite
         elif kind_of(message) is not None and (message.content or message.recipient is not None):
             strangers.append(message)
     counted = {part.kind for part in parts} & _COUNTED_ELSEWHERE
-    changed = [part for part in left if part.keep is Keep.PRESENT and part.text]
     invented = [message for message in strangers if kind_of(message) not in counted]
-    if len(invented) > len(changed):
+    if len(invented) > sum(part.keep is Keep.PRESENT and part.text != "" for part in left):
         yield Finding(
             message="the prompt has a message that the request does not have",
             at="prompt",
@@ -216,12 +212,11 @@ def _accounts(part: Wanted, message: PromptMessage) -> bool:
             return message.role == "developer" and bool(part.text.strip()) and part.text in message.content
         case Kind.CALL:
             return kind is Kind.CALL and is_same_function(part.function, message.function)
-        case Kind.PREAMBLE:
-            return kind in (Kind.PREAMBLE, Kind.REASONING) and message.content == part.text
         case Kind.REASONING:
             return kind is Kind.REASONING and message.content.strip() == part.text.strip()
         case _:
-            return kind is part.kind and message.content == part.text
+            is_thought = part.kind is Kind.PREAMBLE and kind is Kind.REASONING
+            return (kind is part.kind or is_thought) and message.content == part.text
 
 
 def _places(parts: Sequence[Wanted], messages: Sequence[PromptMessage]) -> dict[int, int]:

@@ -15,8 +15,7 @@ from typing import LiteralString
 from harmony_conformance.check import Finding, variant
 from harmony_conformance.declaration import Declaration, tells
 from harmony_conformance.json_value import Json, at, dumps, items, members, pointer, text
-from harmony_conformance.phrase import Phrase
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Phrase, shorten
 
 _PARAMETERS = ("parameters",)
 _SCALARS: dict[str, tuple[LiteralString, ...]] = {
@@ -131,10 +130,8 @@ def _values(parameter: Parameter, shown: Declaration, library: Declaration, plac
 
 
 def _enum(schema: Json) -> Iterator[str]:
-    yield from map(text, items(at(schema, "enum")))
-    yield from map(text, items(at(schema, "items", "enum")))
-    for alternative in items(at(schema, "oneOf")):
-        yield from map(text, items(at(alternative, "enum")))
+    for holder in (schema, at(schema, "items"), *items(at(schema, "oneOf"))):
+        yield from map(text, items(at(holder, "enum")))
 
 
 def _quotes(value: str, declared: str) -> bool:

@@ -4,7 +4,8 @@ from hypothesis import strategies as st
 
 from harmony_conformance.declaration import as_identifier, declarations, is_same_function
 from harmony_conformance.injection import injected
-from harmony_conformance.prompt import Keep, Kind, Place, pieces, read_prompt, shorten, show, wanted
+from harmony_conformance.phrase import shorten
+from harmony_conformance.prompt import Keep, Kind, Place, pieces, read_prompt, show, wanted
 from harmony_ref import encode, encode_with_special_tokens, tokens
 
 

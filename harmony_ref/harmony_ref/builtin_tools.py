@@ -1,12 +1,12 @@
-"""The two tools that gpt-oss was trained with, word for word (openai-harmony 0.0.8, chat.rs:264-330)."""
+"""The two tools that gpt-oss was trained with, word for word (openai-harmony 0.0.8, chat.rs:264-330), in the wire form."""
 
 from typing import Final
 
-from harmony_ref.declarations import ToolDescription, ToolNamespaceConfig
+from harmony_ref.json_value import Json
 
-BROWSER: Final = ToolNamespaceConfig(
-    name="browser",
-    description=(
+BROWSER: Final[Json] = {
+    "name": "browser",
+    "description": (
         "Tool for browsing.\n"
         "The `cursor` appears in brackets before each browsing display: `[{cursor}]`.\n"
         "Cite information from the tool using the following format:\n"
@@ -14,11 +14,11 @@ BROWSER: Final = ToolNamespaceConfig(
         "Do not quote more than 10 words directly from the tool output.\n"
         "sources=web (default: web)"
     ),
-    tools=(
-        ToolDescription(
-            name="search",
-            description="Searches for information related to `query` and displays `topn` results.",
-            parameters={
+    "tools": (
+        {
+            "name": "search",
+            "description": "Searches for information related to `query` and displays `topn` results.",
+            "parameters": {
                 "type": "object",
                 "properties": {
                     "query": {"type": "string"},
@@ -27,10 +27,10 @@ BROWSER: Final = ToolNamespaceConfig(
                 },
                 "required": ["query"],
             },
-        ),
-        ToolDescription(
-            name="open",
-            description=(
+        },
+        {
+            "name": "open",
+            "description": (
                 "Opens the link `id` from the page indicated by `cursor` starting at line number `loc`, "
                 "showing `num_lines` lines.\n"
                 "Valid link ids are displayed with the formatting: `【{id}†.*】`.\n"
@@ -40,7 +40,7 @@ BROWSER: Final = ToolNamespaceConfig(
                 "or centered on the most relevant passage, if available.\n"
                 "Use this function without `id` to scroll to a new location of an opened page."
             ),
-            parameters={
+            "parameters": {
                 "type": "object",
                 "properties": {
                     "id": {"type": ["number", "string"], "default": -1},
@@ -51,22 +51,22 @@ BROWSER: Final = ToolNamespaceConfig(
                     "source": {"type": "string"},
                 },
             },
-        ),
-        ToolDescription(
-            name="find",
-            description="Finds exact matches of `pattern` in the current page, or the page given by `cursor`.",
-            parameters={
+        },
+        {
+            "name": "find",
+            "description": "Finds exact matches of `pattern` in the current page, or the page given by `cursor`.",
+            "parameters": {
                 "type": "object",
                 "properties": {"pattern": {"type": "string"}, "cursor": {"type": "number", "default": -1}},
                 "required": ["pattern"],
             },
-        ),
+        },
     ),
-)
+}
 
-PYTHON: Final = ToolNamespaceConfig(
-    name="python",
-    description=(
+PYTHON: Final[Json] = {
+    "name": "python",
+    "description": (
         "Use this tool to execute Python code in your chain of thought. The code will not be shown to the user. "
         "This tool should be used for internal reasoning, but not for code that is intended to be visible to the user "
         "(e.g. when creating plots, tables, or files).\n\n"
@@ -75,5 +75,5 @@ PYTHON: Final = ToolNamespaceConfig(
         "The drive at '/mnt/data' can be used to save and persist user files. "
         "Internet access for this session is UNKNOWN. Depends on the cluster."
     ),
-    tools=(),
-)
+    "tools": (),
+}

@@ -87,16 +87,16 @@ class ToolNamespaceConfig:
     @classmethod
     def browser(cls) -> "ToolNamespaceConfig":
         """The built-in browser, in the words the models were trained on (openai-harmony 0.0.8, chat.rs:264-300)."""
-        from harmony_ref import builtin_tools  # noqa: PLC0415 - long texts, seldom needed, and they need this module
+        from harmony_ref import builtin_tools  # noqa: PLC0415 - long texts, seldom needed
 
-        return builtin_tools.BROWSER
+        return cls.from_dict(builtin_tools.BROWSER)
 
     @classmethod
     def python(cls) -> "ToolNamespaceConfig":
         """The built-in Python tool, in the words the models were trained on (openai-harmony 0.0.8, chat.rs)."""
         from harmony_ref import builtin_tools  # noqa: PLC0415 - as above
 
-        return builtin_tools.PYTHON
+        return cls.from_dict(builtin_tools.PYTHON)
 
     @classmethod
     def from_dict(cls, data: Json) -> "ToolNamespaceConfig":

@@ -17,12 +17,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from harmony_ref.stream_state import StreamState
-
-if TYPE_CHECKING:
-    from harmony_ref.events import Event
+from harmony_ref.stream_state import ParserEvent, StreamState
 
 
 class HarmonyError(RuntimeError):
@@ -101,7 +97,7 @@ class ParseError(HarmonyError):
         self.position = position
         self.state = state
         self.expected = expected
-        self.events: Sequence[Event] = ()
+        self.events: Sequence[ParserEvent] = ()
 
 
 class UnexpectedTokenError(ParseError):

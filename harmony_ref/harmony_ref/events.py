@@ -10,17 +10,18 @@ from typing import TypeAlias
 
 from harmony_ref.header import Header
 from harmony_ref.messages import Message
+from harmony_ref.stream_state import ParserEvent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MessageStarted:
+class MessageStarted(ParserEvent):
     """A header was read; what follows is the content of this message."""
 
     header: Header
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Delta:
+class Delta(ParserEvent):
     """A piece of the text of the message that has started. Never empty.
 
     Attributes:
@@ -33,7 +34,7 @@ class Delta:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class MessageFinished:
+class MessageFinished(ParserEvent):
     """A message is complete.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Where a parser stands between two tokens."""
+"""The state of a parser between two tokens, and the base of its events."""
 
 from enum import StrEnum
 
@@ -9,3 +9,9 @@ class StreamState(StrEnum):
     EXPECT_START = "ExpectStart"
     HEADER = "Header"
     CONTENT = "Content"
+
+
+class ParserEvent:
+    """The base of the events in `events`. The errors are below that module and carry its values."""
+
+    __slots__ = ()

@@ -14,8 +14,7 @@ from harmony_conformance.leak.evidence import Leak, Strength, marker_leaks, near
 from harmony_conformance.leak.repetition import asks_again, doubled, looping
 from harmony_conformance.leak.run_on import asks_for_talk, goes_on_as_the_user
 from harmony_conformance.meaning import Meaning, told_in_order, written_tokens
-from harmony_conformance.phrase import Location, Phrase, quote
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Location, Phrase, quote, shorten
 from harmony_conformance.texts import Place
 from harmony_conformance.tool_choice import may_be_called
 from harmony_conformance.turn import Usage

@@ -11,8 +11,7 @@ from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, 
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series
 from harmony_conformance.json_value import Json, at, canonical, dumps, items, members, number, text
-from harmony_conformance.phrase import Phrase, quote
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Phrase, quote, shorten
 
 
 @condition

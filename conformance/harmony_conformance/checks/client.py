@@ -16,8 +16,7 @@ from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, NotJson, at, items, loads, pointer, text
 from harmony_conformance.leak import GLUED, STRUCTURE, without_code
-from harmony_conformance.phrase import Phrase, quote
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Phrase, quote, shorten
 from harmony_conformance.turn import content_text
 
 TRAFFIC = "traffic"

@@ -28,8 +28,8 @@ from harmony_conformance.check import (
 from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, text
-from harmony_conformance.phrase import Phrase, Wording, quote
-from harmony_conformance.prompt import shorten, show
+from harmony_conformance.phrase import Phrase, Wording, quote, shorten
+from harmony_conformance.prompt import show
 from harmony_ref import decode, encode, encode_with_special_tokens, tokens
 
 

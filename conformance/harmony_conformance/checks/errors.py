@@ -13,8 +13,7 @@ from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, 
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, pointer, text
-from harmony_conformance.phrase import Phrase, Wording, quote
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Phrase, Wording, quote, shorten
 from harmony_conformance.sse import EventStream
 
 

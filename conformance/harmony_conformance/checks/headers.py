@@ -11,8 +11,8 @@ from harmony_conformance.check import MUST, Finding, Verdict, check, variant
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import equal_json, pointer, spells_fractions
 from harmony_conformance.meaning import Called
-from harmony_conformance.phrase import Phrase, quote
-from harmony_conformance.prompt import PromptMessage, shorten
+from harmony_conformance.phrase import Phrase, quote, shorten
+from harmony_conformance.prompt import PromptMessage
 from harmony_conformance.texts import fields
 from harmony_conformance.turn import ToolCall, Turn
 

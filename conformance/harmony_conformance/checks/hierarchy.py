@@ -11,8 +11,8 @@ from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, v
 from harmony_conformance.declaration import declares_functions, official_spelling
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, canonical, dumps, objects_in, text
-from harmony_conformance.phrase import Phrase
-from harmony_conformance.prompt import INSTRUCTIONS, Kind, Wanted, shorten
+from harmony_conformance.phrase import Phrase, shorten
+from harmony_conformance.prompt import INSTRUCTIONS, Kind, Wanted
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
 

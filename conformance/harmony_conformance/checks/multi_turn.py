@@ -10,9 +10,9 @@ from harmony_conformance.departure import is_under_another_name
 from harmony_conformance.difference import text_difference
 from harmony_conformance.engines import REASONING_FIELDS
 from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.phrase import Location, Phrase
+from harmony_conformance.phrase import Location, Phrase, shorten
 from harmony_conformance.placement import place_of_next_call
-from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted, shorten
+from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted
 from harmony_ref import encode
 
 

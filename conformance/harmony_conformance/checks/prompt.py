@@ -21,7 +21,7 @@ from harmony_conformance.expectation import is_readable
 from harmony_conformance.injection import injected
 from harmony_conformance.json_value import at, equal_json, pointer, spells_fractions, text
 from harmony_conformance.pairs import counted_pairs
-from harmony_conformance.phrase import Phrase, quote
+from harmony_conformance.phrase import Phrase, quote, shorten
 from harmony_conformance.placement import (
     conversation_alone,
     no_more,
@@ -31,7 +31,7 @@ from harmony_conformance.placement import (
     to_the_assistant,
     told_on_lines,
 )
-from harmony_conformance.prompt import Kind, Place, PromptMessage, Wanted, shorten
+from harmony_conformance.prompt import Kind, Place, PromptMessage, Wanted
 from harmony_conformance.tool_choice import may_be_called
 from harmony_conformance.tool_schema import undescribed
 

@@ -10,8 +10,7 @@ from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import at, text
 from harmony_conformance.meaning import told_in_order
-from harmony_conformance.phrase import Location, Phrase, quote
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Location, Phrase, quote, shorten
 from harmony_ref import encode
 
 

@@ -11,8 +11,8 @@ from harmony_conformance.check import MUST, Finding, comparison, evidence, of_se
 from harmony_conformance.difference import first_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.pairs import CountedPair, counted_pair
-from harmony_conformance.phrase import Phrase
-from harmony_conformance.prompt import shorten, show
+from harmony_conformance.phrase import Phrase, shorten
+from harmony_conformance.prompt import show
 from harmony_ref import decode
 
 LENGTHS = ("ten lines", "very many lines")

@@ -10,8 +10,8 @@ from harmony_conformance.check import MUST, Finding, check, condition, variant
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, number
 from harmony_conformance.meaning import cut_at_stop, read_ids
-from harmony_conformance.phrase import Phrase, quote
-from harmony_conformance.prompt import shorten, show
+from harmony_conformance.phrase import Phrase, quote, shorten
+from harmony_conformance.prompt import show
 
 
 @check(MUST, spec="harmony#stop-tokens", when=(on.was_answered, on.leaves_the_end_to_the_model, on.ids_were_returned))

@@ -9,8 +9,8 @@ from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, 
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_schema import first_violation
 from harmony_conformance.json_value import Json, NotJson, at, items, loads, text
-from harmony_conformance.phrase import Phrase
-from harmony_conformance.prompt import shorten, show
+from harmony_conformance.phrase import Phrase, shorten
+from harmony_conformance.prompt import show
 from harmony_conformance.teleprompter.script import read_back
 from harmony_ref import decode, tokens
 

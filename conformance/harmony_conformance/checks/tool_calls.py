@@ -25,8 +25,7 @@ from harmony_conformance.json_value import (
     text,
 )
 from harmony_conformance.meaning import named_in
-from harmony_conformance.phrase import Location, Phrase, quote
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Location, Phrase, quote, shorten
 from harmony_conformance.turn import ABORTED
 
 

@@ -28,8 +28,7 @@ from harmony_conformance.declaration import (
 )
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, items, members, pointer, text
-from harmony_conformance.phrase import Phrase, quote
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Phrase, quote, shorten
 from harmony_conformance.tool_schema import untyped, without_default
 from harmony_ref import ToolNamespaceConfig, encode, tools_text
 

@@ -8,12 +8,11 @@ from typing import Final
 
 from harmony_ref.explanation.differences import first_difference
 from harmony_ref.explanation.divergence import Divergence, Part, Problem, Recognised
-from harmony_ref.explanation.forms import forms_in_prompt
-from harmony_ref.explanation.nearest import candidates, nearest, shared_length
-from harmony_ref.explanation.reading import shown
+from harmony_ref.explanation.nearest import forms_in_prompt, nearest, shared_length
+from harmony_ref.explanation.reading import show
 from harmony_ref.header import EVERYONE
 from harmony_ref.messages import Message, Role
-from harmony_ref.styles import STYLES, Style
+from harmony_ref.styles import STYLES, Style, accepted_renderings
 
 _SHOWN: Final = 8
 """How many tokens of each side a divergence shows."""
@@ -40,30 +39,30 @@ def explain(
     """
     messages = list(conversation)
     ids = tuple(prompt)
-    known = candidates(messages, styles, next_turn_role)
-    exact = next((candidate for candidate in known if candidate.ids == ids), None)
+    known = list(accepted_renderings(messages, styles=styles, next_turn_role=next_turn_role))
+    exact = next((one for one in known if one.ids == ids), None)
     if exact is not None:
         return Recognised(styles=exact.styles, histories=exact.histories)
     near = nearest(ids, known)
     at = shared_length(near.ids, ids)
     forms = forms_in_prompt(ids, near, known)
-    difference = first_difference(near, ids, at, forms)
+    found = first_difference(near, ids, at, forms)
     expected, actual = near.ids[at : at + _SHOWN], ids[at : at + _SHOWN]
     return Divergence(
         styles=near.styles,
         histories=near.histories,
         token=at,
-        message=difference.message,
-        label="" if difference.message is None else _label(messages[difference.message]),
-        part=difference.part,
-        problem=difference.problem,
-        words=difference.words,
+        message=found.message,
+        label="" if found.message is None else _label(messages[found.message]),
+        part=found.difference.part,
+        problem=found.difference.problem,
+        words=found.difference.words,
         expected=expected,
         actual=actual,
-        expected_text=shown(expected),
-        actual_text=shown(actual),
-        is_only=tuple(difference.expected_rest) == tuple(difference.actual_rest),
-        message_styles=() if difference.message is None else forms.styles.get(difference.message, ()),
+        expected_text=show(expected),
+        actual_text=show(actual),
+        is_only=found.is_only,
+        message_styles=() if found.message is None else forms.styles.get(found.message, ()),
         is_mixed=forms.is_whole,
     )
 

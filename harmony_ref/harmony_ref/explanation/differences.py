@@ -1,28 +1,21 @@
 """The first difference between a prompt and the rendering it is nearest to, named.
 
-What is looked for first is what a careless engine does: markers fed as text, text that became a marker, messages left
+The mistakes of careless engines are looked for first: markers fed as text, text that became a marker, messages left
 out, put in, repeated; only then the fields of a header and the words of a content are compared.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
 from harmony_ref import tokens
-from harmony_ref.explanation.divergence import Part, Problem
-from harmony_ref.explanation.forms import PromptForms
+from harmony_ref.explanation.divergence import Difference, Part, Problem
 from harmony_ref.explanation.message_difference import difference_of_messages
-from harmony_ref.explanation.nearest import Candidate
-from harmony_ref.explanation.reading import (
-    PromptMessage,
-    header_fields,
-    prompt_messages,
-    quoted,
-    raw_bytes,
-    read_message,
-    shown,
-)
+from harmony_ref.explanation.nearest import PromptForms
+from harmony_ref.explanation.reading import PromptMessage, prompt_messages, quoted, raw_bytes, read_message, show
+from harmony_ref.styles import Rendering
 from harmony_ref.styles.pieces import MessagePart
 from harmony_ref.styles.rendering import RenderedMessage
 
@@ -42,170 +35,157 @@ _PARTS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
-    """A named difference.
+class LocatedDifference:
+    """A difference and the message that it concerns.
 
     Attributes:
+        difference: the difference.
         message: index in the conversation; None for none.
-        part: what differs.
-        problem: in which way.
-        words: a clause that says so.
-        expected_rest: what of the rendering comes after what differs.
-        actual_rest: what of the prompt does.
+        is_only: whether everything after it is as expected.
     """
 
+    difference: Difference
     message: int | None
-    part: Part
-    problem: Problem
-    words: str
-    expected_rest: Sequence[int] = ()
-    actual_rest: Sequence[int] = ()
+    is_only: bool
 
 
-def first_difference(candidate: Candidate, prompt: Sequence[int], at: int, forms: PromptForms) -> Difference:
+def first_difference(rendering: Rendering, prompt: tuple[int, ...], at: int, forms: PromptForms) -> LocatedDifference:
     """Name the difference at token `at`, up to which both are equal.
 
     Args:
-        candidate: the rendering.
+        rendering: what the prompt should be.
         prompt: ids.
         at: index of the first token that differs.
         forms: which messages of the prompt are those of the rendering, in the form of another style.
     """
-    place = _Place(candidate=candidate, prompt=prompt, at=at, forms=forms)
-    found = (look(place) for look in _LOOKS)
-    return next(difference for difference in found if difference is not None)
+    ordinal = max(0, bisect_right(rendering.starts, at) - 1)
+    start, wanted = rendering.starts[ordinal], rendering.messages[ordinal:]
+    pieces = wanted[0].pieces if wanted else ()
+    piece_starts = list(accumulate((len(piece.ids) for piece in pieces), initial=start))
+    number = bisect_right(piece_starts, at) - 1
+    piece = pieces[number].part if wanted else None
+    place = _Place(
+        rendering=rendering,
+        prompt=prompt,
+        at=at,
+        forms=forms,
+        ordinal=ordinal,
+        start=start,
+        wanted=wanted,
+        previous=rendering.messages[ordinal - 1].ids if ordinal else None,
+        next_turn=rendering.ids[rendering.starts[-1] :],
+        part=Part.NEXT_TURN if piece is None else _PARTS[piece],
+        is_before_part=piece not in (None, MessagePart.MESSAGE) and piece_starts[number] == at,
+        expected=rendering.ids[at:],
+        actual=prompt[at:],
+    )
+    return next(found for look in _LOOKS if (found := look(place)) is not None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Place:
-    """Where a prompt leaves its rendering."""
+    """The place where a prompt leaves its rendering.
 
-    candidate: Candidate
-    prompt: Sequence[int]
+    Attributes:
+        ordinal: number of the message of the rendering; their count for the open header at the end.
+        start: where that message begins.
+        wanted: that message and those after it; none in the open header.
+        previous: ids of the message before.
+        part: the part of the message.
+        is_before_part: whether nothing of the part is there yet; the message marker is a part of the header.
+        expected: the rendering from here on.
+        actual: the prompt from here on.
+    """
+
+    rendering: Rendering
+    prompt: tuple[int, ...]
     at: int
     forms: PromptForms
+    ordinal: int
+    start: int
+    wanted: Sequence[RenderedMessage]
+    previous: tuple[int, ...] | None
+    next_turn: tuple[int, ...]
+    part: Part
+    is_before_part: bool
+    expected: tuple[int, ...]
+    actual: tuple[int, ...]
 
-    @property
-    def ordinal(self) -> int:
-        return self.candidate.ordinal(self.at)
+    def named(
+        self, problem: Problem, words: str, *, part: Part | None = None, rest: tuple[int, int] | None = None
+    ) -> LocatedDifference:
+        """A difference at this place.
 
-    @property
-    def start(self) -> int:
-        return self.candidate.starts[self.ordinal]
-
-    @property
-    def message(self) -> RenderedMessage | None:
-        """The message of the rendering; None in the open header at its end."""
-        messages = self.candidate.messages
-        return messages[self.ordinal] if self.ordinal < len(messages) else None
-
-    @property
-    def index(self) -> int | None:
-        return None if self.message is None else self.message.index
-
-    @property
-    def part(self) -> Part:
-        return Part.NEXT_TURN if self.message is None else _PARTS[self._piece(self.message)[0]]
-
-    @property
-    def is_before_part(self) -> bool:
-        """Whether nothing of the part stands there yet; the message marker is a part of the header."""
-        if self.message is None:
-            return False
-        part, start = self._piece(self.message)
-        return self.at == start and part is not MessagePart.MESSAGE
-
-    def _piece(self, message: RenderedMessage) -> tuple[MessagePart, int]:
-        starts = accumulate((len(piece.ids) for piece in message.pieces), initial=self.start)
-        return next(
-            (piece.part, start)
-            for piece, start in zip(message.pieces, starts, strict=False)
-            if self.at < start + len(piece.ids)
+        Args:
+            problem: in which way it differs.
+            words: a clause that says so.
+            part: what differs; None for the part at this place.
+            rest: where the rendering and the prompt go on after it; None to compare nothing after it.
+        """
+        is_only = rest is not None and self.rendering.ids[rest[0] :] == self.prompt[rest[1] :]
+        difference = Difference(part or self.part, problem, words)
+        return LocatedDifference(
+            difference=difference, message=self.wanted[0].index if self.wanted else None, is_only=is_only
         )
 
-    @property
-    def expected(self) -> Sequence[int]:
-        return self.candidate.ids[self.at :]
-
-    @property
-    def actual(self) -> Sequence[int]:
-        return self.prompt[self.at :]
-
-    def difference(self, problem: Problem, words: str, *, part: Part | None = None) -> Difference:
-        """A difference in the part where the place is, after which nothing is compared."""
-        return Difference(
-            message=self.index,
-            part=part or self.part,
-            problem=problem,
-            words=words,
-            expected_rest=(tokens.START,),
-        )
-
-    def last_difference(self, problem: Problem, words: str, *, part: Part | None = None) -> Difference:
+    def last(self, problem: Problem, words: str, *, part: Part | None = None) -> LocatedDifference:
         """A difference to which all of the rest belongs, of either side."""
-        return replace(self.difference(problem, words, part=part), expected_rest=())
+        return self.named(problem, words, part=part, rest=(len(self.rendering.ids), len(self.prompt)))
 
 
-def _empty(place: _Place) -> Difference | None:
+def _empty(place: _Place) -> LocatedDifference | None:
     if place.prompt:
         return None
-    return Difference(
-        message=None, part=Part.PROMPT, problem=Problem.EMPTY, words="the prompt is empty", expected_rest=place.expected
-    )
+    found = place.named(Problem.EMPTY, "the prompt is empty", part=Part.PROMPT, rest=(0, 0))
+    return replace(found, message=None)
 
 
-def _unknown(place: _Place) -> Difference | None:
+def _unknown(place: _Place) -> LocatedDifference | None:
     if not place.actual or tokens.is_known(place.actual[0]):
         return None
     where = place.part if place.part is Part.BETWEEN else f"in the {place.part}"
-    where = where if place.at else "before the first message"
+    words = f"{place.actual[0]} stands {where if place.at else 'before the first message'}, and is no token of the vocabulary"
     is_put_in = place.actual[1:] == place.expected
-    return Difference(
-        message=place.index,
-        part=place.part,
-        problem=Problem.UNKNOWN_TOKEN,
-        words=f"{place.actual[0]} stands {where}, and is no token of the vocabulary",
-        expected_rest=place.expected if is_put_in else place.expected[1:],
-        actual_rest=place.actual[1:],
-    )
+    return place.named(Problem.UNKNOWN_TOKEN, words, rest=(place.at + (not is_put_in), place.at + 1))
 
 
-def _without_the_last(place: _Place) -> Difference | None:
-    """The last messages left out: the next turn stands where one of them should begin."""
-    wanted = place.candidate.messages[place.ordinal :]
-    next_turn = place.candidate.ids[place.candidate.starts[-1] :]
-    if not wanted or not next_turn or place.prompt[place.start :] != next_turn:
+def _without_the_last(place: _Place) -> LocatedDifference | None:
+    """The last messages left out: the next turn is where one of them should begin."""
+    if not place.wanted or not place.next_turn or place.prompt[place.start :] != place.next_turn:
         return None
-    return _left_out(place, wanted, len(wanted))
+    return _left_out(place, len(place.wanted))
 
 
-def _cut(place: _Place) -> Difference | None:
+def _cut(place: _Place) -> LocatedDifference | None:
     if place.actual:
         return None
     if place.at > place.start:
         where = "before" if place.is_before_part else "inside"
-        return place.last_difference(Problem.CUT, f"the prompt ends {where} the {place.part}")
-    if place.message is None:
-        return place.last_difference(Problem.CUT, f"the prompt ends before {shown(place.expected)}, the next turn")
-    return place.last_difference(Problem.CUT, "the prompt ends before this message", part=Part.MESSAGE)
+        return place.last(Problem.CUT, f"the prompt ends {where} the {place.part}")
+    if not place.wanted:
+        return place.last(Problem.CUT, f"the prompt ends before {show(place.expected)}, the next turn")
+    return place.last(Problem.CUT, "the prompt ends before this message", part=Part.MESSAGE)
 
 
-def _marker_spelled(place: _Place) -> Difference | None:
+def _longer(place: _Place) -> LocatedDifference | None:
+    if place.expected:
+        return None
+    if place.actual[0] == tokens.START:
+        return _unasked(place, place.at, [read_message(place.prompt, place.at)])
+    words = f"the prompt goes on after {show(place.rendering.ids[place.start :])}: {quoted(show(place.actual))}"
+    return place.last(Problem.LONGER, words)
+
+
+def _marker_spelled(place: _Place) -> LocatedDifference | None:
     marker = _spelled(place.expected, place.actual)
-    if marker is None:
-        return None
-    return place.difference(
-        Problem.SPELLED_OUT, f"the marker {marker} is spelled out in ordinary tokens instead of its special token"
-    )
+    words = f"the marker {marker} is spelled out in ordinary tokens instead of its special token"
+    return None if marker is None else place.named(Problem.SPELLED_OUT, words)
 
 
-def _marker_injected(place: _Place) -> Difference | None:
+def _marker_injected(place: _Place) -> LocatedDifference | None:
     marker = _spelled(place.actual, place.expected)
-    if marker is None:
-        return None
-    return place.difference(
-        Problem.INJECTED, f"the text {marker} of the {place.part} became a special token: a marker was injected"
-    )
+    words = f"the text {marker} of the {place.part} became a special token: a marker was injected"
+    return None if marker is None else place.named(Problem.INJECTED, words)
 
 
 def _spelled(special: Sequence[int], plain: Sequence[int]) -> str | None:
@@ -222,169 +202,102 @@ def _spelled(special: Sequence[int], plain: Sequence[int]) -> str | None:
     return raw_bytes(special[at : at + 1]).decode() if found.startswith(text) else None
 
 
-def _between(place: _Place) -> Difference | None:
+def _between(place: _Place) -> LocatedDifference | None:
     if place.at > place.start:
         return None
     following = next((at for at, token in enumerate(place.actual) if token == tokens.START), len(place.actual))
-    stray = shown(place.actual[:following])
-    where = "before the first message" if place.at == 0 else "between two messages, before this one"
-    if place.message is None:
-        where = "behind the last message"
-    is_end = place.actual[0] in tokens.STOP_TOKENS
-    words = f"{'one more end marker, ' if is_end else ''}{quoted(stray)} stands {where}"
-    return Difference(
-        message=place.index,
-        part=Part.BETWEEN,
-        problem=Problem.EXTRA,
-        words=words,
-        expected_rest=place.expected,
-        actual_rest=place.actual[following:],
-    )
+    where = "between two messages, before this one" if place.wanted else "behind the last message"
+    where = where if place.at or not place.wanted else "before the first message"
+    more = "one more end marker, " if place.actual[0] in tokens.STOP_TOKENS else ""
+    words = f"{more}{quoted(show(place.actual[:following]))} stands {where}"
+    return place.named(Problem.EXTRA, words, part=Part.BETWEEN, rest=(place.at, place.at + following))
 
 
-def _longer(place: _Place) -> Difference | None:
-    if place.expected:
-        return None
-    if place.actual[0] == tokens.START:
-        return _unasked(place, read_message(place.actual, 0))
-    words = f"the prompt goes on after {shown(place.candidate.ids[place.start :])}: {quoted(shown(place.actual))}"
-    return place.last_difference(Problem.LONGER, words)
-
-
-def _unasked(place: _Place, first: PromptMessage) -> Difference:
-    last = place.candidate.messages[-1] if place.candidate.messages else None
-    is_repeated = last is not None and last.ids == tuple(first.ids)
-    unasked = f"a message that the conversation does not have stands behind the last: {quoted(shown(first.ids))}"
-    return Difference(
-        message=None,
-        part=Part.MESSAGE,
-        problem=Problem.REPEATED if is_repeated else Problem.EXTRA,
-        words="the last message stands there twice" if is_repeated else unasked,
-        expected_rest=place.expected,
-        actual_rest=place.actual[len(first.ids) :],
-    )
-
-
-def _misaligned(place: _Place) -> Difference | None:
+def _misaligned(place: _Place) -> LocatedDifference | None:
     """Messages left out, put in, repeated or moved."""
-    if place.index in place.forms.styles:
+    if place.wanted and place.wanted[0].index in place.forms.styles:
         return None
-    wanted = place.candidate.messages[place.ordinal :]
     found = list(prompt_messages(place.prompt, place.start))
-    first = tuple(found[0].ids)
-    later = next((number for number, message in enumerate(wanted) if number and message.ids == first), None)
-    own = next((n for n, message in enumerate(found) if n and wanted and tuple(message.ids) == wanted[0].ids), None)
-    dropped = next((message for message in place.candidate.dropped if message.ids == first), None)
+    first = found[0].ids
+    later = next((number for number, message in enumerate(place.wanted) if number and message.ids == first), None)
+    own = next(
+        (n for n, message in enumerate(found) if n and place.wanted and message.ids == place.wanted[0].ids), None
+    )
+    dropped = next((message for message in place.rendering.dropped if message.ids == first), None)
     if later is not None and own is not None:
-        return place.difference(Problem.MOVED, f"message {wanted[later].index} stands before it", part=Part.MESSAGE)
-    if later is not None:
-        return _left_out(place, wanted, later)
-    if dropped is not None:
+        return place.named(Problem.MOVED, f"message {place.wanted[later].index} stands before it", part=Part.MESSAGE)
+    if later is None and dropped is not None:
         return _kept(place, dropped)
-    if own is not None:
-        return _put_in(place, found[:own])
-    later = _later_header(found[0], wanted)
-    return None if later is None else _left_out(place, wanted, later)
+    if later is None and own is not None:
+        return _unasked(place, place.start, found[:own])
+    later = _later_header(place, found[0]) if later is None else later
+    return None if later is None else _left_out(place, later)
 
 
-def _later_header(first: PromptMessage, wanted: Sequence[RenderedMessage]) -> int | None:
-    """Which later message has the header that stands here, when the content is not that of the expected message."""
-    if not wanted:
+def _later_header(place: _Place, first: PromptMessage) -> int | None:
+    """The later message with the header that is here, when the content is not that of the expected message."""
+    expected = [read_message(message.ids) for message in place.wanted]
+    same = [message.header_ids == first.header_ids for message in expected]
+    if not expected or same[0] or None is not expected[0].content_ids == first.content_ids:
         return None
-    expected = [read_message(message.ids, 0) for message in wanted]
-    if tuple(expected[0].header) == tuple(first.header) or _same_content(expected[0], first):
-        return None
-    headers = ((number, message.header) for number, message in enumerate(expected) if number)
-    return next((number for number, header in headers if tuple(header) == tuple(first.header)), None)
+    return same.index(True) if True in same else None
 
 
-def _same_content(one: PromptMessage, other: PromptMessage) -> bool:
-    return one.content is not None and other.content is not None and tuple(one.content) == tuple(other.content)
-
-
-def _left_out(place: _Place, wanted: Sequence[RenderedMessage], number: int) -> Difference:
-    missing = wanted[:number]
-    is_reasoning = all(_channel_of(message) == "analysis" for message in missing)
+def _left_out(place: _Place, number: int) -> LocatedDifference:
+    missing = place.wanted[:number]
     count = "this message is" if number == 1 else f"this message and the {number - 1} after it are"
-    problem = Problem.REASONING_DROPPED if is_reasoning else Problem.MISSING
-    is_disputed = all(message.index in place.candidate.disputed for message in missing)
-    dropped = (
-        "reasoning is dropped that this history keeps" if is_disputed else "reasoning that has to be kept is dropped"
-    )
-    follower = f"message {wanted[number].index}" if number < len(wanted) else "the next turn"
+    follower = f"message {place.wanted[number].index}" if number < len(place.wanted) else "the next turn"
     words = f"{count} missing; {follower} stands in its place"
-    rest = place.candidate.starts[place.ordinal + number]
-    return Difference(
-        message=place.index,
-        part=Part.MESSAGE,
-        problem=problem,
-        words=f"{words}: {dropped}" if is_reasoning else words,
-        expected_rest=place.candidate.ids[rest:],
-        actual_rest=place.prompt[place.start :],
-    )
+    problem = Problem.MISSING
+    if all(read_message(message.ids).channel == "analysis" for message in missing):
+        problem = Problem.REASONING_DROPPED
+        is_disputed = place.rendering.disputed.issuperset(message.index for message in missing)
+        settled = "reasoning that has to be kept is dropped"
+        words += f": {'reasoning is dropped that this history keeps' if is_disputed else settled}"
+    rest = (place.rendering.starts[place.ordinal + number], place.start)
+    return place.named(problem, words, part=Part.MESSAGE, rest=rest)
 
 
-def _kept(place: _Place, dropped: RenderedMessage) -> Difference:
-    is_disputed = dropped.index in place.candidate.disputed
+def _kept(place: _Place, dropped: RenderedMessage) -> LocatedDifference:
     settled = "reasoning that has to be dropped, because an answer followed it, is kept"
-    return Difference(
-        message=dropped.index,
-        part=Part.MESSAGE,
-        problem=Problem.REASONING_KEPT,
-        words="reasoning is kept that this history drops" if is_disputed else settled,
-        expected_rest=place.candidate.ids[place.start :],
-        actual_rest=place.prompt[place.start + len(dropped.ids) :],
+    is_disputed = dropped.index in place.rendering.disputed
+    words = "reasoning is kept that this history drops" if is_disputed else settled
+    rest = (place.start, place.start + len(dropped.ids))
+    return replace(place.named(Problem.REASONING_KEPT, words, part=Part.MESSAGE, rest=rest), message=dropped.index)
+
+
+def _unasked(place: _Place, at: int, found: Sequence[PromptMessage]) -> LocatedDifference:
+    """Messages from token `at` on that the conversation does not have."""
+    where, repeated = (
+        ("before it", "the message before it") if place.wanted else ("behind the last", "the last message")
     )
+    problem, words = Problem.REPEATED, f"{repeated} stands there twice"
+    if found[0].ids != place.previous:
+        shown = quoted(show(found[0].ids))
+        problem, words = Problem.EXTRA, f"a message that the conversation does not have stands {where}: {shown}"
+    rest = (at, at + sum(len(message.ids) for message in found))
+    return place.named(problem, words, part=Part.MESSAGE, rest=rest)
 
 
-def _put_in(place: _Place, found: Sequence[PromptMessage]) -> Difference:
-    length = sum(len(message.ids) for message in found)
-    previous = place.candidate.messages[place.ordinal - 1] if place.ordinal else None
-    is_repeated = previous is not None and previous.ids == tuple(found[0].ids)
-    repeated = "the message before it stands there twice"
-    unasked = f"a message that the conversation does not have stands before it: {quoted(shown(found[0].ids))}"
-    return Difference(
-        message=place.index,
-        part=Part.MESSAGE,
-        problem=Problem.REPEATED if is_repeated else Problem.EXTRA,
-        words=repeated if is_repeated else unasked,
-        expected_rest=place.candidate.ids[place.start :],
-        actual_rest=place.prompt[place.start + length :],
-    )
-
-
-def _next_turn(place: _Place) -> Difference | None:
-    if place.message is not None:
+def _next_turn(place: _Place) -> LocatedDifference | None:
+    if place.wanted:
         return None
     first = read_message(place.prompt, place.start)
-    if first.content is not None:
-        return _unasked(replace(place, at=place.start), first)
-    words = (
-        f"the prompt ends in {quoted(shown(first.ids))} where {shown(place.candidate.ids[place.start :])} was expected"
-    )
-    return place.last_difference(Problem.DIFFERENT, words)
+    if first.content_ids is not None:
+        return _unasked(place, place.start, [first])
+    words = f"the prompt ends in {quoted(show(first.ids))} where {show(place.next_turn)} was expected"
+    return place.last(Problem.DIFFERENT, words)
 
 
-def _inside(place: _Place) -> Difference:
-    """A difference inside one message that stands where it should."""
-    assert place.message is not None
-    expected, actual = read_message(place.message.ids, 0), read_message(place.prompt, place.start)
-    difference = difference_of_messages(expected, actual)
-    return Difference(
-        message=place.index,
-        part=difference.part,
-        problem=difference.problem,
-        words=difference.words,
-        expected_rest=place.candidate.ids[place.start + len(place.message.ids) :],
-        actual_rest=place.prompt[place.start + len(actual.ids) :],
-    )
+def _inside(place: _Place) -> LocatedDifference:
+    """A difference inside one message that is where it should be."""
+    actual = read_message(place.prompt, place.start)
+    found = difference_of_messages(read_message(place.wanted[0].ids), actual)
+    rest = (place.start + len(place.wanted[0].ids), place.start + len(actual.ids))
+    return place.named(found.problem, found.words, part=found.part, rest=rest)
 
 
-def _channel_of(message: RenderedMessage) -> str | None:
-    return header_fields(read_message(message.ids, 0).header).channel
-
-
-_LOOKS: Final[tuple[Callable[[_Place], Difference | None], ...]] = (
+_LOOKS: Final[tuple[Callable[[_Place], LocatedDifference | None], ...]] = (
     _empty,
     _unknown,
     _without_the_last,

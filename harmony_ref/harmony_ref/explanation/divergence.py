@@ -57,6 +57,21 @@ class Problem(StrEnum):
     DIFFERENT = "different"
 
 
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A difference between a prompt and what it should be.
+
+    Attributes:
+        part: what differs.
+        problem: in which way.
+        words: the same as a clause.
+    """
+
+    part: Part
+    problem: Problem
+    words: str
+
+
 _TO_THE_END: Final = frozenset({Problem.CUT, Problem.LONGER})
 """Problems to which all belongs that is missing, or that is too much."""
 

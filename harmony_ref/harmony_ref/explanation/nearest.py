@@ -1,103 +1,74 @@
-"""Which accepted rendering a prompt is nearest to."""
+"""The accepted rendering that a prompt is nearest to, and the forms in which a prompt has its messages."""
 
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from harmony_ref import tokens
 from harmony_ref.explanation.reading import prompt_messages
-from harmony_ref.messages import Message, Role
-from harmony_ref.styles import History, Style, kept_indices
-from harmony_ref.styles.rendering import RenderedMessage, next_turn, rendered_messages
+from harmony_ref.styles import Rendering
 
-_START_TEXT: Final = tokens.NAMED_SPECIALS[tokens.START].encode()
+_START_TEXT: Final = tokens.NAMED_SPECIALS[tokens.START]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
-    """One accepted rendering, in parts.
+class PromptForms:
+    """The forms of a prompt's messages, from the first on, as far as they are known.
 
     Attributes:
-        styles: the names of the styles that give it.
-        histories: the ways to leave out earlier reasoning that give it, under the first of those styles.
-        messages: those that are rendered.
-        dropped: those that are left out, in the same style.
-        disputed: indices of the reasoning that some histories keep and some drop.
-        starts: where each message begins, and where the open header at the end does.
-        ids: all its tokens.
+        styles: names of the styles that have the form of a message, by its index in the conversation; only messages
+            that the nearest rendering has in another form.
+        is_whole: whether the prompt consists of messages in an accepted form, and nothing else.
     """
 
-    styles: tuple[str, ...]
-    histories: tuple[History, ...]
-    messages: Sequence[RenderedMessage]
-    dropped: Sequence[RenderedMessage]
-    disputed: frozenset[int]
-    starts: Sequence[int]
-    ids: tuple[int, ...]
-
-    def ordinal(self, token: int) -> int:
-        """Which message a token belongs to; their number for the open header at the end."""
-        return max(0, bisect_right(self.starts, token) - 1)
+    styles: Mapping[int, tuple[str, ...]]
+    is_whole: bool
 
 
-def candidates(messages: Sequence[Message], styles: Iterable[Style], next_turn_role: Role | None) -> list[Candidate]:
-    """Every distinct accepted rendering.
-
-    Raises:
-        RenderError: a message that Harmony has no form for.
-        MessageError: a string or number that JSON cannot carry.
-    """
-    kept = {history: kept_indices(messages, history) for history in History}
-    times = Counter(chain.from_iterable(kept.values()))
-    disputed = frozenset(index for index, count in times.items() if count < len(kept))
-    found: dict[tuple[int, ...], Candidate] = {}
-    for style in styles:
-        rendered = rendered_messages(messages, style)
-        for history, indices in kept.items():
-            ids = (*chain.from_iterable(rendered[index].ids for index in indices), *next_turn(next_turn_role))
-            made = Candidate(
-                styles=(style.name,),
-                histories=(history,),
-                messages=[rendered[index] for index in indices],
-                dropped=[rendered[index] for index in sorted(set(range(len(rendered))) - set(indices))],
-                disputed=disputed,
-                starts=list(accumulate((len(rendered[index].ids) for index in indices), initial=0)),
-                ids=ids,
-            )
-            found[made.ids] = _merged(found[made.ids], made) if made.ids in found else made
-    return list(found.values())
-
-
-def nearest(prompt: Sequence[int], among: Sequence[Candidate]) -> Candidate:
+def nearest(prompt: Sequence[int], among: Sequence[Rendering]) -> Rendering:
     """The rendering that shares most whole messages with the prompt, then the longest beginning, then the longest end."""
     spelled = _with_markers(prompt)
-    counted = Counter(map(tuple, _all_messages(spelled)))
-    return max(among, key=lambda candidate: _nearness(candidate, spelled, counted))
+    counted = Counter(_all_messages(spelled))
+
+    def nearness(rendering: Rendering) -> tuple[int, int, int]:
+        own = Counter(message.ids for message in rendering.messages)
+        shared = 2 * (own & counted).total() - len(rendering.messages)
+        end = shared_length(rendering.ids[::-1], spelled[::-1])
+        return shared, shared_length(rendering.ids, spelled), end
+
+    return max(among, key=nearness)
 
 
-def shared_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens two sequences begin with in common."""
+def forms_in_prompt(prompt: tuple[int, ...], near: Rendering, among: Iterable[Rendering]) -> PromptForms:
+    """The forms of the messages that the nearest rendering has.
+
+    Args:
+        prompt: its ids.
+        near: the rendering that it is nearest to.
+        among: every accepted rendering.
+    """
+    forms: dict[int, dict[tuple[int, ...], list[str]]] = {}
+    for rendering in among:
+        for message in rendering.messages:
+            forms.setdefault(message.index, {}).setdefault(message.ids, []).extend(rendering.styles)
+    styles: dict[int, tuple[str, ...]] = {}
+    at = 0
+    for message in near.messages:
+        known = forms[message.index]
+        ids = next((ids for ids in known if prompt[at : at + len(ids)] == ids), None)
+        if ids is None:
+            return PromptForms(styles=styles, is_whole=False)
+        if ids != message.ids:
+            styles[message.index] = tuple(dict.fromkeys(known[ids]))
+        at += len(ids)
+    return PromptForms(styles=styles, is_whole=prompt[at:] == near.ids[near.starts[-1] :])
+
+
+def shared_length(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many tokens or characters two sequences begin with in common."""
     both = enumerate(zip(one, other, strict=False))
     return next((at for at, (first, second) in both if first != second), min(len(one), len(other)))
-
-
-def _merged(first: Candidate, other: Candidate) -> Candidate:
-    new_history = other.styles == first.styles[:1]
-    return replace(
-        first,
-        styles=tuple(dict.fromkeys((*first.styles, *other.styles))),
-        histories=(*first.histories, *other.histories) if new_history else first.histories,
-    )
-
-
-def _nearness(candidate: Candidate, prompt: Sequence[int], counted: Counter[tuple[int, ...]]) -> tuple[int, int, int]:
-    own = Counter(message.ids for message in candidate.messages)
-    shared = sum(min(count, counted[ids]) for ids, count in own.items())
-    end = shared_length(candidate.ids[::-1], prompt[::-1])
-    return 2 * shared - len(candidate.messages), shared_length(candidate.ids, prompt), end
 
 
 def _with_markers(prompt: Sequence[int]) -> Sequence[int]:
@@ -105,15 +76,13 @@ def _with_markers(prompt: Sequence[int]) -> Sequence[int]:
     if tokens.START in prompt:
         return prompt
     text = tokens.decode([token for token in prompt if tokens.is_known(token)])
-    return tokens.encode_with_special_tokens(text) if _START_TEXT.decode() in text else prompt
+    return tokens.encode_with_special_tokens(text) if _START_TEXT in text else prompt
 
 
-def _all_messages(prompt: Sequence[int]) -> Iterable[Sequence[int]]:
+def _all_messages(prompt: Sequence[int]) -> Iterator[tuple[int, ...]]:
     at = 0
     while at < len(prompt):
-        if prompt[at] != tokens.START:
-            at += 1
-            continue
-        for message in prompt_messages(prompt, at):
+        message = next(prompt_messages(prompt, at), None)
+        if message is not None:
             yield message.ids
-            at += len(message.ids)
+        at += 1 if message is None else len(message.ids)

@@ -1,8 +1,9 @@
 """Conversation → tokens in a named style, and every rendering that is accepted for a conversation."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain
 from typing import Final
 
 from harmony_ref import tokens
@@ -14,23 +15,6 @@ from harmony_ref.render import has_function_tools, render_conversation, render_c
 from harmony_ref.styles.history import History, kept_indices
 from harmony_ref.styles.pieces import Piece, message_pieces
 from harmony_ref.styles.style import HARMONY_0_0_8, STYLES, Style
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Rendering:
-    """One accepted prompt.
-
-    Attributes:
-        styles: the names of the styles that give it, the library's first.
-        histories: the ways to leave out earlier reasoning that give it, under the first of those styles.
-        ids: its tokens.
-        text: what they spell.
-    """
-
-    styles: tuple[str, ...]
-    histories: tuple[History, ...]
-    ids: tuple[int, ...]
-    text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +30,37 @@ class RenderedMessage:
     index: int
     pieces: Sequence[Piece]
     ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rendering:
+    """One accepted prompt.
+
+    Attributes:
+        styles: the names of the styles that give it, the library's first.
+        histories: the ways to leave out earlier reasoning that give it, under the first of those styles.
+        ids: its tokens.
+        messages: those that are rendered.
+        dropped: those that are left out, in the same style.
+        disputed: indices of the reasoning that some histories keep and some drop.
+    """
+
+    styles: tuple[str, ...]
+    histories: tuple[History, ...]
+    ids: tuple[int, ...]
+    messages: Sequence[RenderedMessage]
+    dropped: Sequence[RenderedMessage]
+    disputed: frozenset[int]
+
+    @property
+    def text(self) -> str:
+        """The text of its tokens."""
+        return tokens.decode(self.ids)
+
+    @property
+    def starts(self) -> list[int]:
+        """Index of the first token of each message, and of the open header at the end."""
+        return list(accumulate((len(message.ids) for message in self.messages), initial=0))
 
 
 def render_in_style(
@@ -98,21 +113,28 @@ def accepted_renderings(
     """
     messages = list(conversation)
     kept = {history: kept_indices(messages, history) for history in histories}
-    tail = next_turn(next_turn_role)
-    found: dict[tuple[int, ...], list[tuple[str, History]]] = {}
+    times = Counter(chain.from_iterable(kept.values()))
+    disputed = frozenset(index for index, count in times.items() if count < len(kept))
+    found: dict[tuple[int, ...], Rendering] = {}
     for style in styles:
         rendered = rendered_messages(messages, style)
         for history, indices in kept.items():
-            ids = (*chain.from_iterable(rendered[index].ids for index in indices), *tail)
-            found.setdefault(ids, []).append((style.name, history))
-    for ids, sources in found.items():
-        first = sources[0][0]
-        yield Rendering(
-            styles=tuple(dict.fromkeys(name for name, _ in sources)),
-            histories=tuple(history for name, history in sources if name == first),
-            ids=ids,
-            text=tokens.decode(ids),
-        )
+            ids = (*chain.from_iterable(rendered[index].ids for index in indices), *next_turn(next_turn_role))
+            first = found.get(ids)
+            if first is None:
+                found[ids] = Rendering(
+                    styles=(style.name,),
+                    histories=(history,),
+                    ids=ids,
+                    messages=[rendered[index] for index in indices],
+                    dropped=[rendered[index] for index in sorted(set(range(len(rendered))) - set(indices))],
+                    disputed=disputed,
+                )
+                continue
+            of_first = (history,) if style.name == first.styles[0] else ()
+            names = tuple(dict.fromkeys((*first.styles, style.name)))
+            found[ids] = replace(first, styles=names, histories=(*first.histories, *of_first))
+    yield from found.values()
 
 
 def rendered_messages(messages: Sequence[Message], style: Style) -> list[RenderedMessage]:

@@ -9,8 +9,7 @@ from harmony_conformance.apis import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW
 from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, evidence, only_on, variant
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, number, pointer, text
-from harmony_conformance.phrase import Phrase
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Phrase, shorten
 
 _NATIVE = frozenset({OLLAMA.name, OLLAMA_GENERATE.name, OLLAMA_RAW.name})
 _SAYS = ("message", "response")

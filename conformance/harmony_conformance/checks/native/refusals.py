@@ -9,8 +9,7 @@ from harmony_conformance.apis import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW, TGI, T
 from harmony_conformance.check import SHOULD, Finding, check, condition, only_on
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import members, text
-from harmony_conformance.phrase import Phrase
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Phrase, shorten
 
 _MEMBERS = {
     **dict.fromkeys((OLLAMA.name, OLLAMA_GENERATE.name, OLLAMA_RAW.name), ("error",)),

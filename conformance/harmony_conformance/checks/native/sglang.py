@@ -10,8 +10,8 @@ from harmony_conformance.check import MUST, Finding, check, comparison, conditio
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, dumps, equal_json, items, number, text
 from harmony_conformance.meaning import ENDINGS, Meaning, read_ids, told_in_order
-from harmony_conformance.phrase import Phrase, Wording
-from harmony_conformance.prompt import shorten, show
+from harmony_conformance.phrase import Phrase, Wording, shorten
+from harmony_conformance.prompt import show
 from harmony_conformance.turn import ABORTED
 from harmony_ref import encode_with_special_tokens, tokens
 

@@ -10,8 +10,8 @@ from harmony_conformance.check import MUST, Finding, check, comparison, conditio
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, dumps, items, number, text
 from harmony_conformance.meaning import ENDINGS
-from harmony_conformance.phrase import Phrase, quote
-from harmony_conformance.prompt import shorten, show
+from harmony_conformance.phrase import Phrase, quote, shorten
+from harmony_conformance.prompt import show
 from harmony_conformance.sse import Event
 from harmony_conformance.wire import NO_HEADERS
 from harmony_ref import decode, tokens

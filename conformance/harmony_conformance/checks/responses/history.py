@@ -12,8 +12,8 @@ from harmony_conformance.difference import text_difference
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, at, canonical, items, text
 from harmony_conformance.meaning import unpadded
-from harmony_conformance.phrase import quote
-from harmony_conformance.prompt import shorten, show
+from harmony_conformance.phrase import quote, shorten
+from harmony_conformance.prompt import show
 from harmony_ref import HarmonyError, Message, Role, parse, text_of
 
 _Pair = tuple[Exchange, Exchange]

@@ -18,8 +18,7 @@ from harmony_conformance.checks.responses.reading import (
 )
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, pointer, text
-from harmony_conformance.phrase import Location, Phrase, Wording, quote
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Location, Phrase, Wording, quote, shorten
 
 _ANSWERED = (is_responses, on.was_answered, told_a_response)
 

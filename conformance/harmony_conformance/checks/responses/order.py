@@ -23,8 +23,7 @@ from harmony_conformance.checks.responses.reading import (
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, pointer, text
 from harmony_conformance.meaning import unpadded
-from harmony_conformance.phrase import Phrase, Wording, quote
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Phrase, Wording, quote, shorten
 from harmony_ref import HarmonyError, Message, Role, parse, text_of
 
 _STREAMED = (is_responses, on.was_streamed, on.ended_well)

@@ -10,8 +10,7 @@ from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.checks.streaming.reading import deltas
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import at, items, number, text
-from harmony_conformance.phrase import quote
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import quote, shorten
 
 
 @check(MUST, spec="chat#tool-call", when=(on.is_chat, on.streamed_a_call))

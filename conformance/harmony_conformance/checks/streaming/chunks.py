@@ -10,8 +10,7 @@ from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.checks.streaming.reading import deltas, is_annotation, is_error, says
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, at, dumps, items, members, text
-from harmony_conformance.phrase import Phrase, quote
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Phrase, quote, shorten
 
 
 @check(MUST, spec="chat#chunk", when=(on.is_completion, on.was_streamed, on.was_answered))

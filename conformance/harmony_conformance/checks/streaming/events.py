@@ -9,8 +9,7 @@ from harmony_conformance.check import MUST, Finding, check, variant
 from harmony_conformance.checks.streaming.reading import is_annotation, is_error
 from harmony_conformance.exchange import Exchange
 from harmony_conformance.json_value import NotJson, at, members
-from harmony_conformance.phrase import Phrase, quote
-from harmony_conformance.prompt import shorten
+from harmony_conformance.phrase import Phrase, quote, shorten
 from harmony_conformance.sse import Event
 
 
