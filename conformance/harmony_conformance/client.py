@@ -113,7 +113,7 @@ class Client:
         """`transport`: carries the requests, where that is no network.
 
         Raises:
-            UsageError: a file of certificates is unreadable, or HTTP/2 is impossible.
+            UsageError: a file of certificates is unreadable.
         """
         self._settings = settings
         self._secrets = (*secrets(settings.key, settings.headers), *settings.network.secrets)

@@ -128,15 +128,9 @@ def open_transport(base: str, network: Network) -> httpx.AsyncBaseTransport:
     """Return an httpx transport to a server. It is used without `httpx.AsyncClient`, which follows, decodes, and stores cookies.
 
     Raises:
-        UsageError: a file of certificates is unreadable, or HTTP/2 is impossible.
+        UsageError: a file of certificates is unreadable.
     """
     is_tls = base.startswith("https:")
-    if network.http2 and not is_tls:
-        raise UsageError(f"invalid --http2: expected an https URL, got {base}")
-    if network.http2 and find_spec("h2") is None:
-        raise UsageError(
-            "invalid --http2: expected the extra `http2`, got no package h2 (pip install 'harmony-conformance[http2]')"
-        )
     proxy = None
     if network.proxy is not None:
         is_tls_proxy = network.proxy.startswith("https:")

@@ -6,6 +6,7 @@ import os
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from math import inf
 from types import MappingProxyType
 
@@ -165,6 +166,12 @@ def _network(arguments: Namespace, target: Target) -> Network:
         raise UsageError("invalid --proxy: expected no --unix-socket, got both")
     if arguments.client_key is not None and arguments.client_cert is None:
         raise UsageError("invalid --client-key: expected --client-cert too, got the key alone")
+    if arguments.http2 and not target.base.startswith("https:"):
+        raise UsageError(f"invalid --http2: expected an https URL, got {target.base}")
+    if arguments.http2 and find_spec("h2") is None:
+        raise UsageError(
+            "invalid --http2: expected the extra `http2`, got no package h2 (pip install 'harmony-conformance[http2]')"
+        )
     if arguments.proxy is not None:
         given["proxy"] = read_proxy(arguments.proxy, "--proxy")
     elif arguments.unix_socket is None:

@@ -221,6 +221,9 @@ def _live(
         remove_empty(out)
         why = problem.told(key_env) if isinstance(problem, KeyRefused) and options.key else str(problem)
         raise UsageError(f"{target}: {why}") from None
+    except UsageError:
+        remove_empty(out)
+        raise
     except KeyboardInterrupt:
         if not recording:
             remove_empty(out)
