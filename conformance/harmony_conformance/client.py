@@ -9,8 +9,10 @@ httpx carries the requests. Its stream gives each chunk of HTTP by itself, as it
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType, TracebackType
@@ -39,7 +41,8 @@ _WHOLE_EXCHANGE = 10  # times the timeout
 _NOT_KEPT = frozenset({"set-cookie", "authorization"})
 _SENDING = frozenset({"POST", "PUT", "PATCH"})
 _LENGTH = "content-length"
-_ENDS = ("disconnected", "StreamReset", "ConnectionTerminated")
+_STREAM_RESET = "StreamReset"  # of HTTP/2: its connection stays, so the request would meet the same again, without end
+_ENDS = ("disconnected", "ConnectionTerminated", _STREAM_RESET)
 """Words of httpcore for a connection, or a stream of HTTP/2, that the server ended."""
 _USUAL_HEADERS: Mapping[str, str] = MappingProxyType(
     {"Accept-Encoding": ACCEPTED, "Connection": "keep-alive", "user-agent": "harmony-conformance"}
@@ -180,9 +183,13 @@ class Client:
             except TimeoutError:
                 most = self._settings.timeout * _WHOLE_EXCHANGE
                 failure = Failure(kind=FailureKind.TIMEOUT, detail=f"the answer was not complete after {most:g} s")
-            except (httpx.HTTPError, httpx.InvalidURL) as error:
+            except (
+                httpx.HTTPError,
+                httpx.InvalidURL,
+                ssl.SSLError,
+            ) as error:  # httpcore lets a fault of TLS through as it is
                 failure = self._failure(error, trace, has_begun=bool(heads))
-                if failure.kind is FailureKind.RESET and not trace.is_new:
+                if failure.kind is FailureKind.RESET and not trace.is_new and _STREAM_RESET not in failure.detail:
                     continue
             except BadCoding as problem:
                 failure = Failure(kind=FailureKind.MALFORMED_HTTP, detail=str(problem))
@@ -199,14 +206,17 @@ class Client:
         """
         transport, network = self._transport, self._settings.network
         if leave_after is not None and network.http2:
-            # httpx leaves a stream of HTTP/2 without a word: only the end of its connection shows the server that the client left
+            # httpx does not reset a stream of HTTP/2: only the end of its connection shows the server that the client left
             transport = open_transport(self._settings.base, network)
         size = events = 0
         limit = self._settings.body_limit
         counting = EventDecoder()
         start = now()
-        response = await transport.handle_async_request(self._httpx_request(request, trace))
-        try:
+        async with AsyncExitStack() as opened:
+            if transport is not self._transport:
+                opened.push_async_callback(transport.aclose)
+            response = await transport.handle_async_request(self._httpx_request(request, trace))
+            opened.push_async_callback(response.aclose)
             if response.status_code == _PROXY_AUTHENTICATION and network.proxy is not None:
                 raise httpx.ProxyError(f"{_PROXY_AUTHENTICATION} {response.reason_phrase}")
             if response.status_code == _SWITCHED:
@@ -225,10 +235,6 @@ class Client:
                     return Failure(kind=FailureKind.CLIENT_LEFT, detail=f"the client left after {leave_after} events")
             if _trailing_data(response):
                 await response.extensions["network_stream"].aclose()
-        finally:
-            await response.aclose()
-            if transport is not self._transport:
-                await transport.aclose()
         return None
 
     def _httpx_request(self, request: Request, trace: _Trace) -> httpx.Request:
@@ -273,10 +279,10 @@ class Client:
             case httpx.ConnectError() | httpx.ProxyError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
                 detail = connection_failure(error, self._settings.network, trace.last)
                 return Failure(kind=FailureKind.NO_CONNECTION, detail=detail)
-            case httpx.NetworkError() if wants_certificate(error):
+            case httpx.NetworkError() | ssl.SSLError() if wants_certificate(error):
                 detail = "the server wants a client certificate: name its file by --client-cert"
                 return Failure(kind=FailureKind.NO_CONNECTION, detail=detail)
-            case httpx.NetworkError():
+            case httpx.NetworkError() | ssl.SSLError():
                 return Failure(kind=ended, detail=detail)
             case httpx.RemoteProtocolError() if has_begun and "closed connection" in detail:
                 return Failure(kind=FailureKind.CUT, detail=detail)

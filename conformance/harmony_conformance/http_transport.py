@@ -8,7 +8,7 @@ import socket
 import ssl
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from types import MappingProxyType
 from typing import cast
@@ -44,7 +44,7 @@ _RIGHT_CERTIFICATE: Mapping[str, str] = MappingProxyType(
 class Network:
     """Options of the connection: proxy URL, path of a Unix socket, files of certificates, and whether HTTP/2 may be negotiated."""
 
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)
     unix_socket: str | None = None
     ca_file: str | None = None
     client_cert: str | None = None
@@ -125,7 +125,7 @@ def proxy_from_environment(base: str) -> str | None:
 
 
 def open_transport(base: str, network: Network) -> httpx.AsyncBaseTransport:
-    """Return an httpx transport to a server. It is used without `httpx.AsyncClient`, which follows, decodes, and stores cookies.
+    """Return an httpx transport to a server. It is used without `httpx.AsyncClient`, which refuses odd redirects and stores cookies.
 
     Raises:
         UsageError: a file of certificates is unreadable.

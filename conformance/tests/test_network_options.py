@@ -62,7 +62,13 @@ class Server:
         with suppress(OSError), ExitStack() as opened:
             opened.enter_context(connection)
             if self._tls is not None:
-                connection = opened.enter_context(self._tls.wrap_socket(connection, server_side=True))
+                plain = opened.enter_context(connection.dup())
+                try:
+                    connection = opened.enter_context(self._tls.wrap_socket(connection, server_side=True))
+                except ssl.SSLError:
+                    while plain.recv(65536):  # unread bytes would turn the alert into a reset
+                        pass
+                    return
             self.serve(connection)
 
 
@@ -169,6 +175,9 @@ class Http2(Server):
         self.closed.set()
 
     def _respond(self, http, stream, connection):
+        if not self._parts:
+            http.reset_stream(stream, 2)
+            return
         http.send_headers(stream, [(":status", "200"), ("content-type", "text/event-stream")])
         for part in self._parts:
             http.send_data(stream, part)
@@ -452,6 +461,20 @@ def test_a_stream_of_http_2_that_is_reset_is_cut(started, authority):
     server = started(Http2(authority.server(), EVENTS[:2], resets=True))
     sent = send(f"https://127.0.0.1:{server.port}", http2=True, ca_file=str(authority.file))
     assert (sent.failure.kind, sent.response.body) == (FailureKind.CUT, b"".join(EVENTS[:2]))
+
+
+def test_a_stream_of_http_2_that_is_reset_at_once_is_not_asked_for_again(started, authority):
+    server = started(Http2(authority.server(), []))
+
+    async def twice():
+        network = Network(http2=True, ca_file=str(authority.file))
+        async with Client(
+            Settings(base=f"https://127.0.0.1:{server.port}", headers={}, timeout=5.0, network=network)
+        ) as client:
+            return [await client.send(ASK) for _ in range(2)]
+
+    assert [(sent.response, sent.failure.kind) for sent in asyncio.run(twice())] == [(None, FailureKind.RESET)] * 2
+    assert (len(server.requests), server.connections) == (2, 1)
 
 
 def test_a_client_that_leaves_a_stream_of_http_2_is_seen_to_leave(started, authority):
