@@ -183,11 +183,8 @@ class Client:
             except TimeoutError:
                 most = self._settings.timeout * _WHOLE_EXCHANGE
                 failure = Failure(kind=FailureKind.TIMEOUT, detail=f"the answer was not complete after {most:g} s")
-            except (
-                httpx.HTTPError,
-                httpx.InvalidURL,
-                ssl.SSLError,
-            ) as error:  # httpcore lets a fault of TLS through as it is
+            except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ssl.SSLError) as error:
+                # those of host names and of TLS come through httpx as they are
                 failure = self._failure(error, trace, has_begun=bool(heads))
                 if failure.kind is FailureKind.RESET and not trace.is_new and _STREAM_RESET not in failure.detail:
                     continue
@@ -276,7 +273,7 @@ class Client:
                 return Failure(kind=FailureKind.NO_CONNECTION, detail=f"no connection{proxy} within {timeout}")
             case httpx.TimeoutException():
                 return Failure(kind=FailureKind.TIMEOUT, detail=f"no byte arrived for {timeout}")
-            case httpx.ConnectError() | httpx.ProxyError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
+            case httpx.ConnectError() | httpx.ProxyError() | httpx.InvalidURL() | UnicodeError():
                 detail = connection_failure(error, self._settings.network, trace.last)
                 return Failure(kind=FailureKind.NO_CONNECTION, detail=detail)
             case httpx.NetworkError() | ssl.SSLError() if wants_certificate(error):

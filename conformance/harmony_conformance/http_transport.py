@@ -94,10 +94,11 @@ def read_proxy(text: str, source: str) -> str:
         is_valid = (
             scheme in _PROXY_SCHEMES
             and _HOST.fullmatch(split.hostname or "") is not None
+            and httpx.URL(url).host != ""
             and split.port != 0
             and not (split.path.strip("/") or split.query or split.fragment)
         )
-    except ValueError:
+    except (ValueError, httpx.InvalidURL):
         is_valid = False
     if not is_valid:
         shown = re.sub(r"^(\w+://)?.*@", r"\1***@", text.strip(), flags=re.DOTALL)
@@ -200,7 +201,7 @@ def connection_failure(error: BaseException, network: Network, last_event: str) 
 
 def _reason(error: BaseException) -> str:
     causes = tuple(_causes(error))
-    if any(isinstance(cause, socket.gaierror | UnicodeError) for cause in causes):
+    if any(isinstance(cause, socket.gaierror | UnicodeError | httpx.InvalidURL) for cause in causes):
         return "no such host"
     if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
         return "connection refused"
