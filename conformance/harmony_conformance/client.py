@@ -16,18 +16,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType, TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import httpx
 
 from harmony_conformance.content_coding import ACCEPTED, BadCoding, Decoder, decoder
-from harmony_conformance.http_transport import (
-    Network,
-    cause_of,
-    connection_failure,
-    open_transport,
-    wants_certificate,
-)
+from harmony_conformance.http_transport import STREAM_RESET, Network, failure_of, open_transport, trailing_data
 from harmony_conformance.secret import Mask, handed_out, secrets
 from harmony_conformance.sse import EventDecoder
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
@@ -41,9 +35,6 @@ _WHOLE_EXCHANGE = 10  # times the timeout
 _NOT_KEPT = frozenset({"set-cookie", "authorization"})
 _SENDING = frozenset({"POST", "PUT", "PATCH"})
 _LENGTH = "content-length"
-_STREAM_RESET = "StreamReset"  # of HTTP/2: its connection stays, so the request would meet the same again, without end
-_ENDS = ("disconnected", "ConnectionTerminated", _STREAM_RESET)
-"""Words of httpcore for a connection, or a stream of HTTP/2, that the server ended."""
 _USUAL_HEADERS: Mapping[str, str] = MappingProxyType(
     {"Accept-Encoding": ACCEPTED, "Connection": "keep-alive", "user-agent": "harmony-conformance"}
 )
@@ -185,8 +176,10 @@ class Client:
                 failure = Failure(kind=FailureKind.TIMEOUT, detail=f"the answer was not complete after {most:g} s")
             except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ssl.SSLError) as error:
                 # those of host names and of TLS come through httpx as they are
-                failure = self._failure(error, trace, has_begun=bool(heads))
-                if failure.kind is FailureKind.RESET and not trace.is_new and _STREAM_RESET not in failure.detail:
+                failure = failure_of(
+                    error, self._settings.network, self._settings.timeout, trace.last, has_begun=bool(heads)
+                )
+                if failure.kind is FailureKind.RESET and not trace.is_new and STREAM_RESET not in failure.detail:
                     continue
             except BadCoding as problem:
                 failure = Failure(kind=FailureKind.MALFORMED_HTTP, detail=str(problem))
@@ -230,7 +223,7 @@ class Client:
                 events += len(counting.feed(data)) if leave_after is not None else 0
                 if leave_after is not None and events >= leave_after:
                     return Failure(kind=FailureKind.CLIENT_LEFT, detail=f"the client left after {leave_after} events")
-            if _trailing_data(response):
+            if trailing_data(response):
                 await response.extensions["network_stream"].aclose()
         return None
 
@@ -261,32 +254,6 @@ class Client:
         if given is None and (request.body or request.method in _SENDING):
             headers = {**headers, "Content-Length": length}
         return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-
-    def _failure(self, error: Exception, trace: _Trace, *, has_begun: bool) -> Failure:
-        """Return what went wrong. A connection that ends within an answer is cut, one that ends before is reset."""
-        ended = FailureKind.CUT if has_begun else FailureKind.RESET
-        timeout = f"{self._settings.timeout:g} s"
-        detail = cause_of(error)
-        match error:
-            case httpx.ConnectTimeout():
-                proxy = f" to the proxy {self._settings.network.proxy_address}" if self._settings.network.proxy else ""
-                return Failure(kind=FailureKind.NO_CONNECTION, detail=f"no connection{proxy} within {timeout}")
-            case httpx.TimeoutException():
-                return Failure(kind=FailureKind.TIMEOUT, detail=f"no byte arrived for {timeout}")
-            case httpx.ConnectError() | httpx.ProxyError() | httpx.InvalidURL() | UnicodeError():
-                detail = connection_failure(error, self._settings.network, trace.last)
-                return Failure(kind=FailureKind.NO_CONNECTION, detail=detail)
-            case httpx.NetworkError() | ssl.SSLError() if wants_certificate(error):
-                detail = "the server wants a client certificate: name its file by --client-cert"
-                return Failure(kind=FailureKind.NO_CONNECTION, detail=detail)
-            case httpx.NetworkError() | ssl.SSLError():
-                return Failure(kind=ended, detail=detail)
-            case httpx.RemoteProtocolError() if has_begun and "closed connection" in detail:
-                return Failure(kind=FailureKind.CUT, detail=detail)
-            case httpx.RemoteProtocolError() if any(word in detail for word in _ENDS):
-                return Failure(kind=ended, detail=detail)
-            case _:
-                return Failure(kind=FailureKind.MALFORMED_HTTP, detail=detail)
 
     def _sent(self, heads: list[_Head], chunks: list[Chunk], failure: Failure | None) -> Sent:
         """What came, without secrets."""
@@ -328,18 +295,6 @@ def _joined(parts: Iterable[bytes], limit: int) -> bytes:
         if len(joined) > limit:
             break
     return bytes(joined)
-
-
-def _trailing_data(response: httpx.Response) -> bytes:
-    """Return the bytes after a complete answer of HTTP/1.1. Without a look, httpx takes them for the answer to the next request.
-
-    It shows them nowhere, hence the walk over private parts. With other parts nothing is found; `test_connection.py` notices.
-    """
-    part: Any = response.stream
-    for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state", "trailing_data"):
-        part = getattr(part, name, None)
-    data: bytes = part[0] if part else b""
-    return data
 
 
 def _together(*some: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import cast
+from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -19,6 +19,7 @@ import certifi
 import httpx
 
 from harmony_conformance.command import UsageError
+from harmony_conformance.wire import Failure, FailureKind
 
 CA_FILE, CA_DIR = "SSL_CERT_FILE", "SSL_CERT_DIR"
 """The variables that name the certificates to trust in place of the usual ones."""
@@ -30,6 +31,10 @@ _LIMITS = httpx.Limits(
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 _PROXY_URL = "http://[USER:PASSWORD@]HOST:PORT (or https, socks5, socks5h)"
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
+STREAM_RESET = "StreamReset"
+"""The word for a stream of HTTP/2 that was reset. Its connection stays, so the same request would meet the same again, without end."""
+_ENDS = ("disconnected", "ConnectionTerminated", STREAM_RESET)
+_WANTED = "alert certificate required"
 _CERTIFICATE = "certificate verify failed"
 _RIGHT_CERTIFICATE: Mapping[str, str] = MappingProxyType(
     {
@@ -177,26 +182,57 @@ def _present(context: ssl.SSLContext, certificate: str, key: str | None) -> None
         ) from None
 
 
-def cause_of(error: BaseException) -> str:
+def trailing_data(response: httpx.Response) -> bytes:
+    """Return the bytes after a complete answer of HTTP/1.1. Without a look, httpx takes them for the answer to the next request.
+
+    httpx shows them nowhere, hence the walk over private parts. With other parts nothing is found; `test_connection.py` notices.
+    """
+    part: Any = response.stream
+    for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state", "trailing_data"):
+        part = getattr(part, name, None)
+    data: bytes = part[0] if part else b""
+    return data
+
+
+def failure_of(error: Exception, network: Network, timeout: float, last_event: str, *, has_begun: bool) -> Failure:
+    """Return what went wrong. A connection that ends within an answer is cut, one that ends before is reset. `last_event`: the last step of httpx."""
+    kind, detail = FailureKind.MALFORMED_HTTP, _cause_of(error)
+    is_ended = isinstance(error, httpx.NetworkError | ssl.SSLError) or any(word in detail for word in _ENDS)
+    match error:
+        case httpx.ConnectTimeout():
+            proxy = f" to the proxy {network.proxy_address}" if network.proxy else ""
+            kind, detail = FailureKind.NO_CONNECTION, f"no connection{proxy} within {timeout:g} s"
+        case httpx.TimeoutException():
+            kind, detail = FailureKind.TIMEOUT, f"no byte arrived for {timeout:g} s"
+        case httpx.ProxyError():
+            is_password = detail.startswith("407") or "auth" in detail.lower() or "username" in detail.lower()
+            wanted = "invalid credentials: expected USER:PASSWORD in the proxy URL, got " if is_password else ""
+            kind, detail = FailureKind.NO_CONNECTION, f"proxy {network.proxy_address}: {wanted}{detail}"
+        case httpx.ConnectError() | httpx.InvalidURL() | UnicodeError():
+            kind, detail = FailureKind.NO_CONNECTION, _reason(error)
+            if network.proxy is not None and last_event.startswith(("connection.", "socks.connect", "socks.setup")):
+                detail = f"proxy {network.proxy_address}: {detail}"
+            elif network.unix_socket is not None:
+                detail = f"Unix socket {network.unix_socket}: {detail}"
+        case _ if any(isinstance(cause, ssl.SSLError) and _WANTED in str(cause) for cause in _causes(error)):
+            kind = FailureKind.NO_CONNECTION
+            detail = "the server wants a client certificate: name its file by --client-cert"
+        case _ if has_begun and (is_ended or "closed connection" in detail):
+            kind = FailureKind.CUT
+        case _ if is_ended:
+            kind = FailureKind.RESET
+        case _:
+            pass
+    return Failure(kind=kind, detail=detail)
+
+
+def _cause_of(error: BaseException) -> str:
     """Return the cause of an error in one line: by the name of the system error, where it is one."""
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno and not isinstance(cause, ssl.SSLError):
             return os.strerror(cause.errno)
     texts = (" ".join(str(cause).split()) for cause in _causes(error))
     return next(filter(None, texts), type(error).__name__)
-
-
-def connection_failure(error: BaseException, network: Network, last_event: str) -> str:
-    """Return why there is no connection, and the remedy where that is known. `last_event`: the last step of httpx."""
-    if isinstance(error, httpx.ProxyError):
-        detail = cause_of(error)
-        is_password = detail.startswith("407") or "auth" in detail.lower() or "username" in detail.lower()
-        wanted = "invalid credentials: expected USER:PASSWORD in the proxy URL, got " if is_password else ""
-        return f"proxy {network.proxy_address}: {wanted}{detail}"
-    detail = _reason(error)
-    if network.proxy is not None and last_event.startswith(("connection.", "socks.connect", "socks.setup")):
-        return f"proxy {network.proxy_address}: {detail}"
-    return f"Unix socket {network.unix_socket}: {detail}" if network.unix_socket is not None else detail
 
 
 def _reason(error: BaseException) -> str:
@@ -214,13 +250,7 @@ def _reason(error: BaseException) -> str:
             f"name the file of the authority that issued it by --ca-file or the variable {CA_FILE} (a folder: {CA_DIR})"
         )
         return f"{reason}: {next((right for part, right in _RIGHT_CERTIFICATE.items() if part in reason), private)}"
-    return cause_of(error)
-
-
-def wants_certificate(error: BaseException) -> bool:
-    """Return whether a server ended the connection for want of a client certificate."""
-    texts = (str(cause) for cause in _causes(error) if isinstance(cause, ssl.SSLError))
-    return any("CERTIFICATE_REQUIRED" in text or "alert certificate required" in text for text in texts)
+    return _cause_of(error)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
