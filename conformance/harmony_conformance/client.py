@@ -1,28 +1,33 @@
 """The HTTP client: sends one request, keeps what comes back chunk by chunk with its times, and turns every way of failing into a `Failure`.
 
-A key goes to the target's host only: redirects are never followed. A key, or a header that holds a credential, is masked before anything is kept,
-should the server echo it.
+A key goes to the target's host only: redirects are never followed, and a proxy gets no more than it forwards. A key, or a header that holds a
+credential, is masked before anything is recorded, should the server echo it.
+
+httpx carries the requests. Its stream gives each chunk of HTTP by itself, as it arrives, and what arrived before a fault in the same packet.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar
 
-from harmony_conformance.carrier import BrokenOff, Carrier, Headers
-from harmony_conformance.content_coding import ACCEPTED, BadCoding, decoder
-from harmony_conformance.network import Network
+import httpx
+
+from harmony_conformance.content_coding import ACCEPTED, BadCoding, Decoder, decoder
+from harmony_conformance.http_transport import STREAM_RESET, Network, failure_of, open_transport, trailing_data
 from harmony_conformance.secret import Mask, handed_out, secrets
 from harmony_conformance.sse import EventDecoder
 from harmony_conformance.wire import Chunk, Failure, FailureKind, Request, Response
 
 BODY_LIMIT = 10 * 1024 * 1024  # escaped as JSON it is still a line that the readers of recordings take
-_TOO_MANY, _UNAVAILABLE = 429, 503
+_SWITCHED, _PROXY_AUTHENTICATION, _TOO_MANY, _UNAVAILABLE = 101, 407, 429, 503
 _WAITS = 3
 _LONGEST_WAIT, _UNREADABLE_WAIT = 60.0, 1.0  # seconds
 _PATIENCE = _WAITS * _LONGEST_WAIT
@@ -48,6 +53,7 @@ class Settings:
     headers: Mapping[str, str]
     timeout: float = 60.0
     body_limit: int = BODY_LIMIT
+    network: Network = field(default_factory=Network)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,21 +87,36 @@ def unheard(wait: Wait) -> None:
     """For those who do not want to be told of waits."""
 
 
+class _Trace:
+    """State of the connection of one request, by the events of httpx."""
+
+    def __init__(self) -> None:
+        self.is_new = False
+        self.last = ""
+
+    async def __call__(self, event: str, _: object) -> None:
+        """Take an event."""
+        self.last = event
+        self.is_new = self.is_new or ".connect_" in event
+
+
 class Client:
     """What is sent to one endpoint; an asynchronous context manager."""
 
-    def __init__(self, settings: Settings, carrier: Carrier | None = None) -> None:
-        """`carrier`: what carries requests, where that is no network.
+    def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        """`transport`: carries the requests, where that is no network.
 
         Raises:
-            UsageError: the certificates that a variable names can not be read.
+            UsageError: a file of certificates is unreadable.
         """
         self._settings = settings
-        self._secrets = secrets(settings.key, settings.headers)
+        self._secrets = (*secrets(settings.key, settings.headers), *settings.network.secrets)
         self._mask = Mask(self._secrets)
         authorization = {"authorization": f"Bearer {settings.key}"} if settings.key else {}
         self._headers = _together(_USUAL_HEADERS, settings.headers, authorization, _OF_REQUESTS)
-        self._carrier = carrier or Network(settings.base, settings.timeout)
+        self._transport = transport or open_transport(settings.base, settings.network)
+        self._urls: dict[str, httpx.URL] = {}
+        self._timeouts = dict.fromkeys(("connect", "read", "write"), settings.timeout)
 
     async def __aenter__(self) -> Self:
         """The client."""
@@ -105,7 +126,7 @@ class Client:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close every connection."""
-        await self._carrier.close()
+        await self._transport.aclose()
 
     async def send(
         self, request: Request, waiting: Callable[[Wait], None] = unheard, leave_after: int | None = None
@@ -146,61 +167,92 @@ class Client:
         while True:
             chunks: list[Chunk] = []
             heads: list[_Head] = []
+            trace = _Trace()
             try:
                 async with asyncio.timeout(self._settings.timeout * _WHOLE_EXCHANGE):
-                    failure = await self._receive(request, chunks, heads, leave_after)
+                    failure = await self._receive(request, chunks, heads, leave_after, trace)
             except TimeoutError:
                 most = self._settings.timeout * _WHOLE_EXCHANGE
                 failure = Failure(kind=FailureKind.TIMEOUT, detail=f"the answer was not complete after {most:g} s")
-            except BrokenOff as reason:
-                if reason.kind is FailureKind.RESET and reason.was_kept:
+            except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ssl.SSLError) as error:
+                # those of host names and of TLS come through httpx as they are
+                failure = failure_of(
+                    error, self._settings.network, self._settings.timeout, trace.last, has_begun=bool(heads)
+                )
+                if failure.kind is FailureKind.RESET and not trace.is_new and STREAM_RESET not in failure.detail:
                     continue
-                failure = Failure(kind=reason.kind, detail=reason.detail)
             except BadCoding as problem:
                 failure = Failure(kind=FailureKind.MALFORMED_HTTP, detail=str(problem))
             return self._sent(heads, chunks, failure)
 
     async def _receive(
-        self, request: Request, chunks: list[Chunk], heads: list[_Head], leave_after: int | None
+        self, request: Request, chunks: list[Chunk], heads: list[_Head], leave_after: int | None, trace: _Trace
     ) -> Failure | None:
-        """Send the request and keep what comes, also where that breaks off.
+        """Send the request and record what arrives, also where that breaks off.
 
         Raises:
-            BrokenOff: it did.
+            httpx.HTTPError: it did.
             BadCoding: the body is not in the content coding that its headers name.
         """
+        transport, network = self._transport, self._settings.network
+        if leave_after is not None and network.http2:
+            # httpx does not reset a stream of HTTP/2: only the end of its connection shows the server that the client left
+            transport = open_transport(self._settings.base, network)
         size = events = 0
+        limit = self._settings.body_limit
         counting = EventDecoder()
         start = now()
-        answer = await self._carrier.ask(request.method, request.path, self._headers_of(request), request.body)
-        try:
-            head = _Head(status=answer.status, headers=_told(answer.headers))
+        async with AsyncExitStack() as opened:
+            if transport is not self._transport:
+                opened.push_async_callback(transport.aclose)
+            response = await transport.handle_async_request(self._httpx_request(request, trace))
+            opened.push_async_callback(response.aclose)
+            if response.status_code == _PROXY_AUTHENTICATION and network.proxy is not None:
+                raise httpx.ProxyError(f"{_PROXY_AUTHENTICATION} {response.reason_phrase}")
+            if response.status_code == _SWITCHED:
+                raise httpx.RemoteProtocolError("the server switched protocols, which nothing asked for")
+            head = _Head(status=response.status_code, headers=_told(response.headers.raw))
             heads.append(head)
             coding = decoder(head.headers.get("content-encoding", ""))
-            is_over = False
-            while not is_over:
-                piece = await answer.piece()
-                is_over = piece is None
-                data = (piece or b"") if coding is None else coding.end() if piece is None else coding.decode(piece)
+            async for data in _decoded(response, coding, limit):
                 size += len(data)
-                if size > self._settings.body_limit:
-                    return Failure(
-                        kind=FailureKind.TOO_LARGE, detail=f"the body is larger than {self._settings.body_limit} bytes"
-                    )
+                if size > limit:
+                    return Failure(kind=FailureKind.TOO_LARGE, detail=f"the body is larger than {limit} bytes")
                 if data:
                     chunks.append(Chunk(at=now() - start, data=data))
                 events += len(counting.feed(data)) if leave_after is not None else 0
                 if leave_after is not None and events >= leave_after:
                     return Failure(kind=FailureKind.CLIENT_LEFT, detail=f"the client left after {leave_after} events")
-        finally:
-            answer.leave()
+            if trailing_data(response):
+                await response.extensions["network_stream"].aclose()
         return None
 
-    def _headers_of(self, request: Request) -> Headers:
-        """The headers of a request as they cross the wire; a method that sends something says how much, also where that is nothing."""
+    def _httpx_request(self, request: Request, trace: _Trace) -> httpx.Request:
+        """Return the request as httpx sends it. The URL of a path is read once: requests have many bodies and few paths."""
+        if request.path not in self._urls:
+            path = request.path.partition("#")[0].lstrip("/")
+            self._urls[request.path] = httpx.URL(f"{self._settings.base.rstrip('/')}/{path}")
+        return httpx.Request(
+            request.method,
+            self._urls[request.path],
+            headers=self._headers_of(request),
+            content=request.body,
+            extensions={"timeout": self._timeouts, "trace": trace},
+        )
+
+    def _headers_of(self, request: Request) -> list[tuple[bytes, bytes]]:
+        """The headers of a request as they cross the wire; a method that sends something says how much, also where that is nothing.
+
+        Raises:
+            httpx.LocalProtocolError: a header gives another length than that of the body.
+        """
         headers = _together(self._headers, request.headers) if request.headers else self._headers
-        if (request.body or request.method in _SENDING) and not any(name.lower() == _LENGTH for name in headers):
-            headers = {**headers, "Content-Length": str(len(request.body))}
+        length = str(len(request.body))
+        given = next((value for name, value in headers.items() if name.lower() == _LENGTH), None)
+        if given not in (None, length):
+            raise httpx.LocalProtocolError(f"invalid {_LENGTH}: expected {length}, got {given}")
+        if given is None and (request.body or request.method in _SENDING):
+            headers = {**headers, "Content-Length": length}
         return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
 
     def _sent(self, heads: list[_Head], chunks: list[Chunk], failure: Failure | None) -> Sent:
@@ -223,13 +275,35 @@ class _Head:
     headers: Mapping[str, str]
 
 
+async def _decoded(response: httpx.Response, coding: Decoder | None, limit: int) -> AsyncGenerator[bytes]:
+    """Yield the body piece by piece as it arrives, decoded; a piece that decodes to more than `limit` ends there, and so does the body."""
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    async for piece in response.stream:
+        if coding is None:
+            yield piece
+        else:
+            yield _joined(coding.decode(piece), limit)
+    if coding is not None:
+        yield _joined(coding.end(), limit)
+
+
+def _joined(parts: Iterable[bytes], limit: int) -> bytes:
+    """Join parts up to the first that goes beyond the limit."""
+    joined = bytearray()
+    for part in parts:
+        joined += part
+        if len(joined) > limit:
+            break
+    return bytes(joined)
+
+
 def _together(*some: Mapping[str, str]) -> dict[str, str]:
     """Headers, of each name the last."""
     last = {name.lower(): (name, value) for headers in some for name, value in headers.items()}
     return dict(last.values())
 
 
-def _told(headers: Headers) -> dict[str, str]:
+def _told(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Headers as text, those of one name joined. They should be ASCII; where they are not, they are UTF-8 if they can be, all of them."""
     told: dict[str, str] = {}
     try:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
 from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType
+
+_OUTPUT = 64 * 1024  # bytes that one step of zlib adds at most
+_INPUT = 64  # bytes that brotli and Zstandard, which have no such limit, get at a time
 
 
 class BadCoding(ValueError):  # noqa: N818 - it says what the bytes are
@@ -15,19 +19,19 @@ class BadCoding(ValueError):  # noqa: N818 - it says what the bytes are
 
 
 class Decoder(ABC):
-    """Undoes a coding."""
+    """Undoes a coding, in steps: a few bytes may decode to more than the memory holds, and the caller stops where it has enough."""
 
     @abstractmethod
-    def decode(self, data: bytes) -> bytes:
-        """What these bytes add.
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        """Yield what these bytes add.
 
         Raises:
             BadCoding: they are not in this coding.
         """
 
     @abstractmethod
-    def end(self) -> bytes:
-        """What was held back, now that there are no more.
+    def end(self) -> Iterator[bytes]:
+        """Yield what was buffered, at the end of the data.
 
         Raises:
             BadCoding: more had to come.
@@ -40,18 +44,20 @@ class _Zlib(Decoder):
     def __init__(self, *ways: int) -> None:
         self._inflating, *self._others = [zlib.decompressobj(way) for way in ways]
 
-    def decode(self, data: bytes) -> bytes:
-        others, self._others = self._others, []
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        others, self._others, left = self._others, [], data
         try:
-            return self._inflating.decompress(data)
+            while left:
+                yield self._inflating.decompress(left, _OUTPUT)
+                left = self._inflating.unconsumed_tail
         except zlib.error as problem:
             if not others:
                 raise BadCoding(str(problem)) from None
             self._inflating = others[0]
-            return self.decode(data)
+            yield from self.decode(data)
 
-    def end(self) -> bytes:
-        return self._inflating.flush()
+    def end(self) -> Iterator[bytes]:
+        yield self._inflating.flush()
 
 
 class _Brotli(Decoder):
@@ -60,14 +66,14 @@ class _Brotli(Decoder):
         self._decode: Callable[[bytes], bytes] = library.Decompressor().process
         self._error: type[Exception] = library.error
 
-    def decode(self, data: bytes) -> bytes:
+    def decode(self, data: bytes) -> Iterator[bytes]:
         try:
-            return self._decode(data)
+            yield from map(self._decode, _slices(data))
         except self._error as problem:
             raise BadCoding(str(problem)) from None
 
-    def end(self) -> bytes:
-        return b""
+    def end(self) -> Iterator[bytes]:
+        yield b""
 
 
 class _Zstandard(Decoder):
@@ -80,39 +86,43 @@ class _Zstandard(Decoder):
         self._decoding = self._begin()
         self._has_begun = False
 
-    def decode(self, data: bytes) -> bytes:
+    def decode(self, data: bytes) -> Iterator[bytes]:
         self._has_begun = True
         try:
-            decoded: bytes = self._decoding.decompress(data)
-            while self._decoding.eof and self._decoding.unused_data:
-                rest, self._decoding = self._decoding.unused_data, self._begin()
-                decoded += self._decoding.decompress(rest)
+            for part in _slices(data):
+                yield self._decoding.decompress(part)
+                while self._decoding.eof and self._decoding.unused_data:
+                    rest, self._decoding = self._decoding.unused_data, self._begin()
+                    yield self._decoding.decompress(rest)
         except self._error as problem:
             raise BadCoding(str(problem)) from None
-        return decoded
 
-    def end(self) -> bytes:
+    def end(self) -> Iterator[bytes]:
         if self._has_begun and not self._decoding.eof:
             raise BadCoding("Zstandard data is incomplete")
-        return b""
+        yield b""
 
 
-class _Several(Decoder):
-    """Codings on top of each other, in the order in which they were put on."""
+class _Stacked(Decoder):
+    """Two codings, the outer one put on last."""
 
-    def __init__(self, applied: Sequence[Decoder]) -> None:
-        self._decoders = tuple(reversed(applied))
+    def __init__(self, inner: Decoder, outer: Decoder) -> None:
+        self._inner, self._outer = inner, outer
 
-    def decode(self, data: bytes) -> bytes:
-        for one in self._decoders:
-            data = one.decode(data)
-        return data
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        for part in self._outer.decode(data):
+            yield from self._inner.decode(part)
 
-    def end(self) -> bytes:
-        data = b""
-        for one in self._decoders:
-            data = one.decode(data) + one.end()
-        return data
+    def end(self) -> Iterator[bytes]:
+        for part in self._outer.end():
+            yield from self._inner.decode(part)
+        yield from self._inner.end()
+
+
+def _slices(data: bytes) -> Iterator[bytes]:
+    """Yield data in slices so small that what one decodes to fits the memory."""
+    for start in range(0, len(data), _INPUT):
+        yield data[start : start + _INPUT]
 
 
 _LIBRARIES: Mapping[str, str] = MappingProxyType({"br": "brotli", "zstd": "zstandard"})
@@ -133,4 +143,4 @@ def decoder(content_encoding: str) -> Decoder | None:
     """What undoes the codings that a Content-Encoding lists; those nobody knows are left as they are. None: there is nothing to undo."""
     named = (name.strip().lower() for name in content_encoding.split(","))
     applied = [_CODINGS[name]() for name in named if name in _UNDONE]
-    return _Several(applied) if len(applied) > 1 else applied[0] if applied else None
+    return reduce(_Stacked, applied) if applied else None

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Collection, Coroutine, Iterable
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
+import httpx
 from starlette.types import ASGIApp, Message, Scope
 
-from harmony_conformance.carrier import Answer, BrokenOff, Carrier, Headers
 from harmony_conformance.client import Client, Settings, now
 from harmony_conformance.reference_server.app import create_app
-from harmony_conformance.wire import FailureKind
 
 _HOST = "reference"
 _APART = 0.001  # seconds from one request to the next: nothing carries two at the same moment
@@ -80,7 +79,7 @@ class _Jumping(asyncio.SelectorEventLoop):
         return self._waits.now
 
 
-class _Direct(Carrier):
+class _Direct(httpx.AsyncBaseTransport):
     """Calls the application for each request, as a server would: its answer is read as it comes, and it is told when the client leaves."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -88,34 +87,31 @@ class _Direct(Carrier):
         self._under_way: set[asyncio.Task[None]] = set()
         self._free = 0.0
 
-    async def ask(self, method: str, path: str, headers: Headers, body: bytes) -> _Call:
-        await self._turn()
-        call = _Call(body)
-        task = asyncio.create_task(call.answer(self._app, _scope(method, path, headers)))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        await call.begin()
-        return call
-
-    async def _turn(self) -> None:
-        """Wait until a request sent now would arrive: those that are sent at the same moment arrive one after another."""
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        # those that are sent at the same moment arrive one after another
         self._free = max(self._free, now()) + _APART
         await asyncio.sleep(self._free - now())
+        call = _Call(request.content)
+        task = asyncio.create_task(call.answer(self._app, _scope(request)))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        start = await call.next_message()
+        return httpx.Response(start["status"], headers=start["headers"], stream=call)
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         for task in self._under_way:
             task.cancel()
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
 
-def _scope(method: str, path: str, headers: Headers) -> Scope:
-    raw_path, _, query = path.encode("ascii").partition(b"?")
+def _scope(request: httpx.Request) -> Scope:
+    raw_path, _, query = request.url.raw_path.partition(b"?")
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},  # as uvicorn says
         "http_version": "1.1",
-        "method": method,
-        "headers": [(b"host", _HOST.encode()), *((name.lower(), value) for name, value in headers)],
+        "method": request.method,
+        "headers": [(name.lower(), value) for name, value in request.headers.raw],
         "scheme": "http",
         "path": unquote(raw_path.decode("ascii")),
         "raw_path": raw_path,
@@ -126,13 +122,10 @@ def _scope(method: str, path: str, headers: Headers) -> Scope:
     }
 
 
-class _Call(Answer):
+class _Call(httpx.AsyncByteStream):
     """State: one request, what was answered and not yet read, and whether the client is still there."""
 
     def __init__(self, body: bytes) -> None:
-        self.status = 0
-        self.headers: Headers = ()
-        self._goes_on = True
         self._asked: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
         self._told: asyncio.Queue[Message | None] = asyncio.Queue()
         self._over = asyncio.Event()
@@ -145,31 +138,27 @@ class _Call(Answer):
             self._over.set()
         self._told.put_nowait(None)
 
-    async def begin(self) -> None:
-        """Wait for the head of the answer.
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the body as it comes."""
+        goes_on = True
+        while goes_on:
+            message = await self.next_message()
+            goes_on = message.get("more_body", False)
+            if message.get("body"):
+                yield bytes(message["body"])
+
+    async def next_message(self) -> Message:
+        """Return what the application sends next.
 
         Raises:
-            BrokenOff: there is none.
+            httpx.RemoteProtocolError: it ended before the end of its answer.
         """
-        start = await self._next(FailureKind.MALFORMED_HTTP)
-        self.status, self.headers = start["status"], start["headers"]
-
-    async def piece(self) -> bytes | None:
-        """The next bytes of the body."""
-        while self._goes_on:
-            message = await self._next(FailureKind.CUT)
-            self._goes_on = message.get("more_body", False)
-            if message.get("body"):
-                return bytes(message["body"])
-        return None
-
-    async def _next(self, broken: FailureKind) -> Message:
         message = await self._told.get()
         if message is None:
-            raise BrokenOff(broken, _CUT)
+            raise httpx.RemoteProtocolError(_CUT)
         return message
 
-    def leave(self) -> None:
+    async def aclose(self) -> None:
         """The client is gone."""
         self._over.set()
 

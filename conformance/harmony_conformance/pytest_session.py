@@ -30,9 +30,9 @@ from harmony_conformance.pytest_words import (
 )
 from harmony_conformance.refusal import KeyRefused, NothingThere
 from harmony_conformance.reproduce import reproduce_result
-from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan, repeated
+from harmony_conformance.run_options import FAIL_ON, FLAGS, add_options, read_options, read_plan, repeated
 from harmony_conformance.scenario import Scenario
-from harmony_conformance.secret import Mask, secrets
+from harmony_conformance.secret import Mask
 from harmony_conformance.shared_run import SharedRun, open_run, recorded
 from harmony_conformance.suite import Options
 from harmony_conformance.target import Target
@@ -70,7 +70,7 @@ def read_asked(endpoint: str, options: Sequence[str]) -> Asked:
     add_options(parser)
     parser.add_argument("--out", type=Path)
     for option in options:
-        if not option.partition("=")[1]:
+        if "=" not in option and option not in FLAGS:
             raise UsageError(f"--harmony {option!r} is no OPTION=VALUE: for example --harmony model=gpt-oss-20b")
     arguments = parser.parse_args([*(f"--{option}" for option in options), "--", endpoint])
     target, read = read_options(arguments)
@@ -111,7 +111,7 @@ class HarmonySession:
     def __init__(self, config: pytest.Config, asked: Asked) -> None:
         self.config = config
         self.asked = asked
-        self._mask = Mask(secrets(asked.options.key, dict(asked.options.headers)))
+        self._mask = Mask(asked.options.secrets)
         self._open = ExitStack()
         self._shared: SharedRun | None = None
         self._series: dict[tuple[str, str], list[Series]] = {}

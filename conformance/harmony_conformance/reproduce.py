@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from shlex import quote
+from types import MappingProxyType
 
 from harmony_conformance.check import Outcome
 from harmony_conformance.exchange import AnsweredBy, Exchange
@@ -13,6 +15,16 @@ from harmony_conformance.target import Target
 from harmony_conformance.wire import Request
 
 _LONGEST = 6000
+_CURL_OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "--proxy": "--proxy",
+        "--unix-socket": "--unix-socket",
+        "--ca-file": "--cacert",
+        "--client-cert": "--cert",
+        "--client-key": "--key",
+    }
+)
+"""Options of a run that curl needs as well, by its name of each."""
 
 
 def reproduce_result(
@@ -42,7 +54,7 @@ def reproduce(
         key = ("--api-key-env", key_env) if key_env else ()
         words = ("harmony-conformance", "run", str(target), *options, *key, "--select", scenario)
         return " ".join(map(quote, words))
-    return "; ".join(_curl(target.base, request, key_env, is_stream=x.wants_stream) for request in requests)
+    return "; ".join(_curl(target.base, request, key_env, options, is_stream=x.wants_stream) for request in requests)
 
 
 def _requests(x: Exchange) -> Iterator[Request]:
@@ -55,7 +67,7 @@ def _requests(x: Exchange) -> Iterator[Request]:
         yield from (render_request(x), whole_request(x))
 
 
-def _curl(base: str, request: Request, key_env: str | None, *, is_stream: bool) -> str:
+def _curl(base: str, request: Request, key_env: str | None, options: Sequence[str], *, is_stream: bool) -> str:
     parts = [
         "curl",
         "-sS",
@@ -65,6 +77,9 @@ def _curl(base: str, request: Request, key_env: str | None, *, is_stream: bool) 
         "-H",
         quote(f"content-type: {request.headers.get('content-type', 'application/json')}"),
     ]
+    for name, value in pairwise(options):
+        parts += [_CURL_OPTIONS[name], quote(value)] if name in _CURL_OPTIONS else []
+    parts += ["--http2"] if "--http2" in options else []
     if is_stream:
         parts.insert(1, "-N")
     if key_env:

@@ -6,6 +6,7 @@ import os
 import re
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from math import inf
 from types import MappingProxyType
 
@@ -14,11 +15,12 @@ from harmony_conformance.check import Severity
 from harmony_conformance.command import UsageError
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import ALL_APIS
+from harmony_conformance.http_transport import Network, proxy_from_environment, read_proxy
 from harmony_conformance.json_value import NotJson, dumps, loads, members
 from harmony_conformance.judging import Plan
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.suite import NothingSelected, Options, make_plan
-from harmony_conformance.target import BadTarget, Target, parse_target
+from harmony_conformance.target import BadTarget, Target, is_loopback, parse_target
 
 FAIL_ON = {
     "must": frozenset({Severity.MUST}),
@@ -93,6 +95,16 @@ def add_options(parser: ArgumentParser) -> None:
         "--max-requests", type=whole_number(1), metavar="N", help="send no more than N requests after discovery"
     )
     parser.add_argument("--max-rps", type=_rate, metavar="R", help="start at most R requests a second")
+    parser.add_argument(
+        "--proxy",
+        metavar="URL",
+        help="send requests through this proxy: http, https, or (extra `socks`) socks5; user and password may be in the URL and are never recorded",
+    )
+    parser.add_argument("--unix-socket", metavar="PATH", help="connect to this Unix socket instead of the URL's host")
+    parser.add_argument("--ca-file", metavar="FILE", help="trust the certificate authorities of this PEM file, too")
+    parser.add_argument("--client-cert", metavar="FILE", help="PEM file of a client certificate, with its key or not")
+    parser.add_argument("--client-key", metavar="FILE", help="PEM file of the client certificate's key, unencrypted")
+    parser.add_argument("--http2", action="store_true", help="offer HTTP/2 to an https endpoint (extra `http2`)")
     parser.add_argument("--seed", type=int, metavar="N", help="seed sent with each request")
 
 
@@ -118,6 +130,7 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
     own = sorted(OWN_MEMBERS & extra.keys())
     if own:
         raise UsageError(f"--extra-body: {own[0]!r} is set by the suite{_INSTEAD.get(own[0], '')}")
+    network = _network(arguments, target)
     options = Options(
         model=arguments.model,
         tries=arguments.tries,
@@ -127,16 +140,47 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
         script=arguments.script,
         timeout=arguments.timeout,
         seed=arguments.seed,
-        key=_key(arguments.api_key_env, target),
+        key=_key(arguments.api_key_env, target, network),
         headers=tuple(_header(header) for header in arguments.header),
         extra_body=members(extra),
         max_requests=arguments.max_requests,
         max_rps=arguments.max_rps,
         apis=_apis(arguments.api or CHAT_COMPLETIONS.name),
+        network=network,
     )
     return target, options
 
 
+def _network(arguments: Namespace, target: Target) -> Network:
+    """Return the options of the connection. The proxy of the environment is that of an endpoint with a URL, unless an option names another way."""
+    given = {
+        name: getattr(arguments, name) for name in ("proxy", "unix_socket", "ca_file", "client_cert", "client_key")
+    }
+    named = [f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None]
+    named += ["--http2"] if arguments.http2 else []
+    if target.base is None:
+        if named:
+            raise UsageError(f"invalid {named[0]}: expected a target with a URL, got {target}")
+        return Network()
+    if arguments.proxy is not None and arguments.unix_socket is not None:
+        raise UsageError("invalid --proxy: expected no --unix-socket, got both")
+    if arguments.client_key is not None and arguments.client_cert is None:
+        raise UsageError("invalid --client-key: expected --client-cert too, got the key alone")
+    if arguments.http2 and not target.base.startswith("https:"):
+        raise UsageError(f"invalid --http2: expected an https URL, got {target.base}")
+    if arguments.http2 and find_spec("h2") is None:
+        raise UsageError(
+            "invalid --http2: expected the extra `http2`, got no package h2 (pip install 'harmony-conformance[http2]')"
+        )
+    if arguments.proxy is not None:
+        given["proxy"] = read_proxy(arguments.proxy, "--proxy")
+    elif arguments.unix_socket is None:
+        given["proxy"] = proxy_from_environment(target.base)
+    return Network(**given, http2=arguments.http2)
+
+
+FLAGS = frozenset({"http2"})
+"""Options without a value."""
 API_WORDS = tuple(dict.fromkeys(api.word for api in APIS.values()))
 """The words of `--api` that name one API, or several of one server."""
 
@@ -160,6 +204,7 @@ def repeated(options: Options) -> tuple[str, ...]:
         words += ("--seed", str(options.seed))
     if options.extra_body:
         words += ("--extra-body", dumps(options.extra_body))
+    words += options.network.words
     return tuple(words)
 
 
@@ -175,7 +220,7 @@ def read_plan(options: Options) -> Plan:
         raise UsageError(str(problem)) from None
 
 
-def _key(variable: str | None, target: Target) -> str | None:
+def _key(variable: str | None, target: Target, network: Network) -> str | None:
     if variable is None:
         return None
     if not _VARIABLE.match(variable):  # it may be the key itself, which is not told to a log of a CI
@@ -188,7 +233,8 @@ def _key(variable: str | None, target: Target) -> str | None:
         raise UsageError(
             f"--api-key-env: the value of {variable} is no key (it holds white space, control or non-ASCII characters)"
         )
-    if target.base is not None and target.base.startswith("http:") and not target.is_local:
+    stays_here = network.unix_socket is not None or (target.is_local and is_loopback(network.proxy))
+    if target.base is not None and target.base.startswith("http:") and not stays_here:
         raise UsageError("a key is not sent over plain http to another machine: use https")
     return key
 

@@ -18,6 +18,7 @@ from harmony_conformance.client import Client, SendRequest, Sent, Settings, Wait
 from harmony_conformance.discovery import Capabilities, Question, discover
 from harmony_conformance.exchange import Series
 from harmony_conformance.expectations import holds_rows, read_expectations
+from harmony_conformance.http_transport import Network
 from harmony_conformance.json_value import Json, JsonObject, loads
 from harmony_conformance.judge import Result
 from harmony_conformance.judging import Judge, Plan, is_about, left_open
@@ -28,6 +29,7 @@ from harmony_conformance.scenario import (
     over,
     read_scenario,
 )
+from harmony_conformance.secret import secrets
 from harmony_conformance.sending import Gate, Keep, Sender
 from harmony_conformance.target import Target
 from harmony_conformance.wire import Request
@@ -52,6 +54,12 @@ class Options:
     max_rps: float | None = None
     latency_requests: int = 0
     apis: tuple[str, ...] = (CHAT_COMPLETIONS.name,)
+    network: Network = field(default_factory=Network)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The secrets among what is sent to the endpoint, or to the proxy before it."""
+        return (*secrets(self.key, dict(self.headers)), *self.network.secrets)
 
     def at_once(self, target: Target) -> int:
         """Requests at a time: as asked, else eight on this machine and two elsewhere."""
@@ -153,7 +161,9 @@ def is_beside(target: Target, options: Options) -> bool:
 async def connected(target: Target, options: Options, base: str | None = None) -> AsyncGenerator[Client]:
     """A client for a target. `base`: where it is, if it is served already."""
     with nullcontext(base) if base is not None else served(target, options) as at:
-        settings = Settings(base=at, key=options.key, headers=dict(options.headers), timeout=options.timeout)
+        settings = Settings(
+            base=at, key=options.key, headers=dict(options.headers), timeout=options.timeout, network=options.network
+        )
         async with Client(settings) as client:
             yield client
 

@@ -42,7 +42,7 @@ class Target:
     @property
     def is_local(self) -> bool:
         """Whether requests stay on this machine."""
-        return self.base is None or urlsplit(self.base).hostname in ("localhost", "127.0.0.1", "::1")
+        return is_loopback(self.base)
 
     def __str__(self) -> str:
         """The connect string."""
@@ -51,6 +51,11 @@ class Target:
         if self.base is None:
             return self.engine.name + "".join(f":defect={defect}" for defect in self.defects)
         return self.base if self.is_open else f"{self.engine.name}:{self.base}"
+
+
+def is_loopback(url: str | None) -> bool:
+    """Return whether a URL is of this machine; so is none at all."""
+    return url is None or urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def parse_target(text: str) -> Target:
@@ -87,13 +92,13 @@ def _base(url: str) -> str:
     Raises:
         BadTarget: it is none, or holds more than an address.
     """
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        raise BadTarget("a URL with a password in it is not used: give the key by --api-key-env")
     try:
         split = urlsplit(url)
         host, port = split.hostname or "", split.port
     except ValueError:
         raise BadTarget(f"{url!r} is no URL: {_RIGHT_URL}") from None
-    if split.username is not None or split.password is not None:
-        raise BadTarget("a URL with a password in it is not used: give the key by --api-key-env")
     if (
         split.scheme not in ("http", "https")
         or not _HOST.fullmatch(host)

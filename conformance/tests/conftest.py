@@ -1,6 +1,7 @@
 """A server that answers as a test tells it to, byte by byte; and the official library, which this project is held to."""
 
 import json
+import os
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -21,6 +22,11 @@ from harmony_ref import vocabulary
 # how long one example takes says nothing on a busy machine
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+# a proxy of this machine is none of the tests'
+for _name in ("http", "https", "all", "no"):
+    for _variable in (f"{_name}_proxy", f"{_name}_proxy".upper()):
+        os.environ.pop(_variable, None)
 
 Answer = Callable[[socket.socket, bytes], None]
 

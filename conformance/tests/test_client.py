@@ -250,7 +250,7 @@ def test_certificates_that_can_not_be_read_are_told_by_the_name_of_their_variabl
     assert send("http://127.0.0.1:9").failure.detail == "connection refused"
 
 
-def test_no_variable_names_a_proxy(raw_server, monkeypatch):
+def test_a_client_has_the_proxy_of_its_settings_alone(raw_server, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
     assert send(raw_server(saying(whole(b"{}"))).url).failure is None

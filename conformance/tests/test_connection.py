@@ -1,18 +1,24 @@
-"""What the client makes of HTTP byte by byte: framing as it should not be, what it sends itself, and connections that are kept."""
+"""What the client makes of HTTP byte by byte: framing as it should not be, what it sends itself, and connections that are kept.
+
+httpx differs from a client on the bare socket in two ways. It writes head and body of a request one after another, so a server may read them apart. And it
+opens a connection before it refuses a header, so a server may see a connection without a request.
+"""
 
 import asyncio
 import gzip
 import socket
+import tracemalloc
 import zlib
 from contextlib import ExitStack, suppress
 from threading import Thread
 
 import brotli
+import httpx
 import pytest
 import zstandard
 
-from harmony_conformance.client import Client, Settings
-from harmony_conformance.network import Network
+from harmony_conformance.client import BODY_LIMIT, Client, Settings
+from harmony_conformance.http_transport import Network, open_transport
 from harmony_conformance.wire import FailureKind, Request
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -212,6 +218,8 @@ class Keeping:
     def _serve(self, connection):
         with suppress(OSError):
             while request := connection.recv(65536):
+                if request.startswith(b"POST") and not request.endswith(b"\r\n\r\n{}"):
+                    request += connection.recv(65536)  # httpx sends the body by itself
                 self.requests.append(request)
                 connection.sendall(self._saying[(len(self.requests) - 1) % len(self._saying)])
 
@@ -240,7 +248,7 @@ def test_a_connection_that_the_server_ends_serves_no_other_request(said):
 
 
 def test_a_connection_that_waited_for_too_long_is_not_used_again(monkeypatch):
-    monkeypatch.setattr("harmony_conformance.network._IDLE", 0.0)
+    monkeypatch.setattr("harmony_conformance.http_transport._LIMITS", httpx.Limits(keepalive_expiry=0.0))
     with Keeping(whole(b"{}")) as server:
         send(f"http://127.0.0.1:{server.port}", ASK, ASK)
     assert server.connections == 2
@@ -262,19 +270,35 @@ def test_a_refusal_by_every_address_of_a_host():
 
 
 def test_no_more_is_taken_from_a_server_than_is_read(raw_server):
-    size = 8_000_000
+    block, count, taken = bytes(1_000_000), 80, []
+
+    def answer(connection, request):
+        connection.sendall(OK + b"content-length: %d\r\n\r\n" % (len(block) * count))
+        for _ in range(count):
+            connection.sendall(block)
+            taken.append(len(block))
 
     async def slowly(url):
-        network = Network(url, 5.0)
-        answer = await network.ask("POST", "/", (), b"")
-        await asyncio.sleep(0.1)
-        held, pieces = answer._size, [] if (first := await answer.piece()) is None else [first]
-        while (piece := await answer.piece()) is not None:
-            pieces.append(piece)
-        answer.leave()
-        await network.close()
-        return held, [len(piece) for piece in pieces]
+        async with open_transport(url, Network()) as transport:
+            response = await transport.handle_async_request(httpx.Request("POST", url, content=b"{}"))
+            await asyncio.sleep(0.3)
+            held, pieces = sum(taken), [len(piece) async for piece in response.stream]
+            await response.aclose()
+            return held, pieces
 
-    held, pieces = asyncio.run(slowly(raw_server(saying(whole(bytes(size)))).url))
-    assert held < 1_000_000
-    assert (sum(pieces), max(pieces) <= 65_536) == (size, True)
+    held, pieces = asyncio.run(slowly(raw_server(answer).url))
+    assert held < len(block) * count / 4  # what the sockets of the system hold
+    assert (sum(pieces), max(pieces) <= 65_536) == (len(block) * count, True)
+
+
+def test_a_small_body_that_decodes_to_more_than_the_memory_is_dropped_at_the_limit(raw_server):
+    packed = gzip.compress(gzip.compress(bytes(200_000_000)))
+    assert len(packed) < 13_000
+    tracemalloc.start()
+    try:
+        (sent,) = send(raw_server(saying(whole(packed, b"content-encoding: gzip, gzip"))).url)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sent.failure.kind is FailureKind.TOO_LARGE
+    assert peak < 4 * BODY_LIMIT

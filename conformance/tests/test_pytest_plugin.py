@@ -299,6 +299,22 @@ def test_one_item_is_run_by_its_id(pytester):
     done.stdout.fnmatch_lines([f"{MODULE}::tool_calls.name_is_declared?tool_call? PASSED*"])
 
 
+def test_an_option_of_the_network_is_one_of_the_session(session):
+    proxy = "http://me:s3cret-pass-word@127.0.0.1:9"
+    done = session(
+        "--harmony", f"proxy={proxy}", "--harmony", "select=simple_answer", endpoint="vllm:http://127.0.0.1:9"
+    )
+    assert done.ret != 0
+    output = done.stdout.str() + done.stderr.str()
+    assert "proxy http://127.0.0.1:9: connection refused" in output
+    assert "s3cret" not in output
+
+
+def test_an_option_without_a_value(session):
+    done = session("--harmony", "http2", endpoint="vllm:http://127.0.0.1:9")
+    done.stderr.fnmatch_lines(["*invalid --http2: expected an https URL, got http://127.0.0.1:9*"])
+
+
 def test_without_an_endpoint_the_module_says_what_it_needs(session):
     done = session("-rs", endpoint=None)
     assert done.ret == pytest.ExitCode.NO_TESTS_COLLECTED
@@ -311,7 +327,7 @@ def test_without_an_endpoint_other_tests_run_as_if_there_were_no_plugin(pytester
         import sys
 
         def test_nothing_is_imported(request):
-            loaded = {name for name in sys.modules if name.startswith(("harmony", "h11", "tiktoken", "starlette"))}
+            loaded = {name for name in sys.modules if name.startswith(("harmony", "httpx", "tiktoken", "starlette"))}
             assert loaded == {"harmony_conformance", "harmony_conformance.pytest_plugin"}
             plugins = {name for name, _ in request.config.pluginmanager.list_name_plugin() if "harmony" in name}
             assert plugins == {"harmony_conformance"}

@@ -36,12 +36,13 @@ from harmony_conformance.discovery import DISCOVERY, Capabilities
 from harmony_conformance.engines import ScriptBy
 from harmony_conformance.exchange import Exchange, Series
 from harmony_conformance.fingerprint import Fingerprint, fingerprint
+from harmony_conformance.http_transport import CA_DIR, CA_FILE
 from harmony_conformance.json_value import JsonObject, at, dumps, members, text
 from harmony_conformance.judge import Result, worst
 from harmony_conformance.judging import Plan, in_order, judge_all, left_open
 from harmony_conformance.judging_beside import few_collections, judge_of
 from harmony_conformance.latency import most_requests, most_tokens
-from harmony_conformance.network import CA_DIR, CA_FILE
+from harmony_conformance.offers import Offer
 from harmony_conformance.recording import exchange_line
 from harmony_conformance.refusal import KeyRefused, NothingThere
 from harmony_conformance.report.files import REPORT, write_files
@@ -50,7 +51,7 @@ from harmony_conformance.report.terminal import print_report, report_console, vi
 from harmony_conformance.reproduce import reproduce_result
 from harmony_conformance.run_options import FAIL_ON, add_options, read_options, read_plan, repeated, whole_number
 from harmony_conformance.scenario import UNSCRIPTED_LIMIT, Step, expand
-from harmony_conformance.secret import Mask, secrets
+from harmony_conformance.secret import Mask
 from harmony_conformance.shared_run import EXCHANGES, write_whole
 from harmony_conformance.suite import Options, Run, is_beside, run, served
 from harmony_conformance.target import Target
@@ -71,7 +72,7 @@ def configure(parser: ArgumentParser) -> None:
     add_options(parser)
     parser.epilog = (
         f"The variables {CA_FILE} and {CA_DIR} name the certificates to trust in place of the usual ones, for a server with a private authority."
-        " No variable names a proxy."
+        " HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY are used unless --proxy or --unix-socket is given; the embedded server is never proxied."
     )
     parser.add_argument(
         "--latency",
@@ -110,7 +111,7 @@ def execute(arguments: Namespace) -> int:
     else:
         out = folder(arguments.out or new_folder(target))
         finished, renderer = _live(target, options, plan, out, arguments.api_key_env)
-    mask = Mask(secrets(options.key, dict(options.headers)))
+    mask = Mask(options.secrets)
     report = _report(target, options, finished, renderer, arguments.api_key_env)
     report = report if mask.is_idle else masked(report, mask.text)
     with written(out):
@@ -221,6 +222,9 @@ def _live(
         remove_empty(out)
         why = problem.told(key_env) if isinstance(problem, KeyRefused) and options.key else str(problem)
         raise UsageError(f"{target}: {why}") from None
+    except UsageError:
+        remove_empty(out)
+        raise
     except KeyboardInterrupt:
         if not recording:
             remove_empty(out)
