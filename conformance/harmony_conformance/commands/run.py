@@ -42,7 +42,6 @@ from harmony_conformance.judge import Result, worst
 from harmony_conformance.judging import Plan, in_order, judge_all, left_open
 from harmony_conformance.judging_beside import few_collections, judge_of
 from harmony_conformance.latency import most_requests, most_tokens
-from harmony_conformance.offers import Offer
 from harmony_conformance.recording import exchange_line
 from harmony_conformance.refusal import KeyRefused, NothingThere
 from harmony_conformance.report.files import REPORT, write_files
