@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from harmony_conformance.exchange import Exchange
-from harmony_conformance.texts import Place
+from harmony_conformance.apis.text_fields import Place
+from harmony_conformance.evidence.exchange import Exchange
 
 _MARKER = re.compile(r"<\|(start|end|message|channel|constrain|call|return)\|>")
 _GLUED = re.compile(r"^(analysis|commentary)(?=[A-Z\s])|assistant(final|analysis|commentary)|to=functions\.")

@@ -11,7 +11,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import workloads
 
-from harmony_ref import tokens, vocabulary
+from harmony_ref import tokens
+from harmony_ref.tokenizer import vocabulary
 
 LARGEST = 10_000
 

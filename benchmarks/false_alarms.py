@@ -22,10 +22,10 @@ from innocent import STRATA, Case, corpus
 from innocent.case import Shape, Shown, exchange, shape_of, shown, with_ids
 from leaking import WAYS, leaks
 
-from harmony_conformance.check import MUST, Outcome
 from harmony_conformance.checks import channels
-from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.judge import judge_one
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.judge.check import MUST, Outcome
+from harmony_conformance.judge.judge import judge_one
 
 CHECKS = (
     channels.no_marker_leak,

@@ -19,9 +19,9 @@ from pathlib import Path
 from prose import prose
 
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.exchange import Exchange
-from harmony_conformance.judge import judge_alone
-from harmony_conformance.wire import Chunk, Request, Response
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.judge.judge import judge_alone
+from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import decode, encode
 
 LONGEST = 4000  # tokens

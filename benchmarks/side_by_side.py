@@ -19,7 +19,8 @@ from pathlib import Path
 
 import workloads
 
-from harmony_ref import tokens, vocabulary
+from harmony_ref import tokens
+from harmony_ref.tokenizer import vocabulary
 
 HERE = Path(__file__).parent
 OSS_PYTHON = HERE.parent / ".benchmarks" / "oss-harmony" / "bin" / "python"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from side_by_side import SHA1_OF_URL
 
-from harmony_ref import vocabulary
+from harmony_ref.tokenizer import vocabulary
 
 SCRIPT = Path(__file__).parent / "first_use.py"
 

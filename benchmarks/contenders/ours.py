@@ -7,7 +7,7 @@ from workloads import APPENDED, CALL_SIZES, READ_SIZES, Inputs
 
 from contenders.streams import read_each_time, texts
 from harmony_ref import Conversation, Message, Role, StreamParser, parse, render_conversation_for_completion
-from harmony_ref.growing import GrowingConversation
+from harmony_ref.rendering.incremental import GrowingConversation
 
 
 def tasks(inputs: Inputs):

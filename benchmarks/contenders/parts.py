@@ -5,7 +5,7 @@ from functools import partial
 from workloads import TABLE_SIZE, Inputs
 
 from harmony_ref import tokens
-from harmony_ref.completion import _as_characters
+from harmony_ref.parsing.fast_path import _as_characters
 
 
 class Nothing:

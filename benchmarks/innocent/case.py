@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from harmony_conformance.exchange import Exchange
-from harmony_conformance.wire import Chunk, Request, Response
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import encode, encode_with_special_tokens
 
 TUNING, HELD_OUT = "tuning", "held out"

@@ -49,6 +49,6 @@ async def stream(plan, send) -> None:
 
 def guarded():
     """The same with the guard around it, as `uvicorn --factory` wants it."""
-    from harmony_proxy.asgi import HarmonyGuard
+    from harmony_proxy.asgi.guard import HarmonyGuard
 
     return HarmonyGuard(bare)

@@ -175,9 +175,9 @@ CONTENDERS = {
     "mitmdump": Contender(label="mitmdump, `stream=True`", command=mitmdump, missing=needs("mitmproxy")),
     "addon": Contender(label="our mitmproxy addon", command=ours("--mitmproxy"), missing=needs("mitmproxy")),
     "unguarded": Contender(
-        label="our proxy, the guard taken out", command=unguarded, missing=needs("harmony_proxy.standalone")
+        label="our proxy, the guard taken out", command=unguarded, missing=needs("harmony_proxy.standalone.server")
     ),
-    "standalone": Contender(label="**our proxy**", command=ours(), missing=needs("harmony_proxy.standalone")),
+    "standalone": Contender(label="**our proxy**", command=ours(), missing=needs("harmony_proxy.standalone.server")),
     "app": Contender(label="bare ASGI app", command=uvicorn("app:bare")),
     "app+guard": Contender(
         label="**the app in HarmonyGuard**",

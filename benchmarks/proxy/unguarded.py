@@ -7,8 +7,8 @@ import sys
 import uvicorn
 import uvloop
 
-from harmony_proxy.standalone import config, listening_on
-from harmony_proxy.upstream import Upstream
+from harmony_proxy.standalone.server import config, listening_on
+from harmony_proxy.standalone.upstream import Upstream
 
 if __name__ == "__main__":
     with (

@@ -2,7 +2,7 @@
 
 import sys
 
-from harmony_conformance.cli import main
+from harmony_conformance.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

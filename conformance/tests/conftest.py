@@ -17,7 +17,7 @@ import pytest
 from hypothesis import settings
 
 from harmony_conformance.reference_server import running
-from harmony_ref import vocabulary
+from harmony_ref.tokenizer import vocabulary
 
 # how long one example takes says nothing on a busy machine
 settings.register_profile("unhurried", deadline=None)

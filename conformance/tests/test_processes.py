@@ -11,8 +11,8 @@ from threading import Event, Thread, active_count
 
 import pytest
 
-from harmony_conformance import processes
-from harmony_conformance.processes import starting
+from harmony_conformance.runtime import processes
+from harmony_conformance.runtime.processes import starting
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows inherits no signal mask")
 PRESSED = "import os, signal; os.kill(os.getpid(), signal.SIGINT); "
@@ -30,7 +30,7 @@ def test_a_key_that_is_pressed_while_modules_are_read_shows_no_traceback():
 
 
 def test_it_ends_the_process_that_was_waited_for():
-    assert started("from harmony_conformance.processes import be_stopped; be_stopped()") == (-signal.SIGINT, "")
+    assert started("from harmony_conformance.runtime.processes import be_stopped; be_stopped()") == (-signal.SIGINT, "")
 
 
 def press():

@@ -13,7 +13,7 @@ import uvicorn
 from gpt_oss.responses_api.api_server import create_api_server
 from openai_harmony import HarmonyEncodingName, load_harmony_encoding
 
-from harmony_conformance.teleprompter.script import answer
+from harmony_conformance.engines.teleprompter.script import answer
 from harmony_ref import encode_with_special_tokens
 
 HELLO = encode_with_special_tokens("<|channel|>final<|message|>Hello.<|return|>")

@@ -3,7 +3,7 @@
 import base64
 import sys
 
-from harmony_ref import vocabulary
+from harmony_ref.tokenizer import vocabulary
 
 for piece, rank in sorted(vocabulary.ranks().items(), key=lambda entry: entry[1]):
     sys.stdout.write(f"{base64.b64encode(piece).decode()} {rank}\n")

@@ -28,7 +28,7 @@ import openai
 from through import BY_CHANCE, proxied
 from told import Told, blocked, hear_chunk, hear_event, of_chat, of_response
 
-from harmony_conformance.teleprompter.script import TRAILER, write_script
+from harmony_conformance.engines.teleprompter.script import TRAILER, write_script
 from harmony_ref import encode_with_special_tokens
 
 ACTIONS = {

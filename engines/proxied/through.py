@@ -24,7 +24,7 @@ from pathlib import Path
 
 import openai
 
-COMMAND = [sys.executable, "-m", "harmony_conformance.cli"]
+COMMAND = [sys.executable, "-m", "harmony_conformance.cli.main"]
 SCENARIOS = (
     "simple_answer",
     "tool_call",

@@ -12,9 +12,6 @@ call that needs it.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from harmony_ref import tokens
-from harmony_ref.declarations import ChannelConfig, ResponseFormat, ToolDescription, ToolNamespaceConfig
-from harmony_ref.encoding_guard import EncodingError
 from harmony_ref.errors import (
     HarmonyError,
     HeaderError,
@@ -27,10 +24,11 @@ from harmony_ref.errors import (
     UnexpectedTokenError,
     UnknownTokenError,
 )
-from harmony_ref.events import Delta, Event, MessageFinished, MessageStarted
-from harmony_ref.header import Header, read_header, write_header
 from harmony_ref.json_value import Json
-from harmony_ref.messages import (
+from harmony_ref.messages.declarations import ChannelConfig, ResponseFormat, ToolDescription, ToolNamespaceConfig
+from harmony_ref.messages.events import Delta, Event, MessageFinished, MessageStarted
+from harmony_ref.messages.header import Header, read_header, write_header
+from harmony_ref.messages.message_types import (
     Author,
     Content,
     Conversation,
@@ -41,8 +39,8 @@ from harmony_ref.messages import (
     SystemContent,
     TextContent,
 )
-from harmony_ref.parser import StreamParser, parse
-from harmony_ref.render import (
+from harmony_ref.parsing.parser import StreamParser, parse
+from harmony_ref.rendering.render import (
     developer_text,
     has_function_tools,
     render,
@@ -55,24 +53,33 @@ from harmony_ref.render import (
     tools_text,
     without_dropped_analysis,
 )
+from harmony_ref.rendering.typescript import json_schema_to_typescript
 from harmony_ref.stream_state import StreamState
-from harmony_ref.tokens import decode, decode_bytes, decode_utf8, encode, encode_with_special_tokens, is_special
-from harmony_ref.typescript import json_schema_to_typescript
+from harmony_ref.tokenizer import tokens
+from harmony_ref.tokenizer.encoding_guard import EncodingError
+from harmony_ref.tokenizer.tokens import (
+    decode,
+    decode_bytes,
+    decode_utf8,
+    encode,
+    encode_with_special_tokens,
+    is_special,
+)
 
 if TYPE_CHECKING:
     from harmony_ref.explanation import Divergence, Recognised, explain
-    from harmony_ref.growing import GrowingConversation
-    from harmony_ref.lenient import parse_leniently
-    from harmony_ref.lenient_errors import RecoveredError
-    from harmony_ref.lenient_result import LenientParse, Remainder, Segment, SegmentKind
+    from harmony_ref.lenient.errors import RecoveredError
+    from harmony_ref.lenient.parse import parse_leniently
+    from harmony_ref.lenient.result import LenientParse, Remainder, Segment, SegmentKind
+    from harmony_ref.rendering.incremental import GrowingConversation
     from harmony_ref.styles import STYLES, History, Rendering, Style, accepted_renderings, render_in_style
 
 _LATER = {
     "explanation": ("Divergence", "Recognised", "explain"),
-    "growing": ("GrowingConversation",),
-    "lenient": ("parse_leniently",),
-    "lenient_errors": ("RecoveredError",),
-    "lenient_result": ("LenientParse", "Remainder", "Segment", "SegmentKind"),
+    "rendering.incremental": ("GrowingConversation",),
+    "lenient.parse": ("parse_leniently",),
+    "lenient.errors": ("RecoveredError",),
+    "lenient.result": ("LenientParse", "Remainder", "Segment", "SegmentKind"),
     "styles": ("STYLES", "History", "Rendering", "Style", "accepted_renderings", "render_in_style"),
 }
 """What is imported by its first use, by module: most programs render and parse, and need none of it."""

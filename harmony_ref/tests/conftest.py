@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from harmony_ref import vocabulary
+from harmony_ref.tokenizer import vocabulary
 
 
 class Oracle:

@@ -19,12 +19,12 @@ except ModuleNotFoundError:
         raise
     sys.exit("mitmproxy is not installed: pip install 'harmony-conformance[mitmproxy]'")
 
-from harmony_proxy.handing import Handing
-from harmony_proxy.hooks import ConformanceAddon
-from harmony_proxy.judge_settings import NONE, QUOTING, Settings
-from harmony_proxy.loading import BadSetting, Rules, load_rules
-from harmony_proxy.policy import FailMode
-from harmony_proxy.tally import sentence
+from harmony_proxy.configuration import BadSetting, Rules, load_rules
+from harmony_proxy.judging.counters import sentence
+from harmony_proxy.judging.judge_queue import Handing
+from harmony_proxy.judging.judge_settings import NONE, QUOTING, Settings
+from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
+from harmony_proxy.policy.policy import FailMode
 
 _LOG = logging.getLogger("harmony_proxy")
 

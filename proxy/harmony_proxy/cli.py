@@ -9,11 +9,12 @@ import socket
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
-from harmony_conformance.command import Command, UsageError
-from harmony_conformance.target import BadTarget, Target, parse_target
-from harmony_proxy.judge_settings import LOW, NONE, QUOTING, Settings
-from harmony_proxy.loading import PREFIX, BadSetting, Rules, address, load_rules
-from harmony_proxy.policy import Action, FailMode
+from harmony_conformance.cli.command import Command
+from harmony_conformance.engines.target import BadTarget, Target, parse_target
+from harmony_conformance.errors import UsageError
+from harmony_proxy.configuration import PREFIX, BadSetting, Rules, address, load_rules
+from harmony_proxy.judging.judge_settings import LOW, NONE, QUOTING, Settings
+from harmony_proxy.policy.policy import Action, FailMode
 
 _LISTEN = "127.0.0.1:8090"
 _DRAIN = 30.0
@@ -88,11 +89,11 @@ def execute(arguments: Namespace) -> int:
         _only_without_mitmproxy(arguments)
         _needs("mitmproxy")
         _try_to_listen(host, port)
-        from harmony_proxy.running import watch  # noqa: PLC0415 - imports mitmproxy, which is slow, and an extra
+        from harmony_proxy.mitmproxy_addon.running import watch  # noqa: PLC0415 - imports mitmproxy, which is slow, and an extra
 
         return watch(upstream.base or "", host, port, settings, _rules(arguments))
     _needs("aiohttp", "uvicorn", "httptools")
-    from harmony_proxy.standalone import Standalone, serve  # noqa: PLC0415 - needs an extra
+    from harmony_proxy.standalone.server import Standalone, serve  # noqa: PLC0415 - needs an extra
 
     try:
         metrics = address(arguments.metrics) if arguments.metrics else None

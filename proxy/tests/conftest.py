@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from harmony_conformance import golden
-from harmony_conformance.apis import APIS
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.apis.registry import APIS
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.golden import data as golden
 from harmony_conformance.json_value import Json, at, dumps, items, loads, members, number, text
-from harmony_conformance.wire import Chunk, Request, Response
+from harmony_conformance.transport.messages import Chunk, Request, Response
 
 _ENVELOPE = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "gpt-oss-20b"}
 STATUS = "responses.status_says_how_it_ended"

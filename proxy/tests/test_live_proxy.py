@@ -25,7 +25,7 @@ import pytest
 pytest.importorskip("mitmproxy")
 openai = pytest.importorskip("openai")
 
-from harmony_conformance.reference_server.serving import running  # noqa: E402 - what is missing is told first
+from harmony_conformance.reference_server.server.serving import running  # noqa: E402 - what is missing is told first
 
 MODEL = "gpt-oss-reference"
 KEY = "sk-never-to-be-logged-1"
@@ -90,7 +90,7 @@ def started(command, log, listening, **environment):
 @contextmanager
 def proxied(upstream, folder, *options):
     log = folder / "outcomes.jsonl"
-    command = [sys.executable, "-m", "harmony_conformance.cli", "proxy", "--mitmproxy", "--upstream", upstream]
+    command = [sys.executable, "-m", "harmony_conformance.cli.main", "proxy", "--mitmproxy", "--upstream", upstream]
     home = folder / "home"
     home.mkdir()
     told = [*command, "--listen", "127.0.0.1:0", "--log", str(log), *options]
@@ -328,7 +328,7 @@ def test_an_upstream_that_is_not_there_is_a_502_and_logged(dump):
 def test_each_pitfall_is_the_same_on_the_newest_mitmproxy():
     command = [newest(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
     told = subprocess.run(
-        [*command, str(Path(__file__).with_name("test_addon.py"))],
+        [*command, str(Path(__file__).with_name("mitmproxy_addon") / "test_addon.py")],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(str(home) for home in HOMES)},
         capture_output=True,
         text=True,

@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 
 import pytest
 
-from harmony_conformance.command import UsageError
+from harmony_conformance.errors import UsageError
 from harmony_proxy.cli import COMMAND
 
 HERE = ["--upstream", "http://host", "--listen", "127.0.0.1:0"]

@@ -70,3 +70,7 @@ class Api:
     def word(self) -> str:
         """The word of `--api` that chooses it."""
         return self.option or self.name
+
+
+CHAT = "/v1/chat/completions"
+"""The path of Chat Completions."""

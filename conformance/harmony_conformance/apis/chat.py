@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from harmony_conformance.apis.api import Api
-from harmony_conformance.engines import CHAT
+from harmony_conformance.apis.api import CHAT, Api
 from harmony_conformance.json_value import Json, JsonObject
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from harmony_conformance.apis.api import Api
-from harmony_conformance.apis.members import refuse_others, without
-from harmony_conformance.apis.raw import prompt_ids, settings
+from harmony_conformance.apis.harmony_prompt import prompt_ids, settings
+from harmony_conformance.apis.request_fields import refuse_others, without
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 
 KIND = "text_completion"

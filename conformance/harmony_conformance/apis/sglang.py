@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from harmony_conformance.apis.api import Api
-from harmony_conformance.apis.members import failure, refuse_others, without
-from harmony_conformance.apis.raw import prompt_ids, settings
+from harmony_conformance.apis.chat_completion import ABORTED
+from harmony_conformance.apis.harmony_prompt import prompt_ids, settings
+from harmony_conformance.apis.request_fields import failure, refuse_others, without
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
-from harmony_conformance.turn import ABORTED
 
 _SAMPLING: Mapping[str, str] = MappingProxyType(
     {

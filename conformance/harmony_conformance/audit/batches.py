@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harmony_conformance.agenda import agenda_of
-from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, apply_to_reason, names_in
-from harmony_conformance.audit.lines import Line, Place, Problem, read_lines
-from harmony_conformance.audit.readers import Form, Found, LeftOut, read_line
+from harmony_conformance.audit.log_readers import Form, Found, LeftOut, read_line
+from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason, names_in
 from harmony_conformance.audit.scan import Counting, Judged, Tally
-from harmony_conformance.check import Outcome
 from harmony_conformance.checks import CHECKS
+from harmony_conformance.evidence.file_lines import Line, Place, Problem, read_lines
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.judge import judge_apart
+from harmony_conformance.judge.applicability import agenda_of
+from harmony_conformance.judge.check import Outcome
+from harmony_conformance.judge.judge import judge_apart
 from harmony_conformance.report.model import finding_json
 
 LINES, BYTES = 200, 1024 * 1024

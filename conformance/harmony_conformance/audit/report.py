@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from harmony_conformance.audit.excerpt import Excerpts, apply_excerpts, apply_to_reason
+from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason
 from harmony_conformance.audit.scan import CheckTally, Example, Tally
-from harmony_conformance.check import Check, Comparison, Outcome, Severity
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.command import Exit
+from harmony_conformance.errors import Exit
 from harmony_conformance.json_value import Json, JsonObject, dumps
-from harmony_conformance.judge import is_comparison
+from harmony_conformance.judge.check import Check, Comparison, Outcome, Severity
+from harmony_conformance.judge.judge import is_comparison
 from harmony_conformance.report.model import ORDER, WORDS, ResultLine, finding_json
 
 SCENARIO = "traffic"

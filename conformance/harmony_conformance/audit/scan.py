@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from heapq import nsmallest
 from typing import TypeVar
 
-from harmony_conformance.audit.excerpt import names_in
-from harmony_conformance.audit.lines import Place, Problem
-from harmony_conformance.check import Finding, Outcome
-from harmony_conformance.exchange import Exchange
-from harmony_conformance.judge import Result
+from harmony_conformance.audit.redaction import names_in
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.file_lines import Place, Problem
+from harmony_conformance.judge.check import Finding, Outcome
+from harmony_conformance.judge.judge import Result
 
 Key = TypeVar("Key", bound=str)
 

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from harmony_conformance.audit.report import ALONE, Audit, AuditLine
-from harmony_conformance.check import Finding, Outcome, Severity
+from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.report.model import ORDER, WORDS
 from harmony_conformance.report.terminal import STYLE, visible
 

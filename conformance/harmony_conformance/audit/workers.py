@@ -10,7 +10,7 @@ from itertools import chain, islice
 from multiprocessing import active_children, get_context
 
 from harmony_conformance.audit.batches import Batch, Reading, Scanned, scan_batch
-from harmony_conformance.processes import be_stopped, starting
+from harmony_conformance.runtime.processes import be_stopped, starting
 
 AHEAD = 2
 """Batches that wait for each process, so that none is idle while another one is read."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import ModuleType
 
-from harmony_conformance.check import Check, Comparison, Rule
 from harmony_conformance.checks import (
     accounting,
     apis,
@@ -30,6 +29,7 @@ from harmony_conformance.checks import (
     tools,
     usage,
 )
+from harmony_conformance.judge.check import Check, Comparison, Rule
 
 FAMILIES: tuple[ModuleType, ...] = (
     prompt,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from harmony_conformance import conditions as on
-from harmony_conformance.accounting import Account, Requests, explain_counts, nearest
-from harmony_conformance.check import MUST, SHOULD, Finding, comparison, condition, evidence, of_several, variant
-from harmony_conformance.exchange import Series
-from harmony_conformance.mistakes import Mistake
-from harmony_conformance.phrase import Phrase, Wording, quote
+from harmony_conformance.evidence.exchange import Series
+from harmony_conformance.evidence.series_pairs import pair, prompt_count
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, condition, evidence, of_several, variant
+from harmony_conformance.prompts.known_mistakes import Mistake
+from harmony_conformance.prompts.token_accounting import Account, Requests, explain_counts, nearest
+from harmony_conformance.redactable_text import Phrase, Wording, quote
 
 PLAINEST = "plainest"
 """The step that the others are compared with; it is sent again at the end, and has to cost the same."""
@@ -24,12 +24,12 @@ _FORMS_TOLD = 3
 def has_accounts(series: Series) -> bool:
     """series of requests made to be compared by their prompt_tokens, where the same request is counted the same"""
     counted = _counted(series)
-    again = on.pair(series, PLAINEST, AGAIN)
+    again = pair(series, PLAINEST, AGAIN)
     return (
         again is not None
         and PLAINEST in counted
         and len(counted) > _FEWEST
-        and on.prompt_count(again[0]) == on.prompt_count(again[1])
+        and prompt_count(again[0]) == prompt_count(again[1])
     )
 
 
@@ -124,7 +124,5 @@ def counted_requests(series: Series) -> tuple[Requests, Sequence[int]]:
 
 def _counted(series: Series) -> dict[str, int]:
     """The prompt counts by step, the repetition left out."""
-    counts = (
-        (step, on.prompt_count(x)) for step, x in series.exchanges.items() if step != AGAIN and x.turn is not None
-    )
+    counts = ((step, prompt_count(x)) for step, x in series.exchanges.items() if step != AGAIN and x.turn is not None)
     return {step: count for step, count in counts if count}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, comparison, condition, evidence, of_several, variant
-from harmony_conformance.conversation import Reading, conversation_of
-from harmony_conformance.difference import json_differences
-from harmony_conformance.exchange import ACROSS, Exchange, Series
+from harmony_conformance.apis.chat_completion import Turn, same_calls
+from harmony_conformance.checks.helpers.value_diff import json_differences
+from harmony_conformance.evidence.exchange import ACROSS, Exchange, Series
 from harmony_conformance.json_value import Json, object_in
-from harmony_conformance.phrase import Phrase, Wording, quote
-from harmony_conformance.turn import Turn, same_calls
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, condition, evidence, of_several, variant
+from harmony_conformance.prompts.conversation import Reading, conversation_of
+from harmony_conformance.redactable_text import Phrase, Wording, quote
 from harmony_ref import Message
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, evidence, variant
-from harmony_conformance.difference import text_difference
-from harmony_conformance.exchange import Exchange
-from harmony_conformance.leak.characters import REPLACEMENT, asks_about_characters
-from harmony_conformance.leak.emitted import emitted
-from harmony_conformance.leak.evidence import Leak, Strength, marker_leaks, near, reasoning_leaks, word_leaks
-from harmony_conformance.leak.repetition import asks_again, doubled, looping
-from harmony_conformance.leak.run_on import asks_for_talk, goes_on_as_the_user
-from harmony_conformance.meaning import Meaning, told_in_order, written_tokens
-from harmony_conformance.phrase import Location, Phrase, quote, shorten
-from harmony_conformance.texts import Place
-from harmony_conformance.tool_choice import may_be_called
-from harmony_conformance.turn import Usage
+from harmony_conformance.apis.chat_completion import Usage
+from harmony_conformance.apis.text_fields import Place
+from harmony_conformance.checks.helpers.value_diff import text_difference
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.expected_output import Meaning, told_in_order, written_tokens
+from harmony_conformance.evidence.leaks.broken_characters import REPLACEMENT, asks_about_characters
+from harmony_conformance.evidence.leaks.by_text import Leak, Strength, marker_leaks, near, reasoning_leaks, word_leaks
+from harmony_conformance.evidence.leaks.by_token_ids import emitted
+from harmony_conformance.evidence.leaks.repetition import asks_again, doubled, looping
+from harmony_conformance.evidence.leaks.role_play import asks_for_talk, goes_on_as_the_user
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, evidence, variant
+from harmony_conformance.prompts.chat_request import may_be_called
+from harmony_conformance.redactable_text import Location, Phrase, quote, shorten
 from harmony_ref import encode
 
 _HEADER_TOKENS = 10  # what the headers and ends of an analysis and a final message cost beside their text

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isfinite
 
-from harmony_conformance import conditions as on
-from harmony_conformance.apis import CHAT_COMPLETIONS, OLLAMA, OLLAMA_GENERATE, RESPONSES
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, of_several, variant
-from harmony_conformance.difference import text_difference
-from harmony_conformance.exchange import AnsweredBy, Exchange, Series
+from harmony_conformance.apis.registry import CHAT_COMPLETIONS, OLLAMA, OLLAMA_GENERATE, RESPONSES
+from harmony_conformance.checks.helpers.value_diff import text_difference
+from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, Series
 from harmony_conformance.json_value import Json, at, canonical, dumps, items, members, number, text
-from harmony_conformance.phrase import Phrase, quote, shorten
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import (
+    MUST,
+    SHOULD,
+    Finding,
+    check,
+    comparison,
+    condition,
+    evidence,
+    of_several,
+    variant,
+)
+from harmony_conformance.redactable_text import Phrase, quote, shorten
 
 
 @condition

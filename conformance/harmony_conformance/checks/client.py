@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator
 from itertools import takewhile
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, variant
-from harmony_conformance.engines import REASONING_FIELDS
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.leaks import GLUED, STRUCTURE, without_code
 from harmony_conformance.json_value import Json, NotJson, at, items, loads, pointer, text
-from harmony_conformance.leak import GLUED, STRUCTURE, without_code
-from harmony_conformance.phrase import Phrase, quote, shorten
-from harmony_conformance.turn import content_text
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, variant
+from harmony_conformance.judge.history_conditions import has_earlier_answer, has_user_message
+from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_text
+from harmony_conformance.redactable_text import Phrase, quote, shorten
 
 TRAFFIC = "traffic"
 PLAYED = "client_"
@@ -86,7 +86,7 @@ def reasoning_is_sent_back(x: Exchange) -> Iterator[Finding]:
 _WRAPPED = re.compile(r"<(think|reasoning)>[\s\S]*?</\1>")
 
 
-@check(SHOULD, spec="harmony#drop-reasoning", when=(on.is_conversation, is_of_a_client, on.has_earlier_answer))
+@check(SHOULD, spec="harmony#drop-reasoning", when=(on.is_conversation, is_of_a_client, has_earlier_answer))
 def answers_come_back_alone(x: Exchange) -> Iterator[Finding]:
     """Earlier answers come back without the reasoning that led to them.
 
@@ -115,7 +115,7 @@ def answers_come_back_alone(x: Exchange) -> Iterator[Finding]:
 _RENDERED = re.compile(r"\s*<\|(?:start|channel)\|>[^<\n]{0,80}(?:<\|[^<\n]{0,80}){0,3}<\|message\|>")
 
 
-@check(SHOULD, spec="harmony#special-tokens", when=(on.is_conversation, is_of_a_client, on.has_user_message))
+@check(SHOULD, spec="harmony#special-tokens", when=(on.is_conversation, is_of_a_client, has_user_message))
 def messages_are_not_rendered(x: Exchange) -> Iterator[Finding]:
     """A client leaves Harmony's markers to the server: no message is a rendering already.
 

@@ -10,10 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import LiteralString
 
-from harmony_conformance import conditions as on
-from harmony_conformance.apis import COMPLETIONS, TGI_GENERATE
 from harmony_conformance.apis.completions import KIND
-from harmony_conformance.check import (
+from harmony_conformance.apis.registry import COMPLETIONS, TGI_GENERATE
+from harmony_conformance.checks.helpers.value_diff import text_difference
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.series_pairs import prompt_count
+from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, text
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import (
     MUST,
     SHOULD,
     Finding,
@@ -25,11 +29,8 @@ from harmony_conformance.check import (
     only_on,
     variant,
 )
-from harmony_conformance.difference import text_difference
-from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, text
-from harmony_conformance.phrase import Phrase, Wording, quote, shorten
-from harmony_conformance.prompt import show
+from harmony_conformance.prompts.prompt_parser import show
+from harmony_conformance.redactable_text import Phrase, Wording, quote, shorten
 from harmony_ref import decode, encode, encode_with_special_tokens, tokens
 
 
@@ -342,7 +343,7 @@ def ids_and_text_are_one_prompt(series: Series) -> Iterator[Finding]:
     """
     for written, sent in _same_prompt(series):
         texts = [x.turn.content if x.turn is not None else None for x in (written, sent)]
-        counts = [on.prompt_count(written), on.prompt_count(sent)]
+        counts = [prompt_count(written), prompt_count(sent)]
         if texts[0] != texts[1]:
             yield Finding(
                 message="the prompt of ids has another answer than its text",

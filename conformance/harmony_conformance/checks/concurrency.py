@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from harmony_conformance.check import MUST, Finding, comparison, condition, evidence, of_several
-from harmony_conformance.difference import json_differences
-from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.apis.chat_completion import Turn
+from harmony_conformance.apis.text_fields import fields
+from harmony_conformance.checks.helpers.value_diff import json_differences
+from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import Json
-from harmony_conformance.phrase import Phrase, quote
-from harmony_conformance.texts import fields
-from harmony_conformance.turn import Turn
+from harmony_conformance.judge.check import MUST, Finding, comparison, condition, evidence, of_several
+from harmony_conformance.redactable_text import Phrase, quote
 
 LANE, ALONE = "lane ", "alone "
 

@@ -6,15 +6,25 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import LiteralString
 
-from harmony_conformance import conditions as on
-from harmony_conformance.aftermath import aftermaths, differences
-from harmony_conformance.apis import RESPONSES
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, of_several, variant
-from harmony_conformance.engines import REASONING_FIELDS
-from harmony_conformance.exchange import AnsweredBy, Exchange, Series, Validity
+from harmony_conformance.apis.registry import RESPONSES
+from harmony_conformance.checks.helpers.before_after import aftermaths, differences
+from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, pointer, text
-from harmony_conformance.phrase import Phrase, Wording, quote, shorten
-from harmony_conformance.sse import EventStream
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import (
+    MUST,
+    SHOULD,
+    Finding,
+    check,
+    comparison,
+    condition,
+    evidence,
+    of_several,
+    variant,
+)
+from harmony_conformance.prompts.chat_request import REASONING_FIELDS
+from harmony_conformance.redactable_text import Phrase, Wording, quote, shorten
+from harmony_conformance.transport.sse import EventStream
 
 
 @check(MUST, spec="http#server-error", when=on.is_valid)

@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import LiteralString
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, Verdict, check, variant
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.apis.chat_completion import ToolCall, Turn
+from harmony_conformance.apis.text_fields import fields
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.expected_output import Called
 from harmony_conformance.json_value import equal_json, pointer, spells_fractions
-from harmony_conformance.meaning import Called
-from harmony_conformance.phrase import Phrase, quote, shorten
-from harmony_conformance.prompt import PromptMessage
-from harmony_conformance.texts import fields
-from harmony_conformance.turn import ToolCall, Turn
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, Finding, Verdict, check, variant
+from harmony_conformance.prompts.prompt_parser import PromptMessage
+from harmony_conformance.redactable_text import Phrase, quote, shorten
 
 _TYPE = r"(?: ?⟦constrain⟧(?:json|code)| (?:json|code))?"
 _FORMS = {

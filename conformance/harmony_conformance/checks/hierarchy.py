@@ -6,18 +6,19 @@ import re
 from calendar import monthrange, timegm
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, variant
-from harmony_conformance.declaration import declares_functions, official_spelling
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import at, canonical, dumps, objects_in, text
-from harmony_conformance.phrase import Phrase, shorten
-from harmony_conformance.prompt import INSTRUCTIONS, Kind, Wanted
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, variant
+from harmony_conformance.judge.history_conditions import gives_instructions
+from harmony_conformance.prompts.prompt_parser import INSTRUCTIONS, Kind, Wanted
+from harmony_conformance.prompts.tool_declarations import declares_functions, official_spelling
+from harmony_conformance.redactable_text import Phrase, shorten
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
 
 
-@check(MUST, spec="harmony#developer", when=(on.is_conversation, on.prompt_is_known, on.gives_instructions))
+@check(MUST, spec="harmony#developer", when=(on.is_conversation, on.prompt_is_known, gives_instructions))
 def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
     """Every system and developer message of the request stands in the prompt, under `# Instructions` of a developer message, in order.
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check, comparison, evidence, of_several, variant
-from harmony_conformance.departure import is_under_another_name
-from harmony_conformance.difference import text_difference
-from harmony_conformance.engines import REASONING_FIELDS
-from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.phrase import Location, Phrase, shorten
-from harmony_conformance.placement import place_of_next_call
-from harmony_conformance.prompt import Keep, Kind, PromptMessage, Wanted
+from harmony_conformance.checks.helpers.value_diff import text_difference
+from harmony_conformance.checks.rendering.content_placement import place_of_next_call
+from harmony_conformance.checks.rendering.prompt_diff import is_under_another_name
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.series_pairs import pair, prompt_count
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, Finding, check, comparison, evidence, of_several, variant
+from harmony_conformance.judge.history_conditions import finished_reasoning, has_finished_reasoning, has_loop_reasoning
+from harmony_conformance.prompts.chat_request import REASONING_FIELDS
+from harmony_conformance.prompts.prompt_parser import Keep, Kind, PromptMessage, Wanted
+from harmony_conformance.redactable_text import Location, Phrase, shorten
 from harmony_ref import encode
 
 
@@ -24,13 +26,13 @@ def _thinks(x: Exchange, part: Wanted) -> bool:
     )
 
 
-@check(MUST, spec="harmony#drop-reasoning", when=(on.is_conversation, on.prompt_is_known, on.has_finished_reasoning))
+@check(MUST, spec="harmony#drop-reasoning", when=(on.is_conversation, on.prompt_is_known, has_finished_reasoning))
 def finished_reasoning_is_dropped(x: Exchange) -> Iterator[Finding]:
     """After a final answer and a new user message, the reasoning before that answer is not in the prompt.
 
     Where the official sources differ (between two finals, in finished turns while a new tool loop is open) keeping it is a variant.
     """
-    for part in on.finished_reasoning(x):
+    for part in finished_reasoning(x):
         if not _thinks(x, part):
             continue
         if part.keep is Keep.EITHER:
@@ -44,7 +46,7 @@ def finished_reasoning_is_dropped(x: Exchange) -> Iterator[Finding]:
             )
 
 
-@check(MUST, spec="harmony#keep-reasoning", when=(on.is_conversation, on.prompt_is_known, on.has_loop_reasoning))
+@check(MUST, spec="harmony#keep-reasoning", when=(on.is_conversation, on.prompt_is_known, has_loop_reasoning))
 def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
     """Inside a tool loop, the reasoning since the last user message is in the prompt, on the analysis channel, before its call.
 
@@ -131,11 +133,11 @@ def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
 
 def _difference(series: Series, short: str, long: str) -> tuple[int, int, str] | None:
     """Tokens the prompt grew by, tokens it should have grown by were the reasoning kept, and the id of the longer exchange."""
-    found = on.pair(series, short, long)
+    found = pair(series, short, long)
     if found is None:
         return None
     one, other = found
-    counts = on.prompt_count(one), on.prompt_count(other)
+    counts = prompt_count(one), prompt_count(other)
     if counts[0] is None or counts[1] is None:
         return None
     return counts[1] - counts[0], _thought(other) - _thought(one), other.id
@@ -152,13 +154,13 @@ WITHOUT_REASONING = "no reasoning"
 def _named(series: Series) -> Iterator[tuple[str, Exchange, bool]]:
     """Each name that reasoning was sent under, with its exchange, and whether it reached the model: by the prompt's ids, else by its count."""
     for name in REASONING_FIELDS:
-        found = on.pair(series, WITHOUT_REASONING, f"as {name}")
-        if found is None or not on.has_loop_reasoning.holds(found[1]):
+        found = pair(series, WITHOUT_REASONING, f"as {name}")
+        if found is None or not has_loop_reasoning.holds(found[1]):
             continue
         without, x = found
         part = next(part for part in x.wanted if part.kind is Kind.REASONING)
         sent_as = part.where.rpartition("/")[2]
-        less, more = on.prompt_count(without), on.prompt_count(x)
+        less, more = prompt_count(without), prompt_count(x)
         if x.read is not None:
             yield sent_as, x, any(part.text in message.content for message in x.prompt_messages)
         elif less is not None and more is not None:

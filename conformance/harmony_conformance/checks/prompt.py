@@ -5,24 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, of_several, variant
-from harmony_conformance.declaration import (
-    as_identifier,
-    declarations,
-    declarations_in,
-    is_same_function,
-    official_spelling,
-)
-from harmony_conformance.departure import Departure, is_under_another_name, nearest
-from harmony_conformance.difference import text_difference
-from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.expectation import is_readable
-from harmony_conformance.injection import injected
-from harmony_conformance.json_value import at, equal_json, pointer, spells_fractions, text
-from harmony_conformance.pairs import counted_pairs
-from harmony_conformance.phrase import Phrase, quote, shorten
-from harmony_conformance.placement import (
+from harmony_conformance.checks.helpers.counted_pairs import counted_pairs
+from harmony_conformance.checks.helpers.value_diff import text_difference
+from harmony_conformance.checks.rendering.accepted_renderings import is_readable
+from harmony_conformance.checks.rendering.content_placement import (
     conversation_alone,
     no_more,
     on_lines,
@@ -31,9 +17,41 @@ from harmony_conformance.placement import (
     to_the_assistant,
     told_on_lines,
 )
-from harmony_conformance.prompt import Kind, Place, PromptMessage, Wanted
-from harmony_conformance.tool_choice import may_be_called
-from harmony_conformance.tool_schema import undescribed
+from harmony_conformance.checks.rendering.prompt_diff import Departure, is_under_another_name, nearest
+from harmony_conformance.checks.rendering.tool_schemas import undescribed
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.json_value import at, equal_json, pointer, spells_fractions, text
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import (
+    MUST,
+    SHOULD,
+    Finding,
+    check,
+    comparison,
+    condition,
+    evidence,
+    of_several,
+    variant,
+)
+from harmony_conformance.judge.history_conditions import (
+    has_call_history,
+    has_earlier_answer,
+    has_preamble_history,
+    has_results,
+    has_user_message,
+    says_all,
+)
+from harmony_conformance.prompts.chat_request import may_be_called
+from harmony_conformance.prompts.prompt_parser import Kind, Place, PromptMessage, Wanted
+from harmony_conformance.prompts.token_injection import injected
+from harmony_conformance.prompts.tool_declarations import (
+    as_identifier,
+    declarations,
+    declarations_in,
+    is_same_function,
+    official_spelling,
+)
+from harmony_conformance.redactable_text import Phrase, quote, shorten
 
 
 def _parts(x: Exchange, *kinds: Kind) -> tuple[Wanted, ...]:
@@ -44,7 +62,7 @@ def _messages(x: Exchange, role: str, channel: str | None = None) -> list[Prompt
     return [m for m in x.prompt_messages if m.role == role and (channel is None or m.channel == channel)]
 
 
-@check(MUST, spec="harmony#roles", when=(on.is_conversation, on.prompt_is_known, on.has_user_message, on.says_all))
+@check(MUST, spec="harmony#roles", when=(on.is_conversation, on.prompt_is_known, has_user_message, says_all))
 def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
     """Each user message stands in the prompt once, in order, under the role user, character for character; parts of a content are joined.
 
@@ -56,7 +74,7 @@ def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
     yield from raw(parts, shown)
 
 
-@check(MUST, spec="harmony#final", when=(on.is_conversation, on.prompt_is_known, on.has_earlier_answer))
+@check(MUST, spec="harmony#final", when=(on.is_conversation, on.prompt_is_known, has_earlier_answer))
 def earlier_answers_are_final(x: Exchange) -> Iterator[Finding]:
     """Earlier answers stand in the prompt as assistant messages on the final channel, unchanged (defect V17)."""
     shown = [m for m in _messages(x, "assistant", "final") if m.recipient is None and m.content]
@@ -65,7 +83,7 @@ def earlier_answers_are_final(x: Exchange) -> Iterator[Finding]:
     yield from raw(parts, shown)
 
 
-@check(MUST, spec="harmony#preambles", when=(on.is_conversation, on.prompt_is_known, on.has_preamble_history))
+@check(MUST, spec="harmony#preambles", when=(on.is_conversation, on.prompt_is_known, has_preamble_history))
 def preamble_is_kept(x: Exchange) -> Iterator[Finding]:
     """Content next to a function call is in the prompt, before the call, on the commentary channel.
 
@@ -94,7 +112,7 @@ def preamble_is_kept(x: Exchange) -> Iterator[Finding]:
                 yield variant("the preamble of a call stands on the analysis channel", where=part.where)
 
 
-@check(MUST, spec="harmony#receiving-calls", when=(on.is_conversation, on.prompt_is_known, on.has_call_history))
+@check(MUST, spec="harmony#receiving-calls", when=(on.is_conversation, on.prompt_is_known, has_call_history))
 def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
     r"""Each earlier call stands in the prompt once: to its function, with its arguments encoded once.
 
@@ -140,7 +158,7 @@ def _arguments(part: Wanted, shown: str) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="harmony#tool-messages", when=(on.is_conversation, on.prompt_is_known, on.has_results))
+@check(MUST, spec="harmony#tool-messages", when=(on.is_conversation, on.prompt_is_known, has_results))
 def results_are_rendered(x: Exchange) -> Iterator[Finding]:
     """Each function result stands in the prompt once, raw, from its function, to the assistant, on the commentary channel or none (defects J02, V17, T02)."""
     results = _messages(x, "tool")
@@ -220,7 +238,7 @@ def calls_are_sent_to_commentary(x: Exchange) -> Iterator[Finding]:
         )
 
 
-@check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, on.says_all))
+@check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, says_all))
 def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
     """The prompt is the conversation in its order as Harmony messages and nothing else: the system message first, all closed (defects J11, M04, V31)."""
     if x.read is None:
@@ -299,7 +317,7 @@ def one_header_form(x: Exchange) -> Iterator[Finding]:
 @check(
     SHOULD,
     spec="harmony#receiving-calls",
-    when=(on.is_conversation, on.prompt_is_known, on.has_call_history, on.has_results),
+    when=(on.is_conversation, on.prompt_is_known, has_call_history, has_results),
 )
 def calls_and_results_agree_in_form(x: Exchange) -> Iterator[Finding]:
     """Calls and results name the recipient in the same place (defect V20)."""

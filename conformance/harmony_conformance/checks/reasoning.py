@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, of_several, variant
-from harmony_conformance.difference import text_difference
-from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.checks.helpers.value_diff import text_difference
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.expected_output import told_in_order
+from harmony_conformance.evidence.series_pairs import pair
 from harmony_conformance.json_value import at, text
-from harmony_conformance.meaning import told_in_order
-from harmony_conformance.phrase import Location, Phrase, quote, shorten
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, condition, of_several, variant
+from harmony_conformance.redactable_text import Location, Phrase, quote, shorten
 from harmony_ref import encode
 
 
@@ -153,7 +154,7 @@ _NEAR_MEDIUM = ("auto", "default")
 @condition
 def has_cut_reasoning(series: Series) -> bool:
     """an answer with reasoning, and the same cut by the token limit"""
-    found = on.pair(series, "uncut", "cut")
+    found = pair(series, "uncut", "cut")
     return (
         found is not None
         and bool(found[0].turn and found[0].turn.reasoning)
@@ -167,7 +168,7 @@ def cut_reasoning_is_returned(series: Series) -> Iterator[Finding]:
 
     Otherwise the client pays for an empty answer and cannot go on from it (defect V39).
     """
-    found = on.pair(series, "uncut", "cut")
+    found = pair(series, "uncut", "cut")
     cut = found[1] if found is not None else None
     if cut is not None and cut.turn is not None and not cut.turn.reasoning and not cut.turn.content:
         yield Finding(

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 from typing import LiteralString
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, comparison, evidence, of_several, within_limits
-from harmony_conformance.difference import first_difference
-from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.pairs import CountedPair, counted_pair
-from harmony_conformance.phrase import Phrase, shorten
-from harmony_conformance.prompt import show
+from harmony_conformance.checks.helpers.counted_pairs import CountedPair, counted_pair
+from harmony_conformance.checks.helpers.value_diff import first_difference
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.series_pairs import same_requests
+from harmony_conformance.judge.check import MUST, Finding, comparison, evidence, of_several, within_limits
+from harmony_conformance.prompts.prompt_parser import show
+from harmony_conformance.redactable_text import Phrase, shorten
 from harmony_ref import decode
 
 LENGTHS = ("ten lines", "very many lines")
@@ -99,7 +99,7 @@ def _changed(what: LiteralString, pair: CountedPair, besides: LiteralString = ""
 
 
 def _fed_twice(series: Series) -> Iterator[tuple[Exchange, tuple[int, ...], tuple[int, ...]]]:
-    for first, second in on.same_requests(series):
+    for first, second in same_requests(series):
         one, other = first.prompt.ids, second.prompt.ids
         if one is not None and other is not None:
             yield second, one, other

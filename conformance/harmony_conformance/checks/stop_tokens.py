@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.apis import COMPLETIONS
-from harmony_conformance.check import MUST, Finding, check, condition, variant
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.apis.registry import COMPLETIONS
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.expected_output import cut_at_stop, read_ids
 from harmony_conformance.json_value import at, number
-from harmony_conformance.meaning import cut_at_stop, read_ids
-from harmony_conformance.phrase import Phrase, quote, shorten
-from harmony_conformance.prompt import show
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, Finding, check, condition, variant
+from harmony_conformance.prompts.prompt_parser import show
+from harmony_conformance.redactable_text import Phrase, quote, shorten
 
 
 @check(MUST, spec="harmony#stop-tokens", when=(on.was_answered, on.leaves_the_end_to_the_model, on.ids_were_returned))

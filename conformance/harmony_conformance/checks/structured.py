@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, comparison, condition, evidence, of_several, variant
-from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.json_schema import first_violation
+from harmony_conformance.checks.helpers.json_schema import first_violation
+from harmony_conformance.engines.teleprompter.script import read_back
+from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import Json, NotJson, at, items, loads, text
-from harmony_conformance.phrase import Phrase, shorten
-from harmony_conformance.prompt import show
-from harmony_conformance.teleprompter.script import read_back
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import (
+    MUST,
+    SHOULD,
+    Finding,
+    check,
+    comparison,
+    condition,
+    evidence,
+    of_several,
+    variant,
+)
+from harmony_conformance.prompts.prompt_parser import show
+from harmony_conformance.redactable_text import Phrase, shorten
 from harmony_ref import decode, tokens
 
 _FORMS = ("json_object", "json_schema")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance import tool_choice
-from harmony_conformance.check import MUST, Finding, check, condition, variant, within_limits
-from harmony_conformance.difference import text_difference
-from harmony_conformance.exchange import Exchange
-from harmony_conformance.json_schema import first_violation
+from harmony_conformance.apis.chat_completion import ABORTED
+from harmony_conformance.checks.helpers.json_schema import first_violation
+from harmony_conformance.checks.helpers.value_diff import text_difference
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.expected_output import named_in
 from harmony_conformance.json_value import (
     Json,
     NotJson,
@@ -24,9 +23,10 @@ from harmony_conformance.json_value import (
     spells_fractions,
     text,
 )
-from harmony_conformance.meaning import named_in
-from harmony_conformance.phrase import Location, Phrase, quote, shorten
-from harmony_conformance.turn import ABORTED
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, Finding, check, condition, variant, within_limits
+from harmony_conformance.prompts import chat_request
+from harmony_conformance.redactable_text import Location, Phrase, quote, shorten
 
 
 @check(MUST, spec="harmony#receiving-calls", when=(on.is_conversation, on.called_a_tool, on.offered_tools))
@@ -103,7 +103,7 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
     turn, meant = x.turn, x.meant
     if turn is None or meant is None:
         return
-    made = [call for call in meant.calls if tool_choice.may_be_called(x.asked, call.name) and x.has_place_for(call)]
+    made = [call for call in meant.calls if chat_request.may_be_called(x.asked, call.name) and x.has_place_for(call)]
     expected_calls = made[:1] if at(x.asked, "parallel_tool_calls") is False else made
     for index, call in enumerate(expected_calls):
         where = pointer("tool_calls", index)
@@ -178,7 +178,7 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
     if x.turn is None:
         return
     called = [call.name for call in x.turn.tool_calls]
-    allowed = tool_choice.named(x.asked)
+    allowed = chat_request.named(x.asked)
     named = " or ".join(sorted(allowed))
     if not called:
         yield Finding(
@@ -199,13 +199,13 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
 @within_limits
 def takes_allowed_tools(x: Exchange) -> bool:
     """servers that do not refuse a list of allowed functions"""
-    return not (tool_choice.allows_some(x.asked) and on.was_refused.holds(x) and not on.is_server_error(x))
+    return not (chat_request.allows_some(x.asked) and on.was_refused.holds(x) and not on.is_server_error(x))
 
 
 @condition
 def allows_some(x: Exchange) -> bool:
     """answers to requests whose `tool_choice` lists the functions that may be called"""
-    return x.turn is not None and tool_choice.allows_some(x.asked)
+    return x.turn is not None and chat_request.allows_some(x.asked)
 
 
 @check(MUST, spec="chat#allowed-tools", when=(on.is_conversation, takes_allowed_tools, allows_some))
@@ -216,11 +216,11 @@ def only_allowed_tools(x: Exchange) -> Iterator[Finding]:
     takes the list for `auto` lets the model delete what it was to read.
     """
     for index, call in enumerate(x.turn.tool_calls if x.turn is not None else ()):
-        if not tool_choice.may_be_called(x.asked, call.name):
+        if not chat_request.may_be_called(x.asked, call.name):
             yield Finding(
                 message="a function was called that the request does not allow",
                 at=pointer("tool_calls", index, "function", "name"),
-                expected=Phrase("one of {}", ", ".join(sorted(tool_choice.named(x.asked)))),
+                expected=Phrase("one of {}", ", ".join(sorted(chat_request.named(x.asked)))),
                 actual=shorten(call.name) or "an empty name",
             )
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import (
+from harmony_conformance.checks.rendering.tool_schemas import untyped, without_default
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.series_pairs import pair, prompt_count
+from harmony_conformance.json_value import Json, at, items, members, pointer, text
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import (
     MUST,
     SHOULD,
     Finding,
@@ -17,8 +21,9 @@ from harmony_conformance.check import (
     variant,
     within_limits,
 )
-from harmony_conformance.conversation import built_in_tools
-from harmony_conformance.declaration import (
+from harmony_conformance.judge.history_conditions import says_all
+from harmony_conformance.prompts.conversation import built_in_tools
+from harmony_conformance.prompts.tool_declarations import (
     Declaration,
     as_identifier,
     declarations,
@@ -26,10 +31,7 @@ from harmony_conformance.declaration import (
     is_same_function,
     official_spelling,
 )
-from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.json_value import Json, at, items, members, pointer, text
-from harmony_conformance.phrase import Phrase, quote, shorten
-from harmony_conformance.tool_schema import untyped, without_default
+from harmony_conformance.redactable_text import Phrase, quote, shorten
 from harmony_ref import ToolNamespaceConfig, encode, tools_text
 
 
@@ -96,7 +98,7 @@ def has_orphan_result(x: Exchange) -> bool:
 @check(
     MUST,
     spec="harmony#tool-messages",
-    when=(on.is_conversation, has_orphan_result, on.says_all, on.is_refused_or_shows_prompt),
+    when=(on.is_conversation, has_orphan_result, says_all, on.is_refused_or_shows_prompt),
 )
 def orphan_result_is_not_misnamed(x: Exchange) -> Iterator[Finding]:
     """A result that names no call is refused, or stands in the prompt under a function that it can be of: one that was called and not answered.
@@ -192,10 +194,10 @@ WITHOUT, WITH = "without tools", "with tools"
 
 def _counted(series: Series) -> tuple[Exchange, int] | None:
     """The request with tools, and by how many tokens its prompt is longer."""
-    found = on.pair(series, WITHOUT, WITH)
+    found = pair(series, WITHOUT, WITH)
     if found is None:
         return None
-    less, more = on.prompt_count(found[0]), on.prompt_count(found[1])
+    less, more = prompt_count(found[0]), prompt_count(found[1])
     return (found[1], more - less) if less is not None and more is not None else None
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, variant
-from harmony_conformance.exchange import Exchange, Series
-from harmony_conformance.phrase import Location, Phrase, quote
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.series_pairs import prompt_count, same_requests
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, Finding, check, comparison, condition, evidence, variant
+from harmony_conformance.redactable_text import Location, Phrase, quote
 
 
 @check(MUST, spec="chat#usage", when=(on.is_reporting, on.should_have_usage))
@@ -162,8 +163,8 @@ def prompt_count_is_steady(series: Series) -> Iterator[Finding]:
 
     A count that depends on the cache or on the way of delivery cannot be billed, and hides a prompt that differs (defects O09, O20).
     """
-    for first, second in on.same_requests(series):
-        counts = on.prompt_count(first), on.prompt_count(second)
+    for first, second in same_requests(series):
+        counts = prompt_count(first), prompt_count(second)
         if None not in counts and counts[0] != counts[1]:
             yield Finding(
                 message=Phrase("the same request has another prompt count ({})", second.step),

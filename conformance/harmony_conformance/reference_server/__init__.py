@@ -9,10 +9,10 @@ A request may say what the model is to produce: `harmony_script` is a list of to
 an answer that the model ends in its own words.
 """
 
-from harmony_conformance.reference_server.app import create_app
-from harmony_conformance.reference_server.changes import Defect
 from harmony_conformance.reference_server.defects import DEFECTS, SURFACE_DEFECTS
-from harmony_conformance.reference_server.fields import MODEL
-from harmony_conformance.reference_server.serving import running, serve
+from harmony_conformance.reference_server.defects.stages import Defect
+from harmony_conformance.reference_server.requests.fields import MODEL
+from harmony_conformance.reference_server.server.app import create_app
+from harmony_conformance.reference_server.server.serving import running, serve
 
 __all__ = ["DEFECTS", "MODEL", "SURFACE_DEFECTS", "Defect", "create_app", "running", "serve"]

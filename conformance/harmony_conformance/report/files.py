@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from harmony_conformance.check import Severity
-from harmony_conformance.processes import cores, forked, may_fork
+from harmony_conformance.judge.check import Severity
 from harmony_conformance.report.html import html
 from harmony_conformance.report.junit import junit
 from harmony_conformance.report.markdown import markdown
 from harmony_conformance.report.model import Report
+from harmony_conformance.runtime.processes import cores, forked, may_fork
 
 Renderer = Callable[[Report, frozenset[Severity]], str]
 RENDERERS: Mapping[str, Renderer] = MappingProxyType(

@@ -10,11 +10,11 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from harmony_conformance import json_value
-from harmony_conformance.check import Outcome, Severity
-from harmony_conformance.report import excerpt, figures, markup, model, overview
+from harmony_conformance.judge.check import Outcome, Severity
+from harmony_conformance.report import latency_table, markup, model, summary, text_excerpt
 from harmony_conformance.report.markup import printed
 from harmony_conformance.report.model import Report
-from harmony_conformance.report.overview import MUST_FAILS, Standing, by_check, judged
+from harmony_conformance.report.summary import MUST_FAILS, Standing, by_check, judged
 
 _STANDING = {
     Standing.CONFORMS: "pass",
@@ -49,6 +49,6 @@ def _template() -> Template:
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    modules = {"excerpt": excerpt, "figures": figures, "json": json_value, "markup": markup, "model": model}
-    names = {"MEANING": _MEANING, "Outcome": Outcome, "STANDING": _STANDING, "overview": overview}
+    modules = {"excerpt": text_excerpt, "figures": latency_table, "json": json_value, "markup": markup, "model": model}
+    names = {"MEANING": _MEANING, "Outcome": Outcome, "STANDING": _STANDING, "overview": summary}
     return environment.get_template("page.html.jinja", globals={**modules, **names})

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from xml.sax.saxutils import escape
 
-from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.json_value import JsonObject, at, text
-from harmony_conformance.report.excerpt import COMMAND_LIMIT, cut, line, plain
+from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.model import Report, ResultLine
-from harmony_conformance.report.overview import (
+from harmony_conformance.report.summary import (
     MUST_FAILS,
     CheckResults,
     by_check,
@@ -27,6 +26,7 @@ from harmony_conformance.report.overview import (
     failures,
     sides,
 )
+from harmony_conformance.report.text_excerpt import COMMAND_LIMIT, cut, line, plain
 
 _FINDINGS = 20
 _SKIPPED = (Outcome.NOT_APPLICABLE, Outcome.INCONCLUSIVE)

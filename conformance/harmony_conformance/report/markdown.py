@@ -9,12 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.json_value import JsonObject, at, text
-from harmony_conformance.report.excerpt import COMMAND_LIMIT, cut, line, plain
-from harmony_conformance.report.figures import COLUMNS, notes, rows
+from harmony_conformance.judge.check import Outcome, Severity
+from harmony_conformance.report.latency_table import COLUMNS, notes, rows
 from harmony_conformance.report.model import ORDER, WORDS, Report, ResultLine
-from harmony_conformance.report.overview import (
+from harmony_conformance.report.summary import (
     MUST_FAILS,
     CheckResults,
     Place,
@@ -32,6 +31,7 @@ from harmony_conformance.report.overview import (
     variants,
     with_outcome,
 )
+from harmony_conformance.report.text_excerpt import COMMAND_LIMIT, cut, line, plain
 
 MOST_BYTES = 1024 * 1024
 _FOR_FAILURES = 600 * 1024

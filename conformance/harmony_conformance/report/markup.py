@@ -8,7 +8,7 @@ from itertools import groupby
 
 from markupsafe import Markup, escape
 
-from harmony_conformance.report.excerpt import LINE_LIMIT, Part, Piece, cut, spelled
+from harmony_conformance.report.text_excerpt import LINE_LIMIT, Part, Piece, cut, spelled
 
 _PIECES = {
     Part.SAME: Markup("{}"),

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from harmony_conformance.check import Finding, Outcome, Severity
 from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, loads, members, number, text
-from harmony_conformance.judge import Result
+from harmony_conformance.judge.check import Finding, Outcome, Severity
+from harmony_conformance.judge.judge import Result
 
 ORDER = (Outcome.PASS, Outcome.FAIL, Outcome.VARIANT, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE, Outcome.ERROR)
 WORDS = {

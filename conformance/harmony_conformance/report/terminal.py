@@ -8,11 +8,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from harmony_conformance.check import Outcome, Severity
 from harmony_conformance.json_value import JsonObject, at, text
-from harmony_conformance.report.figures import COLUMNS, rows
+from harmony_conformance.judge.check import Outcome, Severity
+from harmony_conformance.report.latency_table import COLUMNS, rows
 from harmony_conformance.report.model import WORDS, Report, ResultLine
-from harmony_conformance.report.overview import by_check, failures, never_applied, variants
+from harmony_conformance.report.summary import by_check, failures, never_applied, variants
 
 STYLE = {
     Outcome.PASS: "green",

@@ -3,13 +3,13 @@ from collections import Counter
 
 import pytest
 
-from harmony_conformance.asking import Asking
-from harmony_conformance.check import Outcome, Severity
-from harmony_conformance.engines import ENGINES, ScriptBy
-from harmony_conformance.latency import probe, summarise
+from harmony_conformance.engines.profiles import ENGINES, ScriptBy
+from harmony_conformance.engines.target import parse_target
+from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report import ResultLine, make_report, result_line
-from harmony_conformance.suite import Options, connected, make_plan, run
-from harmony_conformance.target import parse_target
+from harmony_conformance.runner.latency import probe, summarise
+from harmony_conformance.runner.request_builder import Asking
+from harmony_conformance.runner.run import Options, connected, make_plan, run
 
 HEADER = {
     "version": "0.1.0",

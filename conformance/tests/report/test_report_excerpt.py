@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_conformance.report.excerpt import Part, contrast, cut, plain, visible
+from harmony_conformance.report.text_excerpt import Part, contrast, cut, plain, visible
 
 TEXTS = st.text(st.characters(codec=None), max_size=600)
 

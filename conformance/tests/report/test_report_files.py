@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from harmony_conformance.check import Severity
+from harmony_conformance.judge.check import Severity
 from harmony_conformance.report import files
 from harmony_conformance.report.files import RENDERERS, REPORT, write_files
 

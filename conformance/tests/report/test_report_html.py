@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
-from harmony_conformance.check import Outcome, Severity
+from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report import make_report
 from harmony_conformance.report.html import _template as template
 from harmony_conformance.report.html import html

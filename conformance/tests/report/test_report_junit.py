@@ -2,7 +2,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from harmony_conformance.check import Outcome, Severity
+from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.junit import junit
 
 MUST, SHOULD = frozenset({Severity.MUST}), frozenset({Severity.MUST, Severity.SHOULD})

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from harmony_conformance.check import Outcome, Severity
+from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report.markdown import MOST_BYTES, fenced, inline, markdown
 
 OWN_HTML = re.compile(r"<details><summary>[^<>]*</summary>\n*|</details>\n*")

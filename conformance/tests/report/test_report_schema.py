@@ -4,10 +4,10 @@ from copy import deepcopy
 import pytest
 from jsonschema import Draft202012Validator
 
-from harmony_conformance import golden
-from harmony_conformance.check import Outcome, Severity
-from harmony_conformance.engines import ScriptBy
-from harmony_conformance.exchange import PromptLevel
+from harmony_conformance.engines.profiles import ScriptBy
+from harmony_conformance.evidence.exchange import PromptLevel
+from harmony_conformance.golden import data as golden
+from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report import make_report, read_report
 
 SCHEMA = json.loads((golden.root() / "schema" / "report.schema.json").read_text(encoding="utf-8"))

@@ -2,7 +2,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from harmony_conformance.check import Outcome
+from harmony_conformance.judge.check import Outcome
 from harmony_conformance.report.terminal import print_report
 
 

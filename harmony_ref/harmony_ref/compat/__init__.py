@@ -39,11 +39,7 @@ from harmony_ref.compat.declarations import ChannelConfig as ChannelConfig
 from harmony_ref.compat.declarations import ReasoningEffort as ReasoningEffort
 from harmony_ref.compat.declarations import ToolDescription
 from harmony_ref.compat.declarations import ToolNamespaceConfig as ToolNamespaceConfig
-from harmony_ref.compat.encoding import (
-    HarmonyEncoding,
-    HarmonyEncodingName,
-    load_harmony_encoding,
-)
+from harmony_ref.compat.encoding import HarmonyEncoding, HarmonyEncodingName, load_harmony_encoding
 from harmony_ref.compat.encoding import RenderConversationConfig as RenderConversationConfig
 from harmony_ref.compat.encoding import RenderOptions as RenderOptions
 from harmony_ref.compat.errors import HarmonyError

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final
 
-from harmony_ref import messages
+from harmony_ref.messages import message_types
 
 LARGEST_ID: Final = 2**32 - 1
 _LONG: Final = 2**63
@@ -56,7 +56,7 @@ def strictness(strict: object) -> bool:
     raise TypeError(f"argument 'strict': '{type(strict).__name__}' object cannot be converted to 'PyBool'")
 
 
-def role_value(role: Enum) -> messages.Role:
+def role_value(role: Enum) -> message_types.Role:
     """The role of this value, whatever enumeration it is from.
 
     Raises:
@@ -64,6 +64,6 @@ def role_value(role: Enum) -> messages.Role:
     """
     value = str(role.value)
     try:
-        return messages.Role(value)
+        return message_types.Role(value)
     except ValueError:
         raise ValueError(f"unknown role: {value}") from None

@@ -5,7 +5,7 @@ from enum import Enum
 
 from pydantic import BaseModel
 
-from harmony_ref import declarations
+from harmony_ref.messages import declarations
 
 
 class ToolDescription(BaseModel):

@@ -10,14 +10,18 @@ from pydantic import BaseModel
 
 from harmony_ref import errors as core_errors
 from harmony_ref import render as render_message
-from harmony_ref import tokens as core_tokens
 from harmony_ref.compat import special_tokens
 from harmony_ref.compat.arguments import role_value, strictness, token_id, token_ids
 from harmony_ref.compat.errors import HarmonyError
 from harmony_ref.compat.messages import Conversation, Message, Role
 from harmony_ref.compat.values import conversation_values, message_from_value, message_value
-from harmony_ref.parser import parse
-from harmony_ref.render import render_conversation, render_conversation_for_completion, render_conversation_for_training
+from harmony_ref.parsing.parser import parse
+from harmony_ref.rendering.render import (
+    render_conversation,
+    render_conversation_for_completion,
+    render_conversation_for_training,
+)
+from harmony_ref.tokenizer import tokens as core_tokens
 
 
 class HarmonyEncodingName(str, Enum):  # noqa: UP042 - as in the original: a StrEnum has another format()

@@ -6,8 +6,8 @@ from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from typing import Final, Literal, cast
 
-from harmony_ref import tokens
 from harmony_ref.compat.errors import raise_disallowed_special_token
+from harmony_ref.tokenizer import tokens
 
 ALL: Final = frozenset(tokens.SPECIAL_TOKENS)
 """The text of every special token."""

@@ -12,7 +12,6 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel
 
-from harmony_ref import messages
 from harmony_ref.compat import wire_text
 from harmony_ref.compat.declarations import ChannelConfig, ReasoningEffort, ToolDescription, ToolNamespaceConfig
 from harmony_ref.compat.messages import (
@@ -25,8 +24,9 @@ from harmony_ref.compat.messages import (
     SystemContent,
     TextContent,
 )
-from harmony_ref.construction import message_of
-from harmony_ref.header import Header
+from harmony_ref.messages import message_types
+from harmony_ref.messages.construction import message_of
+from harmony_ref.messages.header import Header
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _Key = TypeVar("_Key")
@@ -35,7 +35,7 @@ _Value = TypeVar("_Value")
 _UNLIKE_ITS_ANNOTATIONS: Final = (AttributeError, LookupError, TypeError, ValueError)
 """What is raised on the direct way for models that only the way through JSON can answer for."""
 
-_DECLARATIONS: Final[dict[tuple[object, ...], messages.Content]] = {}
+_DECLARATIONS: Final[dict[tuple[object, ...], message_types.Content]] = {}
 """System and developer contents that were met before: they are long, and come again with every turn."""
 
 _HEADERS: Final[dict[tuple[str | None, ...], Header]] = {}
@@ -59,7 +59,7 @@ class _NotPlainError(ValueError):
     """A model, or a member of it, that is not just of the annotated class."""
 
 
-def conversation_values(conversation: Conversation) -> Iterable[messages.Message]:
+def conversation_values(conversation: Conversation) -> Iterable[message_types.Message]:
     """The messages, as they are at this moment.
 
     Raises:
@@ -74,7 +74,7 @@ def conversation_values(conversation: Conversation) -> Iterable[messages.Message
     return wire_text.read_conversation(conversation.to_json())
 
 
-def message_value(message: Message) -> messages.Message:
+def message_value(message: Message) -> message_types.Message:
     """The message, as it is at this moment; raises as `conversation_values`."""
     try:
         return _message(message)
@@ -83,14 +83,14 @@ def message_value(message: Message) -> messages.Message:
     return wire_text.read_message(message.to_json())
 
 
-def _message(message: Message) -> messages.Message:
+def _message(message: Message) -> message_types.Message:
     if type(message) is not Message:
         raise _NotPlainError
     header = _header(message)
     content = message.content
     if len(content) == 1 and type(content[0]) is TextContent:
         return message_of(header, _plain(content[0].text))
-    return messages.Message(
+    return message_types.Message(
         author=header.author,
         content=[_part(part) for part in content],
         channel=header.channel,
@@ -119,7 +119,7 @@ def _new_header(
     role: str, name: str | None, channel: str | None, recipient: str | None, content_type: str | None
 ) -> Header:
     return Header(
-        author=messages.Author(role=messages.Role(role), name=_optional_text(name)),
+        author=message_types.Author(role=message_types.Role(role), name=_optional_text(name)),
         channel=_optional_text(channel),
         recipient=_optional_text(recipient),
         content_type=_optional_text(content_type),
@@ -145,9 +145,9 @@ def _plain(text: str) -> str:
     return text
 
 
-def _part(part: Content) -> messages.Content:
+def _part(part: Content) -> message_types.Content:
     if type(part) is TextContent:
-        return messages.TextContent(text=_plain(part.text))
+        return message_types.TextContent(text=_plain(part.text))
     key = _key(part)
     value = _DECLARATIONS.get(key)
     if value is None:
@@ -205,7 +205,7 @@ def _tool_key(tool: ToolDescription) -> tuple[object, ...]:
     return (tool.name, tool.description, marshal.dumps(tool.parameters, _WITHOUT_REFERENCES))
 
 
-def message_from_value(value: messages.Message) -> Message:
+def message_from_value(value: message_types.Message) -> Message:
     """A parsed message as a new model."""
     author = value.author
     return _model(
@@ -220,8 +220,8 @@ def message_from_value(value: messages.Message) -> Message:
     )
 
 
-def _text(part: messages.Content) -> str:
-    assert isinstance(part, messages.TextContent), "the parser finds text only"
+def _text(part: message_types.Content) -> str:
+    assert isinstance(part, message_types.TextContent), "the parser finds text only"
     return part.text
 
 

@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NoReturn, TypeVar
 
-from harmony_ref import messages, wire_form
 from harmony_ref.errors import MessageError
-from harmony_ref.json_numbers import json_text
 from harmony_ref.json_value import Json
+from harmony_ref.messages import message_types, wire_form
+from harmony_ref.messages.json_numbers import json_text
 
 _Read = TypeVar("_Read")
 
@@ -35,17 +35,17 @@ _STREAMED: Final = ("recipient", "channel", "content_type")
 """The members of a message that are read as they come; its role and name are set aside."""
 
 
-def read_message(text: str) -> messages.Message:
+def read_message(text: str) -> message_types.Message:
     """The message that the text stands for; ValueError when there is none."""
     return _Reader(text, subject="message", depth=0).whole(_Reader.message)
 
 
-def read_conversation(text: str) -> messages.Conversation:
+def read_conversation(text: str) -> message_types.Conversation:
     """The conversation that the text stands for; ValueError when there is none."""
     return _Reader(text, subject="conversation", depth=0).whole(_Reader.conversation)
 
 
-def read_content(text: str, *, depth: int) -> messages.Content:
+def read_content(text: str, *, depth: int) -> message_types.Content:
     """One part of a content, inside that many objects and arrays; ValueError when there is none."""
     return _Reader(text, subject="message", depth=depth).whole(_Reader.part)
 
@@ -63,8 +63,8 @@ class _Reader:
             self._fail("trailing characters", self._at + 1)
         return found
 
-    def conversation(self) -> messages.Conversation:
-        found: list[messages.Message] = []
+    def conversation(self) -> message_types.Conversation:
+        found: list[message_types.Message] = []
         self._expect("{", "struct Conversation")
         seen = False
         for name in self._members():
@@ -76,13 +76,13 @@ class _Reader:
                 self.value()
         if not seen:
             self._fail("missing field `messages`", self._at)
-        return messages.Conversation(messages=found)
+        return message_types.Conversation(messages=found)
 
-    def message(self) -> messages.Message:
+    def message(self) -> message_types.Message:
         self._expect("{", "struct Message")
         streamed: dict[str, str | None] = {}
         aside: dict[str, Json] = {}
-        content: str | list[messages.Content] | None = None
+        content: str | list[message_types.Content] | None = None
         for name in self._members():
             if name == "content":
                 content = self._content()
@@ -94,15 +94,15 @@ class _Reader:
             self._fail("missing field `content`", self._at)
         author = {name: value for name, value in aside.items() if name in {"role", "name"}}
         try:
-            said_by = messages.Message.from_dict({**author, "content": ""}).author
+            said_by = message_types.Message.from_dict({**author, "content": ""}).author
         except MessageError as error:
             self._fail(error.problem, self._at)
-        return messages.Message(author=said_by, content=content, **streamed)
+        return message_types.Message(author=said_by, content=content, **streamed)
 
-    def part(self) -> messages.Content:
+    def part(self) -> message_types.Content:
         part = self.value()
         try:
-            return messages.Message.from_dict({"role": "user", "content": [part]}).content[0]
+            return message_types.Message.from_dict({"role": "user", "content": [part]}).content[0]
         except MessageError as error:
             problem = error.problem
         if isinstance(part, Mapping):
@@ -129,7 +129,7 @@ class _Reader:
                 return value
         return self._fail("expected value", self._at + 1)
 
-    def _content(self) -> str | list[messages.Content]:
+    def _content(self) -> str | list[message_types.Content]:
         first = self._next()
         if first == "[":
             self._enter()

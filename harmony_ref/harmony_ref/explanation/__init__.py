@@ -6,12 +6,12 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from harmony_ref.explanation.differences import first_difference
 from harmony_ref.explanation.divergence import Divergence, Part, Problem, Recognised
-from harmony_ref.explanation.nearest import forms_in_prompt, nearest, shared_length
-from harmony_ref.explanation.reading import show
-from harmony_ref.header import EVERYONE
-from harmony_ref.messages import Message, Role
+from harmony_ref.explanation.first_difference import first_difference
+from harmony_ref.explanation.nearest_rendering import forms_in_prompt, nearest, shared_length
+from harmony_ref.explanation.prompt_reader import show
+from harmony_ref.messages.header import EVERYONE
+from harmony_ref.messages.message_types import Message, Role
 from harmony_ref.styles import STYLES, Style, accepted_renderings
 
 _SHOWN: Final = 8

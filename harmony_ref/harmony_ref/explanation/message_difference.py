@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Final
 
 from harmony_ref.explanation.divergence import Difference, Part, Problem
-from harmony_ref.explanation.nearest import shared_length
-from harmony_ref.explanation.reading import Place, PromptMessage, quoted
-from harmony_ref.header import CONSTRAIN_MARKER
-from harmony_ref.messages import Role
+from harmony_ref.explanation.nearest_rendering import shared_length
+from harmony_ref.explanation.prompt_reader import Place, PromptMessage, quoted
+from harmony_ref.messages.header import CONSTRAIN_MARKER
+from harmony_ref.messages.message_types import Role
 
 _AROUND: Final = 30
 FREE_LINES: Final = MappingProxyType(

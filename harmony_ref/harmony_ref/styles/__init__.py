@@ -8,7 +8,6 @@ prompts = {rendering.ids: rendering.styles for rendering in accepted_renderings(
 
 from harmony_ref.styles.history import History, kept_indices
 from harmony_ref.styles.json_form import JsonForm
-from harmony_ref.styles.rendering import Rendering, accepted_renderings, render_in_style
 from harmony_ref.styles.style import (
     GUIDE,
     HARMONY_0_0_8,
@@ -21,6 +20,7 @@ from harmony_ref.styles.style import (
     ResultChannel,
     Style,
 )
+from harmony_ref.styles.styled_rendering import Rendering, accepted_renderings, render_in_style
 
 __all__ = [
     "GUIDE",

@@ -13,8 +13,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from harmony_ref.messages import Message, Role
-from harmony_ref.render import ANALYSIS, FINAL, without_dropped_analysis
+from harmony_ref.messages.message_types import Message, Role
+from harmony_ref.rendering.render import ANALYSIS, FINAL, without_dropped_analysis
 
 
 class History(StrEnum):

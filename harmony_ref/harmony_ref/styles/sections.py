@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final, Self
 
-from harmony_ref.declarations import THREE_CHANNELS, ToolDescription, ToolNamespaceConfig, Tools
 from harmony_ref.errors import MessageError
-from harmony_ref.json_numbers import json_text
 from harmony_ref.json_value import Json
-from harmony_ref.messages import DeveloperContent, SystemContent
-from harmony_ref.render import developer_text, response_formats_text, tools_text
+from harmony_ref.messages.declarations import THREE_CHANNELS, ToolDescription, ToolNamespaceConfig, Tools
+from harmony_ref.messages.json_numbers import json_text
+from harmony_ref.messages.message_types import DeveloperContent, SystemContent
+from harmony_ref.rendering.render import developer_text, response_formats_text, tools_text
 from harmony_ref.styles import typescript_hf, typescript_ollama
 
 _BLANK_LINE: Final = "\n\n"

@@ -12,8 +12,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from harmony_ref.messages import DeveloperContent, SystemContent
-from harmony_ref.render import developer_text
+from harmony_ref.messages.message_types import DeveloperContent, SystemContent
+from harmony_ref.rendering.render import developer_text
 from harmony_ref.styles import sections
 from harmony_ref.styles.json_form import JsonForm
 

@@ -12,8 +12,8 @@ such a value is written as JSON, or counts as absent.
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from harmony_ref.declarations import ToolDescription
 from harmony_ref.json_value import Json
+from harmony_ref.messages.declarations import ToolDescription
 from harmony_ref.styles.json_form import python_json
 
 _Schema: TypeAlias = Mapping[str, Json]

@@ -9,8 +9,8 @@ translated: enums, defaults, items and nested properties do not appear.
 from collections.abc import Mapping
 from typing import Final
 
-from harmony_ref.declarations import ToolDescription
 from harmony_ref.json_value import Json
+from harmony_ref.messages.declarations import ToolDescription
 
 _TYPES: Final = {
     "string": "string",

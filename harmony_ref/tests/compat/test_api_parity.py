@@ -28,7 +28,7 @@ CLASSES = sorted(name for name, value in OFFERED.items() if inspect.isclass(valu
 MODELS = [name for name in CLASSES if issubclass(OFFERED[name], pydantic.BaseModel)]
 ENUMS = [name for name in CLASSES if issubclass(OFFERED[name], enum.Enum)]
 
-INNER_BASES = {"harmony_ref.errors", "harmony_ref.stream_machine"}
+INNER_BASES = {"harmony_ref.errors", "harmony_ref.parsing.stream_machine"}
 """Modules whose classes are bases here, besides those of the original."""
 
 

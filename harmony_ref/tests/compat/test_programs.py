@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from harmony_ref import vocabulary
+from harmony_ref.tokenizer import vocabulary
 
 A_CHAT_WITH_A_TOOL = """
 from openai_harmony import (

@@ -5,8 +5,9 @@ from functools import cache
 from fuzz_texts import MARKERS, WORDS, texts
 from hypothesis import strategies as st
 
-from harmony_ref import Role, vocabulary
-from harmony_ref.tokens import encode, encode_with_special_tokens
+from harmony_ref import Role
+from harmony_ref.tokenizer import vocabulary
+from harmony_ref.tokenizer.tokens import encode, encode_with_special_tokens
 
 START, END, MESSAGE, CHANNEL, CONSTRAIN, RETURN, CALL = 200006, 200007, 200008, 200005, 200003, 200002, 200012
 STOPS = (END, RETURN, CALL)

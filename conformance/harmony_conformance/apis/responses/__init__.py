@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from harmony_conformance.apis.api import Api
-from harmony_conformance.apis.responses.answer import completion
-from harmony_conformance.apis.responses.asking import spelled
-from harmony_conformance.apis.responses.events import chunks
-from harmony_conformance.apis.responses.reading import chat_request
+from harmony_conformance.apis.responses.request_reader import chat_request
+from harmony_conformance.apis.responses.request_writer import spelled
+from harmony_conformance.apis.responses.response_reader import completion
+from harmony_conformance.apis.responses.stream_reader import chunks
 
 RESPONSES = Api(
     name="responses",

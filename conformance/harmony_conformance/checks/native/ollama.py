@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.apis import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW
-from harmony_conformance.check import MUST, SHOULD, Finding, check, condition, evidence, only_on, variant
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.apis.registry import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, number, pointer, text
-from harmony_conformance.phrase import Phrase, shorten
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, evidence, only_on, variant
+from harmony_conformance.redactable_text import Phrase, shorten
 
 _NATIVE = frozenset({OLLAMA.name, OLLAMA_GENERATE.name, OLLAMA_RAW.name})
 _SAYS = ("message", "response")

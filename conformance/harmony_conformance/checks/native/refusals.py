@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.apis import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW, TGI, TGI_GENERATE
-from harmony_conformance.check import SHOULD, Finding, check, condition, only_on
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.apis.registry import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW, TGI, TGI_GENERATE
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import members, text
-from harmony_conformance.phrase import Phrase, shorten
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import SHOULD, Finding, check, condition, only_on
+from harmony_conformance.redactable_text import Phrase, shorten
 
 _MEMBERS = {
     **dict.fromkeys((OLLAMA.name, OLLAMA_GENERATE.name, OLLAMA_RAW.name), ("error",)),

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.apis import SGLANG_GENERATE
-from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, only_on, variant
-from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.apis.chat_completion import ABORTED
+from harmony_conformance.apis.registry import SGLANG_GENERATE
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.expected_output import ENDINGS, Meaning, read_ids, told_in_order
+from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import Json, at, dumps, equal_json, items, number, text
-from harmony_conformance.meaning import ENDINGS, Meaning, read_ids, told_in_order
-from harmony_conformance.phrase import Phrase, Wording, shorten
-from harmony_conformance.prompt import show
-from harmony_conformance.turn import ABORTED
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, Finding, check, comparison, condition, evidence, only_on, variant
+from harmony_conformance.prompts.prompt_parser import show
+from harmony_conformance.redactable_text import Phrase, Wording, shorten
 from harmony_ref import encode_with_special_tokens, tokens
 
 SEPARATE_REASONING = "/separate_reasoning"
@@ -242,7 +243,7 @@ def tokenize_shows_what_is_fed(series: Series) -> Iterator[Finding]:
     Who counts with it beforehand, or cuts to a length, works with another prompt than the model.
     """
     for x, other in _pairs(series):
-        ids, fed, count = _ids(other), x.prompt.ids, on.prompt_count(x)
+        ids, fed, count = _ids(other), x.prompt.ids, prompt_count(x)
         if count not in (None, len(ids)) or (fed is not None and list(fed) != ids):
             yield Finding(
                 message="/v1/tokenize shows other tokens than are fed",

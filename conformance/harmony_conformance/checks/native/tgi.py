@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.apis import TGI, TGI_GENERATE
-from harmony_conformance.check import MUST, Finding, check, comparison, condition, evidence, of_several, only_on
-from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.apis.registry import TGI, TGI_GENERATE
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.expected_output import ENDINGS
+from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import Json, at, dumps, items, number, text
-from harmony_conformance.meaning import ENDINGS
-from harmony_conformance.phrase import Phrase, quote, shorten
-from harmony_conformance.prompt import show
-from harmony_conformance.sse import Event
-from harmony_conformance.wire import NO_HEADERS
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, Finding, check, comparison, condition, evidence, of_several, only_on
+from harmony_conformance.prompts.prompt_parser import show
+from harmony_conformance.redactable_text import Phrase, quote, shorten
+from harmony_conformance.transport.messages import NO_HEADERS
+from harmony_conformance.transport.sse import Event
 from harmony_ref import decode, tokens
 
 TOKENIZED = "/chat_tokenize"
@@ -221,7 +222,7 @@ def chat_tokenize_shows_the_prompt(series: Series) -> Iterator[Finding]:
     It is the only window on TGI's prompts; one that looks at another prompt proves nothing.
     """
     for x, ids in _pairs(series):
-        fed, count = x.prompt.ids, on.prompt_count(x)
+        fed, count = x.prompt.ids, prompt_count(x)
         if count not in (None, len(ids)):
             yield Finding(
                 message="/chat_tokenize shows another number of tokens than the chat counts",

@@ -5,7 +5,12 @@ What an answer says is judged by the other families, which see it as the chat co
 
 from __future__ import annotations
 
-from harmony_conformance.checks.responses.history import built_in_calls_are_items, stored_is_as_passed_back
+from harmony_conformance.checks.responses.consistency import (
+    events_name_their_item,
+    items_stay_as_announced,
+    last_event_has_the_items,
+    texts_are_told_alike,
+)
 from harmony_conformance.checks.responses.objects import (
     counted_thought_has_an_item,
     ids_are_unique,
@@ -19,12 +24,7 @@ from harmony_conformance.checks.responses.order import (
     items_stand_in_order,
     texts_begin_and_end,
 )
-from harmony_conformance.checks.responses.telling import (
-    events_name_their_item,
-    items_stay_as_announced,
-    last_event_has_the_items,
-    texts_are_told_alike,
-)
+from harmony_conformance.checks.responses.turn_history import built_in_calls_are_items, stored_is_as_passed_back
 
 __all__ = [
     "built_in_calls_are_items",

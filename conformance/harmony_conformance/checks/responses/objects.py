@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import LiteralString
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, evidence
-from harmony_conformance.checks.responses.reading import (
+from harmony_conformance.checks.responses.views import (
     ENDS,
     is_responses,
     output,
@@ -16,9 +14,11 @@ from harmony_conformance.checks.responses.reading import (
     told_a_response,
     told_events,
 )
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, pointer, text
-from harmony_conformance.phrase import Location, Phrase, Wording, quote, shorten
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, evidence
+from harmony_conformance.redactable_text import Location, Phrase, Wording, quote, shorten
 
 _ANSWERED = (is_responses, on.was_answered, told_a_response)
 

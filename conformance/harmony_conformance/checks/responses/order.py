@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import LiteralString
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, SHOULD, Finding, check, evidence
-from harmony_conformance.checks.responses.reading import (
+from harmony_conformance.checks.responses.views import (
     ADDED,
     ENDS,
     is_responses,
@@ -20,10 +18,12 @@ from harmony_conformance.checks.responses.reading import (
     told_a_response,
     told_events,
 )
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.expected_output import unpadded
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, pointer, text
-from harmony_conformance.meaning import unpadded
-from harmony_conformance.phrase import Phrase, Wording, quote, shorten
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, evidence
+from harmony_conformance.redactable_text import Phrase, Wording, quote, shorten
 from harmony_ref import HarmonyError, Message, Role, parse, text_of
 
 _STREAMED = (is_responses, on.was_streamed, on.ended_well)

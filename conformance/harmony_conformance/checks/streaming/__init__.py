@@ -10,14 +10,14 @@ from harmony_conformance.checks.streaming.chunks import (
     role_comes_first,
     usage_comes_last,
 )
-from harmony_conformance.checks.streaming.events import ends_with_done, events_are_chunks, is_a_stream
-from harmony_conformance.checks.streaming.leaving import (
+from harmony_conformance.checks.streaming.disconnect import (
     generation_stops_when_the_client_leaves,
     server_survives_a_client_that_leaves,
 )
+from harmony_conformance.checks.streaming.events import ends_with_done, events_are_chunks, is_a_stream
 from harmony_conformance.checks.streaming.order import order_is_kept
 from harmony_conformance.checks.streaming.pace import deltas_come_as_generated
-from harmony_conformance.checks.streaming.whole import (
+from harmony_conformance.checks.streaming.stream_equals_whole import (
     calls_equal_whole,
     content_equals_whole,
     finish_equals_whole,

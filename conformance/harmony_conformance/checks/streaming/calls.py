@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import groupby
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check, variant
-from harmony_conformance.checks.streaming.reading import deltas
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.checks.streaming.views import deltas
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import at, items, number, text
-from harmony_conformance.phrase import quote, shorten
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, Finding, check, variant
+from harmony_conformance.redactable_text import quote, shorten
 
 
 @check(MUST, spec="chat#tool-call", when=(on.is_chat, on.streamed_a_call))

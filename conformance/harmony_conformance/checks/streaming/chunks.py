@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check, variant
-from harmony_conformance.checks.streaming.reading import deltas, is_annotation, is_error, says
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.checks.streaming.views import deltas, is_annotation, is_error, says
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, at, dumps, items, members, text
-from harmony_conformance.phrase import Phrase, quote, shorten
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, Finding, check, variant
+from harmony_conformance.redactable_text import Phrase, quote, shorten
 
 
 @check(MUST, spec="chat#chunk", when=(on.is_completion, on.was_streamed, on.was_answered))

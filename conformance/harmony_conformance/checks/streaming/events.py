@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check, variant
-from harmony_conformance.checks.streaming.reading import is_annotation, is_error
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.checks.streaming.views import is_annotation, is_error
+from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import NotJson, at, members
-from harmony_conformance.phrase import Phrase, quote, shorten
-from harmony_conformance.sse import Event
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, Finding, check, variant
+from harmony_conformance.redactable_text import Phrase, quote, shorten
+from harmony_conformance.transport.sse import Event
 
 
 @check(MUST, spec="chat#stream", when=(on.is_completion, on.wanted_a_stream))

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, check, evidence
-from harmony_conformance.checks.streaming.reading import deltas
-from harmony_conformance.engines import REASONING_FIELDS
-from harmony_conformance.exchange import Exchange
+from harmony_conformance.checks.streaming.views import deltas
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.expected_output import read_ids, unpadded
 from harmony_conformance.json_value import members
-from harmony_conformance.meaning import read_ids, unpadded
-from harmony_conformance.phrase import quote
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, Finding, check, evidence
+from harmony_conformance.prompts.chat_request import REASONING_FIELDS
+from harmony_conformance.redactable_text import quote
 from harmony_ref import Message, Role, parse, text_of
 
 _REASONING, _CONTENT, _PREAMBLE, _BOTH = "reasoning", "content", "preamble", "both"

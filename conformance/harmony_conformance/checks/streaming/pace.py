@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harmony_conformance import conditions as on
-from harmony_conformance.check import MUST, Finding, comparison, evidence, of_several
-from harmony_conformance.checks.streaming.reading import says
-from harmony_conformance.exchange import Exchange, Series
+from harmony_conformance.checks.streaming.views import says
+from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import at, items
-from harmony_conformance.phrase import Phrase
+from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge.check import MUST, Finding, comparison, evidence, of_several
+from harmony_conformance.redactable_text import Phrase
 
 _ENOUGH_EVENTS = 20
 _ENOUGH_STREAMS = 4

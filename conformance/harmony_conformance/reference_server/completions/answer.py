@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.reference_server.answer import DONE
-from harmony_conformance.reference_server.changes import Api, Changes
 from harmony_conformance.reference_server.completions.request import CompletionsRequest, Prompt
-from harmony_conformance.reference_server.errors import ApiError
-from harmony_conformance.reference_server.fields import MODEL
-from harmony_conformance.reference_server.generation import Generation
-from harmony_conformance.reference_server.plain_text import Piece, PlainText, spelled
+from harmony_conformance.reference_server.defects.stages import Api, Changes
+from harmony_conformance.reference_server.model.generation import Generation
+from harmony_conformance.reference_server.model.output_events import DONE
+from harmony_conformance.reference_server.model.plain_text import Piece, PlainText, spelled
+from harmony_conformance.reference_server.requests.errors import ApiError
+from harmony_conformance.reference_server.requests.fields import MODEL
 
 _CERTAIN = 0.0  # the logarithm of 1
 

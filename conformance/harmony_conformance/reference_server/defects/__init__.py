@@ -3,55 +3,55 @@
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from harmony_conformance.reference_server.changes import Defect
 from harmony_conformance.reference_server.defects import (
-    answer,
+    api_surfaces,
     choices,
-    continuing,
-    declaration,
+    client_text,
+    conversation_replay,
     delivery,
-    feeding,
-    form,
-    framing,
-    leaking,
+    harmony_form,
+    leaks,
+    message_routing,
+    odd_requests,
+    output_parsing,
     prompt,
-    reading,
-    replay,
-    requests,
+    raw_continuation,
+    response_json,
     responses,
-    result,
-    routing,
     sglang,
-    stream,
+    streaming,
     structured,
-    surfaces,
-    text,
+    system_message,
+    tool_declarations,
+    tool_results,
+    unescaped_input,
 )
+from harmony_conformance.reference_server.defects.stages import Defect
 
 DEFECTS: Mapping[str, Defect] = MappingProxyType(
     {
         defect.id: defect
         for family in (
             prompt,
-            feeding,
-            framing,
-            text,
-            declaration,
-            result,
-            reading,
-            routing,
-            leaking,
-            replay,
-            answer,
-            stream,
-            form,
+            unescaped_input,
+            system_message,
+            client_text,
+            tool_declarations,
+            tool_results,
+            output_parsing,
+            message_routing,
+            leaks,
+            conversation_replay,
+            response_json,
+            streaming,
+            harmony_form,
             delivery,
-            requests,
+            odd_requests,
             structured,
             choices,
             responses,
-            surfaces,
-            continuing,
+            api_surfaces,
+            raw_continuation,
             sglang,
         )
         for defect in family.DEFECTS
@@ -59,7 +59,7 @@ DEFECTS: Mapping[str, Defect] = MappingProxyType(
 )
 """Every defect by its id."""
 
-SURFACE_DEFECTS: Mapping[str, Defect] = MappingProxyType({defect.id: defect for defect in surfaces.SURFACE_DEFECTS})
+SURFACE_DEFECTS: Mapping[str, Defect] = MappingProxyType({defect.id: defect for defect in api_surfaces.SURFACE_DEFECTS})
 """Those of the APIs beside Chat Completions that the selftest leaves out."""
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from math import exp
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, number, text
-from harmony_conformance.reference_server.changes import Defect, OnJson, OnRequest, OnSampling, OnWords
-from harmony_conformance.reference_server.chat_request import ChatRequest
-from harmony_conformance.reference_server.generation import Sampling, Words
+from harmony_conformance.reference_server.defects.stages import Defect, OnJson, OnRequest, OnSampling, OnWords
+from harmony_conformance.reference_server.model.generation import Sampling, Words
+from harmony_conformance.reference_server.requests.chat_request import ChatRequest
 
 
 def _without(*names: str) -> Callable[[JsonObject], JsonObject]:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from harmony_conformance.reference_server.answer import Field, Offer, destination
-from harmony_conformance.reference_server.errors import ApiError
-from harmony_conformance.reference_server.header import Header
-from harmony_conformance.reference_server.reading import Closed, Event, Opened, Skipped, Text
+from harmony_conformance.reference_server.model.output_events import Field, Offer, destination
+from harmony_conformance.reference_server.model.output_header import Header
+from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Skipped, Text
+from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_ref import tokens
 
 EventChange: TypeAlias = Callable[[Iterator[Event]], Iterator[Event]]

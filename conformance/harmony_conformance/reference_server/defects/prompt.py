@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
-from harmony_conformance.reference_server.changes import (
+from harmony_conformance.reference_server.defects.stages import (
     Defect,
     OnConversation,
     OnHistory,
@@ -14,9 +14,9 @@ from harmony_conformance.reference_server.changes import (
     OnRequest,
     OnSampling,
 )
-from harmony_conformance.reference_server.chat_messages import INSTRUCTING
-from harmony_conformance.reference_server.errors import ApiError, server_failure
-from harmony_conformance.reference_server.generation import Sampling
+from harmony_conformance.reference_server.model.generation import Sampling
+from harmony_conformance.reference_server.requests.chat_messages import INSTRUCTING
+from harmony_conformance.reference_server.requests.errors import ApiError, server_failure
 from harmony_ref import Content, DeveloperContent, Message, Role, SystemContent, TextContent, text_of, tokens
 
 _REASONING = frozenset({"reasoning", "reasoning_content", "thinking"})

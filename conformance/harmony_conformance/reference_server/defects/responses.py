@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
-from harmony_conformance.reference_server.changes import Api, Defect, OnConversation, OnJson, OnStream
-from harmony_conformance.reference_server.defects.bodies import (
+from harmony_conformance.reference_server.defects.body_changes import (
     Body,
     in_list,
     in_member,
@@ -17,7 +16,8 @@ from harmony_conformance.reference_server.defects.bodies import (
     where,
     without,
 )
-from harmony_conformance.reference_server.errors import server_failure
+from harmony_conformance.reference_server.defects.stages import Api, Defect, OnConversation, OnJson, OnStream
+from harmony_conformance.reference_server.requests.errors import server_failure
 from harmony_ref import Message, Role
 
 

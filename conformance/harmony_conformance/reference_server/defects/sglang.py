@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
-from harmony_conformance.reference_server.answer import DONE
-from harmony_conformance.reference_server.changes import Api, Defect, OnStream
-from harmony_conformance.reference_server.defects.bodies import Body, in_member, on_json, on_request
+from harmony_conformance.reference_server.defects.body_changes import Body, in_member, on_json, on_request
+from harmony_conformance.reference_server.defects.stages import Api, Defect, OnStream
+from harmony_conformance.reference_server.model.output_events import DONE
 from harmony_ref import tokens
 
 _TYPED = "<|constrain|>json<|message|>"

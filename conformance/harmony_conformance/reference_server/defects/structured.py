@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from harmony_conformance.json_value import JsonObject, dumps, items, members
-from harmony_conformance.reference_server.changes import Defect, OnRequest, OnWords
-from harmony_conformance.reference_server.chat_request import ChatRequest, read_request
-from harmony_conformance.reference_server.errors import ApiError, server_failure
-from harmony_conformance.reference_server.fields import AnswerForm
-from harmony_conformance.reference_server.generation import Words
+from harmony_conformance.reference_server.defects.stages import Defect, OnRequest, OnWords
+from harmony_conformance.reference_server.model.generation import Words
+from harmony_conformance.reference_server.requests.chat_request import ChatRequest, read_request
+from harmony_conformance.reference_server.requests.errors import ApiError, server_failure
+from harmony_conformance.reference_server.requests.fields import AnswerForm
 from harmony_ref import tokens
 
 _Change = Callable[[ChatRequest, Words], Words]

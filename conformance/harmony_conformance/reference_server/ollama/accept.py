@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from harmony_conformance.json_value import JsonObject
-from harmony_conformance.reference_server.answer import Offer
-from harmony_conformance.reference_server.chat_messages import ChatMessage
-from harmony_conformance.reference_server.chat_request import ChatRequest
-from harmony_conformance.reference_server.conversation import conversation
-from harmony_conformance.reference_server.generation import Generation, Sampling, script_of, unchanged
+from harmony_conformance.reference_server.model.generation import Generation, Sampling, script_of, unchanged
+from harmony_conformance.reference_server.model.output_events import Offer
+from harmony_conformance.reference_server.model.plain_text import PlainText, Spelling, continuation, marked_up
 from harmony_conformance.reference_server.ollama.answer import Answer, in_message, in_response
 from harmony_conformance.reference_server.ollama.generate import (
     context_of,
@@ -19,9 +17,11 @@ from harmony_conformance.reference_server.ollama.generate import (
     refuse_beside_raw,
 )
 from harmony_conformance.reference_server.ollama.request import asked_of, read_delivery, read_messages
-from harmony_conformance.reference_server.plain_text import PlainText, Spelling, continuation, marked_up
-from harmony_conformance.reference_server.run import Run, prompt_of, seed_of
-from harmony_conformance.reference_server.transport import Host
+from harmony_conformance.reference_server.pipeline.http import Host
+from harmony_conformance.reference_server.pipeline.prompt_run import Run, prompt_of, seed_of
+from harmony_conformance.reference_server.requests.chat_messages import ChatMessage
+from harmony_conformance.reference_server.requests.chat_request import ChatRequest
+from harmony_conformance.reference_server.requests.conversation import conversation
 from harmony_ref import encode, render_conversation_for_completion
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from harmony_conformance.json_value import Json, JsonObject, items, object_in, text
-from harmony_conformance.reference_server.answer import Assembler, Field, call_id
-from harmony_conformance.reference_server.changes import Api
-from harmony_conformance.reference_server.errors import ApiError
+from harmony_conformance.reference_server.defects.stages import Api
+from harmony_conformance.reference_server.model.output_events import Assembler, Field, call_id
+from harmony_conformance.reference_server.model.plain_text import PlainText, spelled
+from harmony_conformance.reference_server.model.stop_strings_in_messages import until_stop
 from harmony_conformance.reference_server.ollama.request import Delivery
-from harmony_conformance.reference_server.plain_text import PlainText, spelled
-from harmony_conformance.reference_server.run import Run
-from harmony_conformance.reference_server.stopping import until_stop
+from harmony_conformance.reference_server.pipeline.prompt_run import Run
+from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_ref import tokens
 
 _LOADING = 1_000_000  # nanoseconds

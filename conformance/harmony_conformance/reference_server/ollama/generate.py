@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.reference_server.chat_messages import ChatMessage
-from harmony_conformance.reference_server.conversation import developer
 from harmony_conformance.reference_server.ollama.request import bad
+from harmony_conformance.reference_server.requests.chat_messages import ChatMessage
+from harmony_conformance.reference_server.requests.conversation import developer
 from harmony_ref import HarmonyError, Message, Role, parse, tokens
 
 _FRAME = (tokens.RETURN, tokens.ENDOFTEXT)

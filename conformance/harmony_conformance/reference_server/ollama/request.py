@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, members
-from harmony_conformance.reference_server import fields
-from harmony_conformance.reference_server.chat_messages import ChatMessage, PastCall
-from harmony_conformance.reference_server.chat_request import ChatRequest
-from harmony_conformance.reference_server.errors import ApiError
-from harmony_conformance.reference_server.fields import MODEL, AnswerForm, Choice, Effort, Tool
-from harmony_conformance.reference_server.run import id_of
+from harmony_conformance.reference_server.pipeline.prompt_run import id_of
+from harmony_conformance.reference_server.requests import fields
+from harmony_conformance.reference_server.requests.chat_messages import ChatMessage, PastCall
+from harmony_conformance.reference_server.requests.chat_request import ChatRequest
+from harmony_conformance.reference_server.requests.errors import ApiError
+from harmony_conformance.reference_server.requests.fields import MODEL, AnswerForm, Choice, Effort, Tool
 
 _EFFORTS: "dict[Json, Effort]" = {
     "low": Effort.LOW,

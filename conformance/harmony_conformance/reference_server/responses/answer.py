@@ -5,15 +5,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from harmony_conformance.json_value import JsonObject
-from harmony_conformance.reference_server.answer import Delta, Field, call_id, destination, tokens_in
-from harmony_conformance.reference_server.candidate import logprobs
-from harmony_conformance.reference_server.changes import Api
-from harmony_conformance.reference_server.errors import ApiError
-from harmony_conformance.reference_server.fields import MODEL
-from harmony_conformance.reference_server.header import Header
-from harmony_conformance.reference_server.reading import Closed, Event, Opened, Skipped, Text
-from harmony_conformance.reference_server.responses.built_in import NAMESPACES, PYTHON, namespace_of
-from harmony_conformance.reference_server.responses.output import (
+from harmony_conformance.reference_server.chat.candidate import logprobs
+from harmony_conformance.reference_server.defects.stages import Api
+from harmony_conformance.reference_server.model.output_events import Delta, Field, call_id, destination, tokens_in
+from harmony_conformance.reference_server.model.output_header import Header
+from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Skipped, Text
+from harmony_conformance.reference_server.pipeline.prompt_run import Run, id_of
+from harmony_conformance.reference_server.requests.errors import ApiError
+from harmony_conformance.reference_server.requests.fields import MODEL
+from harmony_conformance.reference_server.responses.builtin_tools import NAMESPACES, PYTHON, namespace_of
+from harmony_conformance.reference_server.responses.output_items import (
     COMPLETED,
     IN_PROGRESS,
     INCOMPLETE,
@@ -26,7 +27,6 @@ from harmony_conformance.reference_server.responses.output import (
     Reasoning,
 )
 from harmony_conformance.reference_server.responses.request import ResponsesRequest, Thoughts
-from harmony_conformance.reference_server.run import Run, id_of
 
 FAILED = "failed"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import takewhile
 
-from harmony_conformance.reference_server.conversation import (
+from harmony_conformance.reference_server.requests.conversation import (
     ASSISTANT,
     called,
     developer,
@@ -18,8 +18,8 @@ from harmony_conformance.reference_server.conversation import (
     said,
     system_content,
 )
-from harmony_conformance.reference_server.responses.built_in import NAMESPACES, namespace_of
-from harmony_conformance.reference_server.responses.items import (
+from harmony_conformance.reference_server.responses.builtin_tools import NAMESPACES, namespace_of
+from harmony_conformance.reference_server.responses.input_items import (
     BuiltInItem,
     CallItem,
     Item,

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, text
-from harmony_conformance.reference_server import fields
-from harmony_conformance.reference_server.errors import unsupported, wrong_value
-from harmony_conformance.reference_server.fields import AnswerForm, Asked, Choice, Effort, Tool
-from harmony_conformance.reference_server.responses.built_in import NAMESPACES
-from harmony_conformance.reference_server.responses.items import Item, read_items
+from harmony_conformance.reference_server.requests import fields
+from harmony_conformance.reference_server.requests.errors import unsupported, wrong_value
+from harmony_conformance.reference_server.requests.fields import AnswerForm, Asked, Choice, Effort, Tool
+from harmony_conformance.reference_server.responses.builtin_tools import NAMESPACES
+from harmony_conformance.reference_server.responses.input_items import Item, read_items
 
 _NEUTRAL: dict[str, tuple[Json, ...]] = {
     "background": (None, False),

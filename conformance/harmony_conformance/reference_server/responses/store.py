@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, text
-from harmony_conformance.reference_server.errors import ApiError
-from harmony_conformance.reference_server.run import id_of
+from harmony_conformance.reference_server.pipeline.prompt_run import id_of
+from harmony_conformance.reference_server.requests.errors import ApiError
 
 _MOST = 4096
 """How many are remembered; the oldest is forgotten first."""

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.reference_server.answer import DONE
-from harmony_conformance.reference_server.changes import Api, Changes
-from harmony_conformance.reference_server.generation import Generation, Sampling
-from harmony_conformance.reference_server.plain_text import PlainText, continuation
+from harmony_conformance.reference_server.defects.stages import Api, Changes
+from harmony_conformance.reference_server.model.generation import Generation, Sampling
+from harmony_conformance.reference_server.model.output_events import DONE
+from harmony_conformance.reference_server.model.plain_text import PlainText, continuation
 from harmony_conformance.reference_server.sglang.request import GenerateRequest
 from harmony_ref import tokens
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, members
-from harmony_conformance.reference_server import fields
-from harmony_conformance.reference_server.errors import ApiError
-from harmony_conformance.reference_server.plain_text import Spelling, marked_up
+from harmony_conformance.reference_server.model.plain_text import Spelling, marked_up
+from harmony_conformance.reference_server.requests import fields
+from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_ref import tokens
 
 GENERATE = "generate"

@@ -7,18 +7,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
-from harmony_conformance.reference_server.answer import DONE, Assembler, Delta, Field, Offer, call_id, message
-from harmony_conformance.reference_server.changes import Api
-from harmony_conformance.reference_server.chat_request import ChatRequest, read_request
-from harmony_conformance.reference_server.conversation import conversation
-from harmony_conformance.reference_server.errors import ApiError
-from harmony_conformance.reference_server.fields import MODEL, Choice
-from harmony_conformance.reference_server.generation import Generation, Sampling, script_of, unchanged
-from harmony_conformance.reference_server.reading import Event
-from harmony_conformance.reference_server.run import Run, prompt_of, seed_of
-from harmony_conformance.reference_server.stopping import until_stop
+from harmony_conformance.reference_server.defects.stages import Api
+from harmony_conformance.reference_server.model.generation import Generation, Sampling, script_of, unchanged
+from harmony_conformance.reference_server.model.output_events import (
+    DONE,
+    Assembler,
+    Delta,
+    Field,
+    Offer,
+    call_id,
+    message,
+)
+from harmony_conformance.reference_server.model.output_parser import Event
+from harmony_conformance.reference_server.model.stop_strings_in_messages import until_stop
+from harmony_conformance.reference_server.pipeline.http import Host
+from harmony_conformance.reference_server.pipeline.prompt_run import Run, prompt_of, seed_of
+from harmony_conformance.reference_server.requests.chat_request import ChatRequest, read_request
+from harmony_conformance.reference_server.requests.conversation import conversation
+from harmony_conformance.reference_server.requests.errors import ApiError
+from harmony_conformance.reference_server.requests.fields import MODEL, Choice
 from harmony_conformance.reference_server.tgi.request import MOST_STOPS, invalid
-from harmony_conformance.reference_server.transport import Host
 
 FINGERPRINT = "3.3.7-native"
 

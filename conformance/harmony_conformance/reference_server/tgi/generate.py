@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.reference_server.changes import Api, Changes
-from harmony_conformance.reference_server.generation import Generation, Sampling
-from harmony_conformance.reference_server.plain_text import continuation, spelled
+from harmony_conformance.reference_server.defects.stages import Api, Changes
+from harmony_conformance.reference_server.model.generation import Generation, Sampling
+from harmony_conformance.reference_server.model.plain_text import continuation, spelled
 from harmony_conformance.reference_server.tgi.request import GenerateRequest
 from harmony_ref import tokens
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, members, text
-from harmony_conformance.reference_server import fields
-from harmony_conformance.reference_server.errors import ApiError
-from harmony_conformance.reference_server.plain_text import marked_up
-from harmony_conformance.reference_server.schema_instance import instance
+from harmony_conformance.reference_server.model.plain_text import marked_up
+from harmony_conformance.reference_server.model.schema_instance import instance
+from harmony_conformance.reference_server.requests import fields
+from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_ref import encode, tokens
 
 MOST_STOPS = 4

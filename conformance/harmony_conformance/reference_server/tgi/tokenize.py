@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from harmony_conformance.json_value import Json
-from harmony_conformance.reference_server.plain_text import spelled
+from harmony_conformance.reference_server.model.plain_text import spelled
 from harmony_ref import tokens
 
 

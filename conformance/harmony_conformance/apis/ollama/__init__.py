@@ -1,0 +1,1 @@
+"""Adapters of Ollama's /api/chat and /api/generate."""

@@ -1,0 +1,60 @@
+"""The APIs that gpt-oss is served through, each with what it takes to read it as Chat Completions. A table; adding an API is adding a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from harmony_conformance.apis.api import Api, NotSpelled
+from harmony_conformance.apis.chat import CHAT_COMPLETIONS
+from harmony_conformance.apis.completions import COMPLETIONS
+from harmony_conformance.apis.llamacpp import LLAMACPP_COMPLETION
+from harmony_conformance.apis.ollama.chat import OLLAMA
+from harmony_conformance.apis.ollama.generate import OLLAMA_GENERATE, OLLAMA_RAW
+from harmony_conformance.apis.responses import RESPONSES
+from harmony_conformance.apis.sglang import SGLANG_GENERATE
+from harmony_conformance.apis.tgi.chat import TGI
+from harmony_conformance.apis.tgi.generate import TGI_GENERATE
+
+_ALL = (
+    CHAT_COMPLETIONS,
+    RESPONSES,
+    COMPLETIONS,
+    OLLAMA,
+    OLLAMA_GENERATE,
+    OLLAMA_RAW,
+    TGI,
+    TGI_GENERATE,
+    LLAMACPP_COMPLETION,
+    SGLANG_GENERATE,
+)
+
+APIS: Mapping[str, Api] = MappingProxyType({api.name: api for api in _ALL})
+"""The APIs by their name."""
+
+CONVERSATIONS = frozenset(api.name for api in APIS.values() if not api.is_raw)
+"""The names of those that take messages, and answer with one."""
+
+
+def api_named(name: str) -> Api:
+    """The API of an exchange; what is no API of this table is read as it came."""
+    return APIS.get(name, CHAT_COMPLETIONS)
+
+
+__all__ = [
+    "APIS",
+    "CHAT_COMPLETIONS",
+    "COMPLETIONS",
+    "CONVERSATIONS",
+    "LLAMACPP_COMPLETION",
+    "OLLAMA",
+    "OLLAMA_GENERATE",
+    "OLLAMA_RAW",
+    "RESPONSES",
+    "SGLANG_GENERATE",
+    "TGI",
+    "TGI_GENERATE",
+    "Api",
+    "NotSpelled",
+    "api_named",
+]

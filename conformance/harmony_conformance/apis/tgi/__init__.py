@@ -1,0 +1,1 @@
+"""Adapters of TGI's Messages API and of /generate."""

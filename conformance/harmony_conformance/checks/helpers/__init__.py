@@ -1,0 +1,1 @@
+"""Comparisons that checks of several families share."""

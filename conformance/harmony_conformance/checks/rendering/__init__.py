@@ -1,0 +1,1 @@
+"""Comparison of a prompt with the accepted renderings."""

@@ -1,0 +1,200 @@
+"""What the JSON schema of a function tells a model, and whether a declaration in a prompt tells it too.
+
+The form of a declaration is free; its content is judged. Only what the official library writes is looked for: it writes `any` where a schema has `anyOf`,
+`$ref` or no type, and nothing of formats and bounds, so no other renderer has to do better.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import LiteralString
+
+from harmony_conformance.json_value import Json, at, dumps, items, members, pointer, text
+from harmony_conformance.judge.check import Finding, variant
+from harmony_conformance.prompts.tool_declarations import Declaration, tells
+from harmony_conformance.redactable_text import Phrase, shorten
+
+_PARAMETERS = ("parameters",)
+_SCALARS: dict[str, tuple[LiteralString, ...]] = {
+    "string": ("string",),
+    "number": ("number", "integer"),
+    "integer": ("number", "integer"),
+    "boolean": ("boolean",),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """One property of a schema, at any depth; `depth` is 0 for those of the function itself, `where` is the path in the function."""
+
+    name: str
+    schema: Json
+    required: bool
+    depth: int
+    where: tuple[str | int, ...]
+
+
+def parameters(function: Json) -> Iterator[Parameter]:
+    """All properties of a function's schema, with those of nested objects, items and alternatives.
+
+    Where the schema as a whole is no object, there are none: a function's arguments are members of an object, and templates declare nothing else.
+    """
+    yield from _parameters(at(function, "parameters"), 0, _PARAMETERS)
+
+
+def _parameters(schema: Json, depth: int, where: tuple[str | int, ...]) -> Iterator[Parameter]:
+    needed = items(at(schema, "required"))
+    for name, member in members(at(schema, "properties")).items():
+        here = (*where, "properties", name)
+        yield Parameter(name=name, schema=member, required=name in needed, depth=depth, where=here)
+        yield from _parameters(member, depth + 1, here)
+    if depth == 0:
+        return
+    if isinstance(at(schema, "items"), dict):
+        yield from _parameters(at(schema, "items"), depth + 1, (*where, "items"))
+    for number, alternative in enumerate(items(at(schema, "oneOf"))):
+        yield from _parameters(alternative, depth + 1, (*where, "oneOf", number))
+
+
+class Mark(StrEnum):
+    """How a declaration marks a parameter."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A parameter as a declaration has it: its mark, and the beginning of its type."""
+
+    mark: Mark
+    type: str
+
+
+def declared_members(name: str, declaration: Declaration) -> tuple[Member, ...]:
+    """Every place where the type of a function has a member of this name."""
+    found = re.finditer(rf"(?<![\w.$-]){re.escape(name)}[\"']?(\?)?\s*:\s*([^\n,;]*)", declaration.type)
+    return tuple(Member(Mark.OPTIONAL if mark else Mark.REQUIRED, shown) for mark, shown in (m.groups() for m in found))
+
+
+def undescribed(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
+    """The description stands above the declaration; each parameter stands within it, those of the function with their descriptions."""
+    told = [(shown.comment, text(at(function, "description")), pointer("description"))]
+    for parameter in parameters(function):
+        if not shown.has_parameter(parameter.name) and library.has_parameter(parameter.name):
+            yield Finding(
+                message=Phrase("the parameter {} of {} is not declared in the prompt", parameter.name, shown.name),
+                at=where + pointer(*parameter.where),
+                expected=Phrase("{}: …", parameter.name),
+                actual=shorten(shown.type),
+            )
+        if parameter.depth == 0:
+            told.append((shown.type, text(at(parameter.schema, "description")), pointer(*parameter.where)))
+    for place, description, below in told:
+        lines = [line.strip() for line in description.splitlines()]
+        wanted_lines = [line for line in lines if line in library.comment + library.type]
+        if not all(tells(place, line) for line in wanted_lines):
+            yield Finding(
+                message=Phrase("a description of {} is not in the prompt", shown.name),
+                at=where + below,
+                expected=shorten(description),
+                actual=shorten(place.strip()) or "nothing",
+            )
+
+
+def untyped(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
+    """Values of enums, simple types and required marks stand in the declaration."""
+    for parameter in parameters(function):
+        place = where + pointer(*parameter.where)
+        by_library, here = declared_members(parameter.name, library), declared_members(parameter.name, shown)
+        if not by_library or not here:
+            continue
+        yield from _values(parameter, shown, library, place)
+        yield from _type(parameter, by_library, here, place)
+        yield from _mark(parameter, by_library, here, place)
+
+
+def _values(parameter: Parameter, shown: Declaration, library: Declaration, place: str) -> Iterator[Finding]:
+    values = [value for value in _enum(parameter.schema) if _quotes(value, library.type)]
+    lost = [value for value in values if not _quotes(value, shown.type)]
+    if lost:
+        yield Finding(
+            message=Phrase("values of the parameter {} of {} are not in the prompt", parameter.name, shown.name),
+            at=place + pointer("enum"),
+            expected=shorten(" | ".join(map(dumps, values))),
+            actual=shorten(" | ".join(member.type for member in declared_members(parameter.name, shown))),
+        )
+
+
+def _enum(schema: Json) -> Iterator[str]:
+    for holder in (schema, at(schema, "items"), *items(at(schema, "oneOf"))):
+        yield from map(text, items(at(holder, "enum")))
+
+
+def _quotes(value: str, declared: str) -> bool:
+    return any(f"{quote}{spelled}{quote}" in declared for quote in "\"'`" for spelled in (value, dumps(value)[1:-1]))
+
+
+def _type(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Member], place: str) -> Iterator[Finding]:
+    words = _SCALARS.get(text(at(parameter.schema, "type")), ()) if "oneOf" not in members(parameter.schema) else ()
+    if words and _has_word(words, by_library) and not _has_word(words, here):
+        yield Finding(
+            message=Phrase("the parameter {} has another type in the prompt", parameter.name),
+            at=place,
+            expected=words[0],
+            actual=shorten(" | ".join(member.type for member in here)),
+        )
+
+
+def _has_word(words: Iterable[str], declared: Iterable[Member]) -> bool:
+    return any(re.search(rf"\b{word}\b", member.type) for member in declared for word in words)
+
+
+def _mark(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Member], place: str) -> Iterator[Finding]:
+    right = Mark.REQUIRED if parameter.required else Mark.OPTIONAL
+    if right not in {member.mark for member in by_library} or right in {member.mark for member in here}:
+        return
+    if parameter.required:
+        yield Finding(
+            message=Phrase("the required parameter {} is declared as optional", parameter.name),
+            at=place,
+            expected=Phrase("{}: …", parameter.name),
+            actual=Phrase("{}?: …", parameter.name),
+        )
+    else:
+        yield variant(Phrase("the optional parameter {} is declared as required", parameter.name), where=place)
+
+
+def without_default(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
+    """Defaults stand in the declaration; that of a parameter of a nested object may be left out, as the Hugging Face template does."""
+    for parameter in parameters(function):
+        if "default" not in members(parameter.schema) or not library.has_parameter(parameter.name):
+            continue
+        default = at(parameter.schema, "default")
+        if isinstance(default, dict | list | float) or not _tells_default(default, library.type):
+            continue
+        if _tells_default(default, shown.type):
+            continue
+        place = where + pointer(*parameter.where, "default")
+        if parameter.depth:
+            yield variant(
+                Phrase("the default of {}, within an object, is not in the prompt", parameter.name), where=place
+            )
+        else:
+            yield Finding(
+                message=Phrase(
+                    "the default of the parameter {} of {} is not in the prompt", parameter.name, shown.name
+                ),
+                at=place,
+                expected=Phrase("default: {}", shorten(dumps(default))),
+                actual=shorten(" | ".join(member.type for member in declared_members(parameter.name, shown)))
+                or "nothing",
+            )
+
+
+def _tells_default(default: Json, declared: str) -> bool:
+    spelled = {default, dumps(default)[1:-1]} if isinstance(default, str) else {dumps(default)}
+    return any(re.search(rf"default\b[:=\s]*[\"'`]?{re.escape(word)}", declared, re.IGNORECASE) for word in spelled)

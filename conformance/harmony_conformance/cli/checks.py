@@ -1,0 +1,55 @@
+"""`harmony-conformance checks`: every check, its requirement, its clause."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from harmony_conformance.checks.accounting import AGAIN, PLAINEST
+from harmony_conformance.cli.command import Command
+from harmony_conformance.errors import Exit
+from harmony_conformance.golden import data as golden
+from harmony_conformance.golden.scenario import read_scenario
+from harmony_conformance.json_value import dumps, loads
+from harmony_conformance.prompts.token_accounting import Requests
+from harmony_conformance.report.check_list import accounting_markdown, checks_json, checks_markdown
+from harmony_conformance.selftest.prompt_evidence import evidence_markdown
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Which form."""
+    parser.add_argument(
+        "--format",
+        choices=list(_FORMATS),
+        default="md",
+        help="md, json: the checks; accounting: what each mistake costs in prompt_tokens; evidence: what shows each defect of the prompt",
+    )
+
+
+def execute(arguments: Namespace) -> int:
+    """Print the list of checks."""
+    print(_FORMATS[arguments.format]())
+    return Exit.CONFORMS
+
+
+def _accounting() -> str:
+    file = golden.root() / "scenarios" / "prompt_accounting.json"
+    steps = read_scenario(loads(file.read_text("utf-8")), "prompt_accounting").steps
+    bodies = tuple((step.name, dumps(step.request).encode()) for step in steps if step.name != AGAIN)
+    return accounting_markdown(Requests(bodies=bodies, base=PLAINEST)).rstrip()
+
+
+def _evidence() -> str:
+    evidence, defects = (loads((golden.root() / f"{name}.json").read_text("utf-8")) for name in ("evidence", "defects"))
+    return evidence_markdown(evidence, defects)
+
+
+_FORMATS: Mapping[str, Callable[[], str]] = MappingProxyType(
+    {"md": checks_markdown, "json": checks_json, "accounting": _accounting, "evidence": _evidence}
+)
+
+
+COMMAND = Command(
+    name="checks", help="every check, its requirement and the clause it cites", configure=configure, run=execute
+)

@@ -1,0 +1,158 @@
+"""`harmony-conformance golden check|write|list|copy`: the golden data, and the vectors in it."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from harmony_conformance.cli.command import Command
+from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.golden import data as golden
+from harmony_conformance.golden.vectors import agreement, json_schemas
+from harmony_conformance.golden.vectors.implementation import Absent, Implementation
+from harmony_conformance.golden.vectors.implementations import KINDS, present
+from harmony_conformance.golden.vectors.vector_file import BadVectors, VectorFile, read_folder, written
+
+
+def configure(parser: ArgumentParser) -> None:
+    """What to do with the data, and where."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = actions.add_parser(
+        "check", help="ask every implementation that is installed every vector; exit code 1 when one answers otherwise"
+    )
+    check.add_argument(
+        "folder", nargs="?", metavar="DIR", help="a copy of the golden data (default: that of this package)"
+    )
+    write = actions.add_parser("write", help="fill in what the implementations agree on; exit code 1 where they do not")
+    write.add_argument("folder", metavar="DIR", help="the folder of the golden data")
+    actions.add_parser("list", help="one id a line")
+    copy = actions.add_parser("copy", help="copy the golden data")
+    copy.add_argument("folder", metavar="DIR", help="a new or empty folder")
+
+
+def execute(arguments: Namespace) -> int:
+    """Do it."""
+    try:
+        return _ACTIONS[arguments.action](arguments)
+    except golden.GoldenError as problem:
+        raise UsageError(str(problem)) from None
+
+
+def _check(arguments: Namespace) -> int:
+    top = golden.root() if arguments.folder is None else Path(arguments.folder)
+    files = read_folder(top, KINDS)
+    validator = json_schemas.validator_version()
+    if validator is not None:
+        json_schemas.follow_schemas(top, files)
+    implementations = present()
+    comparison = agreement.compare(files, [one for one in implementations if isinstance(one, Implementation)])
+    total = sum(len(file.vectors) for file in files)
+    if len(comparison.unanswered) == total:
+        raise UsageError("nothing could be checked: no implementation of these vectors is installed")
+    for difference in comparison.differences:
+        print(
+            f"{difference.path}: {difference.id}: {difference.implementation}: "
+            f"{agreement.shown(difference.expected, difference.actual)}"
+        )
+    _say_counts(files, implementations, comparison)
+    print(f"schemas: {'not checked, jsonschema is not installed' if validator is None else f'jsonschema {validator}'}")
+    alone = f", {len(comparison.alone)} answered by one implementation" if comparison.alone else ""
+    unanswered = f", {len(comparison.unanswered)} by none" if comparison.unanswered else ""
+    print(f"{total} vectors in {len(files)} files: {len(comparison.differences)} differences{alone}{unanswered}")
+    return Exit.DIVERGES if comparison.differences else Exit.CONFORMS
+
+
+def _write(arguments: Namespace) -> int:
+    top = Path(arguments.folder)
+    files = read_folder(top, KINDS)
+    implementations = [one for one in present() if isinstance(one, Implementation)]
+    documents = [agreement.complete(file, implementations) for file in files]
+    refused = [disagreement for _, disagreements in documents for disagreement in disagreements]
+    for disagreement in refused:
+        print(f"{disagreement.path}: {disagreement.id}: {disagreement.problem}")
+    if refused:
+        print(f"nothing written: {len(refused)} vectors are not agreed on")
+        return Exit.DIVERGES
+    changed = [
+        file
+        for file, (document, _) in zip(files, documents, strict=True)
+        if _replaced(top / file.kind / f"{file.name}.json", written(document))
+    ]
+    for file in changed:
+        print(file.path)
+    print(f"{len(files)} files, {len(changed)} written")
+    return Exit.CONFORMS
+
+
+def _list(arguments: Namespace) -> int:
+    del arguments
+    vectors = {file.path.removesuffix(".json"): file.vectors for file in read_folder(golden.root(), KINDS)}
+    for name in golden.ids():
+        for line in [vector.id for vector in vectors[name]] if name in vectors else [name]:
+            print(line)
+    return Exit.CONFORMS
+
+
+def _copy(arguments: Namespace) -> int:
+    source, target = golden.root(), Path(arguments.folder)
+    if isinstance(source, Path) and target.resolve().is_relative_to(source.resolve()):
+        raise UsageError(f"{target} is a part of the golden data")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UsageError(f"{target} can not be a folder: {problem.strerror}") from None
+    if any(target.iterdir()):
+        raise UsageError(f"{target} is not empty")
+    print(f"{_copied(source, target)} files copied to {target}")
+    return Exit.CONFORMS
+
+
+_ACTIONS: Mapping[str, Callable[[Namespace], int]] = {"check": _check, "write": _write, "list": _list, "copy": _copy}
+
+
+def _say_counts(
+    files: Sequence[VectorFile], implementations: Sequence[Implementation | Absent], comparison: agreement.Comparison
+) -> None:
+    for kind in KINDS:
+        own = [file for file in files if file.kind == kind]
+        if own:
+            print(f"{kind}: {sum(len(file.vectors) for file in own)} vectors in {len(own)} files")
+        for one in implementations:
+            if own and isinstance(one, Implementation) and kind in one.answers:
+                agreed, differed = comparison.agreed[one.name, kind], comparison.differed[one.name, kind]
+                print(
+                    f"  {one.name} {one.version}: {agreed} as expected"
+                    + (f", {differed} otherwise, as noted" if differed else "")
+                )
+    for one in implementations:
+        if isinstance(one, Absent):
+            print(f"{one.name} took no part: {one.reason}")
+
+
+def _replaced(file: Path, content: str) -> bool:
+    """Write the file if it holds something else; whether it did."""
+    data = content.encode()
+    if file.read_bytes() == data:
+        return False
+    try:
+        file.write_bytes(data)
+    except OSError as problem:
+        raise BadVectors(f"{file} can not be written: {problem.strerror}") from None
+    return True
+
+
+def _copied(source: Path | Traversable, target: Path) -> int:
+    count = 0
+    for entry in source.iterdir():
+        if entry.is_dir():
+            (target / entry.name).mkdir()
+            count += _copied(entry, target / entry.name)
+        else:
+            (target / entry.name).write_bytes(entry.read_bytes())
+            count += 1
+    return count
+
+
+COMMAND = Command(name="golden", help="the golden data: check, write, list, copy", configure=configure, run=execute)

@@ -1,0 +1,364 @@
+"""`harmony-conformance run TARGET`: test an endpoint, or judge a recording again."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from io import FileIO
+from pathlib import Path, PurePath
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, NotSpelled
+from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
+from harmony_conformance.cli.command import Command
+from harmony_conformance.cli.run_folder import (
+    folder,
+    kept,
+    new_folder,
+    remove_empty,
+    replace_run,
+    tell_replaced,
+    written,
+)
+from harmony_conformance.engines.diagnosis import KeyRefused, NothingThere
+from harmony_conformance.engines.discovery import DISCOVERY, Capabilities
+from harmony_conformance.engines.profiles import ScriptBy
+from harmony_conformance.engines.target import Target
+from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.recording import exchange_line
+from harmony_conformance.evidence.recording_file import read_recorded, write_whole
+from harmony_conformance.golden.scenario import UNSCRIPTED_LIMIT, Step, expand
+from harmony_conformance.json_value import JsonObject, at, dumps, members, text
+from harmony_conformance.judge.check import Outcome, Severity
+from harmony_conformance.judge.judge import Result, worst
+from harmony_conformance.report.files import REPORT, write_files
+from harmony_conformance.report.model import BadReport, Report, make_report, masked, read_report, result_line
+from harmony_conformance.report.terminal import print_report, report_console, visible
+from harmony_conformance.runner.access import cut_short
+from harmony_conformance.runner.judge_in_background import few_collections, judge_of
+from harmony_conformance.runner.judge_run import Plan, in_order, judge_all, left_open
+from harmony_conformance.runner.latency import most_requests, most_tokens
+from harmony_conformance.runner.options import FAIL_ON, add_options, read_options, read_plan, repeated, whole_number
+from harmony_conformance.runner.reproduce import reproduce_result
+from harmony_conformance.runner.request_builder import Asking, NotSent, build
+from harmony_conformance.runner.run import Options, Run, is_beside, run, served
+from harmony_conformance.runner.shared_run import EXCHANGES
+from harmony_conformance.transport.client import Wait, completed
+from harmony_conformance.transport.http_transport import CA_DIR, CA_FILE
+from harmony_conformance.transport.messages import FailureKind
+from harmony_conformance.transport.redaction import Mask
+
+_REASONS_SHOWN = 5
+_OF_THE_ENDPOINT = (
+    "target",
+    "capabilities",
+    "tries",
+    "seed",
+    "started",
+)  # what a recording that is judged again says of itself
+
+
+def configure(parser: ArgumentParser) -> None:
+    """The target, what to send it and how, and where the run is kept."""
+    add_options(parser)
+    parser.epilog = (
+        f"The variables {CA_FILE} and {CA_DIR} name the certificates to trust in place of the usual ones, for a server with a private authority."
+        " HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY are used unless --proxy or --unix-socket is given; the embedded server is never proxied."
+    )
+    parser.add_argument(
+        "--latency",
+        type=whole_number(0),
+        default=20,
+        metavar="N",
+        help="requests of the latency probe after the checks (0: none)",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where the run is kept (default: a new folder under runs/)"
+    )
+    parser.add_argument("--list", action="store_true", help="list checks and scenarios, send nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print the requests, send nothing")
+
+
+def execute(arguments: Namespace) -> int:
+    """Run, write, print; the exit code."""
+    target, options = read_options(arguments)
+    options = replace(options, latency_requests=arguments.latency)
+    sends_nothing = arguments.list or arguments.dry_run
+    recorded = _recorded(target.replay) if target.replay is not None and not sends_nothing else ()
+    if recorded and arguments.api is None:
+        options = replace(options, apis=_apis_of(recorded))
+    plan = read_plan(options)
+    if arguments.list:
+        return _list(plan)
+    if arguments.dry_run:
+        return _dry_run(target, options, plan)
+    console = report_console()
+    few_collections()
+    if target.replay is not None:
+        finished = _replay(Path(target.replay), recorded, plan)
+        renderer = fingerprint(finished.series)
+        out = folder(arguments.out or new_folder(target))
+        tell_replaced(out)
+    else:
+        out = folder(arguments.out or new_folder(target))
+        finished, renderer = _live(target, options, plan, out, arguments.api_key_env)
+    mask = Mask(options.secrets)
+    report = _report(target, options, finished, renderer, arguments.api_key_env)
+    report = report if mask.is_idle else masked(report, mask.text)
+    with written(out):
+        write_files(report, out, FAIL_ON[arguments.fail_on])
+    print_report(report, console)
+    print(f"run kept in {out}", file=sys.stderr)
+    if finished.unmeasured:
+        print(f"latency was not measured: {finished.unmeasured}", file=sys.stderr)
+    code = _exit_code(finished.results, FAIL_ON[arguments.fail_on])
+    if (cut := cut_short(finished.series)) is not None:
+        print(f"the run was cut short, {cut.detail}", file=sys.stderr)
+        code = max(code, Exit.USAGE) if cut.kind is FailureKind.ACCESS_REFUSED else code
+    reasons = [result.reason for result in report.results if result.outcome is Outcome.INCONCLUSIVE]
+    if code == Exit.CONFORMS and reasons:
+        print(f"not everything was checked: {len(reasons)} inconclusive, {reasons[0]}", file=sys.stderr)
+    return code
+
+
+def _list(plan: Plan) -> int:
+    for check in plan.checks:
+        print(f"check     {check.severity.value:6} {check.id}: {check.requirement}")
+    for scenario in plan.scenarios:
+        api = "" if scenario.api == CHAT_COMPLETIONS.name else f" ({scenario.api})"
+        print(f"scenario  {len(scenario.steps):2} steps {scenario.name}{api}: {scenario.about}")
+    return Exit.CONFORMS
+
+
+def _dry_run(target: Target, options: Options, plan: Plan) -> int:
+    """Every request as it would be sent to an endpoint of which nothing is known."""
+    blank = Asking(model=options.model or "MODEL", extra=options.extra_body, seed=options.seed)
+    requests = tokens = 0
+    for scenario in plan.scenarios:
+        api = APIS[scenario.api]
+        asking = replace(blank, api=api, path=api.path)
+        steps = tuple(expand(scenario))
+        bound = options.tries * sum(_most_tokens(step) for step in steps)
+        requests, tokens = requests + options.tries * len(steps), tokens + bound
+        for step in steps:
+            try:
+                body = build(step, asking, {}).body.decode("utf-8", "replace")
+            except NotSent:
+                body = dumps(step.request)
+            except NotSpelled as member:
+                body = f"not sent: {api.title} has no {member}"
+            print(f"{scenario.name}/{scenario.api}/{step.name}: {body}")
+        print(f"{scenario.name}: {options.tries * len(steps)} requests, at most {bound} output tokens")
+    if options.latency_requests:
+        probe = options.latency_requests, options.at_once(target)
+        bound, most = most_tokens(*probe), most_requests(*probe)
+        requests, tokens = requests + most, tokens + bound
+        print(f"latency: {most} requests, at most {bound} output tokens")
+    print(f"{requests} requests, at most {tokens} output tokens; a few more to find out what the endpoint is")
+    return Exit.CONFORMS
+
+
+def _most_tokens(step: Step) -> int:
+    """What a step may cost; a limit that is none is refused, or falls back to what the endpoint allows."""
+    asked = (step.request.get(name) for name in ("max_completion_tokens", "max_tokens"))
+    return next((limit for limit in asked if isinstance(limit, int) and limit > 0), UNSCRIPTED_LIMIT)
+
+
+def _live(
+    target: Target, options: Options, plan: Plan, out: Path, key_env: str | None
+) -> tuple[Run, Fingerprint | None]:
+    """What came of it, and which renderer made the prompts."""
+
+    def told(found: Capabilities | Wait) -> None:
+        if isinstance(found, Wait):
+            print(found, file=sys.stderr)
+            return
+        version_told = f" {found.engine_version}" if found.engine_version else ""
+        base = (target.base or "embedded") + _signs(target, found)
+        served_by = visible(f"{found.engine.name}{version_told} at {base}, model {found.model}")
+        print(f"{served_by}; prompt evidence: {found.prompt.value}; output: {found.output}", file=sys.stderr)
+        if why := found.unknown.get(CHAT_COMPLETIONS.name):
+            print(visible(f"  what it shows could not all be found out ({why})"), file=sys.stderr)
+        for offer in found.offers:
+            refused = "not offered" if offer.is_known else "whether it is offered could not be found out"
+            output = "the model's own" if offer.script_by is ScriptBy.NONE else "scripted"
+            told = f"{refused} ({offer.reason})" if offer.reason else f"at {offer.path}, output: {output}"
+            print(visible(f"  {offer.api.title}: {told}"), file=sys.stderr)
+
+    # opened when there is something to keep: an earlier run survives an endpoint that is down
+    recording: list[FileIO] = []
+    answered: set[str] = set()
+    try:
+        with ExitStack() as stack:
+            # both before there are threads: what is forked is there at once
+            base = stack.enter_context(served(target, options)) if is_beside(target, options) else None
+            judge = stack.enter_context(judge_of(plan, options))
+            advance = stack.enter_context(_progress(plan, options))
+
+            def keep(x: Exchange) -> None:
+                line = exchange_line(x)
+                with written(out):
+                    if not recording:
+                        replace_run(out)
+                        recording.append(stack.enter_context((out / EXCHANGES).open("wb", buffering=0)))
+                    write_whole(recording[0], line)
+                if x.scenario != DISCOVERY:
+                    answered.add(x.scenario)
+                judge.hold(x, line)
+                advance()
+
+            finished = completed(run(target, options, plan, keep, told, judge, base))
+            return finished, judge.renderer(finished.series)
+    except NothingThere as problem:
+        remove_empty(out)
+        why = problem.told(key_env) if isinstance(problem, KeyRefused) and options.key else str(problem)
+        raise UsageError(f"{target}: {why}") from None
+    except UsageError:
+        remove_empty(out)
+        raise
+    except KeyboardInterrupt:
+        if not recording:
+            remove_empty(out)
+            raise KeyboardInterrupt("stopped before anything was recorded") from None
+        if not answered:
+            raise KeyboardInterrupt(f"stopped before a scenario was answered; discovery is kept in {out}") from None
+        raise KeyboardInterrupt(f"stopped; {kept(out)}") from None
+
+
+def _signs(target: Target, found: Capabilities) -> str:
+    """By what a server was known that nobody had named."""
+    if not target.is_open:
+        return ""
+    return f" (known by {', '.join(found.signs)})" if found.signs else " (which server it is could not be found out)"
+
+
+@contextmanager
+def _progress(plan: Plan, options: Options) -> Generator[Callable[[], None]]:
+    console = Console(stderr=True)
+    requests = sum(len(tuple(expand(scenario))) for scenario in plan.scenarios) * options.tries
+    with Progress(
+        TextColumn("sending"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task("requests", total=requests)
+        yield lambda: bar.advance(task)
+
+
+def _recorded(path: PurePath) -> tuple[Series, ...]:
+    series = read_recorded(Path(path))
+    if not series:
+        raise UsageError(f"{path}: it holds no exchange")
+    return tuple(series)
+
+
+def _apis_of(recorded: Iterable[Series]) -> tuple[str, ...]:
+    """The names of the APIs that a recorded run went over, in the order of the table."""
+    found = {x.api for series in recorded for x in series.exchanges.values()}
+    return tuple(name for name in APIS if name in found) or (CHAT_COMPLETIONS.name,)
+
+
+def _replay(path: Path, recorded: Iterable[Series], plan: Plan) -> Run:
+    series = in_order(recorded, plan.scenarios)
+    first = _first_report(path)
+    header = first.header if first is not None else {}
+    ways, unknown = _ways(header), _unknown(header)
+    known = {api: way for api, way in (ways or {}).items() if api not in unknown or _is_offered(header, api)}
+    return Run(
+        capabilities=None,
+        series=series,
+        results=tuple(left_open(judge_all(series, plan, ways), known, unknown)),
+        latency=first.latency if first is not None else (),
+        recorded=header,
+    )
+
+
+def _first_report(recording: Path) -> Report | None:
+    """The report of the run that a recording is of, None where it does not stand beside it: it knows what the exchanges do not tell."""
+    try:
+        return read_report((recording.parent / REPORT).read_text("utf-8")) if recording.name == EXCHANGES else None
+    except (OSError, UnicodeDecodeError, BadReport):
+        return None
+
+
+def _ways(header: JsonObject) -> dict[str, ScriptBy] | None:
+    """How scripts travelled in each API of a recorded run, None where it is not told."""
+    capabilities = at(header, "capabilities")
+    told = {CHAT_COMPLETIONS.name: text(at(capabilities, "script"))} | {
+        name: text(at(offer, "script")) for name, offer in members(at(capabilities, "apis")).items()
+    }
+    known = {name: ScriptBy(way) for name, way in told.items() if way in set(ScriptBy)}
+    if CHAT_COMPLETIONS.name not in known:
+        return None
+    by_default = known[CHAT_COMPLETIONS.name]
+    if at(capabilities, "chat") is False:
+        del known[CHAT_COMPLETIONS.name]
+    return dict.fromkeys(_unknown(header), by_default) | known
+
+
+def _unknown(header: JsonObject) -> dict[str, str]:
+    """The APIs of which not all could be found out, and why."""
+    return {name: text(why) for name, why in members(at(header, "capabilities", "unknown")).items()}
+
+
+def _is_offered(header: JsonObject, api: str) -> bool:
+    return api == CHAT_COMPLETIONS.name or at(header, "capabilities", "apis", api, "offered") is True
+
+
+def _report(
+    target: Target, options: Options, finished: Run, renderer: Fingerprint | None, key_env: str | None
+) -> Report:
+    by_id = {x.id: x for series in finished.series for x in series.exchanges.values()}
+    found = finished.capabilities
+    header: JsonObject = {
+        "version": version("harmony-conformance"),
+        "target": {
+            "engine": (found.engine if found else target.engine).name,
+            "engine_version": found.engine_version if found else None,
+            "model": found.model if found else None,
+            "url_host": target.host,
+        },
+        "capabilities": found.told() if found else {},
+        "renderer": renderer.told() if renderer is not None else None,
+        "tries": options.tries,
+        "seed": options.seed,
+        "started": finished.started or datetime.now(UTC).isoformat(timespec="seconds"),
+        **{name: finished.recorded[name] for name in _OF_THE_ENDPOINT if name in finished.recorded},
+    }
+    again = repeated(options)
+    lines = (
+        result_line(result, reproduce_result(target, result, by_id, key_env, again)) for result in finished.results
+    )
+    return make_report(header, lines, finished.latency)
+
+
+def _exit_code(results: tuple[Result, ...], fails_on: frozenset[Severity]) -> int:
+    match worst(results, fails_on):
+        case Outcome.ERROR:
+            return Exit.OUR_ERROR
+        case Outcome.FAIL:
+            code = Exit.DIVERGES
+        case _:
+            code = Exit.CONFORMS
+    if not any(result.applied and result.severity is Severity.MUST for result in results):
+        reasons = Counter(result.reason for result in results if result.reason).most_common(_REASONS_SHOWN)
+        told = "; ".join(f"{reason}: {times}" for reason, times in reasons)
+        print(f"nothing could be checked: not one MUST check applied ({told})", file=sys.stderr)
+        return Exit.USAGE
+    return code
+
+
+COMMAND = Command(name="run", help="test an endpoint, or judge a recording again", configure=configure, run=execute)

@@ -1,0 +1,51 @@
+"""`harmony-conformance serve`: the reference provider, with defects where asked for."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+
+from harmony_conformance.cli.command import Command
+from harmony_conformance.errors import Exit, UsageError
+from harmony_conformance.reference_server.defects import DEFECTS, SURFACE_DEFECTS
+from harmony_conformance.reference_server.server.serving import serve
+
+_HIGHEST = 65535
+_DIGITS = len(str(_HIGHEST))
+
+
+def configure(parser: ArgumentParser) -> None:
+    """Where to listen, and what to get wrong."""
+    parser.add_argument("--host", default="127.0.0.1", metavar="H")
+    parser.add_argument("--port", type=_port, default=8000, metavar="P", help="default: 8000; 0 takes a free one")
+    parser.add_argument(
+        "--defect", action="append", default=[], metavar="ID", help="a defect to switch on; may be repeated"
+    )
+    parser.add_argument("--list-defects", action="store_true", help="list the defects and stop")
+
+
+def execute(arguments: Namespace) -> int:
+    """Serve until stopped."""
+    if arguments.list_defects:
+        for defect in (*DEFECTS.values(), *SURFACE_DEFECTS.values()):
+            print(f"{defect.id}  ({', '.join(defect.catalogue) or 'no catalogue id'})  {defect.summary}")
+        return Exit.CONFORMS
+    unknown = [defect for defect in arguments.defect if defect not in DEFECTS and defect not in SURFACE_DEFECTS]
+    if unknown:
+        raise UsageError(f"no defect {unknown[0]!r}: --list-defects lists them")
+    try:
+        serve(arguments.host, arguments.port, arguments.defect)
+    except OSError as problem:
+        raise UsageError(f"cannot listen on {arguments.host}:{arguments.port}: {problem.strerror or problem}") from None
+    return Exit.CONFORMS
+
+
+def _port(text: str) -> int:
+    digits = text.lstrip("0") or "0"
+    if not text.isascii() or not text.isdigit() or len(digits) > _DIGITS or int(digits) > _HIGHEST:
+        raise ArgumentTypeError(f"{text!r} is no port: a whole number from 0 to {_HIGHEST}")
+    return int(digits)
+
+
+COMMAND = Command(
+    name="serve", help="the reference provider, with switchable defects", configure=configure, run=execute
+)

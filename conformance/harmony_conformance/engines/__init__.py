@@ -1,0 +1,1 @@
+"""Servers: profiles, targets, detection of engine and APIs, prompt endpoints, scripted output."""

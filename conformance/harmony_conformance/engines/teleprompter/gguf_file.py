@@ -1,0 +1,171 @@
+"""The teleprompter as one GGUF file for llama.cpp and what is built on it: weights, vocabulary and chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+
+from harmony_conformance.engines.teleprompter.attention import HEAD, STRETCH, THETA, Floats
+from harmony_conformance.engines.teleprompter.script import SPECIALS
+from harmony_conformance.engines.teleprompter.weights import (
+    CONTEXT,
+    EPSILON,
+    EXPERTS,
+    EXPERTS_USED,
+    FEED_FORWARD,
+    HEADS,
+    HIDDEN,
+    KEY_HEADS,
+    LAYERS,
+    ORIGINAL_CONTEXT,
+    SLIDING_WINDOW,
+    VOCABULARY,
+    bfloat16,
+    tensors,
+)
+from harmony_ref import tokens
+from harmony_ref.tokenizer import vocabulary
+
+NAME = "teleprompter.gguf"
+_ARCHITECTURE = "gpt-oss"
+_BLOCK, _BLOCK_BYTES, _ONE = 32, 17, 127  # MXFP4: numbers and bytes of a block, and the scale 1
+_IN_LAYERS = {
+    "attn_norm.weight": "input_layernorm.weight",
+    "post_attention_norm.weight": "post_attention_layernorm.weight",
+    "attn_q.weight": "self_attn.q_proj.weight",
+    "attn_q.bias": "self_attn.q_proj.bias",
+    "attn_k.weight": "self_attn.k_proj.weight",
+    "attn_k.bias": "self_attn.k_proj.bias",
+    "attn_v.weight": "self_attn.v_proj.weight",
+    "attn_v.bias": "self_attn.v_proj.bias",
+    "attn_output.weight": "self_attn.o_proj.weight",
+    "attn_output.bias": "self_attn.o_proj.bias",
+    "attn_sinks.weight": "self_attn.sinks",
+    "ffn_gate_inp.bias": "mlp.router.bias",
+}
+
+
+def write_gguf(folder: Path, chat_template: str) -> Path:
+    """Write the file; its path."""
+    file = folder / NAME
+    writer = gguf.GGUFWriter(file, _ARCHITECTURE)
+    _write_shape(writer)
+    _write_vocabulary(writer)
+    writer.add_chat_template(chat_template)
+    _write_tensors(writer)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+def _write_shape(writer: gguf.GGUFWriter) -> None:
+    writer.add_type("model")
+    writer.add_name("teleprompter")
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_MXFP4_MOE)
+    writer.add_block_count(LAYERS)
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(HIDDEN)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KEY_HEADS)
+    writer.add_key_length(HEAD)
+    writer.add_value_length(HEAD)
+    writer.add_rope_dimension_count(HEAD)
+    writer.add_rope_freq_base(THETA)
+    writer.add_layer_norm_rms_eps(EPSILON)
+    writer.add_expert_count(EXPERTS)
+    writer.add_expert_used_count(EXPERTS_USED)
+    writer.add_expert_feed_forward_length(FEED_FORWARD)
+    writer.add_feed_forward_length(FEED_FORWARD)
+    writer.add_sliding_window(SLIDING_WINDOW)
+    writer.add_vocab_size(VOCABULARY)
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(STRETCH)
+    writer.add_rope_scaling_orig_ctx_len(ORIGINAL_CONTEXT)
+    writer.add_float32(f"{_ARCHITECTURE}.rope.scaling.yarn_beta_fast", 32.0)
+    writer.add_float32(f"{_ARCHITECTURE}.rope.scaling.yarn_beta_slow", 1.0)
+
+
+def _write_vocabulary(writer: gguf.GGUFWriter) -> None:
+    """Vocabulary and merges as the published tokenizer.json has them, made from the packaged vocabulary."""
+    names = [_spelled(token) for token in vocabulary.ranks()]
+    kinds = [gguf.TokenType.NORMAL] * len(names)
+    # the published tokenizer calls the last of them so; no text of ours does
+    texts = {token: text for text, token in tokens.SPECIAL_TOKENS.items()} | {SPECIALS[-1]: "<|endofprompt|>"}
+    names += [texts[token] for token in SPECIALS]
+    kinds += [gguf.TokenType.CONTROL] * len(SPECIALS)
+    names += [f"[PAD{token}]" for token in range(len(names), VOCABULARY)]
+    kinds += [gguf.TokenType.UNUSED] * (VOCABULARY - len(kinds))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-4o")
+    writer.add_token_list(names)
+    writer.add_token_types(kinds)
+    writer.add_token_merges([f"{_spelled(one)} {_spelled(other)}" for one, other in _merges()])
+    writer.add_bos_token_id(tokens.STARTOFTEXT)
+    writer.add_eos_token_id(tokens.RETURN)
+    writer.add_pad_token_id(tokens.ENDOFTEXT)
+    writer.add_add_bos_token(False)
+
+
+def _merges() -> Iterator[tuple[bytes, bytes]]:
+    """Every pair of tokens that makes a token, in the order in which pairs are joined: by what they make, then by themselves."""
+    ranks = vocabulary.ranks()
+    for token in ranks:
+        pairs = ((token[:place], token[place:]) for place in range(1, len(token)))
+        known = [(ranks[one], ranks[other], one, other) for one, other in pairs if one in ranks and other in ranks]
+        yield from ((one, other) for _, _, one, other in sorted(known))
+
+
+def _units() -> dict[int, str]:
+    """The character that stands for each byte: itself where it can be seen, else the next from U+0100 on (GPT-2's `bytes_to_unicode`)."""
+    seen = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    unseen = [byte for byte in range(0x100) if byte not in seen]
+    return {byte: chr(byte) for byte in seen} | {byte: chr(0x100 + place) for place, byte in enumerate(unseen)}
+
+
+_UNITS = _units()
+
+
+def _spelled(token: bytes) -> str:
+    return "".join(map(_UNITS.__getitem__, token))
+
+
+def _write_tensors(writer: gguf.GGUFWriter) -> None:
+    found = tensors()
+    _add(writer, "token_embd.weight", found["model.embed_tokens.weight"])
+    _add(writer, "output.weight", found["lm_head.weight"])
+    _add(writer, "output_norm.weight", found["model.norm.weight"])
+    for layer in range(LAYERS):
+        own, published = f"blk.{layer}.", f"model.layers.{layer}."
+        for name, other in _IN_LAYERS.items():
+            _add(writer, own + name, found[published + other])
+        writer.add_tensor(own + "ffn_gate_inp.weight", found[published + "mlp.router.weight"])
+        _add_experts(writer, own)
+
+
+def _add(writer: gguf.GGUFWriter, name: str, tensor: Floats) -> None:
+    """Matrices as bfloat16, vectors as they are."""
+    if tensor.ndim == 1:
+        writer.add_tensor(name, tensor)
+        return
+    halves = bfloat16(tensor)
+    as_bytes: npt.NDArray[np.uint8] = halves.view(np.uint8).reshape(*halves.shape[:-1], halves.shape[-1] * 2)
+    writer.add_tensor(name, as_bytes, raw_dtype=gguf.GGMLQuantizationType.BF16)
+
+
+def _add_experts(writer: gguf.GGUFWriter, prefix: str) -> None:
+    """The experts, all zero, as the published file has them: MXFP4."""
+    for name, rows, columns in (
+        ("gate", FEED_FORWARD, HIDDEN),
+        ("up", FEED_FORWARD, HIDDEN),
+        ("down", HIDDEN, FEED_FORWARD),
+    ):
+        blocks = np.zeros((EXPERTS, rows, columns // _BLOCK * _BLOCK_BYTES), np.uint8)
+        blocks[:, :, ::_BLOCK_BYTES] = _ONE
+        writer.add_tensor(f"{prefix}ffn_{name}_exps.weight", blocks, raw_dtype=gguf.GGMLQuantizationType.MXFP4)
+        writer.add_tensor(f"{prefix}ffn_{name}_exps.bias", np.zeros((EXPERTS, rows), np.float32))

@@ -1,0 +1,1 @@
+"""Exchanges and series: what crossed the wire, what is known about prompt and output, recordings."""

@@ -1,0 +1,202 @@
+"""A file's lines with their byte offsets, in constant memory: plain or gzip (told by the bytes, not by the name), whatever the length of a line.
+
+Nothing is lost silently: a line that is too long, a compressed file that breaks off and a read that fails are each told as a `Problem` with the
+offset at which they stand. Offsets count the bytes of the text, of the uncompressed text where the file is compressed.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+from harmony_conformance.json_value import ENVELOPED, Json, loads
+
+LINE_LIMIT = 64 * 1024 * 1024
+"""The longest line that is read, in bytes."""
+
+_BLOCK = 1024 * 1024
+_GZIP = b"\x1f\x8b"
+_UTF8_MARK = b"\xef\xbb\xbf"
+_NO_LINES: Mapping[bytes, str] = MappingProxyType(
+    dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "the file is UTF-16: convert it (iconv -f utf-16 -t utf-8)")
+    | {
+        b"\x28\xb5\x2f\xfd": "the file is packed by zstd: unpack it (zstd -d)",
+        b"BZh91AY&SY": "the file is packed by bzip2: unpack it (bzip2 -d)",
+        b"\xfd7zXZ\x00": "the file is packed by xz: unpack it (xz -d)",
+        b"PK\x03\x04": "the file is a zip archive: unpack it (unzip)",
+        b"PAR1\x15": "the file is Parquet: write it as JSON Lines",
+    }
+)
+"""How files begin that hold no lines of JSON, and what would be right."""
+_LONGEST_MARK = max(map(len, _NO_LINES))
+
+
+class Readable(Protocol):
+    """What bytes are read from."""
+
+    def read1(self, size: int, /) -> bytes:
+        """At most so many bytes, those that are there already; none at the end."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """The bytes of a line without its end, the offset of its first byte, and its number from 1."""
+
+    offset: int
+    number: int
+    data: bytes
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Place:
+    """Where a line stands. Places order examples, so that the first ones are the same however a log is divided."""
+
+    file: str
+    offset: int
+
+    def __str__(self) -> str:
+        """As it is shown, and as an exchange's id: `@`, since the number is one of bytes, not of lines."""
+        return f"{self.file}@{self.offset}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A part of a file that could not be read. `kind` is one of a few fixed texts, by which problems are counted; `detail` adds to it.
+
+    `number` is 0 where it is about the file as a whole.
+    """
+
+    offset: int
+    number: int
+    kind: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """Both in one line."""
+        return f"{self.kind}: {self.detail}" if self.detail else self.kind
+
+
+def read_lines(path: Path, *, limit: int = LINE_LIMIT) -> Iterator[Line | Problem]:
+    """The lines of a file. Empty lines are left out; a file that cannot be opened is one `Problem`."""
+    try:
+        with path.open("rb") as raw:
+            compressed = raw.peek(2)[:2] == _GZIP
+            if compressed:
+                with gzip.open(raw, "rb") as unpacked:
+                    yield from split_lines(unpacked, limit=limit)
+            else:
+                yield from split_lines(raw, limit=limit)
+    except FileNotFoundError:
+        yield Problem(offset=0, number=0, kind="no such file")
+    except IsADirectoryError:
+        yield Problem(offset=0, number=0, kind="it is a folder, not a file")
+    except OSError as error:
+        yield Problem(offset=0, number=0, kind="the file cannot be read", detail=error.strerror or str(error))
+
+
+def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line | Problem]:
+    """The lines of an open stream."""
+    splitter = _Splitter(limit)
+    end = 0
+    begun = b""
+    while True:
+        try:
+            block = stream.read1(_BLOCK)
+        except EOFError:
+            problem: tuple[str, str] | None = ("the compressed file breaks off", "")
+        except (zlib.error, gzip.BadGzipFile) as error:
+            problem = ("the compressed file is damaged", str(error))
+        except OSError as error:
+            problem = ("the file cannot be read further", error.strerror or str(error))
+        else:
+            problem = None
+            if end < _LONGEST_MARK:  # which comes in pieces where a stream does
+                begun += block[:_LONGEST_MARK]
+                kind = next((kind for mark, kind in _NO_LINES.items() if begun.startswith(mark)), "")
+                if kind:
+                    yield Problem(offset=0, number=1, kind=kind)
+                    return
+            end += len(block)
+            yield from splitter.feed(block)
+            if block:
+                continue
+        yield from splitter.finish()
+        if problem is not None:
+            yield Problem(offset=end, number=splitter.number, kind=problem[0], detail=problem[1])
+        return
+
+
+class _Splitter:
+    """State: the pieces of the line being read, or how much of a line that is too long has been skipped."""
+
+    def __init__(self, limit: int) -> None:
+        self.number = 1
+        self._limit = limit
+        self._start = 0
+        self._size = 0
+        self._pieces: list[bytes] = []
+
+    def feed(self, block: bytes) -> Iterator[Line | Problem]:
+        first, *rest = block.split(b"\n")
+        self._add(first)
+        for piece in rest:
+            yield from self._take()
+            self._start += 1  # the line's end itself
+            self.number += 1
+            self._add(piece)
+
+    def finish(self) -> Iterator[Line | Problem]:
+        yield from self._take()
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size <= self._limit:
+            self._pieces.append(piece)
+        else:
+            self._pieces.clear()
+
+    def _take(self) -> Iterator[Line | Problem]:
+        start, size = self._start, self._size
+        data = b"".join(self._pieces)
+        self._start, self._size = start + size, 0
+        self._pieces.clear()
+        if size > self._limit:
+            yield Problem(
+                offset=start,
+                number=self.number,
+                kind="the line is too long",
+                detail=f"{size} bytes, at most {self._limit} are read",
+            )
+            return
+        if start == 0:
+            data = data.removeprefix(_UTF8_MARK)
+        if data.strip():
+            yield Line(offset=start, number=self.number, data=data)
+
+
+class NotUtf8(ValueError):  # noqa: N818 - it names what the line is
+    """A line that is no UTF-8 text; says at which byte of it."""
+
+    def __init__(self, byte: int) -> None:
+        super().__init__(f"not UTF-8 text at byte {byte}")
+        self.byte = byte
+
+
+def parse_line(line: Line) -> Json:
+    """The JSON value of a line.
+
+    Raises:
+        NotJson: it is none.
+        NotUtf8: it is no UTF-8.
+    """
+    try:
+        document = line.data.decode("utf-8")
+    except UnicodeDecodeError as problem:
+        raise NotUtf8(problem.start) from None
+    return loads(document, deepest=ENVELOPED)

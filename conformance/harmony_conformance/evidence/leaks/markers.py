@@ -1,0 +1,105 @@
+"""Markers in a text whose tokens are not known: those that show structure, those that stand alone, and what a request says of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from harmony_conformance.prompts.token_injection import SPECIAL
+
+MARKER = SPECIAL
+
+_ROLE = r"(?:assistant|user|system|developer|tool|functions\.)"
+_CHANNEL = r"(?:analysis|commentary|final)\b"
+
+STRUCTURE = re.compile(
+    rf"<\|start\|>\s?{_ROLE}[^<\n]{{0,80}}<\|(?:channel|message|constrain)\|>"
+    rf"|<\|channel\|>\s?{_CHANNEL}[^<\n]{{0,80}}<\|(?:message|constrain|channel)\|>"
+    r"|<\|channel\|>\w[^<\n]{0,80}<\|message\|>"
+    r"|<\|(?:end|return|call)\|><\|start\|>"
+    rf"|<\|(?:end|return|call)\|>\s*<\|start\|>\s?{_ROLE}"
+    r"|<\|constrain\|>\s*json\s*<\|message\|>"
+    r"|<\|channel\|>\s?(?:analysis|commentary)\s+to=[\w.]+"
+    rf"|\A(?:assistant\s?)?{_CHANNEL}\s?<\|message\|>"
+    r"|to=functions\.[\w.-]+\s*(?:json|code)?\s*<\|"
+)
+"""Two markers in the order of a header, or a marker and a recipient, or a channel and a marker that begin the text: nobody writes them so by chance."""
+
+_LEFT = r"<\|(?:start|channel|constrain|message|end|return|call|endoftext|reserved_\d{6})\|>"
+LEFT_BEHIND = re.compile(
+    rf"\A\s*{_LEFT}(?=\S)|<\|start\|>{_ROLE}|<\|channel\|>{_CHANNEL}|(?<=\S){_LEFT}\s*\Z",
+)
+"""One marker in a place where parsers leave one: glued to either end of the text, or with the word of its header behind it."""
+
+_ESCAPES = (
+    (re.compile(r"&amp;(?=(?:lt|gt|vert|#)\b|#)"), "&"),
+    (re.compile(r"\\+u003[cC]|&lt;|&#0*60;|&#[xX]0*3[cC];"), "<"),
+    (re.compile(r"\\+u003[eE]|&gt;|&#0*62;|&#[xX]0*3[eE];"), ">"),
+    (re.compile(r"\\+u007[cC]|&vert;|&verbar;|&#0*124;|&#[xX]0*7[cC];"), "|"),
+)
+_MAY_BE_ESCAPED = re.compile(r"\\u00|&(?:lt|gt|amp|vert|verbar|#)")
+
+_CODE = re.compile(
+    r"```[\s\S]*?```|~~~[\s\S]*?~~~|``[^\n]+?``|`[^`\n]+`"
+    r"|(?:(?<=\A)|(?<=[\s([{:=,]))[\"'\u201c\u2018\xab](?=[^\n]{0,40}<\|)[^\n\"'\u201d\u2019\xbb]{1,160}[\"'\u201d\u2019\xbb](?=[\s.,;:!?)\]}]|\Z)"
+)
+_NEEDED_FOR_HARMONY = ("harmony", "token", "template", "markup", "chatml", "channel", "gpt-oss", "<|")
+_ABOUT_HARMONY = re.compile(
+    r"\bharmony\b[^.?!]{0,60}\b(?:formats?|responses?|templates?|prompts?|tokens?|parsers?|encoding|channels?|messages?|headers?|spec)\b"
+    r"|\b(?:formats?|tokens?|parsers?|channels?) (?:of|in) harmony\b|\bopenai[ -_]harmony\b"
+    r"|\b(?:special|control|stop|delimiter|marker|end-of-(?:text|turn|sequence|message)|EOS|EOT) tokens?\b"
+    r"|\b(?:chat|prompt) (?:templates?|markup)\b|\bchatml\b|\btokeni[sz]ers?\b"
+    r"|\b(?:analysis|commentary|final) channel\b"
+    r"|\bgpt-oss\b[^.?!]{0,60}\b(?:format|template|tokens?|channels?|headers?|output)\b"
+    r"|<\|\w+\|>",
+    re.IGNORECASE,
+)
+
+
+def readable(text: str) -> str:
+    r"""The text with escaped markers spelled: `\u003c|end|\u003e` of JSON, `&lt;|end|&gt;` of HTML, also where they were escaped twice."""
+    if ("&" not in text and "\\u00" not in text) or _MAY_BE_ESCAPED.search(text) is None:
+        return text
+    for pattern, letter in _ESCAPES:
+        text = pattern.sub(letter, text)
+    return text
+
+
+def without_code(text: str) -> str:
+    """The text without closed code blocks, inline code, and quotations that begin with a marker or hold one."""
+    holds_none = (
+        "`" not in text and "~~~" not in text and "<|" not in text
+    )  # one of which is in whatever the pattern finds
+    return text if holds_none else _CODE.sub(" ", text)
+
+
+def speaks_of_harmony(text: str) -> bool:
+    """Whether a text is about the format itself: it holds a marker, or names the format, its tokens, or templates as such."""
+    return holds_any(text, _NEEDED_FOR_HARMONY) and (
+        MARKER.search(text) is not None or _ABOUT_HARMONY.search(text) is not None
+    )
+
+
+def holds_any(text: str, needed: Iterable[str]) -> bool:
+    """Whether one of these words, in lower case, stands in a text, whatever its case: told much sooner than by a pattern that needs one of them."""
+    return holds_one(folded(text), needed)
+
+
+def folded(text: str) -> str:
+    """The text in lower case, as patterns read it that ignore the case."""
+    if text.isascii():
+        return text.lower()
+    return text.replace("\u0130", "i").replace("\u0131", "i").casefold()  # letters that patterns take for an i, too
+
+
+def holds_one(folded_text: str, needed: Iterable[str]) -> bool:
+    """Whether one of these words stands in a text that is folded."""
+    for word in needed:  # noqa: SIM110 - a generator would cost more than the search
+        if word in folded_text:
+            return True
+    return False
+
+
+def may_speak_of_harmony(folded_text: str) -> bool:
+    """Whether a text that is folded holds a word of all that speak of the format."""
+    return holds_one(folded_text, _NEEDED_FOR_HARMONY)

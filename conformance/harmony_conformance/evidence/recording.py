@@ -1,0 +1,233 @@
+"""Exchanges as JSON and back: the lines of `exchanges.jsonl`, and the files under `golden/exchanges`.
+
+A recorded body is exact: chunks with their times, as text (bytes that are no UTF-8 survive as escaped surrogates). For files written by hand there are
+shorter forms: `json` for a body, `events` for a stream (each a JSON value or a text), read but never written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harmony_conformance.evidence.exchange import AnsweredBy, Counted, Exchange, Rendered, Validity
+from harmony_conformance.evidence.expected_output import read_row, write_row
+from harmony_conformance.json_value import (
+    Json,
+    JsonObject,
+    NotJson,
+    at,
+    dumps,
+    items,
+    loads,
+    members,
+    number,
+    text,
+    whole_numbers,
+)
+from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
+from harmony_ref import encode, encode_with_special_tokens, tokens
+
+
+class BadRecording(ValueError):  # noqa: N818 - it names what the value is
+    """A JSON value that is no exchange; says what is missing or wrong."""
+
+
+def write_exchange(x: Exchange) -> JsonObject:
+    """The JSON form of an exchange."""
+    line: JsonObject = {
+        "kind": "exchange",
+        "id": x.id,
+        "scenario": x.scenario,
+        "step": x.step,
+        "api": x.api,
+        "try": x.attempt,
+        "engine": x.engine,
+        "validity": x.validity.value,
+        "request": _write_request(x.request),
+    }
+    if x.started is not None:
+        line["started"] = x.started
+    if x.response is not None:
+        line["response"] = _write_response(x.response)
+    if x.failure is not None:
+        line["failure"] = {"kind": x.failure.kind.value, "detail": x.failure.detail}
+    if x.script is not None:
+        line["script"] = list(x.script)
+    if x.expected is not None:
+        line["expected"] = write_row(x.expected)
+    if x.unplayed:
+        line["unplayed"] = x.unplayed
+    if x.rendered is not None:
+        line["rendered"] = {"source": x.rendered.source, "ids": list(x.rendered.ids)}
+    if x.counted is not None:
+        line["counted"] = {"source": x.counted.source, "tokens": x.counted.tokens}
+    if x.rebuilt:
+        line["rebuilt"] = True
+    if x.together is not None:
+        line["together"] = x.together
+    if x.waited:
+        line["waited"] = list(x.waited)
+    if x.answered_by is not AnsweredBy.API:
+        line["answered_by"] = x.answered_by.value
+    return line
+
+
+def exchange_line(x: Exchange) -> bytes:
+    """The exchange as a line of `exchanges.jsonl`."""
+    return (dumps(write_exchange(x)) + "\n").encode("utf-8", "backslashreplace")
+
+
+def read_exchange(line: Json, *, name: str = "") -> Exchange:
+    """An exchange from its JSON form.
+
+    Raises:
+        BadRecording: it is none.
+    """
+    if not isinstance(at(line, "request"), dict):
+        raise BadRecording("no exchange: it has no member `request` that is an object")
+    script = at(line, "script")
+    expected = at(line, "expected")
+    rendered = at(line, "rendered")
+    waited = [wait for wait in items(at(line, "waited")) if isinstance(wait, int | float)]
+    count = number(at(line, "counted", "tokens"))
+    validity, answered_by = text(at(line, "validity")), text(at(line, "answered_by"))
+    return Exchange(
+        id=text(at(line, "id")) or name,
+        scenario=text(at(line, "scenario")) or "traffic",
+        step=text(at(line, "step")),
+        api=text(at(line, "api")) or "chat",
+        attempt=number(at(line, "try")) or 0,
+        engine=text(at(line, "engine")) or "openai",
+        started=text(at(line, "started")) or None,
+        validity=Validity(validity) if validity in set(Validity) else Validity.UNKNOWN,
+        request=_read_request(at(line, "request")),
+        response=_read_response(at(line, "response")) if isinstance(at(line, "response"), dict) else None,
+        failure=_read_failure(at(line, "failure")),
+        script=read_script(script) if script is not None else None,
+        expected=read_row(expected) if expected is not None else None,
+        unplayed=text(at(line, "unplayed")),
+        rendered=Rendered(source=text(at(rendered, "source")), ids=_ids(at(rendered, "ids")))
+        if rendered is not None
+        else None,
+        counted=Counted(source=text(at(line, "counted", "source")), tokens=count) if count is not None else None,
+        waited=tuple(float(wait) for wait in waited),
+        together=number(at(line, "together")),
+        rebuilt=at(line, "rebuilt") is True,
+        answered_by=AnsweredBy(answered_by) if answered_by in set(AnsweredBy) else AnsweredBy.API,
+    )
+
+
+def read_script(script: Json) -> tuple[int, ...]:
+    """Token ids of a scripted completion: a Harmony text in which every marker is the special token, or a list of pieces.
+
+    A piece is a token id, such a text, or `{"ordinary": text}`, whose markers are spelled in ordinary tokens.
+
+    Raises:
+        BadRecording: it is neither.
+    """
+    if isinstance(script, str):
+        return tuple(encode_with_special_tokens(script))
+    if isinstance(script, list):
+        if (ids := whole_numbers(script)) is not None:
+            return ids
+        return tuple(token for piece in script for token in _piece(piece))
+    raise BadRecording("a script is a text, or a list of token ids and texts")
+
+
+def _piece(piece: Json) -> tuple[int, ...]:
+    if isinstance(piece, str):
+        return tuple(encode_with_special_tokens(piece))
+    if (token := number(piece)) is not None:
+        return (token,)
+    ordinary = at(piece, "ordinary")
+    if isinstance(ordinary, str):
+        return tuple(encode(ordinary))
+    raise BadRecording(f'{dumps(piece)} is no piece of a script: a token id, a text, or {{"ordinary": text}}')
+
+
+def _write_request(request: Request) -> JsonObject:
+    written: JsonObject = {"method": request.method, "path": request.path, "headers": dict(request.headers)}
+    body = request.body.decode("utf-8", "surrogateescape")
+    try:
+        value = loads(body)
+    except NotJson:
+        written["text"] = body
+        return written
+    if dumps(value).encode("utf-8", "surrogatepass") == request.body:
+        written["json"] = value
+    else:
+        written["text"] = body
+    return written
+
+
+def _read_request(value: Json) -> Request:
+    body = _body(value)
+    return Request(
+        method=text(at(value, "method")) or "POST",
+        path=text(at(value, "path")) or "/v1/chat/completions",
+        headers=_headers(at(value, "headers")),
+        body=body if body is not None else b"",
+    )
+
+
+def _write_response(response: Response) -> JsonObject:
+    chunks: list[Json] = [
+        [round(chunk.at, 6), chunk.data.decode("utf-8", "surrogateescape")] for chunk in response.chunks
+    ]
+    return {"status": response.status, "headers": dict(response.headers), "chunks": chunks}
+
+
+def _read_response(value: Json) -> Response:
+    headers = dict(_headers(at(value, "headers")))
+    events = at(value, "events")
+    if isinstance(events, list):
+        headers.setdefault("content-type", "text/event-stream")
+        chunks = tuple(Chunk(at=index / 100, data=_event(event)) for index, event in enumerate(events))
+    elif isinstance(at(value, "chunks"), list):
+        chunks = tuple(
+            Chunk(at=_seconds(at(chunk, 0)), data=text(at(chunk, 1)).encode("utf-8", "surrogateescape"))
+            for chunk in items(at(value, "chunks"))
+        )
+    else:
+        body = _body(value)
+        headers.setdefault("content-type", "application/json")
+        chunks = (Chunk(at=0.0, data=body),) if body is not None else ()
+    return Response(status=number(at(value, "status")) or 200, headers=headers, chunks=chunks)
+
+
+def _event(event: Json) -> bytes:
+    data = event if isinstance(event, str) else dumps(event)
+    return "".join(f"data: {line}\n" for line in data.split("\n")).encode("utf-8", "surrogateescape") + b"\n"
+
+
+def _body(value: Json) -> bytes | None:
+    held = members(value)
+    if "json" in held:
+        return dumps(held["json"]).encode("utf-8", "surrogatepass")
+    return text(held["text"]).encode("utf-8", "surrogateescape") if "text" in held else None
+
+
+def _headers(value: Json) -> Mapping[str, str]:
+    return {name.lower(): text(content) for name, content in members(value).items()}
+
+
+def _read_failure(value: Json) -> Failure | None:
+    kind = text(at(value, "kind"))
+    if not kind:
+        return None
+    if kind not in set(FailureKind):
+        raise BadRecording(f"unknown failure {kind!r}: one of {', '.join(FailureKind)}")
+    return Failure(kind=FailureKind(kind), detail=text(at(value, "detail")))
+
+
+def _ids(value: Json) -> tuple[int, ...]:
+    found = whole_numbers(items(value))
+    if found is None or (found and not (tokens.is_known(min(found)) and tokens.is_known(max(found)))):
+        raise BadRecording("token ids are whole numbers of the Harmony vocabulary, 0 to 201088")
+    return found
+
+
+def _seconds(value: Json) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+DISCOVERY = "discovery"

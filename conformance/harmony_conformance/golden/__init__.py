@@ -1,0 +1,1 @@
+"""Golden data: scenarios, expected rows, vectors."""

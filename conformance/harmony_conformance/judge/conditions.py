@@ -1,0 +1,390 @@
+"""When a check applies. The docstring of each condition completes "applies to …"; nothing else can make a check step aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, CONVERSATIONS, SGLANG_GENERATE, TGI
+from harmony_conformance.evidence.empty_answers import says_nothing
+from harmony_conformance.evidence.exchange import ODD, AnsweredBy, Exchange, Series, Validity
+from harmony_conformance.evidence.leaks import about_harmony
+from harmony_conformance.evidence.levels import API as METRICS
+from harmony_conformance.evidence.series_pairs import pair, prompt_count, same_requests, whole_and_streamed
+from harmony_conformance.json_value import at, members, number, strings, text
+from harmony_conformance.judge.check import condition, evidence, of_several, only_on
+from harmony_conformance.prompts.prompt_parser import Keep
+from harmony_conformance.prompts.token_injection import SPECIAL
+from harmony_conformance.runtime.caching import once
+from harmony_conformance.transport.messages import FailureKind
+
+SERVER_ERROR = 500
+REFUSED = 400
+_GIVEN_UP = frozenset({FailureKind.TIMEOUT, FailureKind.TOO_LARGE})  # it was we who stopped reading
+_NOT_THE_ENDPOINT = frozenset(
+    {FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED, FailureKind.ACCESS_REFUSED, FailureKind.NOT_SENT}
+)
+
+
+@condition
+@once
+def is_conversation(x: Exchange) -> bool:
+    """ordinary exchanges on an API that takes messages
+
+    What comes of a request that is wrong or odd on purpose, or of a stream that the client left, has checks of its own. What only loads or unloads a model,
+    as a request to Ollama without messages does, says nothing, and a Response that is made in the background nothing yet.
+    """
+    return x.api in CONVERSATIONS and x.validity not in ODD and not client_left(x) and not says_nothing(x)
+
+
+@only_on(CHAT_COMPLETIONS.name)
+@condition
+def is_chat(x: Exchange) -> bool:
+    """ordinary exchanges on Chat Completions"""
+    return x.api == CHAT_COMPLETIONS.name and is_conversation.holds(x)
+
+
+@only_on(CHAT_COMPLETIONS.name, COMPLETIONS.name)
+@condition
+def is_completion(x: Exchange) -> bool:
+    """ordinary exchanges on Chat Completions and on Completions, whose streams are framed alike"""
+    return is_chat.holds(x) or (x.api == COMPLETIONS.name and is_answering.holds(x))
+
+
+@condition
+def is_answering(x: Exchange) -> bool:
+    """ordinary exchanges on an API that takes messages, or that continues a prompt"""
+    return is_conversation.holds(x) or (x.spoken.is_raw and x.validity not in ODD and not client_left(x))
+
+
+@condition
+def is_told_when_done(x: Exchange) -> bool:
+    """ordinary exchanges on APIs whose streams end with `data: [DONE]`: Chat Completions, Completions, TGI's Messages and SGLang's generate"""
+    return is_completion.holds(x) or (x.api in (TGI.name, SGLANG_GENERATE.name) and is_answering.holds(x))
+
+
+@condition
+def is_reporting(x: Exchange) -> bool:
+    """ordinary exchanges on an API whose answers have usage: those that take messages, and Completions"""
+    return is_conversation.holds(x) or is_completion.holds(x)
+
+
+def client_left(x: Exchange) -> bool:
+    """Whether it was the client that closed the connection."""
+    return x.failure is not None and x.failure.kind is FailureKind.CLIENT_LEFT
+
+
+@condition
+def was_sent(x: Exchange) -> bool:
+    """requests that the endpoint was left to answer"""
+    return x.api != METRICS and (x.failure is None or x.failure.kind not in _NOT_THE_ENDPOINT)
+
+
+@condition
+def is_valid(x: Exchange) -> bool:
+    """requests known to be valid, or answered by a server error, or by one for what the model wrote"""
+    return was_sent.holds(x) and (
+        x.validity is Validity.VALID
+        or (x.validity is Validity.UNKNOWN and (is_server_error(x) or x.failure is not None or blames_the_model(x)))
+    )
+
+
+def blames_the_model(x: Exchange) -> bool:
+    """A refusal that tells what the model wrote, as Groq's does: whoever asked has done nothing wrong."""
+    return "failed_generation" in members(x.error)
+
+
+def is_server_error(x: Exchange) -> bool:
+    """A 5xx; or an error within a stream that says so, or comes after the answer had begun."""
+    if x.response is None or not x.response.is_success:
+        return x.response is not None and x.response.status >= SERVER_ERROR
+    code = number(at(x.error, "code")) or number(at(x.error, "http_status_code"))
+    return x.error is not None and x.stream is not None and (code >= SERVER_ERROR if code else x.turn is not None)
+
+
+@condition
+def is_invalid(x: Exchange) -> bool:
+    """requests that are wrong on purpose"""
+    return x.validity is Validity.INVALID and was_sent.holds(x)
+
+
+@condition
+def is_questionable(x: Exchange) -> bool:
+    """requests that are odd on purpose, and may be answered or refused"""
+    return x.validity is Validity.QUESTIONABLE and was_sent.holds(x)
+
+
+@condition
+def has_response(x: Exchange) -> bool:
+    """requests that got an HTTP response"""
+    return x.response is not None
+
+
+@condition
+def was_refused(x: Exchange) -> bool:
+    """responses with a 4xx or 5xx status"""
+    return x.response is not None and x.response.status >= REFUSED
+
+
+@condition
+def was_answered(x: Exchange) -> bool:
+    """answered requests"""
+    return x.turn is not None and was_sent.holds(x)
+
+
+@condition
+def model_spoke(x: Exchange) -> bool:
+    """answered requests of a model that said what it was told to, or what it wanted"""
+    return was_answered.holds(x) and not x.unplayed
+
+
+@condition
+def is_read(x: Exchange) -> bool:
+    """answers that are read for the client: what only continues a prompt returns what the model wrote, header words and all"""
+    return not x.spoken.is_raw
+
+
+@condition
+def ended_well(x: Exchange) -> bool:
+    """answers that arrived whole and without an error"""
+    return x.turn is not None and x.failure is None and x.error is None
+
+
+@condition
+def was_streamed(x: Exchange) -> bool:
+    """streamed answers that were read to their end, as the server framed them"""
+    return came_in_chunks.holds(x) and x.answered_by is AnsweredBy.API
+
+
+@condition
+def came_in_chunks(x: Exchange) -> bool:
+    """streamed answers that were read to their end"""
+    given_up = x.failure is not None and x.failure.kind in _GIVEN_UP
+    answered = x.stream is not None and x.response is not None and x.response.is_success
+    return answered and was_sent.holds(x) and not given_up
+
+
+@condition
+def wanted_a_stream(x: Exchange) -> bool:
+    """requests for a stream that were accepted"""
+    return x.wants_stream and x.response is not None and x.response.is_success and x.answered_by is AnsweredBy.API
+
+
+@condition
+def streamed_a_call(x: Exchange) -> bool:
+    """streamed answers with a tool call"""
+    return came_in_chunks.holds(x) and x.turn is not None and bool(x.turn.tool_calls)
+
+
+@condition
+def called_a_tool(x: Exchange) -> bool:
+    """answers with a tool call"""
+    return x.turn is not None and bool(x.turn.tool_calls)
+
+
+@condition
+def forbade_tools(x: Exchange) -> bool:
+    """answers to requests with `tool_choice: none` or without tools"""
+    return x.turn is not None and (at(x.asked, "tool_choice") == "none" or not x.tools)
+
+
+@condition
+def demands_a_call(x: Exchange) -> bool:
+    """answers to requests with `tool_choice: required`, a named function or required allowed tools, unless the limit cut them or the script makes no call"""
+    choice = at(x.asked, "tool_choice")
+    cut = x.turn is not None and x.turn.was_broken_off
+    silent = x.script is not None and x.meant is not None and not x.meant.calls
+    demanded = choice == "required" or at(choice, "allowed_tools", "mode") == "required"
+    return (demanded or isinstance(at(choice, "function", "name"), str)) and not cut and not silent
+
+
+@condition
+def offered_tools(x: Exchange) -> bool:
+    """requests that offer tools and do not forbid them"""
+    return bool(x.tools) and at(x.asked, "tool_choice") != "none"
+
+
+@condition
+def has_limit(x: Exchange) -> bool:
+    """answers to requests with a token limit"""
+    return x.turn is not None and x.limit is not None
+
+
+@evidence
+def has_usage(x: Exchange) -> bool:
+    """answers that report usage"""
+    return x.turn is not None and x.turn.usage is not None
+
+
+@condition
+def should_have_usage(x: Exchange) -> bool:
+    """answers that have to report usage: whole ones, and streams asked for it, as they were on the wire"""
+    return (
+        ended_well.holds(x)
+        and not x.rebuilt
+        and x.answered_by is AnsweredBy.API
+        and (x.stream is None or at(x.asked, "stream_options", "include_usage") is True)
+    )
+
+
+@evidence
+def prompt_is_known(x: Exchange) -> bool:
+    """exchanges whose prompt tokens are shown by the server"""
+    return x.read is not None
+
+
+@evidence
+def prompt_was_rendered(x: Exchange) -> bool:
+    """exchanges whose prompt tokens are shown by the server, or shown or counted by a side endpoint"""
+    return x.prompt.ids is not None or x.rendered is not None or x.counted is not None
+
+
+@evidence
+def output_is_known(x: Exchange) -> bool:
+    """answers whose emitted tokens are known (scripted, or shown by the server)"""
+    return x.turn is not None and x.output.ids is not None
+
+
+@evidence
+def ids_were_returned(x: Exchange) -> bool:
+    """answers with the ids of their tokens"""
+    return x.turn is not None and x.turn.output_ids is not None
+
+
+@condition
+def leaves_the_end_to_the_model(x: Exchange) -> bool:
+    """requests without `ignore_eos`"""
+    return not x.goes_past_stop
+
+
+@evidence
+def output_is_unknown(x: Exchange) -> bool:
+    """answers whose emitted tokens are not known"""
+    return x.output.ids is None
+
+
+@condition
+def asks_for_raw_text(x: Exchange) -> bool:
+    """requests for the model's text with its special tokens, or unparsed"""
+    return at(x.asked, "skip_special_tokens") is False or at(x.asked, "reasoning_format") in ("none", "raw")
+
+
+@condition
+def is_about_harmony(x: Exchange) -> bool:
+    """requests that speak of the Harmony format"""
+    return about_harmony.is_about_harmony(x)
+
+
+@condition
+def speaks_of_something_else(x: Exchange) -> bool:
+    """requests that neither speak of the Harmony format nor ask for raw text"""
+    return not is_about_harmony.holds(x) and not asks_for_raw_text.holds(x)
+
+
+@condition
+def wants_one_choice(x: Exchange) -> bool:
+    """requests for one choice"""
+    return at(x.asked, "n") in (None, 1)
+
+
+@evidence
+def meaning_is_known(x: Exchange) -> bool:
+    """answers whose emitted tokens are known to be well-formed, or have an expectation written by hand"""
+    return x.turn is not None and x.meant is not None
+
+
+@evidence
+def has_row_for_broken_output(x: Exchange) -> bool:
+    """answers to broken output that has an expectation written by hand"""
+    return x.turn is not None and x.row is not None and not x.row.is_whole
+
+
+def _meant(x: Exchange, part: str) -> bool:
+    return x.meant is not None and bool(getattr(x.meant, part))
+
+
+@condition
+def meant_reasoning(x: Exchange) -> bool:
+    """completions with reasoning"""
+    return _meant(x, "reasoning")
+
+
+@condition
+def meant_preamble(x: Exchange) -> bool:
+    """completions with a preamble"""
+    return _meant(x, "preambles")
+
+
+@condition
+def meant_final(x: Exchange) -> bool:
+    """completions with a final message"""
+    return _meant(x, "finals")
+
+
+@condition
+def meant_call(x: Exchange) -> bool:
+    """completions with a function call"""
+    return _meant(x, "calls") and offered_tools.holds(x)
+
+
+EFFORTS = ("low", "medium", "high")
+
+
+@condition
+def asks_effort(x: Exchange) -> bool:
+    """answers to requests that set a reasoning effort of Harmony: low, medium, high"""
+    return x.turn is not None and at(x.asked, "reasoning_effort") in EFFORTS
+
+
+@condition
+def asks_unknown_effort(x: Exchange) -> bool:
+    """requests that set a reasoning effort that Harmony does not have"""
+    asked = at(x.asked, "reasoning_effort")
+    return isinstance(asked, str) and asked not in EFFORTS and x.response is not None
+
+
+@evidence
+def is_refused_or_shows_prompt(x: Exchange) -> bool:
+    """requests that were refused, or whose prompt tokens are shown by the server"""
+    return was_refused.holds(x) or prompt_is_known.holds(x)
+
+
+@condition
+def quotes_markers(x: Exchange) -> bool:
+    """requests whose texts hold special tokens as text"""
+    return any(SPECIAL.search(said) for said in (*texts_that_stay(x), *texts_that_may_stay(x)))
+
+
+def texts_that_stay(x: Exchange) -> Iterator[str]:
+    """The texts of a request that have to be in the prompt: of messages, and of offered tools."""
+    yield from (part.text for part in x.wanted if part.keep is Keep.PRESENT)
+    if offered_tools.holds(x):
+        yield from (said for tool in x.tools for said in strings(tool))
+
+
+def texts_that_may_stay(x: Exchange) -> Iterator[str]:
+    """Texts of a request that a server may leave out of the prompt: authors' names, reasoning, the effort, names of parameters, the answer's schema."""
+    yield from (text(at(message, "name")) for message in x.messages)
+    yield from (part.text for part in x.wanted if part.keep is not Keep.PRESENT)
+    yield text(at(x.asked, "reasoning_effort"))
+    yield from strings(at(x.asked, "response_format"))
+    yield from (name for tool in x.tools for name in members(at(tool, "function", "parameters", "properties")))
+
+
+@condition
+def ends_for_an_answer(x: Exchange) -> bool:
+    """requests that do not end with an assistant message to be continued"""
+    return at(x.messages[-1], "role") != "assistant" if x.messages else True
+
+
+@of_several
+@condition
+def has_whole_and_streamed(series: Series) -> bool:
+    """requests that were sent both streamed and not"""
+    return any(pair(series, *names) is not None for names in whole_and_streamed(series))
+
+
+@of_several
+@evidence
+def has_same_request_twice(series: Series) -> bool:
+    """requests that were sent twice, streamed and not, or again, and whose prompts were counted"""
+    return any(None not in map(prompt_count, pair) for pair in same_requests(series))

@@ -1,0 +1,1 @@
+"""The pytest plugin: one item per check and scenario."""

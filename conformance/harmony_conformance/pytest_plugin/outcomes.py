@@ -1,0 +1,84 @@
+"""A result in pytest's words: passed, failed, skipped or error, the text that goes with it, and the properties a report of the item carries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+
+from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome, Severity, Verdict
+from harmony_conformance.judge.judge import Result
+from harmony_conformance.report.terminal import visible
+
+APPLIED = "applied"
+SEVERITY = "severity"
+_FINDINGS_SHOWN = 3
+
+
+class Ending(StrEnum):
+    """How an item ends."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    ERROR = "error"
+
+
+def ending(result: Result, fails_on: frozenset[Severity]) -> Ending:
+    """How the item of a result ends; a failure of a severity that does not count passes."""
+    match result.outcome:
+        case Outcome.ERROR:
+            return Ending.ERROR
+        case Outcome.FAIL if result.severity in fails_on:
+            return Ending.FAILED
+        case Outcome.NOT_APPLICABLE | Outcome.INCONCLUSIVE:
+            return Ending.SKIPPED
+        case _:
+            return Ending.PASSED
+
+
+def properties(result: Result) -> Iterator[tuple[str, str]]:
+    """What a report says beside the outcome: what the result rests on, and each difference that is no failure."""
+    yield SEVERITY, result.severity.value
+    yield "clause", result.clause.id
+    yield APPLIED, str(result.applied)
+    yield from (("evidence", name) for name in result.evidence)
+    for finding in result.findings:
+        kind = "variant" if finding.verdict is Verdict.VARIANT else "finding"
+        yield kind, visible(finding.message)
+
+
+def failure_text(rule: Check | Comparison, result: Result, reproduce: str) -> str:
+    """The findings in words, the first one in the first line, what the source says, and how to see it again."""
+    failures = [finding for finding in result.findings if finding.verdict is Verdict.FAIL]
+    lines = [line for finding in failures[:_FINDINGS_SHOWN] for line in _finding_lines(finding)]
+    if len(failures) > _FINDINGS_SHOWN:
+        lines.append(f"… and {len(failures) - _FINDINGS_SHOWN} more findings")
+    lines += [
+        *([] if failures else [result.reason]),
+        "",
+        f"{rule.severity.value.upper()} {rule.id}: {rule.requirement}",
+        f"  says     {result.clause.id}: {result.clause.quotation}",
+        f"  scenario {result.scenario}: {result.passed} of {result.applied} passed",
+    ]
+    if reproduce:
+        lines.append(f"  to see it again: {visible(reproduce)}")
+    return "\n".join(lines)
+
+
+def skip_text(result: Result) -> str:
+    """Why there is neither a pass nor a failure."""
+    word = "inconclusive" if result.outcome is Outcome.INCONCLUSIVE else "not applicable"
+    return f"{word}: {result.reason}"
+
+
+def _finding_lines(finding: Finding) -> Iterator[str]:
+    yield visible(finding.message)
+    place = f"{finding.exchange} at {finding.at}" if finding.at else finding.exchange
+    for name, value in (
+        ("exchange", place),
+        ("expected", finding.expected),
+        ("actual", finding.actual),
+        ("excerpt", finding.excerpt),
+    ):
+        if value is not None:
+            yield f"  {name:8} {visible(value)}"

@@ -1,0 +1,197 @@
+"""One completion: what a request became, ready to be answered in one piece or as a stream."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from harmony_conformance.json_value import Json, JsonObject, members
+from harmony_conformance.reference_server.chat.candidate import Candidate, logprobs
+from harmony_conformance.reference_server.defects.stages import Changes
+from harmony_conformance.reference_server.model.generation import STOPPING, Generation, Sampling, script_of
+from harmony_conformance.reference_server.model.output_events import DONE, Delta, Offer, message
+from harmony_conformance.reference_server.pipeline.prompt_run import Run, id_of, prompt_of, seed_of
+from harmony_conformance.reference_server.requests.chat_request import ChatRequest, read_request
+from harmony_conformance.reference_server.requests.conversation import conversation
+from harmony_conformance.reference_server.requests.errors import ApiError
+from harmony_conformance.reference_server.requests.fields import MODEL, Choice
+
+
+@dataclass(frozen=True, kw_only=True)
+class Completion:
+    """A request that was accepted, and the answers to it, as many as the client wants."""
+
+    id: str
+    created: int
+    request: ChatRequest
+    prompt: tuple[int, ...]
+    candidates: tuple[Candidate, ...]
+    changes: Changes
+
+    @property
+    def generations(self) -> tuple[Generation, ...]:
+        """The tokens of each answer."""
+        return tuple(one.generation for one in self.candidates)
+
+    def whole(self) -> JsonObject:
+        """The answer in one piece.
+
+        Raises:
+            ApiError: a defect made it one.
+        """
+        choices: list[Json] = [self._choice(one) for one in self.candidates]
+        body: JsonObject = {**self._envelope("chat.completion"), "choices": choices, "usage": self._usage()}
+        if self.request.shows_token_ids:
+            body["prompt_token_ids"] = [*self.prompt]
+        return self.changes.json(body)
+
+    def _choice(self, one: Candidate) -> JsonObject:
+        deltas = [*one.deltas()]
+        entries = [entry for delta in deltas for entry in logprobs(delta, self.request.top_logprobs)]
+        choice: JsonObject = {
+            "index": one.index,
+            "message": message(deltas, seed=one.seed),
+            "logprobs": {"content": entries} if self.request.logprobs else None,
+            "finish_reason": one.finish,
+        }
+        return {**choice, "token_ids": [*one.generation.emitted]} if self.request.shows_token_ids else choice
+
+    def stream(self) -> Iterator[Json]:
+        """The data of each event: chunks, and `[DONE]`."""
+        return self.changes.stream(self._changed_events())
+
+    def _changed_events(self) -> Iterator[Json]:
+        try:
+            for chunk in self._chunks():
+                yield self.changes.json(chunk)
+        except ApiError as error:
+            yield error.body
+        yield DONE
+
+    def _chunks(self) -> Iterator[JsonObject]:
+        """The chunks of all choices, by turns, and the usage."""
+        going = deque(self._chunks_of(one) for one in self.candidates)
+        while going:
+            chunks = going.popleft()
+            chunk = next(chunks, None)
+            if chunk is not None:
+                yield chunk
+                going.append(chunks)
+        if self.request.usage_in_stream:
+            yield {**self._envelope("chat.completion.chunk"), "choices": [], "usage": self._usage()}
+
+    def _chunks_of(self, one: Candidate) -> Iterator[JsonObject]:
+        first = self._chunk(one, {"role": "assistant", "content": ""})
+        shows_prompt = self.request.shows_token_ids and one.index == 0
+        yield {**first, "prompt_token_ids": [*self.prompt]} if shows_prompt else first
+        shown = 0
+        for deltas in self._batches(one):
+            top = self.request.top_logprobs
+            entries = [entry for delta in deltas for entry in logprobs(delta, top)] if self.request.logprobs else []
+            chunk = self._chunk(one, _joined([one.part(delta) for delta in deltas]), shown, entries)
+            shown = len(one.generation.emitted)
+            yield chunk
+        yield self._chunk(one, {}, shown, finish=one.finish)
+
+    def _batches(self, one: Candidate) -> Iterator[Sequence[Delta]]:
+        """The deltas that go in one event: one, unless the request asks for several tokens an event."""
+        held: list[Delta] = []
+        since = 0
+        for delta in one.deltas():
+            held.append(delta)
+            come = len(one.generation.emitted)
+            if self.request.event_tokens == 1 or come - since >= self.request.event_tokens:
+                yield held
+                held, since = [], come
+        if held:
+            yield held
+
+    def _chunk(
+        self,
+        one: Candidate,
+        delta: JsonObject,
+        shown: int | None = None,
+        entries: Sequence[Json] = (),
+        *,
+        finish: str | None = None,
+    ) -> JsonObject:
+        told: Json = {"content": [*entries]} if entries else None
+        choice: JsonObject = {"index": one.index, "delta": delta, "logprobs": told, "finish_reason": finish}
+        if shown is not None and self.request.shows_token_ids:
+            choice["token_ids"] = [*one.generation.emitted[shown:]]
+        return {**self._envelope("chat.completion.chunk"), "choices": [choice]}
+
+    def _usage(self) -> JsonObject:
+        generated = sum(len(generation.emitted) for generation in self.generations)
+        return {
+            "prompt_tokens": len(self.prompt),
+            "completion_tokens": generated,
+            "total_tokens": len(self.prompt) + generated,
+            "prompt_tokens_details": {"cached_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": sum(one.reasoning_tokens for one in self.candidates)},
+        }
+
+    def _envelope(self, kind: str) -> JsonObject:
+        return {"id": self.id, "object": kind, "created": self.created, "model": MODEL}
+
+
+def _joined(deltas: Sequence[JsonObject]) -> JsonObject:
+    """Deltas as one: texts of a field follow each other, and so do the arguments of a call."""
+    texts: dict[str, list[str]] = {}
+    calls: dict[int, JsonObject] = {}
+    for delta in deltas:
+        for name, value in delta.items():
+            if isinstance(value, str):
+                texts.setdefault(name, []).append(value)
+            for call in map(members, value if isinstance(value, list) else []):
+                _add(calls, call)
+    joined: JsonObject = {name: "".join(pieces) for name, pieces in texts.items()}
+    return {**joined, "tool_calls": [*calls.values()]} if calls else joined
+
+
+def _add(calls: dict[int, JsonObject], call: JsonObject) -> None:
+    place = call["index"]
+    if not isinstance(place, int):
+        return
+    opened = calls.setdefault(place, {**call, "function": {}})
+    told, more = members(opened["function"]), members(call["function"])
+    written = f"{told.get('arguments', '')}{more.get('arguments', '')}"
+    opened["function"] = {**told, **more, "arguments": written}
+
+
+def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: Changes) -> Completion:
+    """What becomes of a request's body.
+
+    Args:
+        body: the JSON as the server reads it.
+        serial: tells the server's requests apart.
+        created: seconds since the epoch.
+        date: the model is told that this is today.
+        changes: the defects that are switched on.
+
+    Raises:
+        ApiError: the request is refused.
+    """
+    request = read_request(body)
+    offer = Offer(
+        names=frozenset(tool.name for tool in request.tools),
+        takes_calls=bool(request.tools) and request.choice is not Choice.NONE,
+        allowed=request.allowed,
+    )
+    stopping = STOPPING if request.ends_at_stop else frozenset[int]()
+    sampling = changes.sampling(Sampling(limit=request.limit, stopping=stopping, stops=request.stops))
+    run = Run(
+        seed=seed_of(body),
+        prompt=prompt_of(conversation(request, date=date), changes),
+        generation=Generation(script_of(request, changes.words, serial), sampling),
+        offer=changes.offer(offer),
+        calls_in_parallel=request.calls_in_parallel,
+        changes=changes,
+    )
+    return Completion(
+        id=id_of("chatcmpl-", run.seed, serial),
+        created=created,
+        request=request,
+        prompt=run.prompt,
+        candidates=tuple(Candidate(index, run.again()) for index in range(request.choices)),
+        changes=changes,
+    )

@@ -1,0 +1,383 @@
+"""Defects of reading the output: headers misread, messages lost or misplaced, faults of the model blamed on the client."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, pairwise
+
+from harmony_conformance.json_value import NotJson, loads
+from harmony_conformance.reference_server.defects.event_changes import (
+    FINAL,
+    as_text,
+    dropping,
+    goes_to,
+    headed,
+    is_call,
+    on,
+    opening,
+    raising,
+    showing_raw,
+    with_calls_whole,
+    without_markers,
+)
+from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnOffer
+from harmony_conformance.reference_server.model.output_events import Field, Offer
+from harmony_conformance.reference_server.model.output_header import Header
+from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Skipped, Text
+from harmony_conformance.reference_server.requests.errors import ApiError, server_failure
+from harmony_ref import tokens
+
+
+def _is_preamble(header: Header) -> bool:
+    return header.channel == "commentary" and not is_call(header)
+
+
+def _is_text_without_markup(header: Header) -> bool:
+    return not header.complete
+
+
+def _is_json(text: str) -> bool:
+    try:
+        loads(text)
+    except NotJson:
+        return False
+    return True
+
+
+def _malformed_fails(text: str, closed: Closed) -> str:
+    if closed.ids and not _is_json(text):
+        raise server_failure(
+            f"error parsing tool call: raw='{text}', err=invalid character looking for beginning of value"
+        )
+    return text
+
+
+def _cut_fails(text: str, closed: Closed) -> str:
+    if closed.cut and not _is_json(text):
+        raise server_failure(f"error parsing tool call: raw='{text}', err=unexpected end of JSON input")
+    return text
+
+
+def _malformed_is_clients_fault(text: str, _closed: Closed) -> str:
+    if not _is_json(text):
+        raise ApiError("Failed to parse tool call arguments as JSON", code="tool_use_failed")
+    return text
+
+
+def _malformed_dropped(text: str, _closed: Closed) -> str | None:
+    return text if _is_json(text) else None
+
+
+def _numbers_through_floats(text: str, _closed: Closed) -> str:
+    return json.dumps(json.loads(text, parse_int=float)) if _is_json(text) else text
+
+
+def _unparsed(events: Iterator[Event]) -> Iterator[Event]:
+    """Everything in one final message, the headers too, with the special tokens left out."""
+    yield Opened(header=FINAL, ids=())
+    yield from (as_text(event, without_markers) for event in events)
+    yield Closed()
+
+
+def _raw_unfinished_header(events: Iterator[Event]) -> Iterator[Event]:
+    for event in events:
+        if isinstance(event, Skipped) and event.ids:
+            yield Opened(header=FINAL, ids=())
+            yield as_text(event, tokens.decode_bytes)
+            yield Closed()
+        else:
+            yield event
+
+
+def _swallowing_start(events: Iterator[Event]) -> Iterator[Event]:
+    """A message that no `<|end|>` ended goes on over the next header, markers and all."""
+    swallowed = False
+    for event, following in pairwise(chain(events, (None,))):
+        if isinstance(event, Closed) and not event.ids and isinstance(following, Opened):
+            swallowed = True
+        elif swallowed and isinstance(event, Opened):
+            swallowed = False
+            yield as_text(event, tokens.decode_bytes)
+        elif event is not None:
+            yield event
+
+
+def _first_of_each(events: Iterator[Event]) -> Iterator[Event]:
+    seen: set[str | None] = set()
+
+    def repeated(opened: Opened) -> bool:
+        known = opened.header.channel in seen and not is_call(opened.header)
+        seen.add(opened.header.channel)
+        return known or _is_preamble(opened.header)
+
+    return dropping(repeated)(events)
+
+
+def _one_analysis(events: Iterator[Event]) -> Iterator[Event]:
+    count = 0
+    for event in events:
+        count += isinstance(event, Opened)
+        if count > 2:  # noqa: PLR2004 - reasoning and final, as that server had it
+            raise ApiError(f"Expected 2 output messages (reasoning and final), but got {count}.")
+        yield event
+
+
+def _cut_dropped(events: Iterator[Event]) -> Iterator[Event]:
+    held: list[Event] = []
+    for event in events:
+        if isinstance(event, Opened) and goes_to(event.header) is Field.REASONING:
+            held = [event]
+        elif held and isinstance(event, Closed):
+            if not event.cut:
+                yield from [*held, event]
+            held = []
+        elif held:
+            held.append(event)
+        else:
+            yield event
+
+
+def _each_token_decoded_alone(events: Iterator[Event]) -> Iterator[Event]:
+    for event in events:
+        if isinstance(event, Text):
+            yield replace(event, data=event.data.decode("utf-8", "replace").encode())
+        else:
+            yield event
+
+
+def _whole_header(opened: Opened) -> str:
+    return tokens.decode(opened.ids)
+
+
+def _names_recipient_twice(opened: Opened) -> bool:
+    return _whole_header(opened).count("to=") > 1
+
+
+def _has_doubled_channel(opened: Opened) -> bool:
+    return opened.ids.count(tokens.CHANNEL) > 1 and opened.header.recipient is not None
+
+
+def _is_foreign_call(opened: Opened) -> bool:
+    namespace, dot, _name = (opened.header.recipient or "").partition(".")
+    return bool(dot) and namespace != "functions"
+
+
+def _is_untyped_call(opened: Opened) -> bool:
+    return is_call(opened.header) and tokens.CONSTRAIN not in opened.ids
+
+
+def _has_recipient_in_role(opened: Opened) -> bool:
+    before, marker, _after = _whole_header(opened).partition("<|channel|>")
+    return bool(marker) and "to=" in before and is_call(opened.header)
+
+
+def _glued_channel(header: Header) -> Header:
+    return replace(header, recipient=f"{header.recipient}<|channel|>{header.channel}")
+
+
+def _last_name_part(header: Header) -> Header:
+    return replace(header, recipient="functions." + (header.recipient or "").rpartition(".")[2])
+
+
+def _called_on_analysis(opened: Opened) -> bool:
+    return is_call(opened.header) and opened.header.channel == "analysis"
+
+
+def _is_final(header: Header) -> bool:
+    return header.channel == "final"
+
+
+def _to_analysis(header: Header) -> Header:
+    return replace(header, channel="analysis")
+
+
+def _takes_calls(offer: Offer) -> Offer:
+    return replace(offer, takes_calls=True)
+
+
+def _header_failure(opened: Opened) -> ApiError:
+    word = next((word for word in _whole_header(opened).split() if word.startswith("to=")), "")
+    return server_failure(f'unexpected tokens remaining in message header: Some("{word}")')
+
+
+def _text_after_end_fails(events: Iterator[Event]) -> Iterator[Event]:
+    ended = False
+    for event in events:
+        if ended and isinstance(event, Opened) and event.ids[0] != tokens.START:
+            raise server_failure(f"Unexpected token {event.ids[0]} while expecting start token {tokens.START}")
+        ended = isinstance(event, Closed) and event.ids == (tokens.END,)
+        yield event
+
+
+def _end_failure(_opened: Opened) -> ApiError:
+    return server_failure("Unexpected EOS while waiting for message header to complete")
+
+
+def _foreign_call(_opened: Opened) -> ApiError:
+    return ApiError("Tool choice is none, but model called a tool", code="tool_use_failed")
+
+
+DEFECTS = (
+    Defect(
+        id="doubled-recipient-500",
+        catalogue=("V01",),
+        summary="A header that names its recipient twice fails with a 500, or ends the stream with an error.",
+        change=OnEvents(opening(raising(_names_recipient_twice, _header_failure))),
+    ),
+    Defect(
+        id="text-after-end-500",
+        catalogue=("V02",),
+        summary="Text directly after `<|end|>` fails with a 500, `Unexpected token … while expecting start token`.",
+        change=OnEvents(_text_after_end_fails),
+    ),
+    Defect(
+        id="no-markup-500",
+        catalogue=("L03",),
+        summary="An answer without any channel markup fails with a 500.",
+        change=OnEvents(opening(raising(on(_is_text_without_markup), _end_failure))),
+    ),
+    Defect(
+        id="channel-in-tool-name",
+        catalogue=("V04", "O01"),
+        summary="A doubled channel in a call's header becomes part of the tool's name.",
+        change=OnEvents(opening(headed(_has_doubled_channel, _glued_channel))),
+    ),
+    Defect(
+        id="headless-output-dropped",
+        catalogue=("V06",),
+        summary="Output without `<|message|>` is dropped: an empty answer, finish reason stop, tokens spent.",
+        change=OnEvents(dropping(on(_is_text_without_markup))),
+    ),
+    Defect(
+        id="raw-header-when-cut",
+        catalogue=("V07",),
+        summary="Output cut inside a header comes back as content, raw markers included.",
+        change=OnEvents(_raw_unfinished_header),
+    ),
+    Defect(
+        id="calls-dropped",
+        catalogue=("V10", "V12"),
+        summary="Calls are dropped without an error: nothing in the answer, finish reason stop.",
+        change=OnEvents(dropping(on(is_call))),
+    ),
+    Defect(
+        id="several-analyses-400",
+        catalogue=("V24",),
+        summary="More than one analysis and one final message fails: `Expected 2 output messages`.",
+        change=OnEvents(_one_analysis),
+    ),
+    Defect(
+        id="none-returns-calls",
+        catalogue=("V36", "O12"),
+        summary="A call is returned although `tool_choice` is none.",
+        change=OnOffer(_takes_calls),
+    ),
+    Defect(
+        id="malformed-arguments-500",
+        catalogue=("O02",),
+        summary="Arguments that are no JSON fail the request with a 500, `error parsing tool call`.",
+        change=OnEvents(with_calls_whole(_malformed_fails)),
+    ),
+    Defect(
+        id="cut-arguments-500",
+        catalogue=("O05",),
+        summary="A limit of tokens reached inside arguments fails with a 500 instead of finish reason length.",
+        change=OnEvents(with_calls_whole(_cut_fails)),
+    ),
+    Defect(
+        id="malformed-arguments-400",
+        catalogue=("P02",),
+        summary="Arguments that are no JSON are answered as the client's error, `tool_use_failed`.",
+        change=OnEvents(with_calls_whole(_malformed_is_clients_fault)),
+    ),
+    Defect(
+        id="malformed-arguments-dropped",
+        catalogue=("S03", "M02"),
+        summary="A call whose arguments are no JSON is dropped without an error.",
+        change=OnEvents(with_calls_whole(_malformed_dropped)),
+    ),
+    Defect(
+        id="arguments-through-floats",
+        catalogue=(),
+        summary="Arguments are decoded and encoded again: whole numbers become floats, large ones other numbers.",
+        change=OnEvents(with_calls_whole(_numbers_through_floats)),
+    ),
+    Defect(
+        id="output-unparsed",
+        catalogue=("T01", "M09", "M15"),
+        summary="Output is decoded without special tokens and not parsed: `analysis…assistantfinal…` in content.",
+        change=OnEvents(_unparsed),
+    ),
+    Defect(
+        id="raw-call-in-content",
+        catalogue=("M03", "R01"),
+        summary="A call comes back as content with all its markers.",
+        change=OnEvents(showing_raw(on(is_call), tokens.decode_bytes)),
+    ),
+    Defect(
+        id="call-on-analysis-as-text",
+        catalogue=("M07",),
+        summary="A call on the analysis channel comes back as text, without its markers.",
+        change=OnEvents(showing_raw(_called_on_analysis, without_markers)),
+    ),
+    Defect(
+        id="recipient-in-role-as-text",
+        catalogue=("S04",),
+        summary="A call whose recipient stands before the channel comes back as text, without its markers.",
+        change=OnEvents(showing_raw(_has_recipient_in_role, without_markers)),
+    ),
+    Defect(
+        id="untyped-call-lost",
+        catalogue=("S01", "S06"),
+        summary="A call whose header has no `<|constrain|>` is lost.",
+        change=OnEvents(dropping(_is_untyped_call)),
+    ),
+    Defect(
+        id="dotted-name-cut",
+        catalogue=("S02",),
+        summary="Of a tool's name with dots only the last part is returned.",
+        change=OnEvents(opening(headed(on(is_call), _last_name_part))),
+    ),
+    Defect(
+        id="start-inside-reasoning",
+        catalogue=("P12",),
+        summary="After a missing `<|end|>` the next header, markers and all, and its text become part of the message.",
+        change=OnEvents(_swallowing_start),
+    ),
+    Defect(
+        id="only-first-messages-kept",
+        catalogue=("R03",),
+        summary="Only the first analysis and the first final are kept; other messages are lost.",
+        change=OnEvents(_first_of_each),
+    ),
+    Defect(
+        id="preamble-dropped",
+        catalogue=("V31",),
+        summary="Commentary for the user is dropped from the answer.",
+        change=OnEvents(dropping(on(_is_preamble))),
+    ),
+    Defect(
+        id="final-as-reasoning",
+        catalogue=("O21",),
+        summary="The final answer arrives as reasoning and the content stays empty.",
+        change=OnEvents(opening(headed(on(_is_final), _to_analysis))),
+    ),
+    Defect(
+        id="cut-reasoning-lost",
+        catalogue=("V39",),
+        summary="Reasoning that the limit of tokens cut is not returned.",
+        change=OnEvents(_cut_dropped),
+    ),
+    Defect(
+        id="split-characters-broken",
+        catalogue=(),
+        summary="Each token is decoded alone: characters that span tokens become U+FFFD.",
+        change=OnEvents(_each_token_decoded_alone),
+    ),
+    Defect(
+        id="foreign-call-400",
+        catalogue=("P01",),
+        summary="A call to a tool of another namespace than `functions` is answered as the client's error.",
+        change=OnEvents(opening(raising(_is_foreign_call, _foreign_call))),
+    ),
+)

@@ -1,0 +1,194 @@
+"""Events -> what a client is shown: reasoning, content, calls.
+
+The whole answer and the stream are made of the same deltas.
+"""
+
+import codecs
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+
+from harmony_conformance.json_value import Json, JsonObject
+from harmony_conformance.reference_server.model.output_header import Header
+from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Skipped, Text
+from harmony_ref import tokens
+
+DONE = "[DONE]"
+"""The data of the last event of a stream."""
+
+_NO_CALL = frozenset({"", "all", "assistant", "user", "system", "developer", "tool"})
+_BUILT_IN = ("python", "browser", "container")
+
+
+class Field(StrEnum):
+    """Where a delta belongs in the answer."""
+
+    REASONING = "reasoning"
+    CONTENT = "content"
+    NAME = "name"
+    ARGUMENTS = "arguments"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delta:
+    """A piece of the answer; `call` counts the calls from 0, `ids` are the tokens that it ends."""
+
+    field: Field
+    text: str
+    call: int = 0
+    ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """What the client can take: the functions it declared, whether it wants calls at all, and of which functions, None for any."""
+
+    names: frozenset[str]
+    takes_calls: bool
+    allowed: frozenset[str] | None = None
+
+    def takes(self, function: str) -> bool:
+        """Whether a call of the function is one for the client."""
+        return self.takes_calls and (self.allowed is None or function in self.allowed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Destination:
+    """Where the text of a message goes, and for a call which function it calls."""
+
+    field: Field
+    function: str = ""
+
+
+def destination(header: Header, offer: Offer) -> Destination:
+    """Where the text under a header goes.
+
+    A recipient without a namespace is a function's bare name. Built-in tools that were not offered are no calls: what
+    the model wrote to them is shown with the channel it stands in. What the model wrote in another role's name is no
+    answer, but no secret either: it counts as reasoning.
+    """
+    if header.role != "assistant":
+        return Destination(field=Field.REASONING)
+    function = _called(header.recipient or "", offer)
+    if function and offer.takes(function):
+        return Destination(field=Field.ARGUMENTS, function=function)
+    if header.channel == "analysis" and not function:
+        return Destination(field=Field.REASONING)
+    return Destination(field=Field.CONTENT)
+
+
+def _called(recipient: str, offer: Offer) -> str:
+    if recipient.startswith("functions."):
+        return recipient.removeprefix("functions.")
+    if recipient in offer.names:
+        return recipient
+    if recipient in _NO_CALL or recipient.partition(".")[0] in _BUILT_IN:
+        return ""
+    return recipient
+
+
+def until_first_call(events: Iterable[Event], offer: Offer) -> Iterator[Event]:
+    """The events up to the end of the first call: where generation stops when calls in parallel are not wanted."""
+    calling = False
+    for event in events:
+        if isinstance(event, Opened):
+            calling = destination(event.header, offer).field is Field.ARGUMENTS
+        yield event
+        if calling and isinstance(event, Closed):
+            return
+
+
+class Assembler:
+    """Turns events into deltas, and counts.
+
+    Attributes:
+        calls: how many calls there were so far.
+        reasoning_tokens: how many tokens the reasoning's text had so far.
+    """
+
+    def __init__(self, offer: Offer) -> None:
+        self._offer = offer
+        self._open: Destination | None = None
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._written = {Field.REASONING: False, Field.CONTENT: False}
+        self._separator = ""
+        self._ids: list[int] = []
+        self.calls = 0
+        self.reasoning_tokens = 0
+
+    def deltas(self, events: Iterable[Event]) -> Iterator[Delta]:
+        """The deltas of all events, in order; none is empty but a call's name may be."""
+        for event in events:
+            match event:
+                case Opened():
+                    yield from self._begin(event.header)
+                case Text():
+                    self.reasoning_tokens += tokens_in(event) if self._field is Field.REASONING else 0
+                    self._ids += event.ids if event.data else ()
+                    yield from self._write(self._decoder.decode(event.data))
+                case Closed():
+                    yield from self._write("" if event.cut else self._decoder.decode(b"", final=True))
+                    self._decoder.reset()
+                    self._open, self._ids = None, []
+                case Skipped():
+                    pass
+
+    @property
+    def _field(self) -> Field | None:
+        return self._open.field if self._open else None
+
+    def _begin(self, header: Header) -> Iterator[Delta]:
+        opened = self._open = destination(header, self._offer)
+        self._separator = "\n" if self._written.get(opened.field) else ""
+        if opened.field is Field.ARGUMENTS:
+            yield Delta(field=Field.NAME, text=opened.function, call=self.calls)
+            self.calls += 1
+
+    def _write(self, text: str) -> Iterator[Delta]:
+        if not text or self._open is None:
+            return
+        field, ids = self._open.field, tuple(self._ids)
+        self._ids = []
+        if field is Field.ARGUMENTS:
+            yield Delta(field=field, text=text, call=self.calls - 1)
+            return
+        self._written[field] = True
+        yield Delta(field=field, text=self._separator + text, ids=ids)
+        self._separator = ""
+
+
+def tokens_in(event: Text) -> int:
+    """The tokens of a text; one that stood in a header is counted anew."""
+    return len(event.ids) or len(tokens.encode(event.data.decode("utf-8", "replace")))
+
+
+def call_id(seed: str, call: int) -> str:
+    """The id of a call: the same request gets the same ones."""
+    return "call_" + sha256(f"{seed}/{call}".encode()).hexdigest()[:24]
+
+
+def message(deltas: Iterable[Delta], *, seed: str) -> JsonObject:
+    """The assistant message that the deltas add up to."""
+    texts: dict[Field, list[str]] = {Field.REASONING: [], Field.CONTENT: []}
+    names: list[str] = []
+    arguments: list[list[str]] = []
+    for delta in deltas:
+        match delta.field:
+            case Field.NAME:
+                names.append(delta.text)
+                arguments.append([])
+            case Field.ARGUMENTS:
+                arguments[delta.call].append(delta.text)
+            case field:
+                texts[field].append(delta.text)
+    built: JsonObject = {
+        "role": "assistant",
+        "content": "".join(texts[Field.CONTENT]) if texts[Field.CONTENT] else None,
+        "reasoning": "".join(texts[Field.REASONING]) if texts[Field.REASONING] else None,
+    }
+    calls: list[Json] = [
+        {"id": call_id(seed, place), "type": "function", "function": {"name": name, "arguments": "".join(pieces)}}
+        for place, (name, pieces) in enumerate(zip(names, arguments, strict=True))
+    ]
+    return {**built, "tool_calls": calls} if calls else built

@@ -1,0 +1,131 @@
+"""Token ids of a completion -> events, one token at a time, for any tokens whatsoever.
+
+Well-formed output is read as openai_harmony reads it. Where that library would raise, the reader recovers: a
+`<|start|>` or `<|channel|>` inside a text begins the next message, words after `<|end|>` are the next header or, when
+nothing comes of that, text. No text is lost, no marker becomes text. A completion begins inside the header whose
+`<|start|>assistant` ended the prompt.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from harmony_conformance.reference_server.model.generation import Generation
+from harmony_conformance.reference_server.model.output_header import (
+    Header,
+    may_become_a_header,
+    read_header,
+    read_headless,
+)
+from harmony_ref import tokens
+
+ENDING = frozenset({tokens.END, tokens.RETURN, tokens.CALL, tokens.ENDOFTEXT})
+"""The tokens that end a message."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Opened:
+    """A message begins; `ids` are the tokens of its header, `<|message|>` included."""
+
+    header: Header
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Text:
+    """Bytes of the open message; none for a token that has no place in a text."""
+
+    data: bytes
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Closed:
+    """The open message ends.
+
+    Attributes:
+        ids: the token that ended it; none where the next header or the end of the output did.
+        cut: whether the limit of tokens did.
+    """
+
+    ids: tuple[int, ...] = ()
+    cut: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skipped:
+    """A header that came to nothing."""
+
+    ids: tuple[int, ...]
+
+
+Event: TypeAlias = Opened | Text | Closed | Skipped
+
+
+def read(generation: Generation, opening: Sequence[int] = ()) -> Iterator[Event]:
+    """The events of a whole generation, as its tokens come; `opening` is what of the prompt belongs to the message it goes on with."""
+    reader = Reader()
+    before = [event for token in opening for event in reader.feed(token)]
+    yield from [event for event in before if isinstance(event, Opened)][-1:]
+    for token in generation:
+        yield from reader.feed(token)
+    yield from reader.finish(cut=generation.cut)
+
+
+class Reader:
+    """Reads one completion; fed with each token once."""
+
+    def __init__(self) -> None:
+        self._header: list[int] = []
+        self._in_text = False
+
+    def feed(self, token: int) -> Iterator[Event]:
+        """The events that a token brings."""
+        return self._feed_text(token) if self._in_text else self._feed_header(token)
+
+    def finish(self, *, cut: bool) -> Iterator[Event]:
+        """The events that the end of the output brings; `cut` says that the limit of tokens made it."""
+        if self._in_text:
+            self._in_text = False
+            yield Closed(cut=cut)
+        elif self._header and may_become_a_header(self._header):
+            yield Skipped(ids=tuple(self._header))
+        elif self._header:
+            yield from self._headless(Closed(cut=cut))
+        self._header = []
+
+    def _feed_text(self, token: int) -> Iterator[Event]:
+        if token in ENDING:
+            self._in_text = False
+            yield Closed(ids=(token,))
+        elif token in (tokens.START, tokens.CHANNEL):
+            self._in_text = False
+            self._header = [token]
+            yield Closed()
+        else:
+            yield Text(data=b"" if tokens.is_special(token) else tokens.TOKEN_BYTES[token], ids=(token,))
+
+    def _feed_header(self, token: int) -> Iterator[Event]:
+        if token == tokens.MESSAGE:
+            ids = (*self._header, token)
+            self._header = []
+            self._in_text = True
+            yield Opened(header=read_header(ids), ids=ids)
+        elif token in ENDING:
+            yield from self._headless(Closed(ids=(token,)))
+            self._header = []
+        elif token == tokens.START and self._header:
+            yield from self._headless(Closed())
+            self._header = [token]
+        else:
+            self._header.append(token)
+
+    def _headless(self, closed: Closed) -> Iterator[Event]:
+        """What a header holds for which no `<|message|>` came."""
+        header, text = read_headless(self._header)
+        if text.strip():
+            yield Opened(header=header, ids=tuple(self._header))
+            yield Text(data=text.encode("utf-8", "replace"), ids=())
+            yield closed
+        else:
+            yield Skipped(ids=(*self._header, *closed.ids))

@@ -1,0 +1,128 @@
+"""HTTP of Ollama's API: chat, generate, and what tells of the server and its model."""
+
+from hashlib import sha256
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from harmony_conformance.json_value import JsonObject, dumps
+from harmony_conformance.reference_server.defects.stages import Api
+from harmony_conformance.reference_server.ollama.accept import chat_answer, generate_answer
+from harmony_conformance.reference_server.ollama.answer import Answer, in_message, in_response, instant
+from harmony_conformance.reference_server.ollama.request import read_delivery
+from harmony_conformance.reference_server.pipeline.http import Host, body_of, json_response, stream_response
+from harmony_conformance.reference_server.requests.errors import ApiError, Reply
+from harmony_conformance.reference_server.requests.fields import MODEL
+
+VERSION = "0.33.0"
+"""The version whose API this is."""
+
+_NDJSON = "application/x-ndjson"
+_MODIFIED = "2025-06-28T00:00:00Z"
+_CONTEXT = 131_072
+_DETAILS: JsonObject = {
+    "parent_model": "",
+    "format": "gguf",
+    "family": "gptoss",
+    "families": ["gptoss"],
+    "parameter_size": "20.9B",
+    "quantization_level": "MXFP4",
+}
+_LISTED: JsonObject = {
+    "name": f"{MODEL}:latest",
+    "model": f"{MODEL}:latest",
+    "size": 0,
+    "digest": sha256(MODEL.encode()).hexdigest(),
+    "details": _DETAILS,
+}
+
+
+def error_body(problem: ApiError) -> JsonObject:
+    """An error in Ollama's words."""
+    return {"error": problem.message}
+
+
+class Ollama:
+    """The endpoints."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def routes(self) -> list[Route]:
+        """Where they are served."""
+        return [
+            Route("/", self.banner, methods=["GET"]),
+            Route("/api/chat", self.chat, methods=["POST"]),
+            Route("/api/generate", self.generate, methods=["POST"]),
+            Route("/api/tags", self.tags, methods=["GET"]),
+            Route("/api/ps", self.loaded, methods=["GET"]),
+            Route("/api/show", self.show, methods=["POST"]),
+            Route("/api/version", self.version, methods=["GET"]),
+        ]
+
+    async def banner(self, _request: Request) -> Response:
+        """GET /."""
+        return PlainTextResponse("Ollama is running")
+
+    async def version(self, _request: Request) -> Response:
+        """GET /api/version."""
+        return json_response(HTTPStatus.OK, {"version": VERSION})
+
+    async def tags(self, _request: Request) -> Response:
+        """GET /api/tags."""
+        return json_response(HTTPStatus.OK, {"models": [{**_LISTED, "modified_at": _MODIFIED}]})
+
+    async def loaded(self, _request: Request) -> Response:
+        """GET /api/ps."""
+        running: JsonObject = {"expires_at": _MODIFIED, "size_vram": 0, "context_length": _CONTEXT}
+        return json_response(HTTPStatus.OK, {"models": [{**_LISTED, **running}]})
+
+    async def show(self, request: Request) -> Response:
+        """POST /api/show."""
+        body = await body_of(request)
+        read_delivery({"model": body.get("model", body.get("name"))})
+        told: JsonObject = {
+            "modelfile": f"FROM {MODEL}\n",
+            "parameters": "temperature 1",
+            "template": "",
+            "details": _DETAILS,
+            "model_info": {"general.architecture": "gptoss", "gptoss.context_length": _CONTEXT},
+            "capabilities": ["completion", "tools", "thinking"],
+            "modified_at": _MODIFIED,
+        }
+        return json_response(HTTPStatus.OK, told)
+
+    async def chat(self, request: Request) -> Response:
+        """POST /api/chat."""
+        body = await self._body(request)
+        answer = chat_answer(body, self._host)
+        return self._loading(body, in_message({})) if answer is None else await self._answered(request, answer)
+
+    async def generate(self, request: Request) -> Response:
+        """POST /api/generate."""
+        body = await self._body(request)
+        answer = generate_answer(body, self._host)
+        return self._loading(body, in_response({})) if answer is None else await self._answered(request, answer)
+
+    async def _body(self, request: Request) -> JsonObject:
+        return self._host.changes.request(await body_of(request), api=Api.OLLAMA)
+
+    def _loading(self, body: JsonObject, said: JsonObject) -> Response:
+        """What a request without a prompt does."""
+        delivery = read_delivery(body)
+        ending: JsonObject = {"done": True, "done_reason": "unload" if delivery.unloads else "load"}
+        told: JsonObject = {"model": delivery.model, "created_at": instant(self._host.now()), **said, **ending}
+        return json_response(HTTPStatus.OK, told)
+
+    async def _answered(self, request: Request, answer: Answer) -> Response:
+        if answer.delivery.renders_only:
+            return json_response(HTTPStatus.OK, answer.rendered())
+        generations = [answer.run.generation]
+        if answer.delivery.streamed:
+            lines = (f"{line if isinstance(line, str) else dumps(line)}\n" for line in answer.stream())
+            return stream_response(lines, generations, answer.token_delay, self._host.load, _NDJSON)
+        body = answer.whole()
+        await self._host.wait(request, generations, answer.token_delay)
+        return self._host.reply(Reply(status=HTTPStatus.OK, body=body), Api.OLLAMA)

@@ -1,0 +1,1 @@
+"""From a prompt to a response over HTTP, common to all APIs."""

@@ -1,0 +1,1 @@
+"""Chat requests: validation, errors, and the Harmony conversation they become."""

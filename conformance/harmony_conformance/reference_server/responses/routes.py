@@ -1,0 +1,113 @@
+"""HTTP of the Responses API: create, retrieve, list the input of, and delete."""
+
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from harmony_conformance.json_value import Json, JsonObject, dumps, members, text
+from harmony_conformance.reference_server.defects.stages import Api
+from harmony_conformance.reference_server.model.generation import STOPPING, Generation, Sampling, script_of, unchanged
+from harmony_conformance.reference_server.model.output_events import Offer
+from harmony_conformance.reference_server.pipeline.http import Host, body_of, json_response, stream_response
+from harmony_conformance.reference_server.pipeline.prompt_run import Run, id_of, prompt_of, seed_of
+from harmony_conformance.reference_server.requests.errors import Reply
+from harmony_conformance.reference_server.responses.answer import FAILED, Answer
+from harmony_conformance.reference_server.responses.conversation import conversation
+from harmony_conformance.reference_server.responses.input_items import listed
+from harmony_conformance.reference_server.responses.request import ResponsesRequest, read_request
+from harmony_conformance.reference_server.responses.store import Store, Stored, input_items
+
+
+class Responses:
+    """The endpoints, and the responses that they remember."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._store = Store()
+
+    def routes(self) -> list[Route]:
+        """Where they are served."""
+        return [
+            Route("/v1/responses", self.create, methods=["POST"]),
+            Route("/v1/responses/{id}", self.retrieve, methods=["GET"]),
+            Route("/v1/responses/{id}", self.delete, methods=["DELETE"]),
+            Route("/v1/responses/{id}/input_items", self.input_items, methods=["GET"]),
+        ]
+
+    async def create(self, request: Request) -> Response:
+        """POST /v1/responses."""
+        answer = self._accept(self._host.changes.request(await body_of(request), api=Api.RESPONSES))
+        generations, delay = [answer.run.generation], answer.request.token_delay
+        if answer.request.streamed:
+            events = self._host.changes.stream(self._kept(answer), Api.RESPONSES)
+            return stream_response(_named(events), generations, delay, self._host.load)
+        body = answer.whole()
+        self._keep(answer.request, body)
+        await self._host.wait(request, generations, delay)
+        return self._host.reply(Reply(status=HTTPStatus.OK, body=body), Api.RESPONSES)
+
+    async def retrieve(self, request: Request) -> Response:
+        """GET /v1/responses/{id}."""
+        return json_response(HTTPStatus.OK, self._store.found(request.path_params["id"]).response)
+
+    async def delete(self, request: Request) -> Response:
+        """DELETE /v1/responses/{id}."""
+        response = request.path_params["id"]
+        self._store.forget(response)
+        return json_response(HTTPStatus.OK, {"id": response, "object": "response", "deleted": True})
+
+    async def input_items(self, request: Request) -> Response:
+        """GET /v1/responses/{id}/input_items."""
+        entries = input_items(self._store.found(request.path_params["id"]))
+        ends: JsonObject = {
+            "first_id": members(entries[0]).get("id"),
+            "last_id": members(entries[-1]).get("id"),
+            "has_more": False,
+        }
+        return json_response(HTTPStatus.OK, {"object": "list", "data": entries, **ends})
+
+    def _accept(self, body: JsonObject) -> Answer:
+        earlier = self._store.before(body.get("previous_response_id"))
+        request = read_request(body, (*earlier, *self._store.resolved(listed(body.get("input")))))
+        changes = self._host.changes
+        offer = Offer(
+            names=frozenset(tool.name for tool in request.tools),
+            takes_calls=bool(request.tools) and request.calls_allowed,
+            allowed=request.allowed,
+        )
+        stopping = STOPPING if request.ends_at_stop else frozenset[int]()
+        run = Run(
+            seed=seed_of(body),
+            prompt=prompt_of(conversation(request, date=self._host.date), changes),
+            generation=Generation(
+                script_of(request, unchanged), changes.sampling(Sampling(stopping=stopping, limit=request.limit))
+            ),
+            offer=changes.offer(offer),
+            calls_in_parallel=request.calls_in_parallel,
+            changes=changes,
+        )
+        identity = id_of("resp_", run.seed, next(self._host.serials))
+        return Answer(id=identity, created=int(self._host.now()), request=request, run=run)
+
+    def _kept(self, answer: Answer) -> Iterator[Json]:
+        """The events; the answer is remembered before its last one is sent."""
+        for event in answer.stream():
+            response = members(event.get("response"))
+            if response.get("usage") is not None and response.get("status") != FAILED:
+                self._keep(answer.request, response)
+            yield event
+
+    def _keep(self, request: ResponsesRequest, response: JsonObject) -> None:
+        if request.stored:
+            self._store.keep(Stored(response=response, entries=request.entries))
+
+
+def _named(events: Iterator[Json]) -> Iterator[str]:
+    """Server-sent events under the name that their data has; texts are sent as they are."""
+    for event in events:
+        name = text(members(event).get("type"))
+        data = event if isinstance(event, str) else dumps(event)
+        yield f"event: {name}\ndata: {data}\n\n" if name else f"data: {data}\n\n"

@@ -1,0 +1,154 @@
+"""The server on a socket: in a thread for a program, in a process of its own beside it, or blocking for the command line."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterable
+from contextlib import closing, contextmanager
+from threading import Thread
+
+import uvicorn
+from starlette.applications import Starlette
+
+from harmony_conformance.reference_server.server.app import DATE, create_app
+from harmony_conformance.runtime.processes import forked, may_fork
+
+_STARTING_SECONDS = 10.0
+_BACKLOG = 2048
+
+
+class NotStarted(RuntimeError):  # noqa: N818 - it names what happened
+    """The server did not come up in time."""
+
+
+@contextmanager
+def running(*, defects: Iterable[str] = (), date: str = DATE) -> Generator[str]:
+    """The server in a thread, on a free port of 127.0.0.1; yields its base URL and stops it in the end.
+
+    Raises:
+        LookupError: there is no such defect.
+        NotStarted: it did not come up.
+    """
+    app = create_app(defects=defects, date=date)
+    with closing(_listening("127.0.0.1", 0)) as listening:
+        server = _server(app)
+        thread = Thread(target=server.run, kwargs={"sockets": [listening]}, name="reference-server", daemon=True)
+        thread.start()
+        try:
+            _wait_until_started(server, thread)
+            yield _url(listening)
+        finally:
+            server.should_exit = True
+            server.force_exit = True
+            thread.join()
+
+
+@contextmanager
+def running_beside(*, defects: Iterable[str] = ()) -> Generator[str]:
+    """The same in a process of its own, where many requests are sent: client and server then have a core each.
+
+    It is there at once where it can be forked, which is before there are threads or a loop; else that takes about a second.
+
+    Raises:
+        NotStarted: it did not come up.
+    """
+    if not may_fork():
+        with _started_anew(defects) as base:
+            yield base
+        return
+    try:
+        app = create_app(defects=defects)
+    except LookupError as problem:
+        raise NotStarted("the reference server did not come up") from problem
+    with closing(_listening("127.0.0.1", 0)) as listening:
+        base = _url(listening)
+        process = forked(_serve_forked, app, listening)
+    try:
+        yield base
+    finally:
+        process.kill()
+        process.join()
+
+
+def _serve_forked(app: Starlette, listening: socket.socket) -> None:
+    os.setsid()  # who stops the run with the keyboard stops the client first
+    _server(app).run(sockets=[listening])
+
+
+@contextmanager
+def _started_anew(defects: Iterable[str]) -> Generator[str]:
+    with subprocess.Popen(  # noqa: S603 - this very interpreter; of our descriptors it gets two pipes
+        [sys.executable, "-P", "-c", f"from {__name__} import serve_beside; serve_beside()", *defects],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # as above
+    ) as process:
+        try:
+            url = process.stdout.readline().strip() if process.stdout is not None else ""
+            if not url:
+                raise NotStarted("the reference server did not come up")
+            yield url
+        finally:
+            process.kill()
+
+
+def serve_beside() -> None:
+    """What that process does: serve with the defects that are its arguments, until whoever started it closes its input, or is gone."""
+    Thread(target=_end_with_the_input, daemon=True).start()
+    serve("127.0.0.1", 0, sys.argv[1:])
+
+
+def _end_with_the_input() -> None:
+    sys.stdin.read()
+    os._exit(0)
+
+
+def serve(host: str, port: int, defects: Iterable[str] = ()) -> None:
+    """Serve until interrupted; the URL is printed on one line. Port 0 takes a free one.
+
+    Raises:
+        LookupError: there is no such defect.
+        OSError: the port cannot be used.
+    """
+    app = create_app(defects=defects)
+    with closing(_listening(host, port)) as listening:
+        sys.stdout.write(f"{_url(listening)}\n")
+        sys.stdout.flush()
+        _server(app).run(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    # asyncio only does this for sockets made with IPPROTO_TCP; without it each answer waits 40 ms for a delayed ACK
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _server(app: Starlette) -> uvicorn.Server:
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+    )
+
+
+def _wait_until_started(server: uvicorn.Server, thread: Thread) -> None:
+    deadline = time.monotonic() + _STARTING_SECONDS
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > deadline:
+            raise NotStarted("the reference server did not come up")
+        time.sleep(0.002)

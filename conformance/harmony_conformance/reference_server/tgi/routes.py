@@ -1,0 +1,177 @@
+"""HTTP of TGI: generation, tokens, the Messages API, and what tells of the server."""
+
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from harmony_conformance.json_value import Json, JsonObject, dumps
+from harmony_conformance.reference_server.defects.stages import Api
+from harmony_conformance.reference_server.model.generation import Generation
+from harmony_conformance.reference_server.model.output_events import DONE
+from harmony_conformance.reference_server.model.plain_text import marked_up
+from harmony_conformance.reference_server.pipeline.http import Host, body_of, json_response, stream_response
+from harmony_conformance.reference_server.pipeline.prompt_run import prompt_of
+from harmony_conformance.reference_server.requests.conversation import conversation
+from harmony_conformance.reference_server.requests.errors import ApiError, Reply
+from harmony_conformance.reference_server.requests.fields import MODEL, switch
+from harmony_conformance.reference_server.tgi.chat import accept, read_chat
+from harmony_conformance.reference_server.tgi.generate import generated
+from harmony_conformance.reference_server.tgi.request import MOST_STOPS, invalid, read_request
+from harmony_conformance.reference_server.tgi.tokenize import placed
+from harmony_ref import decode
+
+PREFIX = "/tgi"
+"""Where the whole of TGI is served: its Messages API is another than Chat Completions."""
+
+VERSION = "3.3.7"
+_ERROR_TYPES = {HTTPStatus.INTERNAL_SERVER_ERROR: "incomplete_generation"}
+_INFO: JsonObject = {
+    "model_id": MODEL,
+    "model_sha": None,
+    "model_pipeline_tag": "text-generation",
+    "max_concurrent_requests": 128,
+    "max_best_of": 1,
+    "max_stop_sequences": MOST_STOPS,
+    "max_input_tokens": 131_071,
+    "max_total_tokens": 131_072,
+    "validation_workers": 2,
+    "max_client_batch_size": 4,
+    "router": "text-generation-router",
+    "version": VERSION,
+    "sha": None,
+    "docker_label": None,
+}
+
+
+def error_body(problem: ApiError) -> JsonObject:
+    """An error in TGI's words."""
+    return {"error": problem.message, "error_type": _ERROR_TYPES.get(problem.status, "validation")}
+
+
+class Tgi:
+    """The endpoints."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def routes(self) -> list[Route]:
+        """What has a path of its own at the root, and all of it under `PREFIX`."""
+        shared = [
+            ("/generate", self.generate, "POST"),
+            ("/generate_stream", self.generate_stream, "POST"),
+            ("/tokenize", self.tokenize, "POST"),
+            ("/chat_tokenize", self.chat_tokenize, "POST"),
+            ("/info", self.info, "GET"),
+        ]
+        alone = [
+            ("/health", self.health, "GET"),
+            ("/ping", self.health, "GET"),
+            ("/v1/chat/completions", self.chat, "POST"),
+            ("/v1/models", self.models, "GET"),
+        ]
+        roots = [Route(path, self.compatible, methods=["POST"]) for path in ("/", PREFIX, f"{PREFIX}/")]
+        health = [Route(path, self.health, methods=["GET"]) for path in (PREFIX, f"{PREFIX}/")]
+        return [
+            *roots,
+            *health,
+            *(Route(path, endpoint, methods=[method]) for path, endpoint, method in shared),
+            *(Route(PREFIX + path, endpoint, methods=[method]) for path, endpoint, method in (*shared, *alone)),
+        ]
+
+    async def generate(self, request: Request) -> Response:
+        """POST /generate."""
+        return await self._whole(request, await self._body(request))
+
+    async def generate_stream(self, request: Request) -> Response:
+        """POST /generate_stream."""
+        return self._stream(await self._body(request))
+
+    async def compatible(self, request: Request) -> Response:
+        """POST /: either of the two, the whole answer in a list."""
+        body = await self._body(request)
+        if switch(body, "stream"):
+            return self._stream(body)
+        return await self._whole(request, body, in_list=True)
+
+    async def chat(self, request: Request) -> Response:
+        """POST /v1/chat/completions."""
+        chat = accept(await self._body(request), self._host)
+        generation, delay = chat.run.generation, chat.request.token_delay
+        if chat.request.streamed:
+            return stream_response(_events(chat.stream()), [generation], delay, self._host.load)
+        body = chat.whole()
+        await self._host.wait(request, [generation], delay)
+        return self._reply(body, _headers(chat.run.prompt, generation, delay))
+
+    async def tokenize(self, request: Request) -> Response:
+        """POST /tokenize."""
+        inputs = (await body_of(request)).get("inputs")
+        if not isinstance(inputs, str):
+            raise invalid("`inputs`: a string is needed")
+        return json_response(HTTPStatus.OK, placed(marked_up(inputs)))
+
+    async def chat_tokenize(self, request: Request) -> Response:
+        """POST /chat_tokenize."""
+        asked = read_chat(await self._body(request))
+        prompt = prompt_of(conversation(asked, date=self._host.date), self._host.changes)
+        told: JsonObject = {"tokenize_response": placed(prompt), "templated_text": decode(prompt)}
+        return json_response(HTTPStatus.OK, self._host.changes.json(told, Api.TGI))
+
+    async def info(self, _request: Request) -> Response:
+        """GET /info."""
+        return json_response(HTTPStatus.OK, _INFO)
+
+    async def health(self, _request: Request) -> Response:
+        """GET /health."""
+        return Response(status_code=HTTPStatus.OK)
+
+    async def models(self, _request: Request) -> Response:
+        """GET /v1/models."""
+        model: JsonObject = {"id": MODEL, "object": "model", "created": 0, "owned_by": MODEL}
+        return json_response(HTTPStatus.OK, {"object": "list", "data": [model]})
+
+    async def _body(self, request: Request) -> JsonObject:
+        return self._host.changes.request(await body_of(request), api=Api.TGI)
+
+    async def _whole(self, request: Request, body: JsonObject, *, in_list: bool = False) -> Response:
+        answer = generated(read_request(body, streamed=False), self._host.changes)
+        told = answer.whole()
+        delay = answer.request.token_delay
+        await self._host.wait(request, [answer.generation], delay)
+        headers = _headers(answer.prompt, answer.generation, delay)
+        return json_response(HTTPStatus.OK, [told], headers) if in_list else self._reply(told, headers)
+
+    def _stream(self, body: JsonObject) -> Response:
+        answer = generated(read_request(body, streamed=True), self._host.changes)
+        return stream_response(
+            _events(answer.stream()), [answer.generation], answer.request.token_delay, self._host.load
+        )
+
+    def _reply(self, body: JsonObject, headers: dict[str, str]) -> Response:
+        return self._host.reply(Reply(status=HTTPStatus.OK, body=body, headers=headers), Api.TGI)
+
+
+def _events(data: Iterator[Json]) -> Iterator[str]:
+    """JSON without a blank behind `data:`, as the router writes it; other texts with one."""
+    return (f"data: {value}\n\n" if value == DONE else f"data:{dumps(value)}\n\n" for value in data)
+
+
+def _headers(prompt: tuple[int, ...], generation: Generation, delay: float) -> dict[str, str]:
+    """What TGI tells of times (milliseconds, that of computing in seconds) and counts."""
+    written = len(generation.emitted)
+    inference = str(int(written * delay * 1000))
+    return {
+        "x-compute-type": "cpu+reference",
+        "x-compute-time": f"{written * delay:g}",
+        "x-compute-characters": str(len(decode(prompt))),
+        "x-total-time": inference,
+        "x-validation-time": "0",
+        "x-queue-time": "0",
+        "x-inference-time": inference,
+        "x-time-per-token": str(int(delay * 1000)),
+        "x-prompt-tokens": str(len(prompt)),
+        "x-generated-tokens": str(written),
+    }

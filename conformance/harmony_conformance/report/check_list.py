@@ -1,0 +1,125 @@
+"""The list of checks as a document: Markdown for people (CHECKS.md), JSON for programs; the table of token accounting. Made from the checks themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.evidence.exchange import Series
+from harmony_conformance.json_value import JsonObject, dumps
+from harmony_conformance.judge.check import Check, Comparison
+from harmony_conformance.prompts.token_accounting import FORMS, Requests, ledgers
+
+_HEAD = """# Checks
+
+Made by `harmony-conformance checks`; do not edit. {count} checks in {families} families.
+
+- **must**: the Harmony guide, the API reference or HTTP states it, and a client or the model is harmed when it is broken.
+- **should**: the sources disagree about it, or only imply it.
+
+A check steps aside where its conditions do not hold, and says which; there is no other way to skip one. Each is shown passing and failing under
+[golden/exchanges](../golden/exchanges). Defect ids are those of the catalogue of real servers' defects.
+"""
+
+
+def checks_markdown() -> str:
+    """The document: a section for each family, an entry for each check."""
+    families = [(family, list(rules)) for family, rules in groupby(CHECKS, key=lambda rule: rule.family)]
+    head = _HEAD.format(count=len(CHECKS), families=len(families))
+    return "\n".join((head, *(line for family, rules in families for line in _family(family, rules)))).rstrip()
+
+
+def checks_json() -> str:
+    """The same as a JSON array, one check a line."""
+    return "[\n" + ",\n".join(dumps(_record(rule)) for rule in CHECKS) + "\n]"
+
+
+_ACCOUNTING = """# Token accounting
+
+Made by `harmony-conformance checks --format accounting`; do not edit.
+
+What an endpoint that shows no prompt tells by `usage.prompt_tokens`. The requests below are those of
+[prompt_accounting](../golden/scenarios/prompt_accounting.json). What a provider puts before every prompt is the same number in each count, so only differences
+from the plainest request are looked at. They are compared with those of {forms} forms that are accepted: the named styles, calls with and without content
+type and marker, instructions in the developer or the system message, reasoning that the sources settle differently kept or not. {distinct} of them can be told
+apart by these requests.
+
+Where no form fits, the checks of the family `accounting` look for the fewest mistakes that explain every count to the token. The table shows by how many
+tokens each mistake changes each count, in the form {form}. Mistakes in one row can not be told apart by counts, and are named together.
+
+"""
+
+_BAR = "\\|"
+"""A bar within a cell of a table."""
+
+_NOT_COUNTED = """
+What counts can not show, because it changes no count, or every count alike: the identity, the date and the cutoff; the level of the effort (each is one
+token); the order of messages, and of recipient and channel; a function's name that was replaced by one as long; whether the prompt ends with
+`<|start|>assistant`. A result without ` to=assistant` costs as much less as a call without content type, which is an accepted form.
+"""
+
+
+def accounting_markdown(requests: Requests) -> str:
+    """The table of what each mistake costs in each request, and what counts can not show."""
+    found = ledgers(requests)
+    first = found[0]
+    shown = [name for name in requests.names if name != requests.base]
+    rows = [
+        (
+            "; or ".join(mistake.says for mistake in group.mistakes),
+            ", ".join(dict.fromkeys(name for mistake in group.mistakes for name in mistake.defects)),
+            *(f"{change:+}" if change else "" for change in _others(requests, group.changes)),
+        )
+        for group in first.groups
+    ]
+    expected = ("*tokens as they should be*", "", *map(str, _others(requests, first.expected)))
+    head = ("mistake", "defects", *shown)
+    lines = [head, ("---",) * len(head), expected, *rows]
+    table = "\n".join(f"| {' | '.join(cell.replace('|', _BAR) for cell in line)} |" for line in lines)
+    told = _ACCOUNTING.format(forms=len(FORMS), distinct=len(found), form=first.forms[0])
+    return f"{told}{table}\n{_NOT_COUNTED}"
+
+
+def _others(requests: Requests, numbers: Sequence[int]) -> list[int]:
+    return [number for name, number in zip(requests.names, numbers, strict=True) if name != requests.base]
+
+
+def applies_to(rule: Check | Comparison) -> str:
+    """The conditions of a check, joined: what completes "applies to …"."""
+    return "; ".join(needed.about for needed in rule.when)
+
+
+def _family(name: str, rules: list[Check | Comparison]) -> Iterator[str]:
+    yield f"## {name}\n"
+    for rule in rules:
+        yield from _entry(rule)
+
+
+def _entry(rule: Check | Comparison) -> Iterator[str]:
+    yield f"### {rule.id}\n"
+    yield f"**{rule.severity}** · {rule.requirement}\n"
+    if rule.reason:
+        yield f"{rule.reason}\n"
+    yield f"Applies to {applies_to(rule)}.\n"
+    yield f"> {rule.clause.quotation}\n>\n> — {rule.clause.source}\n"
+    if rule.clause.differs:
+        yield f"Where sources differ: {rule.clause.differs}\n"
+
+
+def _record(rule: Check | Comparison) -> JsonObject:
+    return {
+        "id": rule.id,
+        "family": rule.family,
+        "severity": rule.severity.value,
+        "judges": "series" if rule.subject is Series else "exchange",
+        "requirement": rule.requirement,
+        "reason": rule.reason,
+        "applies_to": [needed.about for needed in rule.when],
+        "clause": {
+            "id": rule.clause.id,
+            "quotation": rule.clause.quotation,
+            "source": rule.clause.source,
+            "differs": rule.clause.differs,
+        },
+    }

@@ -1,0 +1,1 @@
+"""A run against an endpoint: build requests, send them, judge the series, measure latency."""

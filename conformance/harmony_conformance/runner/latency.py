@@ -1,0 +1,338 @@
+"""How fast an endpoint answers: a probe of its own, after the checks and never from their requests.
+
+Equal streamed requests are sent one after another, then the same number several at a time. Times are those at which the client had an event, in seconds
+after it sent the request. All figures can be computed again from the recorded exchanges:
+
+    ttft                  first token of any channel: the first event with reasoning, content or a call
+    time_to_first_answer  first event with content or a call, which is what a user waits for
+    inter_event_gap       between two such events, over all requests
+    itl                   between two tokens, only where the tokens of each event are known (see `Timing.token_gaps`)
+    tpot                  (end - first token) / (completion tokens - 1)
+    end_to_end            the event that finishes the answer (its `finish_reason`)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from harmony_conformance.engines.profiles import Engine, ScriptBy
+from harmony_conformance.evidence.exchange import Exchange, Validity
+from harmony_conformance.golden.scenario import Send, Step
+from harmony_conformance.json_value import Json, JsonObject, at, items, number, text
+from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_text
+from harmony_conformance.runner.request_builder import Asking, build
+from harmony_conformance.runner.statistics import Sample
+from harmony_conformance.transport.client import SendRequest
+from harmony_conformance.transport.messages import Request
+from harmony_conformance.transport.sse import Event
+from harmony_ref import tokens
+
+SCENARIO = "latency"
+REQUESTS = 20
+_WARM_UP = "warm-up, "
+_WARM_UPS_AT_MOST = 3
+_LENGTH = 128
+_DIGITS = 6
+
+_REASONING = (
+    "The user asks for a steady stream of plain words, so I will write a short text about the sea. It should be calm and simple, with no list and no "
+    "code. I will mention the wind, the waves, the light of the morning and a small boat that comes home. That is enough, and I can answer now."
+)
+_ANSWER = (
+    "The sea is quiet in the morning. A light wind moves over the water, and small waves run up the sand and fall back again. Far out, a little boat "
+    "comes home with the first catch of the day. The gulls follow it, the bell of the harbour rings, and the town slowly begins to wake."
+)
+_SCRIPT = (
+    f"<|channel|>analysis<|message|>{_REASONING}<|end|><|start|>assistant<|channel|>final<|message|>{_ANSWER}<|return|>"
+)
+_QUESTION = "Count from 1 to 1000 in words, one number a line. Do not think about it, do not stop before you are done."
+_UNTIL_THE_LIMIT: dict[str, JsonObject] = {"vllm": {"ignore_eos": True}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """When what came in one answer, in seconds after the request was sent.
+
+    Attributes:
+        gaps: between events that show something, in order.
+        token_gaps: gaps in which exactly one token came; None where that is not known. It is known where each event names its token ids and they
+            add up to the completion's tokens, or where there are as many events as tokens.
+        tokens: completion tokens as the server reports them.
+    """
+
+    first: float
+    first_answer: float | None
+    end: float
+    gaps: tuple[float, ...]
+    token_gaps: tuple[float, ...] | None
+    tokens: int | None
+    bundled: int
+
+    @property
+    def per_token(self) -> float | None:
+        """TPOT; None where the number of tokens is unknown or too small."""
+        return (self.end - self.first) / (self.tokens - 1) if self.tokens is not None and self.tokens > 1 else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unmeasured:
+    """Why an answer gives no times, in the words under which such failures are counted."""
+
+    reason: str
+
+
+def measure(x: Exchange) -> Timing | Unmeasured:
+    """The times of one streamed answer. An answer that broke off, or that shows nothing, gives none."""
+    unusable = _unusable(x)
+    if unusable:
+        return Unmeasured(reason=unusable)
+    events = [(event, choice) for event in _events(x) if (choice := _first_choice(event.value)) is not None]
+    shown = [
+        event
+        for event, choice in events
+        if _answers(at(choice, "delta")) or any(text(at(choice, "delta", name)) for name in REASONING_FIELDS)
+    ]
+    if not shown:
+        return Unmeasured(reason="no token was shown")
+    finished = next((event for event, choice in events if text(at(choice, "finish_reason"))), None)
+    if finished is None and not any(event.is_done for event in _events(x)):
+        return Unmeasured(reason="the stream ends without finish_reason")
+    completion = x.turn.usage.completion_tokens if x.turn is not None and x.turn.usage is not None else None
+    gaps = tuple(later.at - earlier.at for earlier, later in pairwise(shown))
+    return Timing(
+        first=shown[0].at,
+        first_answer=next((event.at for event, choice in events if _answers(at(choice, "delta"))), None),
+        end=(finished or shown[-1]).at,
+        gaps=gaps,
+        token_gaps=_token_gaps(events, gaps, completion),
+        tokens=completion,
+        bundled=sum(gap == 0 for gap in gaps),
+    )
+
+
+def _unusable(x: Exchange) -> str:
+    if x.response is None or x.failure is not None:
+        return x.failure.kind.value if x.failure is not None else "no response"
+    if not x.response.is_success:
+        return f"HTTP {x.response.status}"
+    if x.stream is None:
+        return "the answer is no event stream"
+    return "an error stands in the stream" if x.error is not None else ""
+
+
+def _events(x: Exchange) -> tuple[Event, ...]:
+    return x.stream.events if x.stream is not None else ()
+
+
+def _first_choice(chunk: Json) -> Json:
+    return next((choice for choice in items(at(chunk, "choices")) if number(at(choice, "index")) in (0, None)), None)
+
+
+def _answers(delta: Json) -> bool:
+    return bool(content_text(at(delta, "content"))) or bool(items(at(delta, "tool_calls")))
+
+
+def _token_gaps(
+    events: Sequence[tuple[Event, Json]], gaps: tuple[float, ...], completion: int | None
+) -> tuple[float, ...] | None:
+    """The gaps before events of exactly one token. Tokens that no event names, as a server's that swallows headers, make every gap doubtful."""
+    named = [(event.at, len(ids)) for event, choice in events if (ids := items(at(choice, "token_ids")))]
+    if named and completion in (None, sum(count for _, count in named)):
+        return tuple(later - earlier for (earlier, _), (later, count) in pairwise(named) if count == 1)
+    return gaps if completion == len(gaps) + 1 else None
+
+
+def loads_of(requests: int, concurrency: int) -> list[int]:
+    """How many requests go at a time in each load of the probe."""
+    return sorted({1, min(max(concurrency, 1), max(requests, 1))})
+
+
+def most_requests(requests: int, concurrency: int) -> int:
+    """How many the probe may come to send, warm-ups included."""
+    return sum(requests + (_WARM_UPS_AT_MOST if load == 1 else load) for load in loads_of(requests, concurrency))
+
+
+def most_tokens(requests: int, concurrency: int) -> int:
+    """How many tokens of output they may cost, by the limit or by the script."""
+    return max(_LENGTH, len(tokens.encode_with_special_tokens(_SCRIPT))) * most_requests(requests, concurrency)
+
+
+async def probe(
+    send: SendRequest, asking: Asking, engine: Engine, *, requests: int = REQUESTS, concurrency: int = 1
+) -> tuple[Exchange, ...]:
+    """Send the probe's requests: one at a time and, where `concurrency` is more than 1, that many at a time; before each load its warm-up.
+
+    Returns:
+        All exchanges, warm-ups included, in the order in which they were begun; `summarise` knows them by their step.
+    """
+    request = build(_step(asking, engine), asking, {})
+    sender = _Sender(send=send, request=request, engine=engine.name)
+    exchanges: list[Exchange] = []
+    for at_once in loads_of(requests, concurrency):
+        warm = await sender.warm_up(at_once)
+        exchanges += warm
+        if any(isinstance(measure(x), Timing) for x in warm):
+            exchanges += await sender.load(at_once, requests)
+    return tuple(exchanges)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Sender:
+    send: SendRequest
+    request: Request
+    engine: str
+
+    async def warm_up(self, at_once: int) -> list[Exchange]:
+        """As many as go at a time; a single one is repeated until it is answered, three times at most."""
+        step = _WARM_UP + load_name(at_once)
+        if at_once > 1:
+            return list(await asyncio.gather(*(self._one(step, place) for place in range(at_once))))
+        done: list[Exchange] = []
+        while len(done) < _WARM_UPS_AT_MOST:
+            done.append(await self._one(step, len(done)))
+            if isinstance(measure(done[-1]), Timing):
+                break
+        return done
+
+    async def load(self, at_once: int, requests: int) -> list[Exchange]:
+        """`at_once` clients, each of which sends its next request when it has its answer."""
+        places = iter(range(requests))
+        done: dict[int, Exchange] = {}
+
+        async def client() -> None:
+            for place in places:
+                done[place] = await self._one(load_name(at_once), place)
+
+        await asyncio.gather(*(client() for _ in range(at_once)))
+        return [x for _, x in sorted(done.items())]
+
+    async def _one(self, step: str, place: int) -> Exchange:
+        sent = await self.send(self.request)
+        return Exchange(
+            id=f"{SCENARIO}/chat/{step.replace(' ', '-').replace(',', '')}/{place}",
+            scenario=SCENARIO,
+            step=step,
+            attempt=place,
+            engine=self.engine,
+            request=self.request,
+            response=sent.response,
+            failure=sent.failure,
+            waited=sent.waited,
+            validity=Validity.VALID,
+        )
+
+
+def load_name(at_once: int) -> str:
+    """What a load is called."""
+    return "one at a time" if at_once == 1 else f"{at_once} at a time"
+
+
+def _step(asking: Asking, engine: Engine) -> Step:
+    if asking.script_by is not ScriptBy.NONE:
+        request: JsonObject = {"messages": [{"role": "user", "content": "Write a few plain sentences about the sea."}]}
+        script = tuple(tokens.encode_with_special_tokens(_SCRIPT))
+        return Step(name=SCENARIO, request=request, send=Send.STREAM, script=script)
+    asked: JsonObject = {
+        "messages": [{"role": "user", "content": _QUESTION}],
+        "max_tokens": _LENGTH,
+        "reasoning_effort": "low",
+        **_UNTIL_THE_LIMIT.get(engine.name, {}),
+    }
+    return Step(name=SCENARIO, request=asked, send=Send.STREAM)
+
+
+def summarise(exchanges: Iterable[Exchange]) -> tuple[JsonObject, ...]:
+    """The report's latency lines, one for each load: how many requests, how many failed and why, and the metrics with unit, n, median and range."""
+    by_step: dict[str, list[Exchange]] = {}
+    for x in exchanges:
+        by_step.setdefault(x.step, []).append(x)
+    loads = dict.fromkeys(step.removeprefix(_WARM_UP) for step in by_step)
+    return tuple(_line(load, by_step.get(load, []), by_step.get(_WARM_UP + load, [])) for load in loads)
+
+
+def _line(load: str, counted: list[Exchange], warm: list[Exchange]) -> JsonObject:
+    given_up = not counted
+    exchanges = counted or warm
+    measured = [measure(x) for x in exchanges]
+    timings = [timing for timing in measured if isinstance(timing, Timing)]
+    failures = Counter(missed.reason for missed in measured if isinstance(missed, Unmeasured))
+    notes = [*_notes(exchanges, timings)]
+    if given_up:
+        notes.insert(0, "given up: not one of the requests sent to warm up was answered")
+    elif warm:
+        notes.insert(0, f"{_requests(len(warm))} sent before to warm up, not counted")
+    return {
+        "load": load,
+        "requests": len(exchanges),
+        "failed": sum(failures.values()),
+        "failures": dict[str, Json](sorted(failures.items())),
+        "metrics": _metrics(timings),
+        "notes": list[Json](notes),
+    }
+
+
+def _metrics(timings: Sequence[Timing]) -> JsonObject:
+    proven = timings and all(timing.token_gaps is not None for timing in timings)
+    return {
+        "ttft": _metric("s", (timing.first for timing in timings)),
+        "time_to_first_answer": _metric("s", (timing.first_answer for timing in timings)),
+        "inter_event_gap": _metric("s", (gap for timing in timings for gap in timing.gaps)),
+        "itl": _metric("s", (gap for timing in timings for gap in timing.token_gaps or ())) if proven else None,
+        "tpot": _metric("s", (timing.per_token for timing in timings)),
+        "end_to_end": _metric("s", (timing.end for timing in timings)),
+        "output_tokens": _metric("tokens", (timing.tokens for timing in timings)),
+    }
+
+
+def _metric(unit: str, values: Iterable[float | None]) -> Json:
+    summary = Sample.of(value for value in values if value is not None).summary()
+    if summary is None:
+        return None
+    return {
+        "unit": unit,
+        "n": summary.n,
+        "median": _rounded(summary.median),
+        "min": _rounded(summary.min),
+        "max": _rounded(summary.max),
+        "p95": _rounded(summary.p95),
+        "p99": _rounded(summary.p99),
+    }
+
+
+def _rounded(value: float | None) -> Json:
+    return None if value is None else round(value, _DIGITS)
+
+
+def _notes(exchanges: Sequence[Exchange], timings: Sequence[Timing]) -> Iterator[str]:
+    yield _length_note(exchanges[0].asked)
+    yield "equal requests: a server that keeps the prompt of the one before begins sooner than it does for a new one"
+    if waits := sum(len(x.waited) for x in exchanges):
+        yield f"the server asked {waits} times to wait (429 or 503); times count from the request that it took"
+    if not timings:
+        return
+    silent = sum(timing.first_answer is None for timing in timings)
+    if silent:
+        yield f"{silent} of {_requests(len(timings))} came to the limit before the answer began"
+    if bundled := sum(timing.bundled for timing in timings):
+        yield f"{bundled} of {sum(len(timing.gaps) for timing in timings)} events arrived together with the one before"
+    if any(timing.per_token is None for timing in timings):
+        yield "no TPOT where the stream's usage reports fewer than two completion_tokens, or none"
+    if any(timing.token_gaps is None for timing in timings):
+        yield "no ITL: that each event is one token is not proven, see inter_event_gap"
+
+
+def _length_note(asked: Json) -> str:
+    if at(asked, "harmony_script") is not None or at(asked, "vllm_xargs", "harmony_script") is not None:
+        return "fixed output: the model plays a script of reasoning and answer"
+    limit = f"max_tokens {number(at(asked, 'max_tokens'))}"
+    if at(asked, "ignore_eos") is True:
+        return f"fixed output length: {limit} with ignore_eos"
+    return f"output length limited by {limit}, not fixed: a shorter answer counts as it came"
+
+
+def _requests(count: int) -> str:
+    return f"{count} request" if count == 1 else f"{count} requests"

@@ -1,0 +1,1 @@
+"""Caches of derived values, and worker processes."""

@@ -1,0 +1,60 @@
+"""Hand-written rows asked of the reference server without a wire between: what the selftest has time for, with every defect that reads the output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from harmony_conformance.engines.profiles import ENGINES, ScriptBy
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.golden.scenario import Scenario, expand
+from harmony_conformance.json_value import dumps, members
+from harmony_conformance.reference_server.chat.completion import accept
+from harmony_conformance.reference_server.defects.stages import Changes
+from harmony_conformance.reference_server.pipeline.http import server_sent
+from harmony_conformance.reference_server.requests.errors import ApiError, Reply
+from harmony_conformance.reference_server.requests.fields import MODEL
+from harmony_conformance.reference_server.server.app import DATE
+from harmony_conformance.runner.request_builder import Asking, build
+from harmony_conformance.transport.messages import Chunk, Request, Response
+
+_REFERENCE = ENGINES["reference"]
+_ASKING = Asking(model=MODEL, script_by=ScriptBy.REFERENCE, ids_field=_REFERENCE.ids_field, extra={})
+
+
+def ask(scenario: Scenario, changes: Changes) -> Series:
+    """The answers of the reference server with these defects to every step of a scenario."""
+    exchanges: dict[str, Exchange] = {}
+    for serial, step in enumerate(expand(scenario), start=1):
+        request = build(step, _ASKING, {})
+        exchanges[step.name] = Exchange(
+            id=f"{scenario.name}/chat/{step.name}/0",
+            scenario=scenario.name,
+            step=step.name,
+            engine=_REFERENCE.name,
+            request=request,
+            response=_answer(request, changes, serial),
+            validity=step.validity,
+            script=step.script,
+            expected=step.expected,
+        )
+    return Series(name=scenario.name, exchanges=exchanges)
+
+
+def _answer(request: Request, changes: Changes, serial: int) -> Response:
+    try:
+        sent = members(request.json)
+        read = changes.request(sent, None)
+        completion = accept(read, serial=serial, created=0, date=DATE, changes=changes.for_body(sent))
+        if completion.request.streamed:
+            return _response(HTTPStatus.OK, "text/event-stream", server_sent(completion.stream()))
+        reply = Reply(status=HTTPStatus.OK, body=completion.whole())
+    except ApiError as error:
+        reply = Reply(status=error.status, body=error.body)
+    changed = changes.reply(reply)
+    return _response(changed.status, "application/json", iter([dumps(changed.body)]))
+
+
+def _response(status: int, kind: str, pieces: Iterator[str]) -> Response:
+    chunks = tuple(Chunk(at=place / 1000, data=data.encode("utf-8", "replace")) for place, data in enumerate(pieces))
+    return Response(status=status, chunks=chunks, headers={"content-type": kind})

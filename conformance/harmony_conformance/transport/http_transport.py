@@ -1,0 +1,263 @@
+"""The way to a server: an httpx transport through a proxy or a Unix socket, with its certificates, and the reason where there is no connection."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import ssl
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from types import MappingProxyType
+from typing import Any, cast
+from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import certifi
+import httpx
+
+from harmony_conformance.errors import UsageError
+from harmony_conformance.transport.messages import Failure, FailureKind
+
+CA_FILE, CA_DIR = "SSL_CERT_FILE", "SSL_CERT_DIR"
+"""The variables that name the certificates to trust in place of the usual ones."""
+_LIMITS = httpx.Limits(
+    max_connections=None,
+    max_keepalive_connections=64,
+    keepalive_expiry=2.0,  # servers close an idle connection after 5 seconds or more, and a request must not meet that
+)
+_PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+_PROXY_URL = "http://[USER:PASSWORD@]HOST:PORT (or https, socks5, socks5h)"
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
+STREAM_RESET = "StreamReset"
+"""The word for a stream of HTTP/2 that was reset. Its connection stays, so the same request would meet the same again, without end."""
+_ENDS = ("disconnected", "ConnectionTerminated", STREAM_RESET)
+_WANTED = "alert certificate required"
+_CERTIFICATE = "certificate verify failed"
+_RIGHT_CERTIFICATE: Mapping[str, str] = MappingProxyType(
+    {
+        "Hostname mismatch": "use the name that the certificate was issued for",
+        "IP address mismatch": "use the name that the certificate was issued for",
+        "expired": "the server needs a certificate that is still valid",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """Options of the connection: proxy URL, path of a Unix socket, files of certificates, and whether HTTP/2 may be negotiated."""
+
+    proxy: str | None = field(default=None, repr=False)
+    unix_socket: str | None = None
+    ca_file: str | None = None
+    client_cert: str | None = None
+    client_key: str | None = None
+    http2: bool = False
+
+    @property
+    def proxy_address(self) -> str:
+        """The URL of the proxy without user and password; empty without a proxy."""
+        split = urlsplit(self.proxy or "")
+        return f"{split.scheme}://{split.netloc.rpartition('@')[2]}" if self.proxy else ""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The password of the proxy, as written in its URL, as read, and as sent in Proxy-Authorization."""
+        split = urlsplit(self.proxy or "")
+        if not split.password:
+            return ()
+        password = unquote(split.password)
+        pair = f"{unquote(split.username or '')}:{password}"
+        return tuple(dict.fromkeys((split.password, password, b64encode(pair.encode()).decode())))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The options of the command line, without secrets."""
+        values = {
+            "--proxy": self.proxy_address,
+            "--unix-socket": self.unix_socket,
+            "--ca-file": self.ca_file,
+            "--client-cert": self.client_cert,
+            "--client-key": self.client_key,
+        }
+        named = [word for name, value in values.items() if value for word in (name, value)]
+        return (*named, "--http2") if self.http2 else tuple(named)
+
+
+def read_proxy(text: str, source: str) -> str:
+    """Return the URL of a proxy, given by the option or variable `source`; without a scheme it is an HTTP proxy.
+
+    Raises:
+        UsageError: it is no such URL, or its scheme needs a package that is missing.
+    """
+    url = text.strip() if "://" in text else f"http://{text.strip()}"
+    scheme = url.partition(":")[0]
+    try:
+        split = urlsplit(url)
+        is_valid = (
+            scheme in _PROXY_SCHEMES
+            and _HOST.fullmatch(split.hostname or "") is not None
+            and httpx.URL(url).host != ""
+            and split.port != 0
+            and not (split.path.strip("/") or split.query or split.fragment)
+        )
+    except (ValueError, httpx.InvalidURL):
+        is_valid = False
+    if not is_valid:
+        shown = re.sub(r"^(\w+://)?.*@", r"\1***@", text.strip(), flags=re.DOTALL)
+        shown = re.sub(r":(?!//)[^]:]*[^]:\d/][^]:]*$", ":***", shown)  # a password whose host is missing
+        raise UsageError(f"invalid {source}: expected {_PROXY_URL}, got {shown!r}")
+    if scheme.startswith("socks") and find_spec("socksio") is None:
+        raise UsageError(
+            f"invalid {source}: expected the extra `socks` for a {scheme} proxy, got no package socksio"
+            " (pip install 'harmony-conformance[socks]')"
+        )
+    return url
+
+
+def proxy_from_environment(base: str) -> str | None:
+    """Return the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY name for a URL, None where NO_PROXY excludes its host.
+
+    Raises:
+        UsageError: the variable names no proxy.
+    """
+    split = urlsplit(base)
+    name = next((name for name in (split.scheme, "all") if getproxies().get(name)), None)
+    if name is None or proxy_bypass(split.netloc.lower()) or proxy_bypass(split.hostname or ""):
+        return None
+    return read_proxy(getproxies()[name], f"{name.upper()}_PROXY")
+
+
+def open_transport(base: str, network: Network) -> httpx.AsyncBaseTransport:
+    """Return an httpx transport to a server. It is used without `httpx.AsyncClient`, which refuses odd redirects and stores cookies.
+
+    Raises:
+        UsageError: a file of certificates is unreadable.
+    """
+    is_tls = base.startswith("https:")
+    proxy = None
+    if network.proxy is not None:
+        is_tls_proxy = network.proxy.startswith("https:")
+        proxy = httpx.Proxy(network.proxy, ssl_context=_trusted(network.ca_file) if is_tls_proxy else None)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no certificate: for plain HTTP
+    if is_tls:
+        context = _trusted(network.ca_file)
+        if network.client_cert is not None:
+            _present(context, network.client_cert, network.client_key)
+    return httpx.AsyncHTTPTransport(
+        verify=context, http2=network.http2, limits=_LIMITS, proxy=proxy, uds=network.unix_socket, trust_env=False
+    )
+
+
+def _trusted(ca_file: str | None) -> ssl.SSLContext:
+    """Return a context that trusts Mozilla's list, or what the environment names in its place, and the authorities of a file."""
+    file, folder = os.environ.get(CA_FILE) or None, os.environ.get(CA_DIR) or None
+    is_named = file is not None or folder is not None
+    try:
+        context = ssl.create_default_context(cafile=file if is_named else certifi.where(), capath=folder)
+    except OSError as problem:
+        raise UsageError(f"{CA_FILE} {file}: {problem.strerror or problem}") from None
+    if ca_file is not None:
+        try:
+            context.load_verify_locations(ca_file)
+        except OSError as problem:
+            raise UsageError(
+                f"invalid --ca-file: expected a PEM file of certificates, got {ca_file} ({problem.strerror or problem})"
+            ) from None
+    return context
+
+
+def _present(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
+    """Let a context present a client certificate."""
+    try:
+        # an encrypted key fails: nothing may ask for its password on the terminal
+        context.load_cert_chain(certificate, key, password=lambda: "")
+    except (OSError, ValueError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) and problem.strerror else str(problem)
+        files = certificate if key is None else f"{certificate} and {key}"
+        raise UsageError(
+            f"invalid --client-cert: expected a PEM certificate and its unencrypted key, got {files} ({reason})"
+        ) from None
+
+
+def trailing_data(response: httpx.Response) -> bytes:
+    """Return the bytes after a complete answer of HTTP/1.1. Without a look, httpx takes them for the answer to the next request.
+
+    httpx shows them nowhere, hence the walk over private parts. With other parts nothing is found; `test_connection.py` notices.
+    """
+    part: Any = response.stream
+    for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state", "trailing_data"):
+        part = getattr(part, name, None)
+    data: bytes = part[0] if part else b""
+    return data
+
+
+def failure_of(error: Exception, network: Network, timeout: float, last_event: str, *, has_begun: bool) -> Failure:
+    """Return what went wrong. A connection that ends within an answer is cut, one that ends before is reset. `last_event`: the last step of httpx."""
+    kind, detail = FailureKind.MALFORMED_HTTP, _cause_of(error)
+    is_ended = isinstance(error, httpx.NetworkError | ssl.SSLError) or any(word in detail for word in _ENDS)
+    match error:
+        case httpx.ConnectTimeout():
+            proxy = f" to the proxy {network.proxy_address}" if network.proxy else ""
+            kind, detail = FailureKind.NO_CONNECTION, f"no connection{proxy} within {timeout:g} s"
+        case httpx.TimeoutException():
+            kind, detail = FailureKind.TIMEOUT, f"no byte arrived for {timeout:g} s"
+        case httpx.ProxyError():
+            is_password = detail.startswith("407") or "auth" in detail.lower() or "username" in detail.lower()
+            wanted = "invalid credentials: expected USER:PASSWORD in the proxy URL, got " if is_password else ""
+            kind, detail = FailureKind.NO_CONNECTION, f"proxy {network.proxy_address}: {wanted}{detail}"
+        case httpx.ConnectError() | httpx.InvalidURL() | UnicodeError():
+            kind, detail = FailureKind.NO_CONNECTION, _reason(error)
+            if network.proxy is not None and last_event.startswith(("connection.", "socks.connect", "socks.setup")):
+                detail = f"proxy {network.proxy_address}: {detail}"
+            elif network.unix_socket is not None:
+                detail = f"Unix socket {network.unix_socket}: {detail}"
+        case _ if any(isinstance(cause, ssl.SSLError) and _WANTED in str(cause) for cause in _causes(error)):
+            kind = FailureKind.NO_CONNECTION
+            detail = "the server wants a client certificate: name its file by --client-cert"
+        case _ if has_begun and (is_ended or "closed connection" in detail):
+            kind = FailureKind.CUT
+        case _ if is_ended:
+            kind = FailureKind.RESET
+        case _:
+            pass
+    return Failure(kind=kind, detail=detail)
+
+
+def _cause_of(error: BaseException) -> str:
+    """Return the cause of an error in one line: by the name of the system error, where it is one."""
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.errno and not isinstance(cause, ssl.SSLError):
+            return os.strerror(cause.errno)
+    texts = (" ".join(str(cause).split()) for cause in _causes(error))
+    return next(filter(None, texts), type(error).__name__)
+
+
+def _reason(error: BaseException) -> str:
+    causes = tuple(_causes(error))
+    if any(isinstance(cause, socket.gaierror | UnicodeError | httpx.InvalidURL) for cause in causes):
+        return "no such host"
+    if any(isinstance(cause, ConnectionRefusedError) for cause in causes):
+        return "connection refused"
+    tls = next((" ".join(str(cause).split()) for cause in causes if isinstance(cause, ssl.SSLError)), "")
+    if "WRONG_VERSION_NUMBER" in tls:
+        return "this port speaks plain http: use http://"
+    if _CERTIFICATE in tls:
+        reason = tls[tls.index(_CERTIFICATE) :].partition(" (_ssl")[0]
+        private = (
+            f"name the file of the authority that issued it by --ca-file or the variable {CA_FILE} (a folder: {CA_DIR})"
+        )
+        return f"{reason}: {next((right for part, right in _RIGHT_CERTIFICATE.items() if part in reason), private)}"
+    return _cause_of(error)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and what led to it, the parts of a group one after another."""
+    while error is not None:
+        yield error
+        if isinstance(error, BaseExceptionGroup):
+            for part in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+                yield from _causes(part)
+        error = error.__cause__ or error.__context__

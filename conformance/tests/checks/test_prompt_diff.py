@@ -1,0 +1,138 @@
+"""A prompt beside the nearest accepted rendering: what is found, where, and which tokens differ; and no failure where there is none.
+
+The prompts are written by hand, or are those of golden examples and of a real server.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.checks.rendering.prompt_diff import nearest
+from harmony_conformance.evidence.exchange import Series
+from harmony_conformance.evidence.recording import read_exchange
+from harmony_conformance.golden import data as golden
+from harmony_conformance.judge.check import Outcome
+from harmony_conformance.judge.judge import judge_one
+from harmony_conformance.prompts.prompt_parser import read_prompt
+from harmony_ref import encode_with_special_tokens
+
+RULE = next(rule for rule in CHECKS if rule.id == "prompt.is_an_accepted_rendering")
+RECORDED = Path(__file__).parents[3] / "reports" / "vllm-0.32.0" / "exchanges.jsonl"
+SYSTEM = (
+    "<|start|>system<|message|>You are ChatGPT, a large language model trained by OpenAI.\nKnowledge cutoff: 2024-06\n"
+    "Current date: 2025-06-28\n\nReasoning: medium\n\n# Valid channels: analysis, commentary, final. "
+    "Channel must be included for every message.<|end|>"
+)
+END = "<|start|>assistant"
+HI = {"role": "user", "content": "Hi"}
+BYE = {"role": "user", "content": "Bye"}
+HELLO = {"role": "assistant", "content": "Hello."}
+THOUGHT = {"role": "assistant", "content": "Hello.", "reasoning": "Greet."}
+BRIEF = {"role": "system", "content": "Be brief."}
+
+
+def user(text):
+    return f"<|start|>user<|message|>{text}<|end|>"
+
+
+def final(text):
+    return f"<|start|>assistant<|channel|>final<|message|>{text}<|end|>"
+
+
+def developer(text):
+    return f"<|start|>developer<|message|># Instructions\n\n{text}<|end|>"
+
+
+def compared(messages, prompt):
+    ids = tuple(encode_with_special_tokens(prompt))
+    return nearest({"messages": messages}, ids, read_prompt(ids))
+
+
+ANSWER = "/messages/1/content"
+KEPT = "<|start|>assistant<|channel|>analysis<|message|>Greet.<|end|>"
+MARKED = [HI, {"role": "assistant", "content": "x<|end|>y"}, BYE]
+LATE = [HI, BRIEF, BYE]
+TURN = SYSTEM + user("Hi") + final("Hello.") + user("Bye") + END
+THOUGHTFUL = TURN.replace(final("Hello."), KEPT + final("Hello."))
+LATER = SYSTEM + user("Hi") + user("Bye") + developer("Be brief.") + END
+FAILURES = [
+    pytest.param([HI], SYSTEM + user("Hi!") + END, (1, "content", "longer", "/messages/0/content"), id="longer"),
+    pytest.param([HI], SYSTEM + user("") + END, (1, "content", "missing", "/messages/0/content"), id="emptied"),
+    pytest.param([HI, HELLO, BYE], SYSTEM + user("Hi") + user("Bye") + END, (2, "message", "missing", ANSWER), id="an answer left out"),
+    pytest.param([HI, HELLO, BYE], TURN.replace("final", "commentary"), (2, "channel", "different", ANSWER), id="another channel"),
+    pytest.param([HI, HELLO, BYE], TURN.replace("Hello.<|end|>", "Hello.<|return|>"), (2, "end marker", "different", ANSWER), id="another end"),
+    pytest.param([HI, THOUGHT, BYE], THOUGHTFUL, (2, "message", "reasoning kept", "/messages/1/reasoning"), id="reasoning kept"),
+    pytest.param([HI], SYSTEM + user("Hi") + user("Hi") + END, (2, "message", "repeated", ""), id="repeated"),
+    pytest.param([HI], SYSTEM + user("Hi") + user("Who?") + END, (2, "message", "extra", ""), id="invented"),
+    pytest.param([HI], user("Hi") + END, (0, "message", "missing", ""), id="no system message"),
+    pytest.param([BRIEF, HI], SYSTEM + user("Hi") + END, (1, "message", "missing", ""), id="instructions left out"),
+    pytest.param([BRIEF, HI], SYSTEM + developer("Be quick.") + user("Hi") + END, (1, "instructions", "different", ""), id="other instructions"),
+    pytest.param(LATE, LATER, (3, "message", "moved", ""), id="instructions after what followed them"),
+    pytest.param(MARKED, SYSTEM + user("Hi") + final("x<|end|>y") + user("Bye") + END, (2, "content", "cut", ANSWER), id="a marker in an answer"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("messages", "prompt", "found"), FAILURES)
+def test_a_failure_is_told_by_message_part_and_class(messages, prompt, found):
+    first = compared(messages, prompt).failures[0]
+    assert (first.number, str(first.difference.part), str(first.difference.problem), first.where) == found
+
+
+ACCEPTED = [
+    pytest.param([HI], SYSTEM + user("Hi") + END, None, id="as the library writes it"),
+    pytest.param([HI], SYSTEM.replace("2025-06-28", "2031-01-01") + user("Hi") + END, None, id="another date"),
+    pytest.param([BRIEF, HI], SYSTEM + developer("Be brief.\n\n") + user("Hi") + END, [], id="a known style"),
+    pytest.param([BRIEF, HI], SYSTEM + developer("Be brief.\n") + user("Hi") + END, ["sections: different"], id="a line end more"),
+    pytest.param([HI], SYSTEM.replace("2024-06", "2025-01") + user("Hi") + END, ["knowledge cutoff: different"], id="another cutoff"),
+    pytest.param([HI], SYSTEM.replace("medium", "high") + user("Hi") + END, ["reasoning effort: different"], id="an effort that nobody asked for"),
+    pytest.param([{**HI, "name": "ada"}], SYSTEM + user("Hi").replace("user", "user:ada") + END, ["name: extra"], id="the author's name"),
+    pytest.param([HI, BRIEF, BYE], SYSTEM + developer("Be brief.") + user("Hi") + user("Bye") + END, [], id="instructions before what was sent before them"),
+    pytest.param([{"role": "user", "content": ""}, HI], SYSTEM + user("Hi") + END, [], id="an empty message left out"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("messages", "prompt", "told"), ACCEPTED)
+def test_a_servers_own_choice_is_no_failure(messages, prompt, told):
+    found = compared(messages, prompt)
+    if told is None:
+        assert found is None
+    else:
+        assert found.failures == ()
+        assert [one.summary for one in found.departures] == told
+
+
+def test_the_fewest_tokens_that_differ_are_shown():
+    (found,) = compared(
+        [{"role": "user", "content": "one two three four"}], SYSTEM + user("one two 3 four") + END
+    ).failures
+    assert found.tokens == ("' three', tokens 3407", "' 3', tokens 220, 18")
+
+
+def test_an_insertion_is_shown_with_the_token_before_it():
+    (found,) = compared([{"role": "user", "content": "one two"}], SYSTEM + user("one or two") + END).failures
+    assert found.tokens == ("'one', tokens 690", "'one or', tokens 690, 503")
+
+
+def outcome(x):
+    return judge_one(RULE, [Series(name="", exchanges={"": x})], exercised=False).outcome
+
+
+def test_no_example_that_does_not_fail_is_blamed():
+    blamed = {
+        example.id
+        for example in golden.examples()
+        if example.outcome is not Outcome.FAIL and not example.also_fails
+        for x in example.series.exchanges.values()
+        if outcome(x) in (Outcome.FAIL, Outcome.ERROR)
+    }
+    assert blamed == set()
+
+
+@pytest.mark.skipif(not RECORDED.exists(), reason="the recorded run is not there")
+def test_a_real_server_is_not_blamed_for_its_form():
+    outcomes = [outcome(read_exchange(json.loads(line), name="")) for line in RECORDED.read_bytes().splitlines()]
+    assert outcomes.count(Outcome.PASS) > 200
+    assert outcomes.count(Outcome.VARIANT) > 20
+    assert {Outcome.FAIL, Outcome.ERROR} & set(outcomes) == set()

@@ -1,0 +1,110 @@
+"""What a declaration has to tell of a schema: rows written by hand, and the spelling of other renderers."""
+
+import pytest
+
+from harmony_conformance.checks.rendering.tool_schemas import parameters, undescribed, untyped, without_default
+from harmony_conformance.judge.check import Verdict
+from harmony_conformance.prompts.tool_declarations import declarations_in, official_spelling
+
+STRING, NUMBER = {"type": "string"}, {"type": "number"}
+
+
+def of(**properties):
+    return {"type": "object", "properties": properties}
+
+
+def needs(*names, **properties):
+    return {**of(**properties), "required": list(names)}
+
+
+NESTED = of(who=of(name=STRING, at={"type": "array", "items": of(x=NUMBER)}))
+ENUM = of(unit={"type": "string", "enum": ["c", "f"], "default": "c"})
+
+
+@pytest.mark.parametrize(
+    ("schema", "names"),
+    [
+        pytest.param(NESTED, [("who", 0), ("name", 1), ("at", 1), ("x", 3)], id="objects and items within"),
+        pytest.param(of(a={"oneOf": [of(b=STRING), NUMBER]}), [("a", 0), ("b", 2)], id="alternatives"),
+        pytest.param({"type": "array", "items": of(a=STRING)}, [], id="no object"),
+        pytest.param({"oneOf": [of(a=STRING)]}, [], id="alternatives instead of an object"),
+        pytest.param(None, [], id="none"),
+        pytest.param({"properties": 7}, [], id="no schema"),
+    ],
+)
+def test_parameters_of_all_depths(schema, names):
+    assert [(found.name, found.depth) for found in parameters({"parameters": schema})] == names
+
+
+def told(function, type_, comment="// d\n"):
+    """What is found wanting in a declaration: the words of each finding, variants marked."""
+    library = declarations_in(official_spelling([{"function": function}]))["f"]
+    shown = declarations_in(f"namespace functions {{\n\n{comment}type f = {type_} => any;\n\n}}")["f"]
+    found = [one for rule in (undescribed, untyped, without_default) for one in rule(function, shown, library, "")]
+    return [("variant: " if one.verdict is Verdict.VARIANT else "") + one.message for one in found]
+
+
+@pytest.mark.parametrize(
+    ("schema", "type_", "wanting"),
+    [
+        pytest.param(None, "()", [], id="no parameters"),
+        pytest.param(of(), "()", [], id="an empty object as the template writes it"),
+        pytest.param(needs("a", a=STRING), "(_: {\na: string\n})", [], id="the template's last comma"),
+        pytest.param(ENUM, '(_: {\nunit?: "c" | "f", // default: c,\n})', [], id="the template's comma of a default"),
+        pytest.param(NESTED, "(_: {\nwho?: \n   {\nname?: string,\nat?: {\nx?: number\n}[]\n}\n})", [], id="nested"),
+        pytest.param(needs("a", a={"anyOf": [STRING]}), "(_: {\na: any\n})", [], id="any for anyOf"),
+        pytest.param(of(a=STRING), "(_: { 'a'?: string })", [], id="a quoted name"),
+        pytest.param(of(**{"a.b": STRING}), '(_: { "a.b"?: string })', [], id="a quoted name with a dot"),
+        pytest.param(
+            of(a={**STRING, "default": 'x"y\n'}), '(_: {\na?: string, // default: "x\\"y\\n"\n})', [], id="escapes"
+        ),
+        pytest.param(
+            of(a=STRING, b=STRING),
+            "(_: {\na?: string\n})",
+            ["the parameter b of f is not declared in the prompt"],
+            id="one parameter lost",
+        ),
+        pytest.param(
+            of(a={**STRING, "description": "An A."}),
+            "(_: {\na?: string\n})",
+            ["a description of f is not in the prompt"],
+            id="a description lost",
+        ),
+        pytest.param(
+            needs("a", a=STRING),
+            "(_: {\na?: string\n})",
+            ["the required parameter a is declared as optional"],
+            id="a mark turned round",
+        ),
+        pytest.param(
+            of(a=STRING),
+            "(_: {\na: string\n})",
+            ["variant: the optional parameter a is declared as required"],
+            id="no marks at all",
+        ),
+        pytest.param(
+            of(a=NUMBER), "(_: {\na?: string\n})", ["the parameter a has another type in the prompt"], id="a type"
+        ),
+        pytest.param(
+            ENUM,
+            '(_: {\nunit?: "c" // default: c\n})',
+            ["values of the parameter unit of f are not in the prompt"],
+            id="a value lost",
+        ),
+        pytest.param(
+            ENUM,
+            '(_: {\nunit?: "c" | "f"\n})',
+            ["the default of the parameter unit of f is not in the prompt"],
+            id="a default lost",
+        ),
+    ],
+)
+def test_what_a_declaration_leaves_out(schema, type_, wanting):
+    assert told({"name": "f", "description": "d", "parameters": schema}, type_) == wanting
+
+
+def test_the_library_tells_what_it_tells():
+    schema = needs("who", **NESTED["properties"], **ENUM["properties"], any={"$ref": "#/x"})
+    function = {"name": "f", "description": "d\nand more", "parameters": schema}
+    library = declarations_in(official_spelling([{"function": function}]))["f"]
+    assert told(function, library.type, library.comment) == []

@@ -1,0 +1,514 @@
+import gzip
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from threading import Event
+
+import pytest
+from jsonschema import Draft202012Validator
+
+import harmony_conformance.transport.client
+from harmony_conformance.cli.main import main
+from harmony_conformance.evidence.recording import exchange_line, read_exchange
+from harmony_conformance.golden import data as golden
+from harmony_conformance.runner.options import OWN_MEMBERS
+
+KEY = "sk-0123456789abcdef"
+SKIPPED = [
+    word
+    for name in ("slow_stream", "rows_[!n]*", "broken_*", "odd_texts", "markers_*", "questionable_*", "wrong_requests")
+    for word in ("--skip", name)
+]
+"""What takes long, or is many requests of one kind: of the rows one group is enough here, and the suite's own tests leave nothing out."""
+QUICK = ["--select", "simple_answer", "--latency", "0"]
+SUMMARY = r"\d+ passed, \d+ failed, \d+ variant, \d+ inconclusive, \d+ not applicable, \d+ error"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("EMPTY_KEY", "BLANK_KEY", "GOOD_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def run(capsys, *words):
+    """Exit code, standard output, standard error."""
+    try:
+        code = main(["run", *words])
+    except SystemExit as refused:
+        code = refused.code
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def results(folder):
+    lines = (json.loads(line) for line in (folder / "report.jsonl").read_text().splitlines())
+    return [line for line in lines if line["kind"] == "result"]
+
+
+WRONG = {
+    "no target": ([], "required: TARGET"),
+    "an unknown target": (["vlm:http://h"], "'vlm:http://h' is no target"),
+    "an unknown defect": (["reference:defect=nothing"], "no defect 'nothing'"),
+    "a URL with a password": (["http://u:p@h"], "--api-key-env"),
+    "tries of zero": (["reference", "--tries", "0"], "--tries: '0' is no whole number from 1"),
+    "tries of a word": (["reference", "--tries", "two"], "--tries: 'two' is no whole number from 1"),
+    "a negative concurrency": (["reference", "--concurrency", "-1"], "--concurrency"),
+    "a timeout of zero": (["reference", "--timeout", "0"], "--timeout: '0' is no number of seconds above 0"),
+    "a timeout that is no number": (["reference", "--timeout", "nan"], "--timeout: 'nan'"),
+    "a rate of zero": (["reference", "--max-rps", "0"], "--max-rps: '0' is no number of requests a second above 0"),
+    "a seed that is no number": (["reference", "--seed", "x"], "--seed"),
+    "a latency below zero": (["reference", "--latency=-1"], "--latency: '-1' is no whole number from 0"),
+    "an unknown way to script": (["reference", "--script", "magic"], "--script"),
+    "an unknown severity": (["reference", "--fail-on", "may"], "--fail-on"),
+    "a pattern without a match": (["reference", "--select", "nothing.*"], "'nothing.*' matches no check"),
+    "a body that is no JSON": (["reference", "--extra-body", "{"], "--extra-body is no JSON"),
+    "a body that is no object": (["reference", "--extra-body", "[]"], "--extra-body is no JSON object"),
+    "a body with the model": (
+        ["reference", "--extra-body", '{"top_k": 1, "model": "m"}'],
+        "'model' is set by the suite: name",
+    ),
+    **{
+        f"a body with {name}": (
+            ["reference", "--extra-body", f'{{"{name}": null}}'],
+            f"--extra-body: '{name}' is set by",
+        )
+        for name in sorted(OWN_MEMBERS)
+    },
+    "a header without a colon": (["reference", "--header", "x"], "--header 'x' is no header"),
+    "a header with a blank in its name": (["reference", "--header", "a b: c"], "--header 'a b' is no header"),
+    "a header with a line break": (["reference", "--header", "a: b\r\nc: d"], "--header a: its value holds control"),
+    "a variable that is not set": (["reference", "--api-key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
+    "a key in place of its variable": (["reference", "--api-key-env", KEY], "takes the name of the variable"),
+    "a key that could be a variable's name": (
+        ["reference", "--api-key-env", KEY.replace("-", "_")],
+        "a variable of that name is not set",
+    ),
+    "a variable that is empty": (["reference", "--api-key-env", "EMPTY_KEY"], "EMPTY_KEY is not set or empty"),
+    "a key with white space": (["reference", "--api-key-env", "BLANK_KEY"], "BLANK_KEY is no key"),
+    "a key in the open": (["http://api.example.com", "--api-key-env", "GOOD_KEY"], "use https"),
+    "a recording that is not there": (["replay:nothing.jsonl"], "nothing.jsonl: no such file\n"),
+    "a folder as a recording": (["replay:."], ".: it is a folder, not a file\n"),
+    "a file as a folder": (["reference", "--out", "file"], "--out file: File exists"),
+    "a folder below a file": (["reference", "--out", "file/run"], "--out file/run: Not a directory"),
+    "an unknown option": (["reference", "--nothing"], "--nothing"),
+    "nobody there": (["openai:http://127.0.0.1:9"], "openai:http://127.0.0.1:9: no HTTP answer"),
+    "an unknown model": (["reference", "--model", "nothing"], "gpt-oss-reference"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_can_not_be_done_is_refused_in_one_line_and_leaves_nothing_behind(what, capsys, monkeypatch, tmp_path):
+    words, said = WRONG[what]
+    monkeypatch.setenv("EMPTY_KEY", "")
+    monkeypatch.setenv("BLANK_KEY", f"{KEY}\n")
+    monkeypatch.setenv("GOOD_KEY", KEY)
+    Path("file").touch()
+    code, out, err = run(capsys, *words)
+    assert code == 2
+    assert out == ""
+    assert err.count("\n") == 1
+    assert said in err
+    assert KEY not in err
+    assert not list(tmp_path.glob("runs/*"))
+
+
+RECORDINGS = {
+    "no JSON": b"{",
+    "no exchange": b'{"kind":"other"}',
+    "nothing": b"",
+    "no UTF-8": b'{"kind":"exchange\xff"}',
+    "a request that is none": b'{"kind":"exchange","request":7}',
+    "a gzip that breaks off": gzip.compress(b"{" * 1000)[:20],
+    "discovery alone": b'{"kind":"exchange","scenario":"discovery","request":{}}',
+}
+
+
+@pytest.mark.parametrize("what", RECORDINGS)
+def test_a_recording_that_can_not_be_judged_is_refused_in_one_line(what, capsys):
+    Path("exchanges.jsonl").write_bytes(RECORDINGS[what])
+    code, _, err = run(capsys, "replay:exchanges.jsonl")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "exchanges.jsonl" in err
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reference")
+    codes = [
+        main(["run", "reference", "--seed", "1", *SKIPPED, "--latency", "2", "--out", str(folder / name)])
+        for name in ("one", "two")
+    ]
+    assert codes == [0, 0]
+    return folder
+
+
+def test_two_runs_of_the_same_server_and_seed_give_equal_results(reference):
+    assert results(reference / "one") == results(reference / "two")
+
+
+def test_results_are_sorted(reference):
+    keys = [(line["check"], line["scenario"], line["api"]) for line in results(reference / "one")]
+    assert keys == sorted(keys)
+
+
+def test_the_run_directory_holds_all_files_and_they_are_valid(reference):
+    folder = reference / "one"
+    assert {path.name for path in folder.iterdir()} == {
+        "exchanges.jsonl",
+        "junit.xml",
+        "report.html",
+        "report.jsonl",
+        "report.md",
+    }
+    schema = json.loads((golden.root() / "schema" / "report.schema.json").read_text(encoding="utf-8"))
+    validator = Draft202012Validator(schema)
+    for line in (folder / "report.jsonl").read_text(encoding="utf-8").splitlines():
+        validator.validate(json.loads(line))
+    for line in (folder / "exchanges.jsonl").read_bytes().splitlines(keepends=True):
+        assert exchange_line(read_exchange(json.loads(line))) == line
+
+
+def test_a_recorded_run_is_judged_again_to_the_same_result_lines(reference, capsys, tmp_path):
+    recording = reference / "one" / "exchanges.jsonl"
+    code, _, _ = run(capsys, f"replay:{recording}", *SKIPPED, "--out", str(tmp_path / "again"))
+    assert code == 0
+    assert results(tmp_path / "again") == results(reference / "one")
+
+
+def test_a_recorded_run_is_judged_again_over_the_api_that_it_went_over(capsys, tmp_path):
+    first = run(capsys, "reference", "--api", "responses", *QUICK, "--out", str(tmp_path / "first"))
+    again = run(capsys, f"replay:{tmp_path / 'first' / 'exchanges.jsonl'}", *QUICK, "--out", str(tmp_path / "again"))
+    assert (first[0], again[0]) == (0, 0)
+    assert results(tmp_path / "again") == results(tmp_path / "first")
+
+
+def test_a_recorded_run_is_judged_again_with_what_its_report_knows_of_the_endpoint(reference, capsys, tmp_path):
+    recorded = tmp_path / "kept"
+    recorded.mkdir()
+    for name in ("exchanges.jsonl", "report.jsonl"):
+        (recorded / name).write_bytes((reference / "one" / name).read_bytes())
+    assert run(capsys, f"replay:{recorded / 'exchanges.jsonl'}", *QUICK, "--out", str(tmp_path / "again"))[0] == 0
+    known = ("target", "capabilities", "tries", "seed", "started")
+    headers = [
+        json.loads((folder / "report.jsonl").read_text().splitlines()[0]) for folder in (recorded, tmp_path / "again")
+    ]
+    assert [headers[1][name] for name in known] == [headers[0][name] for name in known]
+    (recorded / "report.jsonl").unlink()
+    assert run(capsys, f"replay:{recorded / 'exchanges.jsonl'}", *QUICK, "--out", str(tmp_path / "bare"))[0] == 0
+    assert json.loads((tmp_path / "bare" / "report.jsonl").read_text().splitlines()[0])["capabilities"] == {}
+
+
+def test_a_folder_is_made_below_runs_where_none_is_named(capsys, tmp_path):
+    code, _, err = run(capsys, "reference", *QUICK)
+    (folder,) = tmp_path.glob("runs/*-reference")
+    assert code == 0
+    assert f"run kept in runs/{folder.name}" in err
+    assert (folder / "report.jsonl").is_file()
+
+
+def test_a_run_that_finds_nobody_leaves_an_earlier_run_as_it_was(capsys, tmp_path):
+    run(capsys, "reference", *QUICK, "--out", "run")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    assert run(capsys, "openai:http://127.0.0.1:9", "--out", "run")[0] == 2
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+def test_the_last_line_counts_every_outcome(capsys, tmp_path):
+    _, out, _ = run(capsys, "reference", *QUICK, "--out", "run")
+    counts = json.loads((tmp_path / "run" / "report.jsonl").read_text().splitlines()[-1])["counts"]
+    words = ("pass", "fail", "variant", "inconclusive", "not_applicable", "error")
+    assert [int(part.split()[0]) for part in out.splitlines()[-1].split(", ")] == [counts[word] for word in words]
+    assert sum(counts.values()) == len(results(tmp_path / "run"))
+
+
+def test_a_run_that_replaces_another_says_so_and_leaves_what_is_not_its_own(capsys, tmp_path):
+    assert "replaces" not in run(capsys, "reference", *QUICK, "--out", "run")[2]
+    (tmp_path / "run" / "notes.txt").write_text("mine")
+    before = {path.name for path in (tmp_path / "run").iterdir()}
+    _, _, err = run(capsys, "reference", *QUICK, "--out", "run")
+    assert "replaces the run kept in run\n" in err
+    assert {path.name for path in (tmp_path / "run").iterdir()} == before
+    assert (tmp_path / "run" / "notes.txt").read_text() == "mine"
+    code, _, err = run(capsys, "replay:run/exchanges.jsonl", *QUICK, "--out", "run")
+    assert code == 0
+    assert "replaces the run kept in run\n" in err
+
+
+@pytest.mark.parametrize("name", ["report.jsonl", "report.md", "report.html", "junit.xml", "exchanges.jsonl"])
+def test_a_file_that_no_run_wrote_is_never_overwritten(capsys, tmp_path, name):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / name).write_text("# My own words\n")
+    code, _, err = run(capsys, "reference", *QUICK, "--out", "mine")
+    assert code == 2
+    assert f"--out mine: its {name} is no file of a run and is not overwritten" in err
+    assert [path.read_text() for path in (tmp_path / "mine").iterdir()] == ["# My own words\n"]
+
+
+def test_a_key_that_was_refused_is_named_by_its_variable(raw_server, capsys, monkeypatch):
+    def answer(connection, request):
+        connection.sendall(b"HTTP/1.1 401 Unauthorized\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
+
+    monkeypatch.setenv("GOOD_KEY", KEY)
+    url = raw_server(answer).url
+    code, _, err = run(capsys, f"openai:{url}", "--api-key-env", "GOOD_KEY")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "the key in GOOD_KEY was refused (HTTP 401)" in err
+    assert "name the variable that holds it by --api-key-env" in run(capsys, f"openai:{url}")[2]
+
+
+def test_the_waits_of_discovery_are_told_one_line_each(raw_server, capsys, monkeypatch):
+    async def at_once(seconds):
+        """No wait."""
+
+    def answer(connection, request):
+        head = b"HTTP/1.1 429 Busy\r\nretry-after: 150\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        connection.sendall(head)
+
+    monkeypatch.setattr(harmony_conformance.transport.client, "_pause", at_once)
+    code, _, err = run(capsys, f"openai:{raw_server(answer).url}")
+    *waits, last = err.splitlines()
+    assert code == 2
+    assert waits == [f"the server asks to wait 150 s; waiting 60 s, {place} of 3" for place in (1, 2, 3)]
+    assert last.endswith(": rate limited: HTTP 429 after 3 waits")
+
+
+STOPPED = {
+    "within discovery": (0, ": stopped before anything was recorded"),
+    "after discovery": (2, ": stopped before a scenario was answered; discovery is kept in a run"),
+    "within a scenario": (3, "kept in a run, judge it: harmony-conformance run 'replay:a run/exchanges.jsonl'"),
+}
+
+
+@pytest.fixture
+def heard():
+    """What is started hears SIGINT, though whoever started us in the background had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("stage", STOPPED)
+def test_a_run_that_is_stopped_names_what_it_kept_and_how_to_judge_it(raw_server, tmp_path, stage, heard):
+    """The server falls silent, and the user has had enough."""
+    reached = Event()
+
+    def silent(connection, request):
+        reached.set()
+        server.closing.wait(30)
+
+    answered, said = STOPPED[stage]
+    server = answers(raw_server, silent, before=answered)
+    program = Path(sys.executable).with_name("harmony-conformance")
+    words = [program, "run", f"openai:{server.url}", *QUICK, "--concurrency", "1", "--out", "a run"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as running:
+        assert reached.wait(30)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].endswith(said)
+    recording = tmp_path / "a run" / "exchanges.jsonl"
+    assert (recording.read_bytes().count(b"\n") if recording.parent.exists() else 0) == answered
+
+
+@pytest.fixture
+def no_file_beyond():
+    """Files that can not grow beyond a number of bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("size", [10_000, 20_000], ids=["within the recording", "within the report"])
+def test_a_disk_that_is_full_is_told_in_one_line_and_what_was_recorded_can_be_judged(capsys, no_file_beyond, size):
+    no_file_beyond(size)
+    code, out, err = run(capsys, "reference", *QUICK, "--concurrency", "1", "--out", "full")
+    again = "harmony-conformance run replay:full/exchanges.jsonl"
+    no_file_beyond(resource.RLIM_INFINITY)
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].endswith(
+        f"--out full: File too large; what was recorded is kept in full, judge it: {again}"
+    )
+    assert run(capsys, *again.split()[2:], "--select", "simple_answer")[0] == 0
+
+
+def test_help_names_the_variables_of_private_authorities(capsys):
+    out = " ".join(run(capsys, "--help")[1].split())
+    assert "SSL_CERT_FILE and SSL_CERT_DIR name the certificates to trust" in out
+
+
+CODES = {
+    "conforms": (["reference", *QUICK], 0),
+    "does not conform": (["reference:defect=stream-without-done", *QUICK], 1),
+    "does not conform, and nothing counts": (["reference:defect=stream-without-done", "--fail-on", "never", *QUICK], 0),
+    "nothing could be checked": (["reference", "--select", "tool_calls.name_is_declared", *QUICK], 2),
+}
+
+
+@pytest.mark.parametrize("what", CODES)
+def test_the_exit_code_says_what_came_of_it(what, capsys):
+    words, expected = CODES[what]
+    code, _, err = run(capsys, *words, "--out", "run")
+    assert code == expected
+    assert ("nothing could be checked: not one MUST check applied (applies to" in err) is (expected == 2)
+    assert "Traceback" not in err
+
+
+def test_a_run_that_was_cut_short_conforms_and_says_what_was_left_open(capsys, tmp_path):
+    words = ["--latency", "0", "--concurrency", "1", "--max-requests", "5"]
+    code, _, err = run(capsys, "reference", *words, "--out", "run")
+    open_ones = [line for line in results(tmp_path / "run") if line["outcome"] == "inconclusive"]
+    assert code == 0
+    assert err.splitlines()[-1] == (
+        f"not everything was checked: {len(open_ones)} inconclusive, {open_ones[0]['reason']}"
+    )
+    assert "not sent: --max-requests 5 was reached" in {line["reason"] for line in open_ones}
+    assert ": no failure found, " in (tmp_path / "run" / "report.md").read_text().splitlines()[0]
+
+
+def test_a_check_that_raises_is_an_error_of_our_own(capsys, monkeypatch, tmp_path):
+    from harmony_conformance.checks import streaming
+
+    def broken(x):
+        raise ValueError("oops")
+
+    monkeypatch.setitem(streaming.ends_with_done.__dict__, "run", broken)
+    code, _, _ = run(capsys, "reference", *QUICK, "--out", "run")
+    errors = [line for line in results(tmp_path / "run") if line["outcome"] == "error"]
+    assert code == 3
+    assert {line["check"] for line in errors} == {"streaming.ends_with_done"}
+    assert "ValueError: oops" in errors[0]["reason"]
+
+
+def test_list_names_checks_and_scenarios_and_sends_nothing(capsys):
+    code, out, _ = run(capsys, "openai:http://127.0.0.1:9", "--list", "--select", "tool_calls.*")
+    assert code == 0
+    assert "tool_calls.name_is_declared: A called function is one that the request declared" in out
+    assert "tool_call:" in out
+
+
+def test_a_dry_run_prints_every_request_and_sends_nothing(capsys):
+    code, out, _ = run(capsys, "openai:http://127.0.0.1:9", "--dry-run", "--select", "simple_answer", "--tries", "3")
+    lines = out.splitlines()
+    assert code == 0
+    name, _, body = lines[1].partition(": ")
+    assert name == "simple_answer/chat/answer+stream"
+    assert json.loads(body)["stream"] is True
+    assert lines[-2:] == [
+        "latency: 51 requests, at most 7293 output tokens",
+        "57 requests, at most 19581 output tokens; a few more to find out what the endpoint is",
+    ]
+
+
+def test_a_dry_run_without_the_latency_probe_does_not_count_it(capsys):
+    asked = ["openai:http://127.0.0.1:9", "--dry-run", "--select", "simple_answer", "--latency", "0"]
+    _, out, _ = run(capsys, *asked)
+    assert out.splitlines()[-1].startswith("2 requests, at most 4096 output tokens; ")
+
+
+@pytest.mark.parametrize(("most", "unmeasured"), [(14, True), (15, False)])
+def test_the_latency_probe_is_sent_within_the_requests_that_are_allowed(most, unmeasured, capsys, tmp_path):
+    """Two requests come before it, three warm it up at most."""
+    asked = ["reference", "--select", "simple_answer", "--latency", "10", "--concurrency", "1", "--out", str(tmp_path)]
+    _, _, err = run(capsys, *asked, "--max-requests", str(most))
+    told = "latency was not measured: that takes up to 13 requests, and --max-requests leaves 12"
+    assert (told in err) is unmeasured
+    kinds = [json.loads(line)["kind"] for line in (tmp_path / "report.jsonl").read_text("utf-8").splitlines()]
+    assert ("latency" in kinds) is not unmeasured
+
+
+def answers(raw_server, chat, before=2, model="m"):
+    """An endpoint that answers so many requests, and leaves the others to `chat`."""
+    completion = {
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11},
+    }
+    chats = []
+
+    def answer(connection, request):
+        if b"/v1/chat/completions" in request.split(b"\r\n", 1)[0]:
+            chats.append(request)
+            if len(chats) > before:
+                chat(connection, request)
+                return
+        data = json.dumps({"data": [{"id": model}], "version": model, **completion}).encode()
+        connection.sendall(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(data) + data)
+
+    return raw_server(answer)
+
+
+def test_what_a_server_calls_itself_does_not_steer_the_terminal(raw_server, capsys):
+    server = answers(raw_server, lambda connection, request: None, model="m\x1b[2Jn\x07")
+    _, out, err = run(capsys, f"openai:{server.url}", *QUICK)
+    assert r"openai m\x1b[2Jn\x07 at " in err
+    assert r", model m\x1b[2Jn\x07; prompt evidence" in err
+    assert not {"\x1b", "\x07"} & {*out, *err}
+
+
+def test_a_server_that_dies_within_the_run_is_a_recorded_failure(raw_server, capsys, tmp_path):
+    server = answers(raw_server, lambda connection, request: None)
+    code, out, err = run(capsys, f"openai:{server.url}", *QUICK, "--out", "run")
+    failed = [line for line in results(tmp_path / "run") if line["outcome"] == "fail"]
+    assert code == 1
+    assert [line["check"] for line in failed] == ["errors.valid_request_is_answered"]
+    assert failed[0]["reproduce"].startswith(f"curl -sS -X POST {server.url}/v1/chat/completions")
+    assert "Traceback" not in out + err
+
+
+def test_a_key_that_a_server_echoes_stands_nowhere_in_what_is_written(raw_server, capsys, monkeypatch, tmp_path):
+    """The server streams the key back in its headers, in one event, and spread over the deltas of an answer."""
+    monkeypatch.setenv("GOOD_KEY", KEY)
+    deltas = [KEY, " ", *KEY]
+    events = [
+        {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": delta}}]} for delta in deltas
+    ]
+    stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events).encode()
+
+    def chat(connection, request):
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nx-{KEY}: 1\r\nx-key: {KEY}\r\nconnection: close\r\n\r\n"
+        connection.sendall(head.encode() + stream)
+
+    server = answers(raw_server, chat)
+    code, out, err = run(capsys, f"openai:{server.url}", *QUICK, "--api-key-env", "GOOD_KEY", "--out", "run")
+    assert code == 1
+    assert all(KEY.encode() in request for request in server.requests)
+    for path in (tmp_path / "run").iterdir():
+        assert KEY.encode() not in path.read_bytes(), path.name
+    assert KEY not in out + err
+    assert "$GOOD_KEY" in (tmp_path / "run" / "report.jsonl").read_text()
+
+
+def test_the_program_is_installed_and_prints_no_traceback(tmp_path):
+    program = Path(sys.executable).with_name("harmony-conformance")
+    done = subprocess.run(
+        [program, "run", "openai:http://127.0.0.1:9"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"]},
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["hi", "hi " * 40_000], ids=["fits into the pipe", "does not"])
+def test_what_nobody_reads_to_its_end_is_no_success(text, tmp_path):
+    (tmp_path / "completion").write_text(f"<|channel|>final<|message|>{text}<|return|>", encoding="utf-8")
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = ["parse", "--role", "assistant", str(tmp_path / "completion")]
+    with os.fdopen(writer, "wb") as pipe:
+        done = subprocess.run(
+            [sys.executable, "-m", "harmony_conformance.cli.main", *command],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (141, b"")

@@ -1,0 +1,234 @@
+import io
+import json
+import sys
+from argparse import ArgumentParser
+
+import openai_harmony
+import pytest
+
+from harmony_conformance.cli import parse, render
+from harmony_conformance.errors import Exit, UsageError
+
+CONVERSATION = {
+    "messages": [
+        {"role": "user", "content": "What is 2 + 2? 🙂"},
+        {"role": "assistant", "channel": "analysis", "content": "A sum."},
+        {"role": "assistant", "channel": "final", "content": "4"},
+    ]
+}
+COMPLETION = "<|channel|>analysis<|message|>A sum.<|end|><|start|>assistant<|channel|>final<|message|>4 🙂<|return|>"
+
+
+def call(command, *arguments):
+    parser = ArgumentParser()
+    command.COMMAND.configure(parser)
+    return command.COMMAND.run(parser.parse_args([str(argument) for argument in arguments]))
+
+
+@pytest.fixture
+def file(tmp_path):
+    def write(content):
+        path = tmp_path / "input"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def official(library, purpose):
+    conversation = openai_harmony.Conversation.from_json(json.dumps(CONVERSATION))
+    match purpose:
+        case "completion":
+            return library.render_conversation_for_completion(conversation, openai_harmony.Role.ASSISTANT)
+        case "training":
+            return library.render_conversation_for_training(conversation)
+        case _:
+            return library.render_conversation(conversation)
+
+
+@pytest.mark.parametrize("purpose", ["completion", "training", "conversation"])
+def test_a_conversation_is_rendered_as_the_official_library_does(file, capfdbinary, library, purpose):
+    expected = official(library, purpose)
+    path = file(json.dumps(CONVERSATION))
+    assert call(render, path, "--for", purpose) == Exit.CONFORMS
+    assert capfdbinary.readouterr().out == library.decode(expected).encode()
+    assert call(render, path, "--for", purpose, "--tokens") == Exit.CONFORMS
+    assert json.loads(capfdbinary.readouterr().out) == expected
+
+
+def test_a_completion_is_parsed_as_the_official_library_does(file, capsys, library):
+    ids = library.encode(COMPLETION, allowed_special="all")
+    expected = [
+        json.loads(message.to_json())
+        for message in library.parse_messages_from_completion_tokens(ids, openai_harmony.Role.ASSISTANT)
+    ]
+    for content in (COMPLETION, json.dumps(ids)):
+        assert call(parse, file(content), "--role", "assistant") == Exit.CONFORMS
+        read = json.loads(capsys.readouterr().out)["messages"]
+        assert [openai_harmony.Message.from_dict(message) for message in read] == [
+            openai_harmony.Message.from_dict(message) for message in expected
+        ]
+
+
+def test_what_is_rendered_is_parsed_back(file, capsys):
+    call(render, file(json.dumps(CONVERSATION)), "--for", "conversation")
+    assert call(parse, file(capsys.readouterr().out)) == Exit.CONFORMS
+    read = json.loads(capsys.readouterr().out)["messages"]
+    assert [message["role"] for message in read] == ["user", "assistant"]
+
+
+def test_a_dash_is_standard_input(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(COMPLETION.encode())))
+    assert call(parse, "-", "--role", "assistant") == Exit.CONFORMS
+    assert '"channel":"final"' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "content", "said"),
+    [
+        pytest.param(render, "{", "is no JSON", id="render: cut JSON"),
+        pytest.param(render, "3", "is no conversation", id="render: a number"),
+        pytest.param(render, "{}", "is no conversation", id="render: no messages"),
+        pytest.param(
+            render, '{"messages": [{"role": "king", "content": "x"}]}', "is no conversation", id="render: a role"
+        ),
+        pytest.param(render, b"\xff\xfe", "is no UTF-8", id="render: no text"),
+        pytest.param(parse, "no Harmony at all", "is no Harmony", id="parse: plain text"),
+        pytest.param(parse, "", None, id="parse: nothing is no message"),
+        pytest.param(parse, "[1, 2", "begins as a JSON list and is none", id="parse: a cut list"),
+        pytest.param(parse, '[1, "x"]', "not of token ids", id="parse: a list of something else"),
+        pytest.param(
+            parse,
+            "[999999999]",
+            "input: 999999999 is no token of the Harmony vocabulary, ids are 0 to 201088",
+            id="parse: an unknown id",
+        ),
+        pytest.param(parse, "[-1]", "-1 is no token", id="parse: a negative id"),
+        pytest.param(parse, "[99999999999999999999999]", "99999999999999999999999 is no token", id="parse: a huge id"),
+        pytest.param(parse, "[200006, true]", "not of token ids: true is none", id="parse: a truth value"),
+        pytest.param(parse, "[]", "no tokens, the list is empty", id="parse: no ids"),
+        pytest.param(parse, b"\xff", "is no UTF-8", id="parse: no text"),
+    ],
+)
+def test_bad_input_is_one_line(file, capsys, command, content, said):
+    if said is None:
+        assert call(command, file(content)) == Exit.CONFORMS
+        assert json.loads(capsys.readouterr().out) == {"messages": []}
+        return
+    with pytest.raises(UsageError, match=said) as raised:
+        call(command, file(content))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "content"),
+    [(parse, b"plain"), (parse, b"[3"), (parse, b"[-1]"), (parse, b"\xff"), (render, b"3"), (render, b"{")],
+)
+def test_standard_input_is_called_by_its_name(monkeypatch, command, content):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    with pytest.raises(UsageError, match=r"^standard input"):
+        call(command, "-")
+
+
+@pytest.mark.parametrize("command", [render, parse])
+def test_a_missing_file_is_one_line(tmp_path, command):
+    with pytest.raises(UsageError, match="No such file"):
+        call(command, tmp_path / "absent")
+
+
+LOOP = {
+    "messages": [
+        {"role": "user", "content": "Weather?"},
+        {
+            "role": "assistant",
+            "channel": "commentary",
+            "recipient": "functions.f",
+            "content_type": "<|constrain|>json",
+            "content": '{"a":1}',
+        },
+    ]
+}
+ASKED = "<|start|>user<|message|>Weather?<|end|>"
+IN_STYLES = {
+    "harmony_0_0_8": '<|start|>assistant to=functions.f<|channel|>commentary <|constrain|>json<|message|>{"a":1}<|call|>',
+    "oss_harmony_0_0_11": (
+        '<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
+    ),
+    "guide": '<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>',
+    "hf_template": '<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{"a": 1}<|call|>',
+    "ollama": '<|start|>assistant<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>',
+}
+
+
+@pytest.mark.parametrize(("style", "called"), IN_STYLES.items(), ids=IN_STYLES)
+def test_a_conversation_is_rendered_in_a_style_and_told_to_be_in_it(file, tmp_path, capsys, style, called):
+    path = file(json.dumps(LOOP))
+    assert call(render, path, "--style", style, "--for", "conversation") == Exit.CONFORMS
+    assert capsys.readouterr().out == ASKED + called
+    assert call(render, path, "--style", style, "--tokens") == Exit.CONFORMS
+    prompt = tmp_path / "prompt"
+    prompt.write_text(capsys.readouterr().out)
+    assert call(render, path, "--explain", prompt) == Exit.CONFORMS
+    assert style in capsys.readouterr().out
+    assert call(render, path, "--explain", prompt, "--style", style) == Exit.CONFORMS
+
+
+def test_earlier_reasoning_is_left_out_as_asked(file, capsys):
+    again = [*CONVERSATION["messages"], *CONVERSATION["messages"], {"role": "user", "content": "Why?"}]
+    path = file(json.dumps(again))
+    kept = {}
+    for history in ("as_0_0_8", "before_last_final", "before_last_user"):
+        assert call(render, path, "--history", history) == Exit.CONFORMS
+        kept[history] = capsys.readouterr().out.count("<|channel|>analysis")
+    assert kept == {"as_0_0_8": 1, "before_last_final": 0, "before_last_user": 0}
+
+
+def test_a_prompt_in_no_style_is_told_where(file, tmp_path, capsys):
+    prompt = tmp_path / "prompt"
+    prompt.write_text(f"{ASKED}{IN_STYLES['harmony_0_0_8']}<|start|>assistant".replace("Weather?", "Whether?"))
+    assert call(render, file(json.dumps(LOOP)), "--explain", prompt) == Exit.DIVERGES
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first == "message 0 (user): the content differs from character 1 on: 'Whether?' for 'Weather?'"
+    assert second.startswith("token 3: ")
+    assert (
+        third
+        == "nearest style: harmony_0_0_8 (reasoning of earlier turns: as_0_0_8 or before_last_final or before_last_user)"
+    )
+
+
+def test_any_ids_are_explained(file, tmp_path, capsys):
+    prompt = tmp_path / "prompt"
+    for ids in ([], [-1], [999999999], [200006, 99999999999999999999999]):
+        prompt.write_text(json.dumps(ids))
+        assert call(render, file(json.dumps(LOOP)), "--explain", prompt) == Exit.DIVERGES
+        assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "said"),
+    [
+        pytest.param("[1, 2", [], "begins as a JSON list and is none", id="a cut list"),
+        pytest.param('[1, "x"]', [], "not of token ids", id="a list of something else"),
+        pytest.param("[true]", [], "not of token ids", id="a truth value"),
+        pytest.param(b"\xff", [], "is no UTF-8", id="no text"),
+        pytest.param("[]", ["--for", "training"], "--for training has no styles", id="for training"),
+        pytest.param("[]", ["--tokens"], "leave out --tokens", id="tokens"),
+    ],
+)
+def test_what_cannot_be_explained_is_said_in_one_line(tmp_path, content, arguments, said):
+    prompt, conversation = tmp_path / "prompt", tmp_path / "conversation"
+    prompt.write_bytes(content if isinstance(content, bytes) else content.encode())
+    conversation.write_text(json.dumps(LOOP))
+    with pytest.raises(UsageError, match=said):
+        call(render, conversation, "--explain", prompt, *arguments)
+
+
+def test_two_files_cannot_both_be_standard_input(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[]")))
+    with pytest.raises(UsageError, match="cannot both be standard input"):
+        call(render, "-", "--explain", "-")
+
+
+def test_a_style_for_training_is_refused(file):
+    with pytest.raises(UsageError, match="--for training has no styles"):
+        call(render, file(json.dumps(LOOP)), "--style", "guide", "--for", "training")

@@ -1,0 +1,296 @@
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from harmony_conformance.engines.profiles import ScriptBy
+from harmony_conformance.engines.scripting import (
+    NotCarried,
+    Scripting,
+    as_played,
+    as_proven,
+    in_chat,
+    is_unproven,
+    settled,
+    with_beginning,
+    with_script,
+)
+from harmony_conformance.engines.teleprompter.script import answer, write_script
+from harmony_conformance.engines.teleprompter_calibration import Door, find_way
+from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.transport.client import Sent
+from harmony_conformance.transport.messages import Chunk, Request, Response
+from harmony_ref import encode, encode_with_special_tokens
+
+SCRIPT = tuple(encode_with_special_tokens("<|channel|>final<|message|>Hello!<|return|>"))
+BESIDE = tuple(encode_with_special_tokens("<|channel|>final<|message|>Bye!<|return|>"))
+WAY = Scripting(by=ScriptBy.TELEPROMPTER, trailers={"user": 3, "tool": 4})
+END, END_QUOTED = write_script(SCRIPT, 3), write_script(SCRIPT, 4)
+PARTS = [{"type": "text", "text": "What "}, {"type": "text", "text": "now?"}]
+
+CARRIED = {
+    "the text of a user": ([{"role": "user", "content": "Hi"}], [{"role": "user", "content": "Hi" + END}]),
+    "the last part of a user's text": (
+        [{"role": "user", "content": PARTS}],
+        [{"role": "user", "content": [PARTS[0], {"type": "text", "text": "now?" + END}]}],
+    ),
+    "a function's result, by its own trailer": (
+        [{"role": "user", "content": "Hi"}, {"role": "tool", "tool_call_id": "a", "content": "5"}],
+        [{"role": "user", "content": "Hi"}, {"role": "tool", "tool_call_id": "a", "content": "5" + END_QUOTED}],
+    ),
+}
+NOT_CARRIED = {
+    "a text that the model is to go on with": ([{"role": "assistant", "content": "So,"}], "of the role assistant"),
+    "instructions at the end": ([{"role": "system", "content": "Be kind."}], "of the role system"),
+    "no message": ([], "of the role none"),
+    "no list of messages": ("Hi", "of the role none"),
+    "a picture at the end": (
+        [{"role": "user", "content": [*PARTS, {"type": "image_url", "image_url": {"url": "x"}}]}],
+        "the content of its last message does not end with text",
+    ),
+    "no content": ([{"role": "user", "content": None}], "the content of its last message does not end with text"),
+}
+
+
+@pytest.mark.parametrize("what", CARRIED)
+def test_a_script_stands_at_the_end_of(what):
+    before, after = CARRIED[what]
+    assert with_script({"model": "m", "messages": before}, SCRIPT, WAY) == {"model": "m", "messages": after}
+
+
+@pytest.mark.parametrize("what", NOT_CARRIED)
+def test_a_script_is_not_carried_by(what):
+    messages, reason = NOT_CARRIED[what]
+    with pytest.raises(NotCarried, match=reason):
+        with_script({"messages": messages}, SCRIPT, WAY)
+
+
+def test_a_script_that_is_too_long_is_not_carried():
+    with pytest.raises(NotCarried, match="the script has 300 tokens, the teleprompter says 254 at most"):
+        with_script({"messages": [{"role": "user", "content": "Hi"}]}, [200002] * 300, WAY)
+
+
+def test_a_script_is_not_carried_by_a_text_whose_quoting_would_change_it():
+    call = encode_with_special_tokens(
+        '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
+    )
+    result = {"role": "tool", "tool_call_id": "a", "content": "5"}
+    with pytest.raises(NotCarried, match="of the role tool, is quoted, and that changes the script"):
+        with_script({"messages": [result]}, call, WAY)
+    plain = with_script({"messages": [result]}, call, Scripting(by=ScriptBy.TELEPROMPTER, trailers={"tool": 3}))
+    assert plain["messages"][-1]["content"].startswith("5\n704707commentary to=functions.f")
+
+
+def test_what_follows_a_beginning_is_no_json_where_a_teleprompter_says_it():
+    begins = encode_with_special_tokens("<|channel|>final <|constrain|>json<|message|>")
+    body = with_beginning({"messages": [{"role": "user", "content": "x" * 10}]}, begins, WAY)
+    fed = encode(body["messages"][0]["content"]) + [1428] * 3
+    assert answer(fed, 50) == [*begins, *encode("Fine."), 200002]
+
+
+def said(ids=None, count=None, content="Hello!"):
+    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    body = {"choices": [choice | ({"token_ids": list(ids)} if ids is not None else {})]}
+    if count is not None:
+        body["usage"] = {"prompt_tokens": 300, "completion_tokens": count}
+    return Response(
+        status=200,
+        headers={"content-type": "application/json"},
+        chunks=(Chunk(at=0.1, data=json.dumps(body).encode()),),
+    )
+
+
+def asked(response, script=SCRIPT, **request):
+    body = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 50} | request
+    return Exchange(id="a", request=Request(path="/", body=json.dumps(body).encode()), response=response, script=script)
+
+
+PLAYED = {
+    "its ids were returned": said(SCRIPT, 9),
+    "as many tokens as it has": said(None, len(SCRIPT)),
+    "nothing is known but the text": said(),
+}
+NOT_PLAYED = {
+    "other ids were returned": said(BESIDE, len(SCRIPT)),
+    "fewer tokens": said(None, len(SCRIPT) - 1),
+    "more tokens": said(None, len(SCRIPT) + 3),
+}
+
+
+@pytest.mark.parametrize("what", PLAYED)
+def test_a_script_counts_as_played_where(what):
+    x = asked(PLAYED[what])
+    assert as_played(x, WAY) == x
+
+
+@pytest.mark.parametrize("what", NOT_PLAYED)
+def test_a_script_does_not_count_as_played_where(what):
+    x = as_played(asked(NOT_PLAYED[what]), WAY)
+    assert x.script is None
+    assert x.expected is None
+    assert "something else than its script" in x.unplayed
+
+
+STREAMED = {
+    "the whole answer was another": (BESIDE, None, True),
+    "the whole answer was played": (SCRIPT, None, False),
+    "its own ids were returned": (BESIDE, SCRIPT, False),
+}
+
+
+@pytest.mark.parametrize("what", STREAMED)
+def test_a_stream_of_as_many_tokens_is_believed_by_the_whole_answer(what):
+    whole, streamed, is_noise = STREAMED[what]
+    sent = {
+        "a": as_played(asked(said(whole, len(SCRIPT))), WAY),
+        "a+stream": as_played(asked(said(streamed, len(SCRIPT)), stream=True), WAY),
+    }
+    x = settled(Series(name="s", exchanges=sent)).exchanges["a+stream"]
+    assert bool(x.unplayed) is is_noise
+    assert (x.script is None) is is_noise
+
+
+def test_what_is_said_instead_of_a_script_means_nothing():
+    x = as_played(asked(said(BESIDE, len(SCRIPT))), WAY)
+    assert x.output.ids == BESIDE
+    assert x.meant is None
+
+
+def test_a_script_that_the_limit_cuts_was_played():
+    x = asked(said(None, 2), max_tokens=2)
+    assert as_played(x, WAY) == x
+
+
+def test_a_script_that_meets_a_stop_string_was_played():
+    x = asked(said(None, 3), stop=["Hello"])
+    assert as_played(x, WAY) == x
+
+
+@pytest.mark.parametrize("by", [ScriptBy.REFERENCE, ScriptBy.VLLM])
+def test_a_server_that_is_told_the_ids_plays_them(by):
+    x = asked(said(BESIDE, 1))
+    assert as_played(x, Scripting(by=by)) == x
+
+
+def serving(trailers, *, shows_count=True, counts_stop=True, held=()):
+    """A server with the checkpoint behind it, which writes so many tokens after a last message of each role, and has no ear for it where it holds outputs."""
+
+    async def send(request):
+        last = request.json["messages"][-1]
+        fed = [*encode("x" * 10 + last["content"]), *[1428] * trailers[last["role"]]]
+        ids = answer(fed, request.json["max_tokens"])
+        is_held = any(name in request.json for name in held)
+        length = len(ids) - (not counts_stop and ids[-1] in (200002, 200012))
+        return Sent(response=said(None, length if shows_count else None, "{}" if is_held else "quokka"))
+
+    return send
+
+
+PLAIN = {"model": "m", "messages": [], "max_tokens": 16}
+
+
+def way_of(*args, **kwargs):
+    return asyncio.run(find_way(Door(send=serving(*args, **kwargs)), PLAIN))
+
+
+def test_the_trailer_is_found_for_each_role():
+    way, shown = way_of({"user": 3, "tool": 4})
+    assert (way.trailers, way.counts_stop) == ({"user": 3, "tool": 4}, True)
+    assert [x.step for x in shown] == ["script after user", "script after tool"]
+
+
+def test_other_trailers_are_found():
+    assert way_of({"user": 7, "tool": 2})[0].trailers == {"user": 7, "tool": 2}
+
+
+@pytest.mark.parametrize(
+    "trailers", [{"user": 3, "tool": 3}, {"user": 3, "tool": 4}, {"user": 4, "tool": 6}, {"user": 7, "tool": 2}]
+)
+def test_a_server_that_does_not_count_the_token_that_ends_a_turn_is_known_by_it(trailers):
+    way, _ = way_of(trailers, counts_stop=False)
+    assert (way.trailers, way.counts_stop) == (trailers, False)
+    x = asked(said(None, len(SCRIPT) - 1))
+    assert as_played(x, way).script == SCRIPT
+    assert as_played(asked(said(None, len(SCRIPT))), way).script is None
+
+
+def test_a_role_without_a_trailer_is_left_out():
+    assert way_of({"user": 3, "tool": 40})[0].trailers == {"user": 3}
+
+
+def test_a_trailer_beyond_those_that_are_tried_is_not_taken_for_a_token_that_is_not_counted():
+    assert way_of({"user": 9, "tool": 9})[0].trailers == {}
+
+
+def test_no_trailer_is_believed_by_the_text():
+    assert way_of({"user": 3, "tool": 4}, shows_count=False) == (Scripting(by=ScriptBy.TELEPROMPTER), [])
+
+
+@pytest.mark.parametrize("held", [(), ("tools",), ("tools", "response_format")])
+def test_what_a_grammar_may_hold_is_not_believed_by_the_number_of_its_tokens(held):
+    way, _ = way_of({"user": 3, "tool": 4}, held=held)
+    assert way.held_by == frozenset(held)
+    for name in ("tools", "response_format"):
+        x = asked(said(None, len(SCRIPT)), **{name: [{}]})
+        assert (as_played(x, way).script is None) is (name in held)
+        assert as_played(asked(said(SCRIPT, len(SCRIPT)), **{name: [{}]}), way).script == SCRIPT
+
+
+def test_where_ids_are_shown_nothing_else_is_tried():
+    door = Door(send=serving({"user": 3, "tool": 4}, held=("tools",)), shows_ids=True)
+    assert asyncio.run(find_way(door, PLAIN))[0].held_by == frozenset()
+
+
+def over_responses(shown, **request):
+    """An answer of the Responses API to a request with a function, and what Chat Completions showed of the same."""
+    body = {"input": [{"role": "user", "content": "Hi"}], "max_output_tokens": 50, "stream": True, "store": False}
+    body |= {"tools": [{"type": "function", "name": "f", "parameters": None, "strict": False}]} | request
+    told = {"object": "response", "status": "completed", "output": [], "usage": {"output_tokens": len(SCRIPT)}}
+    response = Response(status=200, headers={}, chunks=(Chunk(at=0.1, data=json.dumps(told).encode()),))
+    sent = Request(path="/v1/responses", body=json.dumps(body).encode())
+    x = Exchange(id="a", api="responses", request=sent, response=response, script=SCRIPT)
+    return x, replace(in_chat(x, ("verbose", "return_tokens")), response=shown)
+
+
+def test_what_shows_no_ids_is_asked_of_chat_completions_where_a_grammar_may_hold_it():
+    x, chat = over_responses(None)
+    assert is_unproven(x, WAY)
+    assert not is_unproven(replace(x, script=None), WAY)
+    assert not is_unproven(over_responses(None, tools=[])[0], WAY)
+    assert not is_unproven(x, Scripting(by=ScriptBy.VLLM))
+    assert chat.request.json == {
+        "messages": [{"role": "user", "content": "Hi"}],
+        "max_completion_tokens": 50,
+        "stream": False,
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+        "verbose": True,
+        "return_tokens": True,
+    }
+
+
+PROVEN = {"played": (said(SCRIPT, 9), True), "not played": (said(BESIDE, 9), False), "no answer": (None, False)}
+
+
+@pytest.mark.parametrize("what", PROVEN)
+def test_a_script_without_ids_is_believed_by_chat_completions(what):
+    shown, is_proven = PROVEN[what]
+    x, chat = over_responses(shown)
+    assert (as_proven(x, chat, WAY).script == SCRIPT) is is_proven
+
+
+RAW = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+def test_a_script_stands_at_the_end_of_the_last_message_of_a_raw_prompt(is_text):
+    prompt = with_script({"prompt": RAW if is_text else encode_with_special_tokens(RAW)}, SCRIPT, WAY)["prompt"]
+    ids = encode_with_special_tokens(prompt) if is_text else prompt
+    assert ids == encode_with_special_tokens(f"<|start|>user<|message|>Hi{END}<|end|><|start|>assistant")
+    assert tuple(answer(ids, 50)) == SCRIPT
+
+
+@pytest.mark.parametrize("prompt", ["A colour: ", [], 7, [[200006]], [200006, 999999]])
+def test_a_script_is_not_carried_by_a_raw_prompt_without_a_message_that_ends(prompt):
+    with pytest.raises(NotCarried, match="no message that ends"):
+        with_script({"prompt": prompt}, SCRIPT, WAY)

@@ -1,0 +1,194 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harmony_conformance.evidence.expected_output import (
+    Called,
+    Expectation,
+    Meaning,
+    Written,
+    cut_at_stop,
+    read_ids,
+    read_row,
+    told_in_order,
+    unpadded,
+    write_row,
+    written_tokens,
+)
+from harmony_ref import encode, encode_with_special_tokens
+
+TEXTS = st.lists(st.text(), max_size=3).map(tuple)
+CALLS = st.lists(st.builds(Called, name=st.text(), arguments=st.text()), max_size=2).map(tuple)
+FINISH = st.lists(st.sampled_from(["stop", "length", "tool_calls"]), max_size=2, unique=True).map(tuple)
+MEANINGS = st.builds(Meaning, reasoning=TEXTS, preambles=TEXTS, finals=TEXTS, calls=CALLS, finish=st.none())
+ROWS = st.builds(Expectation, must=MEANINGS, finish=FINISH) | st.builds(
+    Expectation, must=MEANINGS, anywhere=TEXTS, may_call=CALLS, never=TEXTS, finish=FINISH, is_whole=st.just(False)
+)
+
+
+def ids(text):
+    return encode_with_special_tokens(text)
+
+
+@given(ROWS)
+def test_a_row_is_read_as_it_was_written(row):
+    assert read_row(write_row(row)) == row
+
+
+@pytest.mark.parametrize("row", [None, 7, [], {}, {"reasoning": "x", "calls": {}, "finish": 7}])
+def test_a_row_of_other_shapes_means_nothing(row):
+    assert read_row(row) == Expectation(must=Meaning())
+
+
+CALL = Called(name="f", arguments="{}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("<|channel|>final<|message|>hi<|return|>", Meaning(finals=("hi",), finish="stop"), id="an answer"),
+        pytest.param(
+            "<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>hi<|return|>",
+            Meaning(reasoning=("x",), finals=("hi",), finish="stop"),
+            id="a thought and an answer",
+        ),
+        pytest.param(
+            "<|channel|>commentary<|message|>look<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+            "<|constrain|>json<|message|>{}<|call|>",
+            Meaning(preambles=("look",), calls=(CALL,), finish="tool_calls"),
+            id="a preamble and a call",
+        ),
+        pytest.param(
+            " to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
+            Meaning(calls=(CALL,), finish="tool_calls"),
+            id="the recipient before the channel",
+        ),
+        pytest.param(
+            "<|channel|>analysis to=functions.f code<|message|>{}<|call|>",
+            Meaning(calls=(CALL,), finish="tool_calls"),
+            id="a call on the analysis channel",
+        ),
+        pytest.param(
+            "<|channel|>commentary to=functions.f<|message|>{}<|return|>",
+            Meaning(calls=(CALL,), finish="tool_calls"),
+            id="a call ended by return",
+        ),
+        pytest.param(
+            '<|channel|>final json<|message|>{"a":1}<|return|>', Meaning(finals=('{"a":1}',), finish="stop"), id="JSON"
+        ),
+        pytest.param(
+            '<|channel|>final <|constrain|>json<|message|>{"a":1}<|return|>',
+            Meaning(finals=('{"a":1}',), finish="stop"),
+            id="constrained JSON",
+        ),
+        pytest.param("<|channel|>final<|message|>cut", Meaning(finals=("cut",)), id="a cut answer"),
+        pytest.param("<|channel|>final<|message|>hi<|endoftext|>", Meaning(finals=("hi",)), id="ended by the engine"),
+        pytest.param("<|channel|>final<|message|>hi<|end|><|endoftext|>", Meaning(finals=("hi",)), id="padded"),
+        pytest.param(
+            "<|channel|>final<|message|><|return|>", Meaning(finals=("",), finish="stop"), id="an empty answer"
+        ),
+    ],
+)
+def test_well_formed_completions_mean_what_they_say(text, expected):
+    assert read_ids(ids(text)) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("just text", id="no markup"),
+        pytest.param("<|channel|>commentary to=functions.f", id="cut in a header"),
+        pytest.param("<|channel|>answer<|message|>hi<|return|>", id="an unknown channel"),
+        pytest.param("<|message|>hi<|return|>", id="no channel"),
+        pytest.param(
+            "<|channel|>analysis<|message|>x<|start|>assistant<|channel|>final<|message|>hi<|return|>", id="missing end"
+        ),
+        pytest.param("<|channel|>analysis<|message|>x<|end|>hello<|return|>", id="text after an end"),
+        pytest.param(
+            "<|channel|>commentary to=functions.f<|channel|>commentary<|message|>{}<|call|>", id="a doubled channel"
+        ),
+        pytest.param(
+            " to=functions.f<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>",
+            id="both recipients",
+        ),
+        pytest.param("<|channel|>commentary to=assistant<|message|>x<|end|>", id="to the assistant"),
+        pytest.param("<|channel|>analysis to=python code<|message|>1<|call|>", id="to a built-in tool"),
+        pytest.param("<|channel|>final<|message|>a<|reserved_200013|>b<|return|>", id="a special token in a text"),
+        pytest.param("<|channel|>final<|message|>a<|endoftext|>b<|return|>", id="end of text in a text"),
+        pytest.param("<|channel|>final to=functions.f<|message|>{}<|call|>", id="a call on the final channel"),
+    ],
+)
+def test_malformed_completions_mean_nothing(text):
+    assert read_ids(ids(text)) is None
+
+
+def test_markers_in_ordinary_tokens_are_text():
+    spelled = [*ids("<|channel|>final<|message|>"), *encode("<|end|>"), *ids("<|return|>")]
+    assert read_ids(spelled) == Meaning(finals=("<|end|>",), finish="stop")
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        pytest.param("a<|end|>b", "a<|end|>b", id="end goes on"),
+        pytest.param("a<|return|>b", "a<|return|>", id="return"),
+        pytest.param("a<|call|>b<|call|>", "a<|call|>", id="the first call"),
+        pytest.param("", "", id="nothing"),
+    ],
+)
+def test_a_completion_is_cut_at_its_first_stop(text, kept):
+    assert cut_at_stop(ids(text)) == tuple(ids(kept))
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        pytest.param("a<|endoftext|>", "a", id="the engine's own"),
+        pytest.param("a<|return|>", "a<|return|>", id="the model's"),
+        pytest.param("<|endoftext|>a", "<|endoftext|>a", id="not at the end"),
+        pytest.param("", "", id="nothing"),
+    ],
+)
+def test_padding_is_taken_off(text, kept):
+    assert unpadded(ids(text)) == tuple(ids(kept))
+
+
+@pytest.mark.parametrize(
+    ("texts", "whole", "expected"),
+    [
+        pytest.param(("a", "b"), "a\n\nb", True, id="a blank line between"),
+        pytest.param(("a", "b"), "ab", True, id="nothing between"),
+        pytest.param((" a ",), "a", True, id="blanks at the edges lost"),
+        pytest.param(("a\ufffd",), "a", True, id="a character cut at the end"),
+        pytest.param((), "", True, id="nothing"),
+        pytest.param((), " \n", True, id="blanks"),
+        pytest.param(("",), "", True, id="an empty text"),
+        pytest.param(("a", "b"), "ba", False, id="another order"),
+        pytest.param(("a",), "aa", False, id="twice"),
+        pytest.param(("a",), "", False, id="lost"),
+        pytest.param(("a",), "xa", False, id="something before"),
+        pytest.param(("a",), "a x", False, id="something behind"),
+        pytest.param(("a", "b"), "a x b", False, id="something between"),
+    ],
+)
+def test_texts_told_in_order(texts, whole, expected):
+    assert told_in_order(texts, whole) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("<|channel|>analysis<|message|>one two<|end|>", Written(), id="a thought"),
+        pytest.param("<|channel|>final<|message|>Hello!<|return|>", Written(shown=2), id="an answer"),
+        pytest.param("<|channel|>final<|message|><|return|>", Written(), id="an empty answer"),
+        pytest.param("<|message|>Hello!<|return|>", Written(shown=2), id="no channel"),
+        pytest.param("<|channel|>commentary to=functions.f<|message|>{}<|call|>", Written(called=1), id="a call"),
+        pytest.param("<|channel|>commentary to=functions.f", Written(), id="cut in a header"),
+    ],
+)
+def test_tokens_written_for_somebody(text, expected):
+    assert written_tokens(ids(text)) == expected
+
+
+def test_what_is_shown_is_preambles_and_answers():
+    assert Meaning(reasoning=("r",), preambles=("p",), finals=("f",)).shown == ("p", "f")

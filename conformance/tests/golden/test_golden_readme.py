@@ -1,0 +1,141 @@
+"""The runners of golden/README.md run: they name every vector that is answered otherwise, and none that is answered as expected.
+
+Go, Rust and JavaScript are skipped where they are not installed. Nothing is downloaded: Rust's serde_json has to be where Debian's
+librust-serde-json-dev puts it.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harmony_conformance.golden import data as golden
+
+README = (golden.root() / "README.md").read_text("utf-8")
+KINDS = ("render", "parse", "stream", "typescript")
+DEBIAN = Path("/usr/share/cargo/registry")
+RUST = {
+    "Cargo.toml": """\
+[package]
+name = "runner"
+version = "0.1.0"
+edition = "2021"
+
+[dependencies]
+serde_json = { version = "1", features = ["preserve_order"] }
+""",
+    ".cargo/config.toml": f"""\
+[source.crates-io]
+replace-with = "debian"
+
+[source.debian]
+directory = "{DEBIAN}"
+""",
+}
+ECHO = {
+    "go": """\
+package main
+
+import "encoding/json"
+
+func yours(input json.RawMessage) any {
+	var said any
+	json.Unmarshal(input, &said)
+	return said
+}
+""",
+    "rust": """
+fn yours(input: &Value) -> Value {
+    input.clone()
+}
+""",
+    "javascript": """
+function yours(input) {
+  return input;
+}
+""",
+    "python": """\
+def yours(given):
+    return given
+
+
+""",
+}
+"""What stands in for the reader's implementation: it answers with the input."""
+
+
+def block(language):
+    """The first runner in this language."""
+    return re.search(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)[1]
+
+
+def put(folder, files):
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+
+
+def told(*command, cwd):
+    ran = subprocess.run(list(map(str, command)), cwd=cwd, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def python(folder):
+    put(folder, {"run.py": ECHO["python"] + block("python")})
+    return [sys.executable, folder / "run.py"]
+
+
+def go(folder):
+    if shutil.which("go") is None:
+        pytest.skip("Go is not installed")
+    put(folder, {"go.mod": "module runner\n\ngo 1.18\n", "main.go": block("go"), "yours.go": ECHO["go"]})
+    told("go", "build", "-o", "runner", ".", cwd=folder)
+    return [folder / "runner"]
+
+
+def rust(folder):
+    if shutil.which("cargo") is None or not any(DEBIAN.glob("serde_json-1*")):
+        pytest.skip("cargo, or serde_json for it, is not installed")
+    put(folder, {**RUST, "src/main.rs": block("rust") + ECHO["rust"]})
+    told("cargo", "build", "--offline", "--quiet", cwd=folder)
+    return [folder / "target" / "debug" / "runner"]
+
+
+def javascript(folder):
+    if shutil.which("node") is None:
+        pytest.skip("Node is not installed")
+    put(folder, {"run.js": block("javascript") + ECHO["javascript"]})
+    return ["node", folder / "run.js"]
+
+
+@pytest.fixture(scope="module", params=[python, go, rust, javascript], ids=lambda build: build.__name__)
+def runner(request, tmp_path_factory):
+    return request.param(tmp_path_factory.mktemp("runner"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_runner_names_what_is_answered_otherwise(runner, kind, tmp_path):
+    tests = [test for file in (golden.root() / kind).iterdir() for test in json.loads(file.read_text("utf-8"))["tests"]]
+    said = told(*runner, golden.root() / kind, cwd=tmp_path)
+    named = re.findall(rf'^FAIL "?({kind}/[^ "]+)', said, re.MULTILINE)
+    assert sorted(named) == sorted(test["id"] for test in tests if test["result"] != "acceptable")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_runner_is_silent_where_the_answer_is_the_expected_one(runner, kind, tmp_path):
+    for file in (golden.root() / kind).iterdir():
+        document = json.loads(file.read_text("utf-8"))
+        for test in document["tests"]:
+            test["expected"] = test["input"]
+        (tmp_path / file.name).write_text(json.dumps(document), "utf-8")
+    assert told(*runner, tmp_path, cwd=tmp_path) == ""
+
+
+@pytest.mark.parametrize("language", ["go", "rust", "python", "javascript"])
+def test_runner_has_some_fifteen_lines(language):
+    assert len([line for line in block(language).splitlines() if line.strip()]) <= 16

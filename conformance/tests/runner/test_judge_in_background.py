@@ -1,0 +1,89 @@
+"""A judge in a process of its own says what the judge says in the end, in the same order, and its end is told."""
+
+import asyncio
+import os
+import signal
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+
+import pytest
+
+from harmony_conformance.checks.rendering.renderer_fingerprint import fingerprint
+from harmony_conformance.engines.target import parse_target
+from harmony_conformance.evidence.recording import exchange_line
+from harmony_conformance.runner import judge_in_background
+from harmony_conformance.runner.judge_in_background import JudgeGone, judge_of
+from harmony_conformance.runner.judge_run import Judge
+from harmony_conformance.runner.run import Options, make_plan, run
+from harmony_conformance.runtime import processes
+
+OPTIONS = Options(apis=("chat", "responses", "tgi"), select=("simple_answer", "preamble_and_call"), tries=2)
+TARGET = parse_target("reference")
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return make_plan(OPTIONS)
+
+
+def finished(plan, judge, options=OPTIONS):
+    def keep(x):
+        judge.hold(x, exchange_line(x))
+
+    return asyncio.run(run(TARGET, options, plan, keep, lambda _: None, judge))
+
+
+@pytest.fixture
+def beside(monkeypatch):
+    monkeypatch.setattr(judge_in_background, "_WORTH_A_PROCESS", 1)
+    monkeypatch.setattr(judge_in_background, "cores", lambda: 2)
+
+
+def test_it_says_the_same_in_the_same_order(plan, beside):
+    with judge_of(plan, OPTIONS) as judge:
+        assert type(judge) is not Judge
+        told = finished(plan, judge)
+    ways = told.capabilities.ways
+    assert fingerprint(told.series) is not None
+    assert judge.renderer(()) == fingerprint(told.series)
+    assert told.results == asyncio.run(Judge(plan).results(told.series, ways, None))
+    assert any(result.check.startswith("apis.") and result.applied for result in told.results)
+    with judge_of(plan, OPTIONS) as judge:
+        unsent = asyncio.run(judge.results((), ways, None))
+    assert unsent == asyncio.run(Judge(plan).results((), ways, None))
+    assert unsent
+
+
+def test_it_says_the_same_where_nothing_can_be_forked(beside, monkeypatch):
+    monkeypatch.setattr(processes, "may_fork", lambda: False)
+    once = replace(OPTIONS, apis=("chat",), tries=1)
+    plan = make_plan(once)
+    with judge_of(plan, once) as judge:
+        assert judge._pool._mp_context.get_start_method() == "spawn"
+        told = finished(plan, judge, once)
+    assert judge.renderer(()) == fingerprint(told.series)
+    assert told.results == asyncio.run(Judge(plan).results(told.series, told.capabilities.ways, None))
+
+
+def test_a_process_that_is_gone_is_told_and_everything_is_sent(plan, beside, monkeypatch):
+    pools = []
+
+    class Pool(ProcessPoolExecutor):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            pools.append(self)
+
+    monkeypatch.setattr(judge_in_background, "ProcessPoolExecutor", Pool)
+    sent = []
+    with judge_of(plan, OPTIONS) as judge:
+        (process,) = pools[0]._processes.values()
+        os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(JudgeGone, match="can be replayed"):
+            asyncio.run(run(TARGET, OPTIONS, plan, sent.append, lambda _: None, judge))
+    assert {x.scenario for x in sent} >= {scenario.name for scenario in plan.scenarios}
+
+
+@pytest.mark.parametrize("options", [replace(OPTIONS, max_requests=5), replace(OPTIONS, tries=1)])
+def test_a_small_run_and_a_limited_one_are_judged_in_the_end(plan, options):
+    with judge_of(plan, options) as judge:
+        assert type(judge) is Judge

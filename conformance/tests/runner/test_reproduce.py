@@ -1,0 +1,101 @@
+import shlex
+
+import pytest
+
+from harmony_conformance.engines.target import parse_target
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.judge.check import Finding, Outcome, Severity
+from harmony_conformance.judge.harmony_clauses import CLAUSES
+from harmony_conformance.judge.judge import Result
+from harmony_conformance.runner.reproduce import reproduce, reproduce_result
+from harmony_conformance.transport.messages import Request
+
+BODY = '{"messages":[{"role":"user","content":"It\'s $HOME; `id` \\"quoted\\" ü"}]}'
+VLLM = parse_target("vllm:http://host:8000/v1")
+
+
+def exchange(body=BODY, name="a/chat/answer/0"):
+    return Exchange(id=name, request=Request(path="/v1/chat/completions", body=body.encode()))
+
+
+def words(target=VLLM, x=None, key_env=None):
+    return shlex.split(reproduce(target, x or exchange(), "a", key_env))
+
+
+def test_a_request_to_an_address_is_one_curl_command_that_survives_the_shell():
+    assert words() == [
+        "curl",
+        "-sS",
+        "-X",
+        "POST",
+        "http://host:8000/v1/chat/completions",
+        "-H",
+        "content-type: application/json",
+        "-d",
+        BODY,
+    ]
+
+
+def test_a_stream_is_shown_as_it_comes():
+    assert words(x=exchange('{"stream":true}'))[:3] == ["curl", "-N", "-sS"]
+
+
+def test_the_variable_of_the_key_is_named_and_left_to_the_shell():
+    command = reproduce(VLLM, exchange(), "a", "HARMONY_KEY")
+    assert '-H "authorization: Bearer $HARMONY_KEY"' in command
+
+
+RUNS = {
+    "the embedded server": ("reference:defect=effort-ignored", exchange(), None),
+    "a recording": ("replay:some run/exchanges.jsonl", exchange(), None),
+    "a request too long for a command line": ("vllm:http://host:8000", exchange("{" + " " * 10_000 + "}"), "KEY"),
+    "no exchange to show": ("vllm:http://host:8000", None, None),
+}
+
+
+@pytest.mark.parametrize("what", RUNS)
+def test_what_is_no_single_request_is_a_run_of_the_scenario(what):
+    target, x, key_env = RUNS[what]
+    key = ["--api-key-env", key_env] if key_env else []
+    command = shlex.split(reproduce(parse_target(target), x, "a scenario", key_env))
+    assert command == ["harmony-conformance", "run", target, *key, "--select", "a scenario"]
+
+
+def result(outcome, *findings, exchanges=()):
+    return Result(
+        check="family.check",
+        severity=Severity.MUST,
+        clause=CLAUSES["harmony#receiving-calls"],
+        scenario="a",
+        api="chat",
+        outcome=outcome,
+        exchanges=exchanges,
+        findings=findings,
+    )
+
+
+FIRST, SECOND = exchange('{"n":1}', "a/chat/one/0"), exchange('{"n":2}', "a/chat/two/0")
+KNOWN = {x.id: x for x in (FIRST, SECOND)}
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        (result(Outcome.FAIL, Finding(message="…", exchange=SECOND.id), exchanges=(FIRST.id, SECOND.id)), '{"n":2}'),
+        (result(Outcome.FAIL, Finding(message="…"), exchanges=(FIRST.id, SECOND.id)), '{"n":1}'),
+        (result(Outcome.INCONCLUSIVE, exchanges=("unknown", SECOND.id)), '{"n":2}'),
+    ],
+    ids=["the exchange of the finding", "the first exchange judged", "the first exchange known"],
+)
+def test_a_result_shows_the_exchange_that_its_first_finding_is_about(told, shown):
+    assert shlex.split(reproduce_result(VLLM, told, KNOWN, None))[-1] == shown
+
+
+@pytest.mark.parametrize("outcome", [Outcome.PASS, Outcome.VARIANT, Outcome.NOT_APPLICABLE])
+def test_there_is_nothing_to_see_again_where_nothing_went_wrong(outcome):
+    assert reproduce_result(VLLM, result(outcome, exchanges=(FIRST.id,)), KNOWN, None) == ""
+
+
+def test_a_run_repeats_the_options_of_the_run():
+    command = reproduce(VLLM, None, "a", None, ("--model", "a model", "--script", "vllm"))
+    assert shlex.split(command)[2:] == [str(VLLM), "--model", "a model", "--script", "vllm", "--select", "a"]

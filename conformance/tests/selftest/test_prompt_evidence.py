@@ -1,0 +1,150 @@
+"""`golden/evidence.json` and its page: what shows each defect of the prompt, by ids and by counts alone. The selftest computes it anew; here it is whole."""
+
+import asyncio
+import json
+from argparse import ArgumentParser
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harmony_conformance.checks import CHECKS
+from harmony_conformance.cli.checks import COMMAND
+from harmony_conformance.engines.target import parse_target
+from harmony_conformance.evidence.exchange import PromptLevel
+from harmony_conformance.golden import data as golden
+from harmony_conformance.judge.check import Outcome
+from harmony_conformance.reference_server.defects import DEFECTS, responses
+from harmony_conformance.reference_server.defects.stages import OnConversation, OnFeeding, OnHistory, OnPrompt
+from harmony_conformance.runner.judge_run import judge_all
+from harmony_conformance.runner.run import Options, make_plan, run
+from harmony_conformance.selftest.prompt_evidence import (
+    Shown,
+    disagreements,
+    evidence_markdown,
+    prompt_counts,
+    read_evidence,
+    shown_by,
+    without_prompt_ids,
+)
+from harmony_conformance.selftest.selftest import failing, read_switches, run_reference
+
+OF_RESPONSES = {defect.id for defect in responses.DEFECTS}
+
+
+def document(name):
+    return json.loads((golden.root() / f"{name}.json").read_text("utf-8"))
+
+
+EVIDENCE = document("evidence")
+SHOWN = read_evidence(EVIDENCE)
+ROWS = {row["id"]: row for row in document("defects")["defects"]}
+OF_THE_PROMPT = (OnHistory, OnConversation, OnPrompt, OnFeeding)
+
+
+def changes(defect):
+    return defect.change if isinstance(defect.change, tuple) else (defect.change,)
+
+
+def test_the_published_page_is_the_present_one(capsys):
+    parser = ArgumentParser()
+    COMMAND.configure(parser)
+    assert COMMAND.run(parser.parse_args(["--format", "evidence"])) == 0
+    assert (Path(__file__).parents[2] / "EVIDENCE.md").read_text("utf-8") == capsys.readouterr().out
+
+
+def test_the_file_is_canonical():
+    written = (golden.root() / "evidence.json").read_text("utf-8")
+    assert written == json.dumps(EVIDENCE, indent=2, ensure_ascii=False) + "\n"
+
+
+def test_every_defect_of_the_prompt_has_a_row():
+    rows = (ROWS[ROWS[name].get("same_as", name)].get("switch", []) for name in EVIDENCE["rendering"])
+    catalogued = [[switch for switch in switches if switch not in OF_RESPONSES] for switches in rows]
+    assert [switches for switches in catalogued if switches and not set(switches) & set(SHOWN)] == []
+    own = {defect.id for defect in DEFECTS.values() if any(isinstance(one, OF_THE_PROMPT) for one in changes(defect))}
+    assert own - OF_RESPONSES - set(SHOWN) == set()
+    assert set(SHOWN) - set(DEFECTS) == set()
+
+
+@pytest.mark.parametrize("switch", SHOWN)
+def test_a_row_names_checks_that_are_there_for_it_or_says_why_counts_do_not(switch):
+    row = SHOWN[switch]
+    named = read_switches()[switch].caught_by
+    assert set(row.counts) <= set(row.ids) <= named
+    assert {check.id for check in CHECKS} >= set(row.ids)
+    assert row.ids != ()
+    assert bool(row.counts) != bool(row.why)
+    assert not (row.why.startswith("zero vector: ") and row.changes_counts)
+
+
+def test_the_page_has_a_line_for_each_catalogued_defect():
+    page = evidence_markdown(EVIDENCE, document("defects"))
+    assert [name for name in EVIDENCE["rendering"] if f"\n| {name} | " not in page] == []
+
+
+@pytest.fixture(scope="module")
+def plan():
+    whole = make_plan(Options())
+    named = ("prompt_accounting", "effort", "results")
+    return replace(whole, scenarios=tuple(one for one in whole.scenarios if one.name in named))
+
+
+@pytest.fixture(scope="module")
+def right(plan):
+    return prompt_counts(run_reference(None, plan).series)
+
+
+def test_ids_taken_away_are_ids_not_asked_for(plan):
+    target = parse_target("reference:defect=tools-not-rendered")
+    asked = run_reference("tools-not-rendered", plan)
+    not_asked = asyncio.run(
+        run(target, Options(extra_body={"return_token_ids": False}), plan, lambda _: None, lambda _: None)
+    )
+    hidden = [without_prompt_ids(one) for one in asked.series]
+    assert {x.prompt.level for one in asked.series for x in one.exchanges.values()} == {PromptLevel.IDS}
+    assert {x.prompt.level for one in hidden for x in one.exchanges.values()} == {PromptLevel.ACCOUNTING}
+    assert prompt_counts(hidden) == prompt_counts(asked.series)
+
+    def of_prompts(results):
+        families = ("prompt", "accounting", "hierarchy", "tools", "multi_turn", "reasoning")
+        return {
+            (one.check, one.scenario)
+            for one in results
+            if one.outcome is Outcome.FAIL and one.check.partition(".")[0] in families
+        }
+
+    assert of_prompts(judge_all(hidden, plan)) == of_prompts(not_asked.results) != set()
+
+
+@pytest.mark.parametrize(
+    ("switch", "by_counts", "changes_counts"),
+    [
+        ("tools-not-rendered", ("accounting.counts_show_no_known_mistake",), True),
+        ("effort-ignored", (), False),
+        ("results-named-after-last-call", (), True),
+    ],
+)
+def test_what_shows_a_defect_is_computed(switch, by_counts, changes_counts, plan, right):
+    outcome = run_reference(switch, plan)
+    failed = failing(outcome.results)
+    shown = shown_by(outcome.series, plan, failed, read_switches()[switch].caught_by, right)
+    assert shown.ids != ()
+    assert (shown.counts, shown.changes_counts) == (by_counts, changes_counts)
+
+
+ROW = Shown(ids=("a.b", "c.d"), counts=("c.d",), changes_counts=True)
+
+
+@pytest.mark.parametrize(
+    ("computed", "said"),
+    [
+        (ROW, []),
+        (replace(ROW, ids=("a.b", "c.d", "e.f")), []),
+        (replace(ROW, counts=()), ["by counts golden/evidence.json names c.d, and nothing fails"]),
+        (replace(ROW, ids=("c.d",)), ["by ids golden/evidence.json names a.b, c.d, and c.d fails"]),
+        (replace(ROW, changes_counts=False), ["golden/evidence.json says that it changes counts, which is not so"]),
+    ],
+)
+def test_what_no_longer_holds_is_named(computed, said):
+    assert list(disagreements("x", ROW, computed)) == [f"x: {words}" for words in said]

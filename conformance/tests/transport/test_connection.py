@@ -1,0 +1,304 @@
+"""What the client makes of HTTP byte by byte: framing as it should not be, what it sends itself, and connections that are kept.
+
+httpx differs from a client on the bare socket in two ways. It writes head and body of a request one after another, so a server may read them apart. And it
+opens a connection before it refuses a header, so a server may see a connection without a request.
+"""
+
+import asyncio
+import gzip
+import socket
+import tracemalloc
+import zlib
+from contextlib import ExitStack, suppress
+from threading import Thread
+
+import brotli
+import httpx
+import pytest
+import zstandard
+
+from harmony_conformance.transport.client import BODY_LIMIT, Client, Settings
+from harmony_conformance.transport.http_transport import Network, open_transport
+from harmony_conformance.transport.messages import FailureKind, Request
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
+ASK = Request(path="/v1/chat/completions", body=b"{}")
+CUT, MALFORMED, RESET = FailureKind.CUT, FailureKind.MALFORMED_HTTP, FailureKind.RESET
+
+
+def send(url, *requests, **settings):
+    async def all_of_them():
+        async with Client(Settings(base=url, headers=settings.pop("headers", {}), timeout=5.0, **settings)) as client:
+            return [await client.send(request) for request in requests or (ASK,)]
+
+    return asyncio.run(all_of_them())
+
+
+def saying(*parts):
+    def answer(connection, request):
+        for part in parts:
+            connection.sendall(part)
+
+    return answer
+
+
+def whole(body, *headers):
+    return OK + b"".join(header + b"\r\n" for header in headers) + b"content-length: %d\r\n\r\n" % len(body) + body
+
+
+# what arrived (status and pieces of the body, None: no head that can be read), and how it failed
+TABLE = {
+    "chunks in one packet": (CHUNKED + b"2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", (200, [b"ab", b"c"]), None),
+    "a chunk with an extension": (CHUNKED + b"2;x=y\r\nab\r\n0\r\n\r\n", (200, [b"ab"]), None),
+    "a length with zeros before it": (CHUNKED + b"0002\r\nab\r\n000\r\n\r\n", (200, [b"ab"]), None),
+    "trailers": (CHUNKED + b"2\r\nab\r\n0\r\nx: y\r\n\r\n", (200, [b"ab"]), None),
+    "trailers that are none": (CHUNKED + b"2\r\nab\r\n0\r\nno colon\r\n\r\n", (200, [b"ab"]), MALFORMED),
+    "a broken chunk in one packet with a whole one": (CHUNKED + b"2\r\nab\r\nzz\r\n", (200, [b"ab"]), MALFORMED),
+    "a chunk cut in one packet with a whole one": (CHUNKED + b"2\r\nab\r\n9\r\nc", (200, [b"ab", b"c"]), CUT),
+    "a length with a sign": (CHUNKED + b"+2\r\nab\r\n0\r\n\r\n", (200, []), MALFORMED),
+    "a length with 0x": (CHUNKED + b"0x2\r\nab\r\n0\r\n\r\n", (200, []), MALFORMED),
+    "a length after a space": (CHUNKED + b" 2\r\nab\r\n0\r\n\r\n", (200, []), MALFORMED),
+    "no length": (CHUNKED + b"\r\nab\r\n0\r\n\r\n", (200, []), MALFORMED),
+    "a length beyond all numbers": (CHUNKED + b"f" * 30 + b"\r\nab", (200, []), MALFORMED),
+    "no empty chunk": (CHUNKED + b"2\r\nab\r\n", (200, [b"ab"]), CUT),
+    "no line after the empty chunk": (CHUNKED + b"2\r\nab\r\n0\r\n", (200, [b"ab"]), CUT),
+    "chunked twice": (OK + b"transfer-encoding: chunked\r\n" * 2 + b"\r\n0\r\n\r\n", None, MALFORMED),
+    "a transfer coding that is unknown": (OK + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n", None, MALFORMED),
+    "a body that is too short": (OK + b"content-length: 3\r\n\r\nab", (200, [b"ab"]), CUT),
+    "two lengths": (OK + b"content-length: 2\r\ncontent-length: 3\r\n\r\nab", None, MALFORMED),
+    "a negative length": (OK + b"content-length: -2\r\n\r\nab", None, MALFORMED),
+    "an end by closing": (OK + b"\r\nab", (200, [b"ab"]), None),
+    "HTTP/1.0": (b"HTTP/1.0 200 OK\r\n\r\nab", (200, [b"ab"]), None),
+    "HTTP/0.9": (b"ab", None, RESET),
+    "no reason": (b"HTTP/1.1 200\r\ncontent-length: 2\r\n\r\nab", (200, [b"ab"]), None),
+    "a status of four digits": (b"HTTP/1.1 2000 OK\r\n\r\n", None, MALFORMED),
+    "a status that is early": (b"HTTP/1.1 103 Early Hints\r\n\r\n" + whole(b"ab"), (200, [b"ab"]), None),
+    "a switch that nobody asked for": (b"HTTP/1.1 101 Switching\r\nupgrade: x\r\n\r\nab", None, MALFORMED),
+    "a head that breaks off": (b"HTTP/1.1 200 OK\r\ncontent-le", None, RESET),
+    "a head without end": (OK + b"x: " + b"a" * 200_000, None, MALFORMED),
+    "a folded header": (OK + b"x: a\r\n b\r\ncontent-length: 2\r\n\r\nab", (200, [b"ab"]), None),
+    "NUL in a header": (OK + b"x: a\0b\r\ncontent-length: 2\r\n\r\nab", None, MALFORMED),
+    "a space before the colon": (OK + b"x : a\r\ncontent-length: 2\r\n\r\nab", None, MALFORMED),
+    "a header without a name": (OK + b": a\r\ncontent-length: 2\r\n\r\nab", None, MALFORMED),
+    "204 with a body": (b"HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\nab", (204, []), None),
+}
+
+
+@pytest.mark.parametrize("how", TABLE)
+def test_what_is_said_is_kept_and_what_is_wrong_in_it_is_told(raw_server, how):
+    said, kept, kind = TABLE[how]
+    server = raw_server(saying(said))
+    (sent,) = send(server.url)
+    assert (sent.failure and sent.failure.kind) == kind
+    assert (sent.response and (sent.response.status, [chunk.data for chunk in sent.response.chunks])) == kept
+    assert len(server.requests) == 1  # nothing is asked again behind our back
+
+
+PACKED = b"a text " * 20
+CODINGS = {
+    "gzip": ([b"gzip"], gzip.compress(PACKED), PACKED),
+    "gzip in capitals": ([b"GZIP"], gzip.compress(PACKED), PACKED),
+    "deflate": ([b"deflate"], zlib.compress(PACKED), PACKED),
+    "deflate without a wrapper": ([b"deflate"], zlib.compress(PACKED)[2:-4], PACKED),
+    "br": ([b"br"], brotli.compress(PACKED), PACKED),
+    "zstd, two frames": ([b"zstd"], zstandard.compress(PACKED[:9]) + zstandard.compress(PACKED[9:]), PACKED),
+    "one on another": ([b"gzip, deflate"], zlib.compress(gzip.compress(PACKED)), PACKED),
+    "one on another, in two headers": ([b"gzip", b"deflate"], zlib.compress(gzip.compress(PACKED)), PACKED),
+    "one that is unknown": ([b"lzma"], PACKED, PACKED),
+    "nothing at all": ([b"zstd"], b"", b""),
+    "gzip that is none": ([b"gzip"], PACKED, None),
+    "deflate that is none": ([b"deflate"], b"\xff" + PACKED, None),
+    "br that is none": ([b"br"], PACKED, None),
+    "zstd that is none": ([b"zstd"], PACKED, None),
+    "zstd that breaks off": ([b"zstd"], zstandard.compress(PACKED)[:-3], None),
+}
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_content_codings_are_undone(raw_server, coding):
+    names, packed, body = CODINGS[coding]
+    (sent,) = send(raw_server(saying(whole(packed, *(b"content-encoding: " + name for name in names)))).url)
+    assert (sent.failure and sent.failure.kind) == (None if body is not None else MALFORMED)
+    assert body is None or sent.response.body == body
+
+
+HEADERS = {
+    "several of a name": (b"X-A: 1\r\nx-b: 2\r\nx-a: 3", {"x-a": "1, 3", "x-b": "2"}),
+    "UTF-8": ("x-a: grün\r\nx-b: 2".encode(), {"x-a": "grün", "x-b": "2"}),
+    "Latin-1": ("x-a: grün\r\nx-b: 2".encode("latin-1"), {"x-a": "grün", "x-b": "2"}),
+    "what is not kept": (b"set-cookie: a=b\r\nx-b: 2", {"x-b": "2"}),
+}
+
+
+@pytest.mark.parametrize("which", HEADERS)
+def test_headers_are_told_by_their_names_in_lower_case(raw_server, which):
+    said, told = HEADERS[which]
+    (sent,) = send(raw_server(saying(OK + said + b"\r\ncontent-length: 0\r\n\r\n")).url)
+    assert sent.response.headers == {**told, "content-length": "0"}
+
+
+HEAD = (
+    b"%s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAccept-Encoding: gzip, deflate, br, zstd\r\nConnection: keep-alive\r\n"
+    b"user-agent: harmony-conformance\r\ncontent-type: application/json\r\naccept: %s\r\n"
+)
+
+
+def test_what_is_sent_byte_by_byte(raw_server):
+    server = raw_server(saying(whole(b"{}")))
+    send(server.url, ASK, Request(path="/v1/models", method="GET", body=b"", headers={"accept": "*/*"}))
+    usual = b"application/json, text/event-stream"
+    assert server.requests == [
+        HEAD % (b"POST /v1/chat/completions", server.port, usual) + b"Content-Length: 2\r\n\r\n{}",
+        HEAD % (b"GET /v1/models", server.port, b"*/*") + b"\r\n",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "target"),
+    [
+        ("/a/", "/v1/x", b"/a/v1/x"),
+        ("//a//b", "/v1/x", b"//a//b/v1/x"),
+        ("/a%2Fb:c;d@e,f[g]|~", "/v1/x?q=%20", b"/a%2Fb:c;d@e,f[g]|~/v1/x?q=%20"),
+        ('/a{b}"<>`', "/v1/x y", b"/a%7Bb%7D%22%3C%3E%60/v1/x%20y"),
+    ],
+)
+def test_paths_are_sent_as_they_are_where_they_can_be(raw_server, base, path, target):
+    server = raw_server(saying(whole(b"{}")))
+    send(server.url + base, Request(path=path, body=b"{}"))
+    assert server.requests[0].split(b" ")[1] == target
+
+
+def test_of_a_header_that_is_given_one_is_sent(raw_server):
+    server = raw_server(saying(whole(b"{}")))
+    send(server.url, headers={"User-Agent": "mine", "Host": "elsewhere"})
+    lines = server.requests[0].lower().split(b"\r\n")
+    assert sorted(line for line in lines if line.startswith((b"user-agent:", b"host:"))) == [
+        b"host: elsewhere",
+        b"user-agent: mine",
+    ]
+
+
+@pytest.mark.parametrize("headers", [{"x": "a\nb"}, {"x y": "z"}, {"content-length": "9"}])
+def test_headers_that_can_not_be_sent_are_not(raw_server, headers):
+    server = raw_server(saying(whole(b"{}")))
+    (sent,) = send(server.url, headers=headers)
+    assert (sent.response, sent.failure.kind, server.requests) == (None, MALFORMED, [])
+
+
+class Keeping:
+    """Answers every request on a connection in turn, with what `saying` gives, and counts connections."""
+
+    def __init__(self, *saying, host="127.0.0.1"):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._saying, self.requests, self.connections = saying, [], 0
+        self._listening = socket.create_server((host, 0), family=family)
+        self.port = self._listening.getsockname()[1]
+        self._open = ExitStack()
+
+    def __enter__(self):
+        Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._open.close()
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            self.connections += 1
+            self._open.enter_context(connection)
+            Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        with suppress(OSError):
+            while request := connection.recv(65536):
+                if request.startswith(b"POST") and not request.endswith(b"\r\n\r\n{}"):
+                    request += connection.recv(65536)  # httpx sends the body by itself
+                self.requests.append(request)
+                connection.sendall(self._saying[(len(self.requests) - 1) % len(self._saying)])
+
+
+def test_a_connection_serves_one_request_after_another():
+    with Keeping(whole(b"{}"), CHUNKED + b"2\r\n{}\r\n0\r\n\r\n") as server:
+        sent = send(f"http://127.0.0.1:{server.port}", ASK, ASK, ASK)
+    assert [one.response.body for one in sent] == [b"{}"] * 3
+    assert server.connections == 1
+
+
+def test_what_is_said_after_the_end_is_no_answer_to_the_next_request():
+    with Keeping(whole(b"{}") + whole(b"[]")) as server:
+        sent = send(f"http://127.0.0.1:{server.port}", ASK, ASK)
+    assert [(one.failure, one.response.body) for one in sent] == [(None, b"{}")] * 2
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("said", [b"connection: close\r\n", b""], ids=["it says so", "HTTP/1.0"])
+def test_a_connection_that_the_server_ends_serves_no_other_request(said):
+    version = b"HTTP/1.1" if said else b"HTTP/1.0"
+    with Keeping(version + b" 200 OK\r\n" + said + b"content-length: 2\r\n\r\n{}") as server:
+        sent = send(f"http://127.0.0.1:{server.port}", ASK, ASK)
+    assert [one.failure for one in sent] == [None, None]
+    assert server.connections == 2
+
+
+def test_a_connection_that_waited_for_too_long_is_not_used_again(monkeypatch):
+    monkeypatch.setattr("harmony_conformance.transport.http_transport._LIMITS", httpx.Limits(keepalive_expiry=0.0))
+    with Keeping(whole(b"{}")) as server:
+        send(f"http://127.0.0.1:{server.port}", ASK, ASK)
+    assert server.connections == 2
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="there is no IPv6")
+def test_an_address_of_ipv6():
+    with Keeping(whole(b"{}"), host="::1") as server:
+        (sent,) = send(f"http://[::1]:{server.port}")
+    assert sent.failure is None
+    assert b"\r\nHost: [::1]:%d\r\n" % server.port in server.requests[0]
+
+
+def test_a_refusal_by_every_address_of_a_host():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    (sent,) = send(f"http://localhost:{port}")
+    assert (sent.failure.kind, sent.failure.detail) == (FailureKind.NO_CONNECTION, "connection refused")
+
+
+def test_no_more_is_taken_from_a_server_than_is_read(raw_server):
+    block, count, taken = bytes(1_000_000), 80, []
+
+    def answer(connection, request):
+        connection.sendall(OK + b"content-length: %d\r\n\r\n" % (len(block) * count))
+        for _ in range(count):
+            connection.sendall(block)
+            taken.append(len(block))
+
+    async def slowly(url):
+        async with open_transport(url, Network()) as transport:
+            response = await transport.handle_async_request(httpx.Request("POST", url, content=b"{}"))
+            await asyncio.sleep(0.3)
+            held, pieces = sum(taken), [len(piece) async for piece in response.stream]
+            await response.aclose()
+            return held, pieces
+
+    held, pieces = asyncio.run(slowly(raw_server(answer).url))
+    assert held < len(block) * count / 4  # what the sockets of the system hold
+    assert (sum(pieces), max(pieces) <= 65_536) == (len(block) * count, True)
+
+
+def test_a_small_body_that_decodes_to_more_than_the_memory_is_dropped_at_the_limit(raw_server):
+    packed = gzip.compress(gzip.compress(bytes(200_000_000)))
+    assert len(packed) < 13_000
+    tracemalloc.start()
+    try:
+        (sent,) = send(raw_server(saying(whole(packed, b"content-encoding: gzip, gzip"))).url)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sent.failure.kind is FailureKind.TOO_LARGE
+    assert peak < 4 * BODY_LIMIT

@@ -1,0 +1,195 @@
+import asyncio
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harmony_conformance.transport.client import Client, Settings
+from harmony_conformance.transport.messages import Chunk, Request
+from harmony_conformance.transport.redaction import MASK, Mask, handed_on, handed_out, in_query, secrets
+
+KEY = "sk-0123456789abcdef"
+BODY = f'data: {{"a":"{KEY}"}}\n\ndata: {{"b":"{KEY} {KEY}"}}\n\ndata: [DONE]\n\n'
+
+
+def cut(body, places):
+    edges = [0, *sorted(places), len(body)]
+    return tuple(Chunk(at=float(index), data=body[start:end]) for index, (start, end) in enumerate(pairwise(edges)))
+
+
+@given(st.lists(st.integers(0, len(BODY)), max_size=8))
+def test_a_key_is_masked_wherever_the_chunks_are_cut(places):
+    chunks = cut(BODY.encode(), places)
+    masked = Mask([KEY]).chunks(chunks)
+    assert b"".join(part.data for part in masked) == BODY.replace(KEY, MASK).encode()
+    assert [part.at for part in masked] == [part.at for part in chunks]
+
+
+@given(st.lists(st.integers(0, 30), max_size=4), st.binary(max_size=30))
+def test_chunks_without_a_key_stay_as_they_are(places, body):
+    chunks = cut(body, [min(place, len(body)) for place in places])
+    assert Mask([KEY]).chunks(chunks) == chunks
+
+
+def test_the_mask_arrives_when_the_first_byte_of_the_key_did():
+    chunks = (Chunk(at=1.0, data=b"x sk-0123"), Chunk(at=2.0, data=b"456789abcdef y"), Chunk(at=3.0, data=b"z"))
+    assert Mask([KEY]).chunks(chunks) == (
+        Chunk(at=1.0, data=b"x ***"),
+        Chunk(at=2.0, data=b" y"),
+        Chunk(at=3.0, data=b"z"),
+    )
+
+
+SPELLINGS = {
+    "as it is": 'ab/c"d+e\\f',
+    "in JSON": 'ab/c\\"d+e\\\\f',
+    "in JSON with escaped slashes": 'ab\\/c\\"d+e\\\\f',
+    "in a URL": "ab%2Fc%22d%2Be%5Cf",
+    "in a path": "ab/c%22d%2Be%5Cf",
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_key_is_masked_however_it_is_spelled(spelling):
+    assert Mask(['ab/c"d+e\\f']).text(f"<{SPELLINGS[spelling]}>") == f"<{MASK}>"
+
+
+@pytest.mark.parametrize(
+    "placeholder", ["EMPTY", "none", "token", "x", "dummy", "message", "model", "12345", "function"]
+)
+def test_a_word_that_stands_in_for_a_key_is_no_secret(placeholder):
+    assert secrets(placeholder, {}) == ()
+
+
+def test_headers_that_hold_credentials_are_secret_and_others_are_not():
+    headers = {
+        "Authorization": "Bearer abcdef-1",
+        "api-key": "abcdef-2",
+        "X-Auth-Token": "abcdef-3",
+        "x-team": "production",
+        "accept-language": "german",
+    }
+    assert secrets(None, headers) == ("abcdef-1", "abcdef-2", "abcdef-3")
+
+
+def test_the_value_of_a_cookie_is_secret_without_its_name():
+    assert {"abcdef-1", "abcdef-2"} <= set(secrets(None, {"cookie": "sid=abcdef-1; other=abcdef-2"}))
+
+
+def test_what_the_servers_of_tools_are_sent_is_secret():
+    tools = [
+        {"type": "mcp", "authorization": "abcdef-1", "headers": {"Authorization": "Bearer abcdef-2", "X": "abcdef-3"}},
+        {"type": "function", "name": "authorization", "parameters": {"properties": {"headers": {"type": "object"}}}},
+    ]
+    assert handed_on({"tools": tools}) == ("abcdef-1", "abcdef-2", "abcdef-3")
+    for odd in (None, [], {"tools": 1}, {"tools": [1, {"authorization": 1, "headers": ["x"]}]}):
+        assert handed_on(odd) == ()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "api_key=abcdef-1",
+        "a=1&key=abcdef-1",
+        "access_token=abcdef-1",
+        "sv=2024-11-04&sig=abcdef-1",
+        "X-Amz-Signature=abcdef-1",
+        "Ocp-Apim-Subscription-Key=abcdef-1",
+        "client_secret=abcdef-1",
+        "api%5Fkey=abcdef-1",
+    ],
+)
+def test_a_key_in_a_query_is_secret(query):
+    assert in_query(query) == ("abcdef-1",)
+
+
+def test_a_key_in_a_query_is_secret_as_it_stands_there_and_as_it_is_read():
+    assert in_query("sig=ab%2fcd%3D&x") == ("ab%2fcd%3D", "ab/cd=")
+
+
+@pytest.mark.parametrize("query", ["", "api-version=2024-10-21", "max_tokens=100000", "keyword=weather", "key=", "key"])
+def test_other_parameters_of_a_query_are_none(query):
+    assert in_query(query) == ()
+
+
+URLS = {
+    "https://abcdef-1@mcp.example/sse": {"abcdef-1"},
+    "https://oauth2:abcdef-1@mcp.example/sse": {"abcdef-1"},
+    "https://mcp.example/sse?api_key=abcdef-1&region=europe": {"abcdef-1"},
+    "https://mcp.example/sse#access_token=abcdef-1": {"abcdef-1"},
+    "https://mcp.example/s/NzY1ZjQ0OWEtODk2/mcp": {"NzY1ZjQ0OWEtODk2"},
+    "https://mcp.example/v1/servers/weather/mcp": set(),
+    "https://[": set(),
+}
+
+
+@pytest.mark.parametrize("url", URLS)
+def test_a_key_in_the_url_of_a_tool_is_secret(url):
+    assert set(handed_on({"tools": [{"type": "mcp", "server_label": "weather", "server_url": url}]})) == URLS[url]
+
+
+def test_a_key_beside_the_messages_is_secret():
+    assert handed_on({"messages": [], "api_key": "abcdef-1"}) == ("abcdef-1",)
+
+
+def test_a_cookie_that_a_server_sets_is_secret_without_its_name_and_what_is_no_credential_is_not():
+    one = "sid=abcdef-1; Path=/; Expires=Wed, 21 Oct 2026 07:28:00 GMT; Domain=example.com; HttpOnly; SameSite=Strict"
+    assert handed_out([("content-type", "text/html"), ("set-cookie", one), ("set-cookie", 'b="abcdef-2"')]) == (
+        "abcdef-1",
+        "abcdef-2",
+    )
+    assert handed_out([("set-cookie", "a=abcdef-1; Path=/, b=abcdef-2")]) == ("abcdef-1", "abcdef-2")
+    assert handed_out([("set-cookie", "language=german"), ("x-request-id", "abcdef-1")]) == ()
+
+
+ECHOES = {
+    "a JSON body": (b"application/json", [json.dumps({"error": {"message": f"wrong key {KEY}"}}).encode()]),
+    "a stream": (b"text/event-stream", [b'data: {"a":"', KEY.encode(), b'"}\n\n']),
+    "a stream, cut within the key": (b"text/event-stream", [b'data: {"a":"sk-01234', b"56789abc", b'def"}\n\n']),
+    "a page": (b"text/html", [f"<h1>{KEY}</h1>".encode()]),
+}
+
+
+@pytest.mark.parametrize("how", ECHOES)
+def test_a_key_that_a_server_echoes_is_masked_in_headers_and_body(raw_server, how):
+    kind, parts = ECHOES[how]
+
+    def answer(connection, request):
+        head = b"HTTP/1.1 401 No\r\ncontent-type: " + kind + b"\r\nx-key: " + KEY.encode()
+        connection.sendall(head + b"\r\ntransfer-encoding: chunked\r\n\r\n")
+        for part in parts:
+            connection.sendall(b"%x\r\n%s\r\n" % (len(part), part))
+            server.closing.wait(0.02)
+        connection.sendall(b"0\r\n\r\n")
+
+    server = raw_server(answer)
+
+    async def once():
+        async with Client(Settings(base=server.url, key=KEY, headers={}, timeout=5)) as client:
+            return await client.send(Request(path="/v1/models", method="GET", body=b""))
+
+    sent = asyncio.run(once())
+    assert KEY.encode() in server.requests[0]
+    assert KEY not in repr(sent)
+    assert sent.response.headers["x-key"] == MASK
+    assert sent.response.body == b"".join(parts).replace(KEY.encode(), MASK.encode())
+
+
+def test_a_cookie_that_a_server_sets_is_masked_where_it_says_it_again(raw_server):
+    def answer(connection, request):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nset-cookie: sid=abcdef-1; Path=/\r\nx-session: abcdef-1\r\n")
+        connection.sendall(
+            b'content-type: application/json\r\ncontent-length: 18\r\n\r\n{"sid": "abcdef-1"}'[:-1] + b" "
+        )
+
+    server = raw_server(answer)
+
+    async def once():
+        async with Client(Settings(base=server.url, key=KEY, headers={}, timeout=5)) as client:
+            return await client.send(Request(path="/v1/models", method="GET", body=b""))
+
+    sent = asyncio.run(once())
+    assert sent.response.headers["x-session"] == MASK
+    assert "abcdef-1" not in repr(sent)

@@ -1,0 +1,222 @@
+"""A prompt as it is, read without any demand: its messages, the fields of their headers, and any ids as text.
+
+Special tokens are shown as ⟦name⟧, unknown ones as ⟦unknown N⟧. A text may hold the same letters, so special tokens are counted apart.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from harmony_ref.messages.message_types import Role
+from harmony_ref.tokenizer import tokens
+
+_LONGEST_QUOTED: Final = 80
+_LONGEST_CACHED: Final = 512
+_ROLES: Final = frozenset(role.value for role in Role)
+_CLOSING: Final = frozenset({*tokens.STOP_TOKENS, tokens.START})
+_CHANNEL: Final = re.compile(r"⟦channel⟧([^\s⟦]*)")
+_CONSTRAIN: Final = "⟦constrain⟧"
+_RECIPIENT: Final = "to="
+
+
+class Place(StrEnum):
+    """Where a header names the recipient: among the words of the role, or after the channel."""
+
+    NONE = "no recipient"
+    ROLE = "recipient before the channel"
+    CHANNEL = "recipient after the channel"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptMessage:
+    """One message of a prompt.
+
+    Attributes:
+        ids: all its tokens, from `<|start|>` to the one that ends it.
+        header_ids: those between `<|start|>` and `<|message|>`; all of them when there is no such marker.
+        content_ids: those after `<|message|>`; None when there is no such marker.
+        end: the token that ends it; None when another message or the end of the prompt does.
+        header: text of the header.
+        content: text of the content; empty for none.
+        specials: number of special tokens inside the content.
+        author: first word of the header.
+        role: its role; `tool` when the author is none of the roles.
+        name: the name behind a role, or the author that is no role.
+        recipient: the word behind `to=`; None for none.
+        place: where the recipient is.
+        channel: the word behind the channel marker; None without the marker.
+        content_type: all other words; None for none.
+    """
+
+    ids: tuple[int, ...]
+    header_ids: tuple[int, ...]
+    content_ids: tuple[int, ...] | None
+    end: int | None
+    header: str
+    content: str
+    specials: int
+    author: str
+    role: str
+    name: str | None
+    recipient: str | None
+    place: Place
+    channel: str | None
+    content_type: str | None
+
+    @property
+    def function(self) -> str | None:
+        """The function that a call goes to or a result comes from, without its namespace."""
+        named = self.name if self.role == "tool" else self.recipient
+        return named.removeprefix("functions.") if named is not None and named.startswith("functions.") else None
+
+    @property
+    def end_name(self) -> str:
+        """The token that ends it, as ⟦name⟧; empty for none."""
+        return show((self.end,)) if self.end is not None else ""
+
+    def __str__(self) -> str:
+        """The header, and the beginning of the content."""
+        return f"{self.header}⟦message⟧{shorten(self.content)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptReading:
+    """The messages of a prompt, the text behind the last of them, and the texts between them."""
+
+    messages: tuple[PromptMessage, ...]
+    trailer: str
+    stray: tuple[str, ...] = ()
+
+
+def read_prompt(ids: Sequence[int]) -> PromptReading:
+    """Split ids into messages that are as long as can be: `<|start|>` inside a content ends none.
+
+    Nothing is dropped: tokens outside of messages are in `stray` or `trailer`.
+    """
+    messages: list[PromptMessage] = []
+    stray: list[str] = []
+    position = 0
+    ends = [place for place, token in enumerate(ids) if token in tokens.STOP_TOKENS]
+    while (start := _find(ids, tokens.START, position)) is not None:
+        if start > position:
+            stray.append(show(ids[position:start]))
+        position = start
+        marker = _find(ids, tokens.MESSAGE, start)
+        if marker is None:
+            break
+        later = bisect_right(ends, marker)
+        position = ends[later] + 1 if later < len(ends) else len(ids)
+        messages.append(_message(ids[start:position]))
+    return PromptReading(messages=tuple(messages), trailer=show(ids[position:]), stray=tuple(stray))
+
+
+def prompt_messages(prompt: Sequence[int], start: int) -> Iterator[PromptMessage]:
+    """The messages from a `<|start|>` on, each up to the next; stops where something else is between two."""
+    while start < len(prompt) and prompt[start] == tokens.START:
+        message = read_message(prompt, start)
+        yield message
+        start += len(message.ids)
+
+
+def read_message(prompt: Sequence[int], start: int = 0) -> PromptMessage:
+    """The message that begins at a `<|start|>`; the next one ends it."""
+    stop = next((at for at in range(start + 1, len(prompt)) if prompt[at] in _CLOSING), len(prompt))
+    closed = stop < len(prompt) and prompt[stop] != tokens.START
+    return _message(prompt[start : stop + closed])
+
+
+def show(ids: Sequence[int]) -> str:
+    """Any ids as text, each special token as ⟦name⟧."""
+    return "".join(f"⟦{text[2:-2]}⟧" if is_special else text for text, is_special in pieces(ids))
+
+
+def pieces(ids: Sequence[int]) -> Iterator[tuple[str, bool]]:
+    """The texts of ids in order, and of each whether it is a special token; ordinary tokens in a row are one text."""
+    for run, is_special in runs(ids):
+        yield tokens.decode(run) if tokens.is_known(run[0]) else f"<|unknown {run[0]}|>", is_special
+
+
+def runs(ids: Sequence[int]) -> Iterator[tuple[Sequence[int], bool]]:
+    """The ids in order, each special or unknown token alone, ordinary ones in a row together; and whether it is one of the former."""
+    begin = 0
+    first = tokens.FIRST_SPECIAL
+    for place in [place for place, token in enumerate(ids) if not 0 <= token < first]:
+        if place > begin:
+            yield ids[begin:place], False
+        begin = place + 1
+        yield ids[place:begin], True
+    if begin < len(ids):
+        yield ids[begin:], False
+
+
+def shorten(value: str, most: int = 80) -> str:
+    """The text, its middle left out where it is long."""
+    half = most // 2
+    return value if len(value) <= most else f"{value[:half]}…({len(value) - 2 * half} characters)…{value[-half:]}"
+
+
+def quoted(text: str) -> str:
+    """The text in quotes, its end left out where it is long."""
+    return repr(text if len(text) <= _LONGEST_QUOTED else f"{text[:_LONGEST_QUOTED]}…")
+
+
+def raw_bytes(ids: Sequence[int]) -> bytes:
+    """The bytes of ids, those of special tokens being their text; nothing for unknown ones."""
+    return tokens.decode_bytes([token for token in ids if tokens.is_known(token)])
+
+
+def _find(ids: Sequence[int], token: int, start: int) -> int | None:
+    try:
+        return ids.index(token, start)
+    except ValueError:
+        return None
+
+
+def _message(ids: Sequence[int]) -> PromptMessage:
+    return (_read_cached if len(ids) <= _LONGEST_CACHED else _read)(tuple(ids))
+
+
+def _read(ids: tuple[int, ...]) -> PromptMessage:
+    end = ids[-1] if ids[-1] in tokens.STOP_TOKENS else None
+    stop = len(ids) if end is None else len(ids) - 1
+    marker = _find(ids, tokens.MESSAGE, 0)
+    header_ids = ids[1 : stop if marker is None else marker]
+    content_ids = None if marker is None else ids[marker + 1 : stop]
+    has_specials = bool(content_ids) and max(content_ids or ()) >= tokens.FIRST_SPECIAL
+    header = show(header_ids)
+    channel = _CHANNEL.search(header)
+    before = header[: channel.start()] if channel else header
+    author, *role_words = _words(before) or [""]
+    words = [(word, Place.ROLE) for word in role_words]
+    words += [(word, Place.CHANNEL) for word in _words(header[channel.end() :] if channel else "")]
+    recipients = [(word.removeprefix(_RECIPIENT), place) for word, place in words if word.startswith(_RECIPIENT)]
+    recipient, place = recipients[0] if recipients else (None, Place.NONE)
+    role, _, name = author.partition(":")
+    return PromptMessage(
+        ids=ids,
+        header_ids=header_ids,
+        content_ids=content_ids,
+        end=end,
+        header=header,
+        content=show(content_ids or ()),
+        specials=sum(map(tokens.is_special, content_ids or ())) if has_specials else 0,
+        author=author,
+        role=role if role in _ROLES else "tool",
+        name=(name or None) if role in _ROLES else author,
+        recipient=recipient,
+        place=place,
+        channel=channel[1] if channel else None,
+        content_type=" ".join(word for word, _ in words if not word.startswith(_RECIPIENT)) or None,
+    )
+
+
+_read_cached: Final = lru_cache(maxsize=1024)(_read)
+"""The same few messages begin most prompts."""
+
+
+def _words(text: str) -> list[str]:
+    return text.replace(_CONSTRAIN, f" {_CONSTRAIN}").split()

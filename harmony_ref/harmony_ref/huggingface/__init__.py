@@ -1,0 +1,1 @@
+"""Chat templates and response schemas as transformers evaluates them."""

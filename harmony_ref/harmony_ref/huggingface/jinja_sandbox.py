@@ -1,0 +1,210 @@
+"""The Jinja in which transformers renders chat templates: what a template may name, and what it may not do.
+
+An immutable sandbox that trims the newline after a block tag and the blanks before it, with
+
+    {% break %}, {% continue %}                 leave a loop, or one turn of it
+    {% generation %} … {% endgeneration %}      what the assistant generates; its place is recorded
+    value | tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)    without HTML escapes
+    raise_exception(message)                    ends the rendering
+    strftime_now(format)                        the date that the caller gave
+    dict(…), dict.fromkeys(…), namespace(…)     without the attributes of Python's own classes
+
+Source: transformers 5.23.0, `utils/chat_template_utils.py`. The sandbox bounds what a template can reach, not how long it
+runs or how much it writes: a stranger's template is a program, and wants a process of its own.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from types import CodeType, TracebackType
+from typing import Final, NoReturn, Protocol
+
+from harmony_ref.huggingface.chat_template_errors import (
+    ChatTemplateError,
+    ChatTemplateFailedError,
+    ChatTemplateInputError,
+    ChatTemplateRaisedError,
+    ChatTemplateSecurityError,
+    ChatTemplateSyntaxError,
+    ChatTemplateUndefinedError,
+)
+
+try:
+    import jinja2
+    import jinja2.ext
+    import jinja2.nodes
+    import jinja2.parser
+    import jinja2.sandbox
+    import jinja2.utils
+    from jinja2.exceptions import SecurityError
+except ImportError as error:
+    raise ImportError(
+        "chat templates need jinja2, which is not installed: pip install 'harmony-conformance[huggingface]'"
+    ) from error
+
+_COMPILED_TEMPLATES: Final = 64
+_TEMPLATE_FILE: Final = "<template>"
+
+
+class Moment(Protocol):
+    """A `datetime.datetime` or `datetime.date`; whatever can be written as `strftime` does."""
+
+    def strftime(self, format: str, /) -> str:  # noqa: A002 - the name datetime gives it
+        """The moment in this format."""
+        ...
+
+
+class Generations(jinja2.ext.Extension):
+    """The tag `generation`, and where its blocks stood in what was rendered.
+
+    A block inside a macro, a captured block or another `generation` counts from the start of what has been written to the
+    result by then, as in transformers: its text may stand further on.
+
+    Attributes:
+        written: characters of the result so far; counted by whoever takes them.
+        spans: start and end, in characters, of each block.
+    """
+
+    tags: set[str] = {"generation"}  # noqa: RUF012 - as the base class declares it
+
+    def __init__(self, environment: jinja2.Environment) -> None:
+        super().__init__(environment)
+        self.written = 0
+        self.spans: list[tuple[int, int]] = []
+
+    def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.Node:
+        """Called by Jinja at each tag."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return jinja2.nodes.CallBlock(self.call_method("_generated"), [], [], body).set_lineno(line)
+
+    def _generated(self, caller: Callable[[], str]) -> str:
+        text = caller()
+        self.spans.append((self.written, self.written + len(text)))
+        return text
+
+
+class _Raised(jinja2.TemplateError):
+    """What `raise_exception` raises: other errors of Jinja have classes of their own."""
+
+
+class _Dict:
+    """`dict` without the attributes by which a template could reach Python's classes."""
+
+    def __call__(self, *args: Iterable[tuple[str, object]], **kwargs: object) -> dict[str, object]:
+        return dict(*args, **kwargs)
+
+    def fromkeys(self, keys: Iterable[object], value: object = None) -> dict[object, object]:
+        """As of `dict`."""
+        return dict.fromkeys(keys, value)
+
+
+class _Namespace(jinja2.utils.Namespace):
+    """Jinja's, which a template writes into, without names that begin with an underscore."""
+
+    def __init__(self, /, *args: Iterable[tuple[str, object]], **kwargs: object) -> None:
+        attributes: dict[str, object] = dict(*args, **kwargs)
+        for name in attributes:
+            _allow_name(name)
+        super().__init__(attributes)
+
+    def __setitem__(self, name: str, value: object) -> None:
+        _allow_name(name)
+        super().__setitem__(name, value)
+
+
+def render(source: str, variables: Mapping[str, object], *, now: Moment | None) -> tuple[str, list[tuple[int, int]]]:
+    """The text of a template, and the spans of its `generation` blocks.
+
+    Args:
+        source: the template.
+        variables: what it may name.
+        now: what `strftime_now` writes; None where the template is not to know.
+
+    Raises:
+        ChatTemplateError: one of its kinds.
+    """
+    try:
+        return _rendered(source, variables, now)
+    except ChatTemplateError:
+        raise
+    except jinja2.TemplateSyntaxError as error:
+        raise ChatTemplateSyntaxError(str(error.message), line=error.lineno) from error
+    except _Raised as error:
+        raise ChatTemplateRaisedError(str(error), line=_line(error.__traceback__)) from error
+    except SecurityError as error:
+        raise ChatTemplateSecurityError(str(error), line=_line(error.__traceback__)) from error
+    except jinja2.UndefinedError as error:
+        raise ChatTemplateUndefinedError(str(error), line=_line(error.__traceback__)) from error
+    except Exception as error:  # a template is a program: what its code raises has no bound
+        name = type(error).__name__
+        raise ChatTemplateFailedError(str(error), exception=name, line=_line(error.__traceback__)) from error
+
+
+def _rendered(source: str, variables: Mapping[str, object], now: Moment | None) -> tuple[str, list[tuple[int, int]]]:
+    environment = _environment()
+    template = jinja2.Template.from_code(environment, _compiled(source), environment.make_globals(_globals(now)))
+    generations = environment.extensions[Generations.identifier]
+    assert isinstance(generations, Generations)
+    blocks: list[str] = []
+    for block in template.generate(variables):
+        blocks.append(block)
+        generations.written += len(block)
+    return "".join(blocks), generations.spans
+
+
+def _environment() -> jinja2.Environment:
+    """A fresh one for each rendering: it holds the spans."""
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generations, jinja2.ext.loopcontrols]
+    )
+    environment.filters["tojson"] = _tojson
+    return environment
+
+
+def _globals(now: Moment | None) -> dict[str, object]:
+    def strftime_now(format: str) -> str:  # noqa: A002 - templates may name the argument
+        if now is None:
+            raise ChatTemplateInputError("strftime_now was called", pointer="/now", expected="a date")
+        return now.strftime(format)
+
+    return {
+        "raise_exception": _raise_exception,
+        "strftime_now": strftime_now,
+        "dict": _Dict(),
+        "namespace": _Namespace,
+    }
+
+
+@lru_cache(maxsize=_COMPILED_TEMPLATES)
+def _compiled(source: str) -> CodeType:
+    return _environment().compile(source)
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise _Raised(message)
+
+
+def _tojson(
+    x: object,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _allow_name(name: object) -> None:
+    if isinstance(name, str) and name.startswith("_"):
+        raise SecurityError(f"a namespace may not hold {name!r}: its name begins with an underscore")
+
+
+def _line(traceback: TracebackType | None) -> int | None:
+    """The line of the template that was being rendered; Jinja puts it in the place of its own."""
+    line = None
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename == _TEMPLATE_FILE:
+            line = traceback.tb_lineno
+        traceback = traceback.tb_next
+    return line

@@ -1,0 +1,312 @@
+"""One message header, read for what it means: whatever its words are, something is made of them and nothing raised.
+
+Works on decoded text, as `header` does. The rules and their sources stand in the table of `lenient`. Where no rule is
+broken, the fields are those that `header.read_header` reads.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from harmony_ref.lenient.errors import Rule
+from harmony_ref.lenient.header_words import (
+    CHANNELS,
+    CONTENT_TYPES,
+    LEXEME,
+    NAMED,
+    ROLES,
+    SPELLING,
+    Extent,
+    Kind,
+    Lexeme,
+    is_author,
+    lexemes_of,
+    value_of,
+)
+from harmony_ref.messages.header import CONSTRAIN_MARKER, RECIPIENT_PREFIX
+from harmony_ref.messages.message_types import Author, Role
+
+_SEPARATOR: Final = re.compile(r"[ \t\n\x0c\r]+")
+"""White space that separates words for strict parsers too."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    """A rule that a header breaks, and which of its characters do."""
+
+    rule: Rule
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """What a header says.
+
+    Attributes:
+        author: who speaks, from the words, else from the caller.
+        recipient: without `to=`.
+        channel: its value.
+        content_type: with its `<|constrain|>`, and without a blank after that.
+        says_something: whether any word was understood.
+        faults: the rules that are broken, in no order.
+    """
+
+    author: Author
+    recipient: str | None
+    channel: str | None
+    content_type: str | None
+    says_something: bool
+    faults: tuple[Fault, ...]
+
+
+def read_leniently(text: str, *, role: Role | None, fallback: Author, extent: Extent) -> Reading:
+    """Read a header.
+
+    Args:
+        text: its text.
+        role: the role that stood in the prompt after the last `<|start|>`.
+        fallback: who speaks if neither that nor the words say so.
+        extent: whether all of the text is known to be header.
+    """
+    return _Words(text, role=role, fallback=fallback, extent=extent).read()
+
+
+class _Words:
+    """The words of one header while they are given their meanings, the surest first."""
+
+    def __init__(self, text: str, *, role: Role | None, fallback: Author, extent: Extent) -> None:
+        self.text = text
+        self.role = role
+        self.fallback = fallback
+        self.extent = extent
+        self.author: Author | None = None
+        self.recipient: str | None = None
+        self.recipient_start = 0
+        self.channel: Lexeme | None = None
+        self.content_type: str | None = None
+        self.type_start = 0
+        self.type_end = 0
+        self.faults: list[Fault] = []
+
+    def read(self) -> Reading:
+        lexemes = list(lexemes_of(self.text))
+        self._check_separators()
+        words = self._without_marked(lexemes)
+        rest = self._without_author(words, lexemes)
+        is_tool_by_name = self.role is None and self.author is not None and self.author.name is not None
+        said = self.author is not None
+        for step in (self._without_recipient, self._without_known_words, self._without_bare_words):
+            rest = step(rest)
+        for word in rest:
+            self._fault(Rule.EXTRA_WORDS, word.start, word.end)
+        if self.content_type is not None:
+            self._check_content_type(words)
+        if is_tool_by_name and self.author is not None and self.author.role is Role.TOOL and self.recipient is None:
+            self._check_tool(words[0])
+        author = self.author or (None if self.role is None else Author(role=self.role)) or self.fallback
+        channel = None if self.channel is None else self.channel.text
+        return Reading(
+            author=author,
+            recipient=self.recipient,
+            channel=channel,
+            content_type=self.content_type,
+            says_something=said or any(part is not None for part in (self.recipient, channel, self.content_type)),
+            faults=tuple(self.faults),
+        )
+
+    def _fault(self, rule: Rule, start: int, end: int) -> None:
+        self.faults.append(Fault(rule=rule, start=start, end=end))
+
+    def _check_separators(self) -> None:
+        found = list(LEXEME.finditer(self.text))
+        for index, match in enumerate(found):
+            inner = 0 < index < len(found) - 1
+            if match.lastgroup == "stray":
+                self._fault(Rule.STRAY_IN_HEADER, match.start(), match.end())
+            elif match.lastgroup == "space" and inner and not _SEPARATOR.fullmatch(match.group()):
+                self._fault(Rule.ODD_WHITE_SPACE, match.start(), match.end())
+
+    def _without_marked(self, lexemes: Sequence[Lexeme]) -> list[Lexeme]:
+        """Take what has a marker, the channel and a constrained content type."""
+        words: list[Lexeme] = []
+        index = 0
+        while index < len(lexemes):
+            lexeme = lexemes[index]
+            index += 1
+            if lexeme.kind is Kind.WORD:
+                words.append(lexeme)
+                continue
+            take: Callable[[Lexeme, Lexeme | None], None]
+            take = self._take_channel if lexeme.kind is Kind.CHANNEL else self._take_constrained
+            following = lexemes[index] if index < len(lexemes) else None
+            value = value_of(lexeme, following, extent=self.extent)
+            take(lexeme, value)
+            if value is not None and following is not None:
+                index += 1
+                if value.end < following.end:
+                    after = following.text[len(value.text) :]
+                    words.append(Lexeme(Kind.WORD, after, value.end, following.end))
+        return words
+
+    def _take_channel(self, marker: Lexeme, value: Lexeme | None) -> None:
+        if value is None:
+            self._fault(Rule.NO_CHANNEL, marker.start, marker.end)
+            return
+        if value.start > marker.end:
+            self._fault(Rule.SPACED_CHANNEL, marker.start, value.end)
+        found = Lexeme(Kind.CHANNEL, value.text, marker.start, value.end)
+        kept = self.channel
+        if kept is not None and (kept.text in CHANNELS or found.text not in CHANNELS):
+            kept, found = found, kept
+        if kept is not None:
+            self._fault(Rule.DOUBLED_CHANNEL, kept.start, kept.end)
+        self.channel = found
+
+    def _take_constrained(self, marker: Lexeme, value: Lexeme | None) -> None:
+        end = marker.end if value is None else value.end
+        if value is not None and value.start > marker.end:
+            self._fault(Rule.SPACED_CONSTRAIN, marker.start, end)
+        if self.content_type is not None:
+            self._fault(Rule.DOUBLED_CONTENT_TYPE, marker.start, end)
+            return
+        self.content_type = CONSTRAIN_MARKER if value is None else CONSTRAIN_MARKER + value.text
+        self.type_start, self.type_end = marker.start, end
+
+    def _without_author(self, words: list[Lexeme], lexemes: Sequence[Lexeme]) -> list[Lexeme]:
+        used = self._author_words(words, lexemes)
+        if self.author is None and self.role is None:
+            self._fault(Rule.MISSING_ROLE, 0, 0)
+        role = self.role if self.author is None else self.author.role
+        repeated = words[used] if used and used < len(words) else None
+        if repeated is not None and role is not None and repeated.text == role.value and role is not Role.TOOL:
+            self._fault(Rule.ROLE_SPELLING, words[0].start, repeated.end)
+            used += 1
+        return words[used:]
+
+    def _author_words(self, words: list[Lexeme], lexemes: Sequence[Lexeme]) -> int:
+        """Take the author; return of how many words."""
+        if not words:
+            return 0
+        first = words[0]
+        expected = ROLES if self.role is None else {self.role.value: self.role}
+        if first.text in expected:
+            role = expected[first.text]
+            self.author = Author(role=role, name=role.value if role is Role.TOOL and self.role is None else None)
+            return 1
+        named = NAMED.fullmatch(first.text)
+        if named is not None and named["role"] in expected:
+            self._fault(Rule.NAMED_AUTHOR, first.start, first.end)
+            self.author = Author(role=expected[named["role"]], name=named["name"])
+            return 1
+        spelling = SPELLING.fullmatch(first.text)
+        if spelling is not None and spelling["role"].lower() in expected:
+            self._fault(Rule.ROLE_SPELLING, first.start, first.end)
+            role = expected[spelling["role"].lower()]
+            self.author = Author(role=role, name=role.value if role is Role.TOOL and self.role is None else None)
+            if spelling["channel"] and self.channel is None:
+                self.channel = Lexeme(Kind.CHANNEL, spelling["channel"].lower(), first.start, first.end)
+            return 1
+        is_recipient = first.text.startswith(RECIPIENT_PREFIX) or _is_split(words)
+        is_addressed = len(words) > 1 and words[1].text.startswith(RECIPIENT_PREFIX)
+        is_type = first.text in CONTENT_TYPES and not is_addressed
+        if self.role is not None or is_recipient or is_type or first.text in CHANNELS:
+            return 0
+        if self.extent is Extent.GUESSED and not is_author(lexemes, None):
+            return 0
+        self.author = Author(role=Role.TOOL, name=first.text)
+        return 1
+
+    def _without_recipient(self, words: list[Lexeme]) -> list[Lexeme]:
+        rest: list[Lexeme] = []
+        index = 0
+        while index < len(words):
+            word = words[index]
+            used = self._recipient_words(words[index : index + 3])
+            if not used:
+                rest.append(word)
+            index += used or 1
+        return rest
+
+    def _recipient_words(self, words: Sequence[Lexeme]) -> int:
+        """Take a recipient that begins here; return of how many words."""
+        first = words[0]
+        following = words[1] if len(words) > 1 else None
+        used = 1
+        value = first.text.removeprefix(RECIPIENT_PREFIX)
+        if _is_split(words):
+            assert following is not None, "a split prefix has two words"
+            value = following.text.removeprefix("=")
+            used = 2
+            if not value and len(words) > used:
+                value = words[2].text
+                used = 3
+        elif not first.text.startswith(RECIPIENT_PREFIX):
+            return 0
+        elif not value and following is not None and _can_be_recipient(following.text):
+            value = following.text
+            used = 2
+        end = words[used - 1].end
+        if self.recipient is not None:
+            self._fault(Rule.DOUBLED_RECIPIENT, first.start, end)
+            return used
+        if used > 1:
+            self._fault(Rule.SPLIT_RECIPIENT, first.start, end)
+        self.recipient = value
+        self.recipient_start = first.start
+        return used
+
+    def _without_known_words(self, words: list[Lexeme]) -> list[Lexeme]:
+        """Take words that have only one meaning, though their markers are missing."""
+        rest: list[Lexeme] = []
+        for word in words:
+            if word.text in CHANNELS and self.channel is None:
+                self._fault(Rule.UNMARKED_CHANNEL, word.start, word.end)
+                self.channel = word
+            elif word.text in CHANNELS:
+                self._fault(Rule.DOUBLED_CHANNEL, word.start, word.end)
+            elif word.text in CONTENT_TYPES and self.content_type is None:
+                self._take_bare_type(word)
+            elif word.text in CONTENT_TYPES:
+                self._fault(Rule.DOUBLED_CONTENT_TYPE, word.start, word.end)
+            else:
+                rest.append(word)
+        return rest
+
+    def _without_bare_words(self, words: list[Lexeme]) -> list[Lexeme]:
+        """Take a recipient and a content type by their places, as strict parsers do."""
+        if self.extent is Extent.GUESSED or not words:
+            return words
+        names = words[:]
+        most = 2 if self.content_type is None else 1
+        is_before_type = self.content_type is None or words[0].start < self.type_start
+        if self.recipient is None and len(words) <= most and is_before_type:
+            bare = names.pop(0)
+            self._fault(Rule.BARE_RECIPIENT, bare.start, bare.end)
+            self.recipient, self.recipient_start = bare.text, bare.start
+        if self.content_type is None and len(names) == 1 and names[0].start > self.recipient_start:
+            self._take_bare_type(names.pop())
+        return names
+
+    def _take_bare_type(self, word: Lexeme) -> None:
+        self.content_type, self.type_start, self.type_end = word.text, word.start, word.end
+
+    def _check_content_type(self, words: Sequence[Lexeme]) -> None:
+        if self.recipient is None:
+            self._fault(Rule.LONE_CONTENT_TYPE, self.type_start, self.type_end)
+        if words and words[-1].start > self.type_start:
+            self._fault(Rule.CONTENT_TYPE_NOT_LAST, self.type_start, self.type_end)
+
+    def _check_tool(self, name: Lexeme) -> None:
+        assert self.author is not None, "the tool is the author"
+        if self.author.name != Role.TOOL.value or name.text != Role.TOOL.value:
+            self._fault(Rule.TOOL_ALONE, name.start, name.end)
+
+
+def _is_split(words: Sequence[Lexeme]) -> bool:
+    return len(words) > 1 and words[0].text == "to" and words[1].text.startswith("=")
+
+
+def _can_be_recipient(text: str) -> bool:
+    return not text.startswith(RECIPIENT_PREFIX) and text not in CHANNELS | CONTENT_TYPES

@@ -1,0 +1,184 @@
+"""The words of a header, told apart from the text that follows where no `<|message|>` does."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from harmony_ref.messages.header import CHANNEL_MARKER, CONSTRAIN_MARKER, RECIPIENT_PREFIX
+from harmony_ref.messages.message_types import Role
+
+CHANNELS: Final = frozenset({"analysis", "commentary", "final"})
+"""The channels of the format. Others are kept as they are, for a system message may declare its own."""
+
+CONTENT_TYPES: Final = frozenset({"json", "code"})
+"""Content types that models write without `<|constrain|>`; any other single word may be a recipient."""
+
+ROLES: Final = {role.value: role for role in Role}
+"""The roles by their words."""
+
+SPELLING: Final = re.compile(
+    f"(?P<role>{'|'.join(ROLES)})(?P=role)*(?P<channel>{'|'.join(sorted(CHANNELS))})?", re.IGNORECASE
+)
+"""A role as models misspell it."""
+
+NAMED: Final = re.compile("(?P<role>user|assistant|system|developer):(?P<name>.*)", re.DOTALL)
+"""A role with a name, which may be empty; that of a tool stands alone."""
+
+TOOL_NAME: Final = re.compile(r"[\w-]+(?:[.:][\w-]+)+")
+"""The name of a tool, told from any other word by its namespace."""
+
+_BEFORE_JSON: Final = re.compile(r"[^{\[\"<]*")
+"""A recipient or a content type, where JSON may follow without a blank."""
+
+_IN_NAMES: Final = frozenset("_-.:")
+"""Characters that go on with a name where text would not."""
+
+_STRAY: Final = r"\|(?:startoftext|endoftext|return|start|end|message|call|reserved_\d+)\|>"
+_MARKER: Final = r"\|(?:channel|constrain)\|>"
+LEXEME: Final = re.compile(
+    # Python's white space has U+001C to U+001F besides Unicode's White_Space, which is what the format goes by.
+    rf"(?P<marker><{_MARKER})|(?P<stray><{_STRAY})|(?P<space>[^\S\x1c-\x1f]+)"
+    rf"|(?P<word>(?:[^\s<]|[\x1c-\x1f]|<(?!{_MARKER}|{_STRAY}))+)"
+)
+
+
+class Extent(Enum):
+    """What is known of where a header ends."""
+
+    ALL = auto()
+    """`<|message|>` ended it: words without a marker can be recipient and content type."""
+    GUESSED = auto()
+    """It was told from the content that follows it without a marker."""
+
+
+class Kind(Enum):
+    """A word, or one of the two markers that a header can have."""
+
+    WORD = auto()
+    CHANNEL = auto()
+    CONSTRAIN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme:
+    """A word or marker, and which characters of the header it is."""
+
+    kind: Kind
+    text: str
+    start: int
+    end: int
+
+
+def header_length(
+    text: str,
+    *,
+    role: Role | None,
+    begins_token: Callable[[int], bool],
+    unfinished: re.Pattern[str] | None = None,
+) -> int:
+    """How many characters of a text without `<|message|>` are header; the rest is content.
+
+    Args:
+        text: what followed `<|start|>`, or the role in the prompt.
+        role: that role.
+        begins_token: whether a token begins at a character. Where nothing but `<|message|>` was left out, text follows
+            a known word without a blank, and only this tells the two apart.
+        unfinished: a rest that is still header, where the input was cut.
+    """
+    length = _length_of_words(list(lexemes_of(text)), role, begins_token)
+    rest = text[length:]
+    is_header = not rest.strip() or (unfinished is not None and unfinished.fullmatch(rest) is not None)
+    return len(text) if is_header else length
+
+
+def _length_of_words(lexemes: Sequence[Lexeme], role: Role | None, begins_token: Callable[[int], bool]) -> int:
+    """Where the words that belong to a header end. All that stands before the first channel is header."""
+    first = next((index for index, lexeme in enumerate(lexemes) if lexeme.kind is Kind.CHANNEL), None)
+    index = first or 0
+    length = 0
+    if first is None and lexemes:
+        if is_author(lexemes, role):
+            length, index = lexemes[0].end, 1
+        elif role is None and (glued := _author_before_text(lexemes[0], begins_token)):
+            return glued
+    addressed = any(lexeme.text.startswith(RECIPIENT_PREFIX) for lexeme in lexemes[:index])
+    while index < len(lexemes) and (index in {0, first} or length >= lexemes[index - 1].end):
+        lexeme = lexemes[index]
+        index += 1
+        if lexeme.kind is not Kind.WORD:
+            length = lexeme.end
+            value = value_of(lexeme, lexemes[index] if index < len(lexemes) else None, extent=Extent.GUESSED)
+            if value is not None:
+                length = value.start + _length_of_value(lexeme, value, begins_token)
+                index += 1
+        elif not addressed and lexeme.text.startswith(RECIPIENT_PREFIX):
+            length = lexeme.start + len(_before_json(lexeme.text))
+            addressed = True
+        elif addressed and _before_json(lexeme.text) in CONTENT_TYPES:
+            length = lexeme.start + len(_before_json(lexeme.text))
+        else:
+            break
+    return length
+
+
+def _length_of_value(marker: Lexeme, value: Lexeme, begins_token: Callable[[int], bool]) -> int:
+    """How much of the word after a marker is its value, where content may follow without a blank."""
+    if marker.kind is Kind.CONSTRAIN:
+        return len(_before_json(value.text))
+    known = (len(name) for name in CHANNELS if value.text.startswith(name))
+    return next((length for length in known if begins_token(value.start + length)), len(value.text))
+
+
+def _before_json(word: str) -> str:
+    found = _BEFORE_JSON.match(word)
+    return found.group() if found else ""
+
+
+def _author_before_text(word: Lexeme, begins_token: Callable[[int], bool]) -> int:
+    """Where an assistant that text follows without a blank ends; 0 where there is none."""
+    found = SPELLING.match(word.text) if word.kind is Kind.WORD else None
+    if found is None or found["role"] != Role.ASSISTANT or word.text[found.end() : found.end() + 1] in _IN_NAMES:
+        return 0
+    end = word.start + found.end()
+    return end if begins_token(end) else 0
+
+
+def value_of(marker: Lexeme, word: Lexeme | None, *, extent: Extent) -> Lexeme | None:
+    """The part of the next word that is the value of a marker; after a blank only if it can be nothing else."""
+    if word is None or word.kind is not Kind.WORD:
+        return None
+    text = word.text.partition("<")[0] if marker.kind is Kind.CHANNEL else word.text
+    if word.start > marker.end:
+        known = CHANNELS if marker.kind is Kind.CHANNEL else CONTENT_TYPES
+        if text.startswith(RECIPIENT_PREFIX) or (extent is Extent.GUESSED and text not in known):
+            return None
+    return Lexeme(Kind.WORD, text, word.start, word.start + len(text)) if text else None
+
+
+def is_author(lexemes: Sequence[Lexeme], role: Role | None) -> bool:
+    """Whether the first word says who speaks, where text may follow it."""
+    first = lexemes[0]
+    if first.kind is not Kind.WORD:
+        return False
+    if role is not None:
+        return first.text == role.value
+    spelling = SPELLING.fullmatch(first.text)
+    if (spelling is not None and spelling["role"] in ROLES) or NAMED.fullmatch(first.text):
+        return True
+    if TOOL_NAME.fullmatch(first.text) is None:
+        return False
+    if len(lexemes) == 1 or lexemes[1].kind is Kind.CHANNEL or lexemes[1].text.startswith(RECIPIENT_PREFIX):
+        return True
+    # The input may have been cut inside ` to=`.
+    return [lexeme.text for lexeme in lexemes[1:]] == ["to"]
+
+
+def lexemes_of(text: str) -> Iterator[Lexeme]:
+    """The words and markers, without white space and stray special tokens."""
+    kinds = {CHANNEL_MARKER: Kind.CHANNEL, CONSTRAIN_MARKER: Kind.CONSTRAIN}
+    for found in LEXEME.finditer(text):
+        if found.lastgroup in {"word", "marker"}:
+            kind = kinds.get(found.group(), Kind.WORD)
+            yield Lexeme(kind, found.group(), found.start(), found.end())

@@ -1,0 +1,263 @@
+"""Tokens as text when some of them are no text, and headers read from them, with every fault traced to its tokens."""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from typing import Final
+
+from harmony_ref.errors import UnknownTokenError
+from harmony_ref.lenient.errors import Rule
+from harmony_ref.lenient.header import Reading, read_leniently
+from harmony_ref.lenient.header_words import TOOL_NAME, Extent, header_length
+from harmony_ref.messages.header import CHANNEL_MARKER, CONSTRAIN_MARKER, RECIPIENT_PREFIX, Header
+from harmony_ref.messages.message_types import Author, Role
+from harmony_ref.tokenizer import tokens
+
+_REPLACEMENT: Final = "\ufffd".encode()
+_MARKER: Final = re.compile("|".join(map(re.escape, (CHANNEL_MARKER, CONSTRAIN_MARKER))))
+_UNFINISHED: Final = re.compile(r"\s+to")
+"""The beginning of ` to=`, where the input was cut."""
+
+_INVALID: Final = re.compile("[\udc80-\udcff]+")
+"""Bytes that are no UTF-8, as `surrogateescape` writes them."""
+
+_LONGEST_BEGINNING: Final = 3
+"""Bytes of a character that is not finished, at most."""
+
+_REMEMBERED_LENGTH: Final = 64
+"""Longer headers are not remembered, so that the cache stays small."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TracedFault:
+    """A rule that a header breaks, and which of its tokens do: from `start` up to `stop`."""
+
+    rule: Rule
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TracedHeader:
+    """A header read from tokens.
+
+    Attributes:
+        header: its fields.
+        says_something: whether any word was understood.
+        stop: how many of the tokens are header.
+        faults: by their first token.
+    """
+
+    header: Header
+    says_something: bool
+    stop: int
+    faults: Sequence[TracedFault]
+
+
+def read_header_tokens(run: Sequence[int], *, role: Role | None, fallback: Author) -> TracedHeader:
+    """Read a header that `<|message|>` ended.
+
+    Args:
+        run: its tokens.
+        role: the role that stood in the prompt after the last `<|start|>`.
+        fallback: who speaks if neither that nor the words say so.
+    """
+    read = _read_remembered if len(run) <= _REMEMBERED_LENGTH else _read_all
+    return read(tuple(run), role, fallback)
+
+
+def read_header_and_text(
+    run: Sequence[int], *, role: Role | None, fallback: Author, is_cut: bool
+) -> tuple[TracedHeader, str]:
+    """Read a header without `<|message|>`, and the content that follows it.
+
+    Args:
+        run: the tokens of both.
+        role: the role that stood in the prompt after the last `<|start|>`.
+        fallback: who speaks if neither that nor the words say so.
+        is_cut: whether the input ended here.
+    """
+    traced = TracedText(run)
+    # Text that only looks like a marker is content: no model writes its header in ordinary tokens.
+    typed = next((found for found in _MARKER.finditer(traced.text) if not traced.is_special_at(found.start())), None)
+    candidate = traced.text if typed is None else traced.text[: typed.start()]
+    length = header_length(
+        candidate,
+        role=role,
+        begins_token=traced.begins_token,
+        unfinished=_UNFINISHED if is_cut and typed is None else None,
+    )
+    if length == len(candidate) and typed is not None:
+        length = len(candidate.rstrip())
+    text = traced.text[length:]
+    stop = traced.token_from(length) if text else len(run)
+    reading = read_leniently(traced.text[:length], role=role, fallback=fallback, extent=Extent.GUESSED)
+    return _traced(reading, traced, length=length, stop=stop), clean(text)
+
+
+def _read_all(run: tuple[int, ...], role: Role | None, fallback: Author) -> TracedHeader:
+    traced = TracedText(run)
+    reading = read_leniently(traced.text, role=role, fallback=fallback, extent=Extent.ALL)
+    return _traced(reading, traced, length=len(traced.text), stop=len(run))
+
+
+_read_remembered = lru_cache(maxsize=4096)(_read_all)
+
+
+def _traced(reading: Reading, traced: "TracedText", *, length: int, stop: int) -> TracedHeader:
+    faults = [
+        TracedFault(
+            rule=fault.rule,
+            start=traced.token_with(fault.start) if fault.end else 0,
+            stop=traced.token_with(fault.end - 1) + 1 if fault.end else 0,
+        )
+        for fault in reading.faults
+    ]
+    if not traced.is_text(length):
+        faults.append(TracedFault(rule=Rule.HEADER_BYTES, start=0, stop=stop))
+    return TracedHeader(
+        header=Header(
+            author=Author(role=reading.author.role, name=_cleaned(reading.author.name)),
+            recipient=_cleaned(reading.recipient),
+            channel=_cleaned(reading.channel),
+            content_type=_cleaned(reading.content_type),
+        ),
+        says_something=reading.says_something,
+        stop=stop,
+        faults=tuple(sorted(_joined(faults), key=lambda fault: fault.start)),
+    )
+
+
+def _joined(faults: Iterable[TracedFault]) -> list[TracedFault]:
+    """The faults, those of one rule that follow each other as one."""
+    joined: list[TracedFault] = []
+    for fault in sorted(faults, key=lambda fault: (fault.rule, fault.start)):
+        last = joined[-1] if joined else None
+        if last is not None and last.rule is fault.rule and fault.start <= last.stop:
+            joined[-1] = TracedFault(rule=fault.rule, start=last.start, stop=max(last.stop, fault.stop))
+        else:
+            joined.append(fault)
+    return joined
+
+
+def _cleaned(text: str | None) -> str | None:
+    return None if text is None else clean(text)
+
+
+def bytes_of(run: Sequence[int]) -> bytes:
+    """The bytes of the tokens; an unknown id is one U+FFFD."""
+    try:
+        return tokens.decode_bytes(run)
+    except UnknownTokenError:
+        return b"".join(map(_bytes_of_one, run))
+
+
+def text_of_tokens(run: Sequence[int]) -> str:
+    """The text of the tokens, with U+FFFD for unknown ids and maximal invalid parts."""
+    return bytes_of(run).decode("utf-8", "replace")
+
+
+def place_of_recipient(run: Sequence[int]) -> int:
+    """Where the last `to=` of a text begins, or the name of a tool before it; the number of tokens where there is none."""
+    traced = TracedText(run)
+    found = traced.text.rfind(RECIPIENT_PREFIX)
+    while found > 0 and not traced.text[found - 1].isspace():
+        found = traced.text.rfind(RECIPIENT_PREFIX, 0, found)
+    if found < 0:
+        return len(run)
+    before = traced.text[:found].rstrip()
+    name = "".join(before.rsplit(maxsplit=1)[-1:])
+    return traced.token_with(len(before) - (len(name) if TOOL_NAME.fullmatch(name) else 0))
+
+
+def _bytes_of_one(token: int) -> bytes:
+    return tokens.decode_bytes((token,)) if tokens.is_known(token) else _REPLACEMENT
+
+
+class TracedText:
+    """The text of a run of tokens, and for each character the token it comes from.
+
+    Attributes:
+        text: bytes that are no UTF-8 are lone surrogates in it; `clean` makes them U+FFFD.
+    """
+
+    def __init__(self, run: Sequence[int]) -> None:
+        self._run = run
+        self.text = bytes_of(run).decode("utf-8", "surrogateescape")
+
+    @cached_property
+    def _token_ends(self) -> list[int]:
+        return list(accumulate(len(_bytes_of_one(token)) for token in self._run))
+
+    @cached_property
+    def _byte_offsets(self) -> Sequence[int]:
+        """The byte offset of each character and of the end."""
+        if self.text.isascii():
+            return range(len(self.text) + 1)
+        lengths = (len(character.encode("utf-8", "surrogateescape")) for character in self.text)
+        return list(accumulate(lengths, initial=0))
+
+    def invalid_runs(self, *, is_cut: bool) -> Iterator[tuple[int, int]]:
+        """The tokens that hold bytes that are no UTF-8, first and after the last of each run.
+
+        Args:
+            is_cut: whether the input ended here, which breaks no rule where it did so inside a character.
+        """
+        last: tuple[int, int] | None = None
+        for found in () if self.text.isascii() else _INVALID.finditer(self.text):
+            end = found.end()
+            if is_cut and end == len(self.text):
+                end -= _unfinished_length(found.group())
+            if end == found.start():
+                continue
+            first, after = self.token_with(found.start()), self.token_with(end - 1) + 1
+            if last is not None and first > last[1]:
+                yield last
+                last = None
+            last = (first if last is None else last[0], after)
+        if last is not None:
+            yield last
+
+    def is_text(self, length: int) -> bool:
+        """Whether the first characters are known tokens and valid UTF-8."""
+        known = all(map(tokens.is_known, self._run[: self.token_from(length)]))
+        return known and (self.text.isascii() or clean(self.text[:length]) == self.text[:length])
+
+    def token_with(self, character: int) -> int:
+        """The index of the token that holds the character; of the end, the number of tokens."""
+        return bisect_right(self._token_ends, self._byte_offsets[character])
+
+    def token_from(self, character: int) -> int:
+        """The index of the first token that begins at the character or after it."""
+        offset = self._byte_offsets[character]
+        return 0 if offset == 0 else bisect_left(self._token_ends, offset) + 1
+
+    def begins_token(self, character: int) -> bool:
+        """Whether a token begins at the character."""
+        index = self.token_with(character)
+        return (self._token_ends[index - 1] if index else 0) == self._byte_offsets[character]
+
+    def is_special_at(self, character: int) -> bool:
+        """Whether a special token begins at the character, and not text that looks like one."""
+        index = self.token_with(character)
+        return self.begins_token(character) and index < len(self._run) and tokens.is_special(self._run[index])
+
+
+def _unfinished_length(invalid: str) -> int:
+    """How many of the last bytes could begin a character."""
+    data = invalid.encode("utf-8", "surrogateescape")
+    for length in range(1, min(len(data), _LONGEST_BEGINNING) + 1):
+        try:
+            data[-length:].decode("utf-8")
+        except UnicodeDecodeError as error:
+            if error.start == 0 and error.reason == "unexpected end of data":
+                return length
+    return 0
+
+
+def clean(text: str) -> str:
+    """The text with U+FFFD for each maximal invalid part."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,0 +1,1 @@
+"""Messages, their headers and declarations, and their JSON form."""

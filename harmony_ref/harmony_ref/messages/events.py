@@ -1,0 +1,50 @@
+"""What a StreamParser finds, as values.
+
+    MessageStarted → Delta* → MessageFinished
+
+The deltas of a message joined together are the text of the finished message.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from harmony_ref.messages.header import Header
+from harmony_ref.messages.message_types import Message
+from harmony_ref.stream_state import ParserEvent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MessageStarted(ParserEvent):
+    """A header was read; what follows is the content of this message."""
+
+    header: Header
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delta(ParserEvent):
+    """A piece of the text of the message that has started. Never empty.
+
+    Attributes:
+        text: the piece; whole characters only.
+        header: the header of the message that it belongs to.
+    """
+
+    text: str
+    header: Header
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MessageFinished(ParserEvent):
+    """A message is complete.
+
+    Attributes:
+        message: the message.
+        stop: the id of the token that ended it (`<|end|>`, `<|call|>`, `<|return|>`); None when the input ended.
+    """
+
+    message: Message
+    stop: int | None
+
+
+Event: TypeAlias = MessageStarted | Delta | MessageFinished
+"""Anything that a StreamParser reports."""

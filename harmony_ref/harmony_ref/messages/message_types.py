@@ -1,0 +1,313 @@
+"""Conversations as values, with the names of openai_harmony.
+
+All classes are frozen and keyword-only; a changed copy comes from `dataclasses.replace` or a `with_…` method.
+`from_dict` reads and `to_dict` writes the JSON that openai_harmony exchanges with its Rust core ("wire form"):
+
+    {"role", "name"?, "recipient"?, "content", "channel"?, "content_type"?}
+
+`content` is a string, or a list of `{"type": "text", "text"}`, `{"type": "system_content", …}` and
+`{"type": "developer_content", …}`. Members that are None are not written. Unknown members are ignored when read.
+One spelling that the library's reader accepts by accident is refused: an array of its members for an object.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TypeAlias
+
+from harmony_ref.errors import MessageError
+from harmony_ref.json_value import Json
+from harmony_ref.messages import wire_form
+from harmony_ref.messages.declarations import (
+    THREE_CHANNELS,
+    ChannelConfig,
+    ResponseFormat,
+    ToolDescription,
+    ToolNamespaceConfig,
+    Tools,
+)
+from harmony_ref.messages.wire_form import ShapeError
+
+
+class Role(StrEnum):
+    """Who speaks (Harmony guide, "Roles")."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
+    SYSTEM = "system"
+    DEVELOPER = "developer"
+    TOOL = "tool"
+
+
+class ReasoningEffort(StrEnum):
+    """How much the model is asked to reason; the value is that of the wire form."""
+
+    LOW = "Low"
+    MEDIUM = "Medium"
+    HIGH = "High"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Author:
+    """A role, and for tools the name that stands in its place in a header."""
+
+    role: Role
+    name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TextContent:
+    """Text, rendered as it is."""
+
+    text: str
+
+    def to_dict(self) -> dict[str, Json]:
+        """The wire form."""
+        return {"type": "text", "text": self.text}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SystemContent:
+    """The content of a system message. The defaults are those of openai_harmony's Python class.
+
+    A member that is None leaves out its line. In the wire form every absent member is None, not the default.
+    """
+
+    model_identity: str | None = "You are ChatGPT, a large language model trained by OpenAI."
+    reasoning_effort: ReasoningEffort | None = ReasoningEffort.MEDIUM
+    conversation_start_date: str | None = None
+    knowledge_cutoff: str | None = "2024-06"
+    channel_config: ChannelConfig | None = THREE_CHANNELS
+    tools: Tools | None = None
+
+    def with_tools(self, namespace: ToolNamespaceConfig) -> "SystemContent":
+        """A copy that also declares this namespace, keyed by its name."""
+        return replace(self, tools={**(self.tools or {}), namespace.name: namespace})
+
+    @classmethod
+    def from_dict(cls, data: Json) -> "SystemContent":
+        """Read the wire form; ShapeError when it is something else."""
+        fields = wire_form.struct(data, "SystemContent")
+        effort = fields.get("reasoning_effort")
+        channels = fields.get("channel_config")
+        return cls(
+            model_identity=wire_form.optional_string(fields.get("model_identity")),
+            reasoning_effort=None if effort is None else wire_form.variant(ReasoningEffort, effort),
+            conversation_start_date=wire_form.optional_string(fields.get("conversation_start_date")),
+            knowledge_cutoff=wire_form.optional_string(fields.get("knowledge_cutoff")),
+            channel_config=None if channels is None else ChannelConfig.from_dict(channels),
+            tools=_tools_from_dict(fields.get("tools")),
+        )
+
+    def to_dict(self) -> dict[str, Json]:
+        """The wire form."""
+        return wire_form.without_none(
+            {
+                "type": "system_content",
+                "model_identity": self.model_identity,
+                "reasoning_effort": None if self.reasoning_effort is None else self.reasoning_effort.value,
+                "conversation_start_date": self.conversation_start_date,
+                "knowledge_cutoff": self.knowledge_cutoff,
+                "channel_config": None if self.channel_config is None else self.channel_config.to_dict(),
+                "tools": _tools_to_dict(self.tools),
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeveloperContent:
+    """The content of a developer message: instructions (the "system prompt" of other formats), functions, formats.
+
+    Response formats are the guide's; in the wire form they are a member that openai_harmony ignores.
+    """
+
+    instructions: str | None = None
+    tools: Tools | None = None
+    response_formats: Sequence[ResponseFormat] = ()
+
+    def with_tools(self, namespace: ToolNamespaceConfig) -> "DeveloperContent":
+        """A copy that also declares this namespace, keyed by its name."""
+        return replace(self, tools={**(self.tools or {}), namespace.name: namespace})
+
+    def with_function_tools(self, tools: Iterable[ToolDescription]) -> "DeveloperContent":
+        """A copy that declares these functions in the namespace `functions`."""
+        return self.with_tools(ToolNamespaceConfig(name="functions", tools=tuple(tools)))
+
+    def with_response_format(self, response_format: ResponseFormat) -> "DeveloperContent":
+        """A copy that also declares this format."""
+        return replace(self, response_formats=(*self.response_formats, response_format))
+
+    @classmethod
+    def from_dict(cls, data: Json) -> "DeveloperContent":
+        """Read the wire form; ShapeError when it is something else."""
+        fields = wire_form.struct(data, "DeveloperContent")
+        return cls(
+            instructions=wire_form.optional_string(fields.get("instructions")),
+            tools=_tools_from_dict(fields.get("tools")),
+            response_formats=tuple(
+                ResponseFormat.from_dict(form) for form in wire_form.sequence(fields.get("response_formats") or [])
+            ),
+        )
+
+    def to_dict(self) -> dict[str, Json]:
+        """The wire form."""
+        return wire_form.without_none(
+            {
+                "type": "developer_content",
+                "instructions": self.instructions,
+                "tools": _tools_to_dict(self.tools),
+                "response_formats": [form.to_dict() for form in self.response_formats] or None,
+            }
+        )
+
+
+Content: TypeAlias = TextContent | SystemContent | DeveloperContent
+"""One part of a message."""
+
+
+@dataclass(frozen=True, kw_only=True, init=False, slots=True)
+class Message:
+    """One message: its header's fields and its content.
+
+    Made with an author or a bare role, and with a string, one part or several:
+    `Message(author=Role.USER, content="Hi")`.
+    """
+
+    author: Author
+    content: tuple[Content, ...]
+    channel: str | None
+    recipient: str | None
+    content_type: str | None
+
+    def __init__(
+        self,
+        *,
+        author: Author | Role,
+        content: str | Content | Iterable[Content] = (),
+        channel: str | None = None,
+        recipient: str | None = None,
+        content_type: str | None = None,
+    ) -> None:
+        assign = object.__setattr__
+        assign(self, "author", Author(role=author) if isinstance(author, Role) else author)
+        assign(self, "content", _parts(content))
+        assign(self, "channel", channel)
+        assign(self, "recipient", recipient)
+        assign(self, "content_type", content_type)
+
+    @classmethod
+    def from_dict(cls, data: Json) -> "Message":
+        """Read the wire form.
+
+        Raises:
+            MessageError: it is something else; the text is the library's, without line and column.
+        """
+        try:
+            return _message_from_dict(data)
+        except ShapeError as error:
+            raise MessageError(subject="message", problem=error.problem) from None
+
+    def to_dict(self) -> dict[str, Json]:
+        """The wire form; a single text part is written as a plain string."""
+        match self.content:
+            case (TextContent(text=text),):
+                content: Json = text
+            case parts:
+                content = [part.to_dict() for part in parts]
+        return wire_form.without_none(
+            {
+                "role": self.author.role.value,
+                "name": self.author.name,
+                "recipient": self.recipient,
+                "content": content,
+                "channel": self.channel,
+                "content_type": self.content_type,
+            }
+        )
+
+
+@dataclass(frozen=True, kw_only=True, init=False, slots=True)
+class Conversation:
+    """Messages in order."""
+
+    messages: tuple[Message, ...]
+
+    def __init__(self, *, messages: Iterable[Message] = ()) -> None:
+        object.__setattr__(self, "messages", tuple(messages))
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @classmethod
+    def from_dict(cls, data: Json) -> "Conversation":
+        """Read the wire form, `{"messages": […]}`.
+
+        Raises:
+            MessageError: it is something else; the text is the library's, without line and column.
+        """
+        try:
+            fields = wire_form.struct(data, "Conversation")
+            raw = wire_form.sequence(wire_form.required(fields, "messages"))
+            return cls(messages=[_message_from_dict(message) for message in raw])
+        except (ShapeError, MessageError) as error:
+            raise MessageError(subject="conversation", problem=error.problem) from None
+
+    def to_dict(self) -> dict[str, Json]:
+        """The wire form."""
+        return {"messages": [message.to_dict() for message in self.messages]}
+
+
+def _parts(content: str | Content | Iterable[Content]) -> tuple[Content, ...]:
+    if isinstance(content, str):
+        return (TextContent(text=content),)
+    if isinstance(content, TextContent | SystemContent | DeveloperContent):
+        return (content,)
+    return tuple(content)
+
+
+def _text_from_dict(data: Json) -> TextContent:
+    fields = wire_form.tagged(data, "Content")
+    return TextContent(text=wire_form.string(wire_form.required(fields, "text")))
+
+
+_CONTENT_READERS: Mapping[str, Callable[[Json], Content]] = {
+    "text": _text_from_dict,
+    "system_content": SystemContent.from_dict,
+    "developer_content": DeveloperContent.from_dict,
+}
+
+
+def _content_from_dict(data: Json) -> Content:
+    fields = wire_form.tagged(data, "Content")
+    return _CONTENT_READERS[wire_form.tag(wire_form.required(fields, "type"), _CONTENT_READERS)](data)
+
+
+def _message_from_dict(data: Json) -> Message:
+    fields = wire_form.struct(data, "Message")
+    raw = wire_form.required(fields, "content")
+    if not isinstance(raw, str | list | tuple):
+        raise ShapeError(f"invalid type: {wire_form.described(raw)}, expected string or list of content")
+    author = Author(
+        role=wire_form.variant(Role, wire_form.required(fields, "role")),
+        name=wire_form.optional_string(fields.get("name")),
+    )
+    return Message(
+        author=author,
+        content=raw if isinstance(raw, str) else [_content_from_dict(part) for part in wire_form.sequence(raw)],
+        channel=wire_form.optional_string(fields.get("channel")),
+        recipient=wire_form.optional_string(fields.get("recipient")),
+        content_type=wire_form.optional_string(fields.get("content_type")),
+    )
+
+
+def _tools_from_dict(data: Json) -> Tools | None:
+    if data is None:
+        return None
+    return {key: ToolNamespaceConfig.from_dict(value) for key, value in wire_form.mapping(data).items()}
+
+
+def _tools_to_dict(tools: Tools | None) -> Json:
+    return None if tools is None else {key: namespace.to_dict() for key, namespace in tools.items()}

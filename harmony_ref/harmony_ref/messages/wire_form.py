@@ -1,0 +1,131 @@
+"""Reading JSON values as the shapes of the wire form, with the error texts of the library's reader (serde).
+
+Each function takes a JSON value, returns it under a narrower type, and raises ShapeError when it has another shape.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import TypeVar
+
+from harmony_ref.json_value import Json
+from harmony_ref.messages.json_numbers import json_text
+
+_Variant = TypeVar("_Variant", bound=StrEnum)
+
+
+class ShapeError(ValueError):
+    """A JSON value of another shape than expected.
+
+    Attributes:
+        problem: what was found and what was expected, as serde says it.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+def struct(data: Json, name: str) -> Mapping[str, Json]:
+    """An object that stands for the named structure."""
+    return _object(data, f"struct {name}")
+
+
+def tagged(data: Json, name: str) -> Mapping[str, Json]:
+    """An object that stands for one of the variants of the named structure."""
+    return _object(data, f"internally tagged enum {name}")
+
+
+def mapping(data: Json) -> Mapping[str, Json]:
+    """Any object."""
+    return _object(data, "a map")
+
+
+def sequence(data: Json) -> Sequence[Json]:
+    """An array."""
+    if isinstance(data, list | tuple):
+        return data
+    raise ShapeError(f"invalid type: {described(data)}, expected a sequence")
+
+
+def string(data: Json) -> str:
+    """A string."""
+    if isinstance(data, str):
+        return data
+    raise ShapeError(f"invalid type: {described(data)}, expected a string")
+
+
+def optional_string(data: Json) -> str | None:
+    """A string or null."""
+    return None if data is None else string(data)
+
+
+def boolean(data: Json) -> bool:
+    """True or false."""
+    if isinstance(data, bool):
+        return data
+    raise ShapeError(f"invalid type: {described(data)}, expected a boolean")
+
+
+def required(fields: Mapping[str, Json], name: str) -> Json:
+    """The value of a member that has to be there."""
+    if name in fields:
+        return fields[name]
+    raise ShapeError(f"missing field `{name}`")
+
+
+def one_of(names: Iterable[str], data: str) -> str:
+    """One of the named strings."""
+    allowed = list(names)
+    if data in allowed:
+        return data
+    raise ShapeError(f"unknown variant `{data}`, expected one of {', '.join(f'`{name}`' for name in allowed)}")
+
+
+def tag(data: Json, names: Iterable[str]) -> str:
+    """The `type` of a structure that comes in several variants."""
+    if isinstance(data, str):
+        return one_of(names, data)
+    raise ShapeError(f"invalid type: {described(data)}, expected variant identifier")
+
+
+def variant(kind: type[_Variant], data: Json) -> _Variant:
+    """The member of an enumeration that has this value; serde also reads it as the name of an empty member."""
+    names = [member.value for member in kind]
+    if isinstance(data, str):
+        return kind(one_of(names, data))
+    if not isinstance(data, Mapping):
+        raise ShapeError(f"invalid type: {described(data)}, expected string or map")
+    if len(data) != 1:
+        raise ShapeError("invalid value: map, expected map with a single key")
+    ((name, value),) = data.items()
+    found = kind(one_of(names, name))
+    if value is None or (isinstance(value, Mapping) and not value):
+        return found
+    raise ShapeError(f"invalid type: {described(value)}, expected unit")
+
+
+def without_none(fields: Mapping[str, Json]) -> dict[str, Json]:
+    """The members that are not None, in the given order."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def described(data: Json) -> str:
+    """The value as serde names it in an error."""
+    if data is None:
+        return "null"
+    if isinstance(data, bool):
+        return f"boolean `{str(data).lower()}`"
+    if isinstance(data, int | float):
+        text = json_text(data)
+        return f"{'integer' if text.lstrip('-').isdigit() else 'floating point'} `{text}`"
+    if isinstance(data, str):
+        from harmony_ref.rust_debug import debug_quoted  # noqa: PLC0415 - tables that only errors need
+
+        return f"string {debug_quoted(data)}"
+    return "map" if isinstance(data, Mapping) else "sequence"
+
+
+def _object(data: Json, expected: str) -> Mapping[str, Json]:
+    if isinstance(data, Mapping):
+        return data
+    raise ShapeError(f"invalid type: {described(data)}, expected {expected}")

@@ -1,0 +1,1 @@
+"""Completions to messages, whole and token by token."""

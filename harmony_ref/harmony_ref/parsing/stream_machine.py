@@ -1,0 +1,351 @@
+"""The state machine of streams (openai-harmony 0.0.8, encoding.rs:1118-1315), which every parser of this package is.
+
+    EXPECT_START --<|start|>--> HEADER --<|message|>--> CONTENT --<|end|>, <|call|>, <|return|>, end--> EXPECT_START
+
+It does what the library does, also where that loses data: a header swallows everything up to the next `<|message|>`;
+every special token that is not a stop token is text inside content; a message that was cut off is as good as a
+finished one, but for its stop token.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from harmony_ref.errors import (
+    HarmonyError,
+    HeaderError,
+    HeaderFault,
+    HeaderProblem,
+    UnexpectedEndError,
+    UnexpectedTokenError,
+)
+from harmony_ref.json_value import Json
+from harmony_ref.messages.construction import message_of
+from harmony_ref.messages.content_decoder import NO_TEXT, PLAIN_TEXT, ContentDecoder, ContentTokens, PlainText
+from harmony_ref.messages.header import Header, read_header, split_channel, words_of
+from harmony_ref.messages.message_types import Author, Message, Role
+from harmony_ref.snapshot import Snapshot
+from harmony_ref.stream_state import StreamState
+from harmony_ref.tokenizer import tokens
+
+_FIRST_WINDOW: Final = 32
+"""Tokens looked at first; doubled as long as none is refused."""
+
+_HEADER_END: Final = frozenset({tokens.MESSAGE})
+_LENIENT_HEADER_END: Final = _HEADER_END | tokens.STOP_TOKENS
+_SHORT_RUN: Final = 16
+"""Up to here looking each token up beats decoding them together."""
+
+
+class StreamMachine:
+    """The states and what leads from one to another. A subclass decides how tokens come in and what is reported."""
+
+    __slots__ = (
+        "_content_start",
+        "_content_tokens",
+        "_decoder",
+        "_delta",
+        "_header",
+        "_header_tokens",
+        "_known",
+        "_messages",
+        "_next_role",
+        "_pieces",
+        "_plain",
+        "_state",
+        "_strict",
+        "_text",
+        "_tokens",
+        "_untold",
+    )
+
+    def __init__(self, role: Role | None, *, strict: bool) -> None:
+        self._strict = strict
+        self._next_role = role
+        self._state = StreamState.EXPECT_START if role is None else StreamState.HEADER
+        self._tokens: list[int] = []
+        self._header_tokens: list[int] = []
+        self._header: Header | None = None
+        self._decoder = ContentDecoder()
+        # What may be taken from the next token without asking for the state: its text, or nothing.
+        self._plain: PlainText = NO_TEXT
+        self._known = NO_TEXT.table
+        # The open message's content: text, pieces of text that follow it, and from `_untold` on the tokens that the
+        # short cut through `_plain` took, which become text when somebody asks.
+        self._text = ""
+        self._pieces: list[str] = []
+        self._untold = 0
+        self._content_start = 0
+        self._content_tokens: ContentTokens | None = None
+        self._messages: list[Message] = []
+        self._delta: str | None = None
+
+    @property
+    def current_channel(self) -> str | None:
+        """The channel of the open message, once its header is complete."""
+        return None if self._header is None else self._header.channel
+
+    @property
+    def current_recipient(self) -> str | None:
+        """The recipient of the open message, once its header is complete."""
+        return None if self._header is None else self._header.recipient
+
+    @property
+    def current_content_type(self) -> str | None:
+        """The content type of the open message, once its header is complete."""
+        return None if self._header is None else self._header.content_type
+
+    @property
+    def current_content(self) -> str:
+        """The text of the open message so far, whole characters only."""
+        self._tell()
+        if self._pieces:
+            # Nobody else holds the text, so it grows in place: reading it after every token takes linear time.
+            text, self._text = self._text, ""
+            text += "".join(self._pieces)
+            self._text = text
+            self._pieces.clear()
+        return self._text
+
+    @property
+    def last_content_delta(self) -> str | None:
+        """The text that the last token completed, if any."""
+        return self._delta
+
+    def _started(self, header: Header) -> None:
+        """A header was read."""
+
+    def _continued(self, text: str) -> None:
+        """Text was added to the open message, but not by the short cut through `_plain`."""
+
+    def _finished(self, message: Message, stop: int | None) -> None:
+        """A message ended, by a stop token or with the input."""
+
+    def _known_role(self) -> Role | None:
+        return self._next_role if self._header is None else self._header.author.role
+
+    def _described(self) -> Mapping[str, Json]:
+        """The library's description of the state."""
+        match self._state:
+            case StreamState.EXPECT_START:
+                return {"state": self._state.value}
+            case StreamState.HEADER:
+                return {"state": self._state.value, "header_tokens": Snapshot(self._header_tokens)}
+            case StreamState.CONTENT:
+                if self._content_tokens is None:
+                    self._content_tokens = ContentTokens(self._content_start)
+                self._content_tokens.read(self._tokens)
+                return {
+                    "state": self._state.value,
+                    "header": _header_data(self._open_header),
+                    "content_tokens": Snapshot(self._content_tokens.ids),
+                }
+
+    @property
+    def _open_header(self) -> Header:
+        assert self._header is not None, "there is a header in CONTENT and only there"
+        return self._header
+
+    def _tell(self) -> None:
+        """Turn the tokens that the short cut took into text."""
+        if self._untold < len(self._tokens):
+            run = self._tokens[self._untold :]
+            short = len(run) <= _SHORT_RUN
+            self._pieces.append("".join(map(PLAIN_TEXT.__getitem__, run)) if short else tokens.decode_utf8(run))
+            self._untold = len(self._tokens)
+
+    def _step(self, token: int) -> None:
+        """Read one token, whatever it is."""
+        self._tell()
+        self._tokens.append(token)
+        self._untold += 1
+        self._delta = None
+        match self._state:
+            case StreamState.CONTENT:
+                if token in tokens.STOP_TOKENS:
+                    self._finish_message(token)
+                    return
+                text = self._decoder.push(token)
+                self._delta = text or None
+                self._add(text)
+            case StreamState.HEADER:
+                if token == tokens.MESSAGE:
+                    self._finish_header()
+                elif not self._strict and token in tokens.STOP_TOKENS:
+                    self._recover(token)
+                else:
+                    self._header_tokens.append(token)
+            case StreamState.EXPECT_START:
+                if token != tokens.START:
+                    raise UnexpectedTokenError(
+                        f"Unexpected token {token} while expecting start token {tokens.START}",
+                        token=token,
+                        position=len(self._tokens) - 1,
+                        expected="<|start|>",
+                    )
+                self._state = StreamState.HEADER
+                self._header_tokens = []
+
+    def _read(self, chunk: list[int]) -> None:
+        """Read tokens run by run; each is looked at a fixed number of times, however they are framed.
+
+        Not all at once: what follows a token that is refused would be looked at again when it is fed again.
+        """
+        if self._plain is PLAIN_TEXT and len(chunk) <= _SHORT_RUN:
+            texts = list(map(PLAIN_TEXT.__getitem__, chunk))
+            if all(texts):
+                self._tokens += chunk
+                self._delta = texts[-1]
+                self._continued("".join(texts))
+                return
+        if self._state is StreamState.CONTENT and tokens.STOP_TOKENS.isdisjoint(chunk):
+            self._extend(chunk)
+            return
+        start, window = 0, _FIRST_WINDOW
+        while start < len(chunk):
+            self._read_window(chunk[start : start + window])
+            start += window
+            window *= 2
+
+    def _read_window(self, chunk: list[int]) -> None:
+        size = len(chunk)
+        marks = [index for index, token in enumerate(chunk) if token in _LENIENT_HEADER_END]
+        marks.append(size)
+        mark = 0
+        index = 0
+        header_end = _HEADER_END if self._strict else _LENIENT_HEADER_END
+        while index < size:
+            if self._state is not StreamState.EXPECT_START:
+                wanted = tokens.STOP_TOKENS if self._state is StreamState.CONTENT else header_end
+                while marks[mark] < index or (marks[mark] < size and chunk[marks[mark]] not in wanted):
+                    mark += 1
+                end = marks[mark]
+                if end > index:
+                    self._extend(chunk[index:end])
+                    index = end
+                    continue
+            self._step(chunk[index])
+            index += 1
+
+    def _extend(self, run: list[int]) -> None:
+        """Read tokens that do not end the present header or content."""
+        self._tell()
+        self._tokens += run
+        self._untold += len(run)
+        if self._state is StreamState.HEADER:
+            self._header_tokens += run
+            self._delta = None
+            return
+        text, newest = self._decoded(run)
+        self._delta = newest or None
+        self._add(text)
+
+    def _decoded(self, run: list[int]) -> tuple[str, str]:
+        """The text that these tokens complete, and the end of it that the last of them completes."""
+        if self._plain is PLAIN_TEXT and len(run) <= _SHORT_RUN:
+            texts = list(map(PLAIN_TEXT.__getitem__, run))
+            if all(texts):
+                return "".join(texts), texts[-1]
+        elif self._plain is PLAIN_TEXT and (newest := PLAIN_TEXT[run[-1]]):
+            try:
+                return tokens.decode_utf8(run), newest
+            except HarmonyError:
+                # A part of a character, or an unknown id: what comes of it is the decoder's.
+                pass
+        earlier = self._decoder.push_run(run[:-1])
+        newest = self._decoder.push(run[-1])
+        return earlier + newest, newest
+
+    def _end(self) -> None:
+        """Read the end of the input."""
+        self._delta = None
+        match self._state:
+            case StreamState.EXPECT_START:
+                pass
+            case StreamState.HEADER:
+                raise UnexpectedEndError(
+                    "Unexpected EOS while waiting for message header to complete",
+                    position=len(self._tokens),
+                    state=self._state,
+                    expected="<|message|>",
+                )
+            case StreamState.CONTENT:
+                self._finish_message(None)
+
+    def _finish_header(self) -> None:
+        position = len(self._tokens) - 1
+        # The library leaves the header before it reads it, and keeps the expected role when that fails.
+        self._state = StreamState.EXPECT_START
+        header = read_header(self._header_tokens, role=self._next_role, position=position)
+        self._next_role = None
+        self._start_message(header)
+
+    def _start_message(self, header: Header) -> None:
+        self._state = StreamState.CONTENT
+        self._header = header
+        self._content_start = len(self._tokens)
+        self._content_tokens = None
+        if not self._decoder.is_clear:
+            self._decoder = ContentDecoder()
+        self._plain = PLAIN_TEXT
+        self._known = PLAIN_TEXT.table
+        self._started(header)
+
+    def _add(self, text: str) -> None:
+        """Add what the decoder found, and see whether the next token is plain again."""
+        self._plain = PLAIN_TEXT if self._decoder.is_clear else NO_TEXT
+        self._known = self._plain.table
+        if text:
+            self._pieces.append(text)
+            self._continued(text)
+
+    def _finish_message(self, stop: int | None) -> None:
+        if not self._decoder.is_clear:
+            self._add(self._decoder.flush())
+        message = message_of(self._open_header, self.current_content)
+        self._messages.append(message)
+        self._finished(message, stop)
+        self._header = None
+        self._text = ""
+        self._plain = NO_TEXT
+        self._known = NO_TEXT.table
+        self._state = StreamState.EXPECT_START
+
+    def _recover(self, stop: int) -> None:
+        """Take a header that a stop token ended as content, if it is the first message's (openai/harmony#80)."""
+        position = len(self._tokens) - 1
+        role = self._next_role
+        if role is not None and self._header_tokens:
+            header, text = _content_in_header(self._header_tokens, role, position)
+            self._start_message(header)
+            self._add(text)
+            self._finish_message(stop)
+        self._state = StreamState.EXPECT_START
+        self._next_role = None
+
+
+def _content_in_header(raw: Sequence[int], role: Role, position: int) -> tuple[Header, str]:
+    try:
+        text = tokens.decode_utf8(raw)
+    except HarmonyError as error:
+        fault = HeaderFault(problem=HeaderProblem.NOT_TEXT, text=str(error), expected="known tokens that are UTF-8")
+        raise HeaderError(fault, header=raw, position=position) from None
+    split = split_channel(text)
+    if isinstance(split, HeaderFault):
+        raise HeaderError(split, header=raw, position=position)
+    channel, rest = split
+    words = words_of(rest)
+    if words and words[0] == role.value:
+        del words[0]
+    return Header(author=Author(role=role), channel=channel), " ".join(words)
+
+
+def _header_data(header: Header) -> Mapping[str, Json]:
+    author: dict[str, Json] = {"role": header.author.role.value}
+    if header.author.name is not None:
+        author["name"] = header.author.name
+    return {
+        "author": author,
+        "recipient": header.recipient,
+        "channel": header.channel,
+        "content_type": header.content_type,
+    }

@@ -1,0 +1,247 @@
+"""The encoding of the gpt-oss models: o200k_base and 1,091 special tokens.
+
+tiktoken does the work. Its own `o200k_harmony` is not used: it lacks id 201088 and reads 200018 as `<|endofprompt|>`,
+where the models' vocabulary has `<|reserved_201088|>` and `<|reserved_200018|>`
+(openai-harmony 0.0.8, src/tiktoken_ext/public_encodings.rs:146,270-287).
+
+Token ids are plain `int`; what is not a sequence of integers is a TypeError. The vocabulary is loaded by the first
+function that needs it.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cache
+from typing import Final, Literal
+
+import tiktoken
+
+from harmony_ref.errors import InvalidUtf8Error, MessageError, UnknownTokenError
+from harmony_ref.tokenizer import vocabulary
+from harmony_ref.tokenizer.encoding_guard import raise_if_given_up
+from harmony_ref.tokenizer.whitespace_runs import LONGEST_RUN, encode_apart
+
+STARTOFTEXT: Final = 199998
+ENDOFTEXT: Final = 199999
+RETURN: Final = 200002
+CONSTRAIN: Final = 200003
+CHANNEL: Final = 200005
+START: Final = 200006
+END: Final = 200007
+MESSAGE: Final = 200008
+CALL: Final = 200012
+
+STOP_TOKENS: Final = frozenset({RETURN, END, CALL})
+"""The tokens that end a message."""
+
+STOP_TOKENS_FOR_ASSISTANT_ACTIONS: Final = frozenset({RETURN, CALL})
+"""The tokens that end the model's turn, hence stop sampling."""
+
+FIRST_SPECIAL: Final = STARTOFTEXT
+LAST_SPECIAL: Final = 201088
+
+NAMED_SPECIALS: Final = {
+    STARTOFTEXT: "<|startoftext|>",
+    ENDOFTEXT: "<|endoftext|>",
+    RETURN: "<|return|>",
+    CONSTRAIN: "<|constrain|>",
+    CHANNEL: "<|channel|>",
+    START: "<|start|>",
+    END: "<|end|>",
+    MESSAGE: "<|message|>",
+    CALL: "<|call|>",
+}
+"""The special tokens that have a name; each other one is `<|reserved_ID|>`."""
+
+SPECIAL_TOKENS: Final = {
+    NAMED_SPECIALS.get(token, f"<|reserved_{token}|>"): token for token in range(FIRST_SPECIAL, LAST_SPECIAL + 1)
+}
+"""The text of every special token and its id."""
+
+_PATTERN: Final = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*"
+    r"|\s*[\r\n]+"
+    r"|\s+(?!\S)"
+    r"|\s+"
+)
+"""How text is split before tokens are formed: that of o200k_base."""
+
+
+_SPECIAL_TOKEN: Final = re.compile(r"<\|[a-z0-9_]+\|>")
+_LONE_SURROGATE: Final = re.compile("(?P<half>[\ud800-\udfff])(?P<after>.?)", re.DOTALL)
+_FIRST_SECOND_HALF: Final = "\udc00"
+"""In UTF-16 a character beyond U+FFFF has two halves; the second is from here to U+DFFF."""
+
+
+@cache
+def encoding() -> tiktoken.Encoding:
+    """The encoding itself, made on the first call (about half a second) and then shared."""
+    return tiktoken.Encoding(
+        "o200k_harmony",
+        pat_str=_PATTERN,
+        mergeable_ranks=vocabulary.ranks(),
+        special_tokens=SPECIAL_TOKENS,
+    )
+
+
+def encode(text: str) -> list[int]:
+    """The ids of a text in which nothing is special: a typed `<|start|>` is seven ordinary tokens.
+
+    Lone surrogates become U+FFFD. The time grows with the length, whatever the text is; the ids of white space that is
+    too long for tiktoken are what tiktoken would give.
+
+    Raises:
+        EncodingError: tiktoken cannot encode the text.
+    """
+    try:
+        if len(text) <= LONGEST_RUN:
+            return _encode_ordinary()(text)
+        return encode_apart(text, _encode_ordinary(), longest=LONGEST_RUN)
+    except BaseException as error:
+        raise_if_given_up(error)
+        raise
+
+
+def encode_text(text: str) -> list[int]:
+    """As `encode`, but only for text that can cross the wire.
+
+    Two surrogates that make a pair become their character, as JSON makes them.
+
+    Raises:
+        MessageError: a lone surrogate.
+        EncodingError: tiktoken cannot encode the text.
+    """
+    if not (text.isascii() or _is_unicode(text)):
+        text = _without_surrogate_pairs(text)
+    try:
+        if len(text) <= LONGEST_RUN:
+            return _encode_ordinary()(text)
+        return encode_apart(text, _encode_ordinary(), longest=LONGEST_RUN)
+    except BaseException as error:
+        raise_if_given_up(error)
+        raise
+
+
+def encode_with_special_tokens(text: str, *, allowed: AbstractSet[str] | Literal["all"] = "all") -> list[int]:
+    """The ids of a text in which the allowed special tokens are special, and all others ordinary text.
+
+    Raises:
+        EncodingError: tiktoken cannot encode the text.
+    """
+
+    def encode_marked(part: str) -> list[int]:
+        return encoding().encode(part, allowed_special=allowed, disallowed_special=())
+
+    def special_at(whole: str, place: int) -> bool:
+        found = _SPECIAL_TOKEN.match(whole, place)
+        return found is not None and found[0] in SPECIAL_TOKENS and (allowed == "all" or found[0] in allowed)
+
+    try:
+        if len(text) <= LONGEST_RUN:
+            return encode_marked(text)
+        return encode_apart(text, encode_marked, breaks_before=special_at, longest=LONGEST_RUN)
+    except BaseException as error:
+        raise_if_given_up(error)
+        raise
+
+
+def decode_bytes(tokens: Sequence[int]) -> bytes:
+    """The bytes of the tokens; those of a special token are its text.
+
+    Raises:
+        UnknownTokenError: an id that is not in the vocabulary.
+    """
+    try:
+        return encoding().decode_bytes(tokens)
+    except (KeyError, OverflowError):
+        raise UnknownTokenError(_first_unknown(tokens)) from None
+    except BaseException as error:
+        raise_if_given_up(error)
+        raise
+
+
+def decode(tokens: Sequence[int]) -> str:
+    """The text of the tokens, with U+FFFD for each maximal invalid part.
+
+    Raises:
+        UnknownTokenError: an id that is not in the vocabulary.
+    """
+    return decode_bytes(tokens).decode("utf-8", "replace")
+
+
+def decode_utf8(tokens: Sequence[int]) -> str:
+    """The text of the tokens, which have to be whole UTF-8.
+
+    Raises:
+        UnknownTokenError: an id that is not in the vocabulary.
+        InvalidUtf8Error: the bytes are not UTF-8.
+    """
+    try:
+        return decode_bytes(tokens).decode("utf-8")
+    except UnknownTokenError as error:
+        text = f"Could not decode tokens: Invalid token error: {error}"
+        raise UnknownTokenError(error.token, text=text) from None
+    except UnicodeDecodeError as error:
+        length = None if error.reason == "unexpected end of data" else error.end - error.start
+        raise InvalidUtf8Error(start=error.start, length=length) from None
+
+
+def is_special(token: int) -> bool:
+    """Whether the id is one of the 1,091 special tokens."""
+    return FIRST_SPECIAL <= token <= LAST_SPECIAL
+
+
+def is_known(token: int) -> bool:
+    """Whether the vocabulary has the id."""
+    return 0 <= token <= LAST_SPECIAL
+
+
+class TokenBytes(dict[int, bytes]):
+    """The bytes of each token, looked up once: `TokenBytes()[token]`.
+
+    Raises:
+        UnknownTokenError: an id that is not in the vocabulary.
+    """
+
+    def __missing__(self, token: int) -> bytes:
+        found = decode_bytes((token,))
+        self[token] = found
+        return found
+
+
+TOKEN_BYTES: Final = TokenBytes()
+"""The shared table; it fills as it is used."""
+
+
+@cache
+def _encode_ordinary() -> Callable[[str], list[int]]:
+    """What encodes short texts, looked up once: the look-up would be a fifth of the time of a word."""
+    return encoding().encode_ordinary
+
+
+def _first_unknown(tokens: Sequence[int]) -> int:
+    return next(token for token in tokens if not is_known(token))
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _without_surrogate_pairs(text: str) -> str:
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    lone = _LONE_SURROGATE.search(whole)
+    if lone is None:
+        return whole
+    # JSON writes most of what is not printable ASCII as a \u escape, which the reader takes for a second half.
+    half, after = lone["half"], lone["after"]
+    misread = half >= _FIRST_SECOND_HALF or (after != "" and json.dumps(after).startswith('"\\u'))
+    problem = "lone leading surrogate in hex escape" if misread else "unexpected end of hex escape"
+    raise MessageError(subject="message", problem=problem)

@@ -1,0 +1,1 @@
+"""Record one exchange as its bytes pass by, and rebuild it for judging."""

@@ -1,0 +1,219 @@
+"""Content encodings undone: for judging, and for answers that are acted on. What is only observed reaches the client as the server packed it.
+
+gzip and deflate by the standard library, br and zstd by the libraries that the extras bring along. A body in another encoding, in several at once, or
+one that unpacks to more than the limit, is not judged and said to be so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from harmony_conformance.transport.messages import Chunk
+
+_ZLIB_HEADER, _DEFLATE = 2, 8
+
+
+class NotDecoded(ValueError):  # noqa: N818 - it says what happened
+    """A body that could not be unpacked; says why."""
+
+
+class _Unpacker(Protocol):
+    """What unpacks one body."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the body may end here."""
+        ...
+
+    def unpack(self, data: bytes) -> bytes:
+        """More of it."""
+        ...
+
+
+class Unpacking:
+    """One body being unpacked, piece by piece."""
+
+    def __init__(self, encoding: str) -> None:
+        """Of this content encoding.
+
+        Raises:
+            NotDecoded: it is not known here, or its library is not installed.
+        """
+        self._encoding = encoding.strip().lower()
+        self._unpacker: _Unpacker | None = None
+        self._step = 0
+        self._is_begun = False
+        if self._encoding in ("", "identity"):
+            return
+        make, self._step = _UNPACKERS.get(self._encoding, (None, 0))
+        if make is None:
+            raise NotDecoded(f"the body is encoded as {self._encoding[:40]!r}, which is not unpacked here")
+        try:
+            self._unpacker = make()
+        except ImportError as missing:
+            raise NotDecoded(f"unpacking {self._encoding} needs {missing.name}") from None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing to unpack."""
+        return self._unpacker is None
+
+    def feed(self, data: bytes, *, most: int) -> bytes:
+        """More of the body, unpacked.
+
+        Raises:
+            NotDecoded: the bytes are not in the encoding, or unpack to more than `most`.
+        """
+        if self._unpacker is None:
+            return data
+        self._is_begun = self._is_begun or bool(data)
+        unpacked: list[bytes] = []
+        size = 0
+        for start in range(0, len(data), self._step):
+            try:
+                unpacked.append(self._unpacker.unpack(data[start : start + self._step]))
+            except Exception as error:  # noqa: BLE001 - each library has errors of its own
+                raise NotDecoded(f"the body is not {self._encoding}: {type(error).__name__}") from None
+            size += len(unpacked[-1])
+            if size > most:
+                raise NotDecoded(f"the body unpacks to more than {most} bytes")
+        return b"".join(unpacked)
+
+    def end(self) -> None:
+        """That was all of the body.
+
+        Raises:
+            NotDecoded: its encoding says that there is more.
+        """
+        if self._unpacker is not None and self._is_begun and not self._unpacker.is_complete:
+            raise NotDecoded(f"the body ends within its {self._encoding}")
+
+
+def decode_chunks(chunks: Iterable[Chunk], encoding: str, *, limit: int) -> tuple[Chunk, ...]:
+    """The chunks unpacked, each at the time of the packed one that gave it.
+
+    Raises:
+        NotDecoded: the encoding is not known here, the bytes are not in it, or there are too many of them.
+    """
+    unpacking = Unpacking(encoding)
+    return tuple(chunks) if unpacking.is_plain else tuple(_decode(chunks, unpacking, limit))
+
+
+def _decode(chunks: Iterable[Chunk], unpacking: Unpacking, limit: int) -> Iterator[Chunk]:
+    left = limit
+    for chunk in chunks:
+        try:
+            unpacked = unpacking.feed(chunk.data, most=left)
+        except NotDecoded as problem:
+            raise NotDecoded(str(problem).replace(f"than {left} ", f"than {limit} ")) from None
+        left -= len(unpacked)
+        if unpacked:
+            yield Chunk(at=chunk.at, data=unpacked)
+
+
+class _Member(Protocol):
+    """A decompressor of zlib's kind: of one member, or frame, with an end of its own."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+class _Members:
+    """Members of gzip, frames of zstd: a body may have several, one behind the other. What follows one and is no other is padding, as for most clients.
+
+    State: the one that is being read, whether it is the first and has given anything, and whether only padding is left.
+    """
+
+    def __init__(self, make: Callable[[], _Member]) -> None:
+        self._make = make
+        self._member = make()
+        self._is_first, self._has_given, self._is_over = True, False, False
+
+    @property
+    def is_complete(self) -> bool:
+        return self._member.eof or not (self._is_first or self._has_given)
+
+    def unpack(self, data: bytes) -> bytes:
+        unpacked: list[bytes] = []
+        while data and not self._is_over:
+            if self._member.eof:
+                self._member, self._is_first, self._has_given = self._make(), False, False
+            try:
+                unpacked.append(self._member.decompress(data))
+            except Exception:  # each library has errors of its own
+                if self._is_first or self._has_given:
+                    raise
+                self._is_over = True
+                break
+            self._has_given = self._has_given or bool(unpacked[-1])
+            data = self._member.unused_data if self._member.eof else b""
+        return b"".join(unpacked)
+
+
+class _Deflate:
+    """With the two bytes of zlib's header or without: servers send both."""
+
+    def __init__(self) -> None:
+        self._begin = b""
+        self._member: _Member | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        return self._member is not None and self._member.eof
+
+    def unpack(self, data: bytes) -> bytes:
+        if self._member is None:
+            data = self._begin = self._begin + data
+            if len(data) < _ZLIB_HEADER:
+                return b""
+            has_header = data[0] & 0x0F == _DEFLATE and int.from_bytes(data[:_ZLIB_HEADER]) % 31 == 0
+            self._member = zlib.decompressobj(wbits=zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS)
+        return self._member.decompress(data)
+
+
+class _Brotli:
+    def __init__(self) -> None:
+        self._decompressor = importlib.import_module("brotli").Decompressor()
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self._decompressor.is_finished())
+
+    def unpack(self, data: bytes) -> bytes:
+        unpacked: bytes = self._decompressor.process(data)
+        return unpacked
+
+
+def _gzip() -> _Unpacker:
+    return _Members(lambda: zlib.decompressobj(wbits=zlib.MAX_WBITS | 16))
+
+
+def _zstd() -> _Unpacker:
+    library = importlib.import_module("zstandard")
+
+    def frame() -> _Member:
+        decompressor: _Member = library.ZstdDecompressor().decompressobj()
+        return decompressor
+
+    return _Members(frame)
+
+
+# The second value is how many packed bytes are unpacked at a time: what comes of them is counted before more is unpacked.
+_UNPACKERS: Mapping[str, tuple[Callable[[], _Unpacker], int]] = MappingProxyType(
+    {
+        "gzip": (_gzip, 4096),
+        "x-gzip": (_gzip, 4096),
+        "deflate": (_Deflate, 4096),
+        "br": (_Brotli, 64),
+        "zstd": (_zstd, 1024),
+    }
+)

@@ -1,0 +1,67 @@
+"""Which API a path belongs to. Servers put prefixes of their own before it, so the end of the path tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from posixpath import normpath
+from types import MappingProxyType
+from urllib.parse import unquote
+
+from harmony_conformance.apis.registry import (
+    CHAT_COMPLETIONS,
+    COMPLETIONS,
+    LLAMACPP_COMPLETION,
+    OLLAMA,
+    OLLAMA_GENERATE,
+    OLLAMA_RAW,
+    RESPONSES,
+    SGLANG_GENERATE,
+    TGI,
+    TGI_GENERATE,
+)
+from harmony_conformance.json_value import Json, at
+
+_ENDINGS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("chat", "completions"): CHAT_COMPLETIONS.name,
+        ("v1", "completions"): COMPLETIONS.name,
+        ("", "completions"): COMPLETIONS.name,
+        ("v1", "responses"): RESPONSES.name,
+        ("", "responses"): RESPONSES.name,
+        ("api", "chat"): OLLAMA.name,
+        ("api", "generate"): OLLAMA_GENERATE.name,
+        ("", "generate"): TGI_GENERATE.name,
+        ("", "generate_stream"): TGI_GENERATE.name,
+        ("sglang", "generate"): SGLANG_GENERATE.name,
+        ("", "separate_reasoning"): SGLANG_GENERATE.name,  # its parsers, asked by themselves
+        ("", "parse_function_call"): SGLANG_GENERATE.name,
+        ("sglang", "separate_reasoning"): SGLANG_GENERATE.name,
+        ("sglang", "parse_function_call"): SGLANG_GENERATE.name,
+        ("", "completion"): LLAMACPP_COMPLETION.name,
+    }
+)
+_TGI_CHAT = "/tgi/v1/chat/completions"
+
+
+def plain(path: str) -> str:
+    """The path as servers may read it before they look where it leads: without escapes, empty segments, `.`, `..` and a slash at its end."""
+    if "%" in path:
+        path = unquote(path)
+    return f"/{normpath(path).lstrip('/')}" if "//" in path or "/." in path or path.endswith("/") else path
+
+
+@lru_cache(maxsize=64)  # asked for each request, before anything is sent on
+def api_of(path: str) -> str:
+    """The name of the API that is spoken at a path (without its query); empty where it is none of ours."""
+    path = plain(path)
+    head, _, last = path.rpartition("/")
+    name = _ENDINGS.get((head.rpartition("/")[2], last), "")
+    return TGI.name if name == CHAT_COMPLETIONS.name and path.endswith(_TGI_CHAT) else name
+
+
+def api_as_asked(name: str, request: Json) -> str:
+    """The same where the request tells: what Ollama is to continue as it stands, is raw; SGLang's prompts have other names than TGI's."""
+    if name == TGI_GENERATE.name and any(at(request, prompt) is not None for prompt in ("text", "input_ids")):
+        return SGLANG_GENERATE.name
+    return OLLAMA_RAW.name if name == OLLAMA_GENERATE.name and at(request, "raw") is True else name

@@ -1,0 +1,1 @@
+"""Judging in a separate process: queue, codec, counters, metrics, outcome log."""

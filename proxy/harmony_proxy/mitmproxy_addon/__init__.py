@@ -1,0 +1,1 @@
+"""The hooks of mitmproxy, and mitmproxy run in this process."""

@@ -1,0 +1,88 @@
+"""mitmproxy in this process: reverse mode, HTTP/1, our addon; and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+import tempfile
+from urllib.parse import urlsplit
+
+from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.options import Options
+from mitmproxy.tools.dump import DumpMaster
+
+from harmony_conformance.errors import Exit, UsageError
+from harmony_proxy.configuration import Rules
+from harmony_proxy.judging.counters import sentence
+from harmony_proxy.judging.judge_queue import Handing
+from harmony_proxy.judging.judge_settings import Settings
+from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
+
+
+def watch(upstream: str, host: str, port: int, settings: Settings, rules: Rules | None = None) -> int:
+    """Run until SIGINT or SIGTERM; then judge what is queued, close the log, print the summary."""
+    logging.getLogger("mitmproxy").setLevel(logging.CRITICAL)
+    split = urlsplit(upstream)
+    with tempfile.TemporaryDirectory(prefix="harmony-proxy-") as folder:
+        handing = Handing(settings, say=say)
+        addon = ConformanceAddon(handing, rules=rules, prefix=split.path)
+        handing.start()
+        try:
+            asyncio.run(_serve(f"{split.scheme}://{split.netloc}", host, port, folder, addon))
+        except SystemExit:  # mitmproxy's way to say that it could not start
+            raise UsageError(f"mitmproxy could not start on {host}:{port}") from None
+        finally:
+            addon.shut_down()
+            handing.close()
+    say(sentence(handing.tally))
+    return Exit.CONFORMS
+
+
+async def _serve(upstream: str, host: str, port: int, folder: str, addon: ConformanceAddon) -> None:
+    options = Options(
+        mode=[f"reverse:{upstream}"],
+        listen_host=host,
+        listen_port=port,
+        confdir=folder,  # mitmproxy writes certificates there, which nobody here needs
+        http2=False,  # one HTTP/2 client would get five upstream connections and no more
+    )
+    master = DumpMaster(options, with_termlog=False, with_dumper=False)
+    # lazy: connecting eagerly, mitmproxy answers a client whose server is not there by hanging up, without a 502 and without a flow
+    options.update(onboarding=False, block_global=False, connection_strategy="lazy")  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
+    master.addons.add(_Announced(master, upstream), addon)  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        addon.shut_down()  # before mitmproxy breaks off what is going on: it would look as if clients had left
+        master.shutdown()  # type: ignore[no-untyped-call]
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    await master.run()
+    logging.getLogger("asyncio").setLevel(
+        logging.CRITICAL
+    )  # what is cancelled now, in the middle of a stream, is no error
+
+
+class _Announced:
+    """Says where the proxy listens, once it does."""
+
+    def __init__(self, master: DumpMaster, upstream: str) -> None:
+        self._master = master
+        self._upstream = upstream
+
+    def running(self) -> None:
+        """The sockets are open."""
+        server: object = self._master.addons.get("proxyserver")  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
+        if isinstance(server, Proxyserver):
+            host, port = server.listen_addrs()[0][:2]
+            shown = f"[{host}]" if ":" in host else host
+            say(f"listening on http://{shown}:{port}, passing on to {self._upstream}")
+
+
+def say(what: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(what + "\n")
+    sys.stdout.flush()

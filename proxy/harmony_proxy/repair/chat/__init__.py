@@ -1,0 +1,1 @@
+"""Repair of streams whose chunks hold choices: Chat Completions, TGI, Ollama."""

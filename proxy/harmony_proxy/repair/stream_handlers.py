@@ -1,0 +1,64 @@
+"""Which reader and teller a streamed answer has, by its API and by what is to be done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harmony_conformance.apis.registry import RESPONSES
+from harmony_conformance.checks.responses.views import ENDS
+from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.json_value import Json, at, items, text
+from harmony_proxy.policy.policy import Action
+from harmony_proxy.repair.answer.action_notes import Notes
+from harmony_proxy.repair.answer.fixes import declared_by
+from harmony_proxy.repair.answer.repair_table import REPAIRS
+from harmony_proxy.repair.chat.chat_stream import ChatStream
+from harmony_proxy.repair.responses.responses_stream import STATUS, ResponsesStream
+from harmony_proxy.repair.stream_parts.repair_accounting import FINISH
+from harmony_proxy.repair.stream_parts.rewriter import Stream
+from harmony_proxy.repair.stream_parts.stream_judge import Asking
+from harmony_proxy.repair.text.api_dialects import DIALECTS
+
+
+def stream_of(  # noqa: PLR0913 - all that a stream is read by
+    x: Exchange,
+    actions: Mapping[str, Action],
+    asking: Asking,
+    notes: Notes,
+    *,
+    keeps_bytes: bool,
+    reasoning_field: str | None,
+) -> Stream | None:
+    """How the answer is read and told anew, None where it is only blocked, or none. `actions`: of the checks that are acted on."""
+    if x.response is None or not x.response.is_success:
+        return None
+    repairs = actions.keys() & REPAIRS.keys()
+    if x.api == RESPONSES.name and repairs:
+        return ResponsesStream(
+            declared_by(x),
+            asking,
+            notes,
+            body=x.request.body,
+            mends_status=actions.get(STATUS) is Action.REPAIR,
+            keeps_bytes=keeps_bytes,
+        )
+    dialect = DIALECTS.get(x.api)
+    if dialect is None or not (repairs or reasoning_field is not None):
+        return None
+    return ChatStream(
+        dialect,
+        declared_by(x),
+        asking,
+        notes,
+        body=x.request.body,
+        reasoning_field=reasoning_field,
+        mends_finish=actions.get(FINISH) is Action.REPAIR,
+        keeps_bytes=keeps_bytes,
+    )
+
+
+def says_it_ends(value: Json) -> bool:
+    """Whether the server says with this event that the answer is complete, in an API whose answers are only blocked."""
+    is_last = at(value, "generated_text") is not None or at(value, "done") is True
+    ends = any(at(choice, "finish_reason") is not None for choice in items(at(value, "choices")))
+    return is_last or ends or text(at(value, "type")) in ENDS

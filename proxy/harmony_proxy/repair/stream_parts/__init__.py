@@ -1,0 +1,1 @@
+"""Parts that all stream repairs share: event splitting, buffering, judging, rewriting."""

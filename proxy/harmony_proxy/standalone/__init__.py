@@ -1,0 +1,1 @@
+"""The standalone reverse proxy."""

@@ -1,0 +1,134 @@
+import tomllib
+
+import pytest
+
+from harmony_proxy.configuration import BadSetting, Rules, address, from_environment, load_rules
+from harmony_proxy.policy.policy import Action, BadPolicy, FailMode, flag_policy, read_policy
+
+MUSTS = frozenset({"channels.a", "channels.b", "tools.c"})
+CAN = frozenset({"channels.a", "tools.c"})
+
+
+def policy(document):
+    return read_policy(tomllib.loads(document), musts=MUSTS, repairable=CAN)
+
+
+def actions(document, path="/v1/chat/completions"):
+    return dict(policy(document).route(path).actions)
+
+
+@pytest.mark.parametrize(
+    ("document", "wanted"),
+    [
+        ("", {}),
+        ('checks = {"channels.a" = "repair"}', {"channels.a": Action.REPAIR}),
+        ('checks = {"channels.*" = "repair"}', {"channels.a": Action.REPAIR}),
+        ('checks = {"*" = "block", "tools.c" = "observe"}', dict.fromkeys(["channels.a", "channels.b"], Action.BLOCK)),
+        ('checks = {"*" = "observe", "tools.*" = "repair"}', {"tools.c": Action.REPAIR}),
+    ],
+    ids=["nothing", "a check", "of many those with a repair", "the longest pattern counts", "the other way round"],
+)
+def test_rules_name_checks_by_pattern(document, wanted):
+    assert actions(document) == wanted
+
+
+@pytest.mark.parametrize(
+    ("said", "fail", "fallback"),
+    [
+        ("", FailMode.CLOSED, Action.BLOCK),
+        ('fail = "open"\nfallback = "observe"\n', FailMode.OPEN, Action.OBSERVE),
+    ],
+    ids=["as above it", "what it says itself"],
+)
+def test_the_first_route_that_fits_counts(said, fail, fallback):
+    made = policy(
+        'fail = "closed"\nfallback = "block"\nchecks = {"*" = "block"}\n[[route]]\npath = "*/completions"\n'
+        f'checks = {{"tools.c" = "repair"}}\n{said}'
+    )
+    chat, other = made.route("/v1/chat/completions"), made.route("/v1/responses")
+    assert (dict(chat.actions), chat.fail, chat.fallback) == ({"tools.c": Action.REPAIR}, fail, fallback)
+    assert (set(other.actions), other.fail, other.fallback) == (MUSTS, FailMode.CLOSED, Action.BLOCK)
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ('checks = {"nonsense" = "block"}', "'nonsense' is no check that must hold"),
+        ('checks = {"channels.b" = "repair"}', "there is no repair of 'channels.b'; there are: channels.a, tools.c"),
+        ('checks = {"channels.a" = "mend"}', "'mend' is none of 'observe', 'repair', 'block'"),
+        ('fail = "sometimes"', "'sometimes' is none of 'open', 'closed'"),
+        ('fallback = "repair"', "'observe' or 'block'"),
+        ("cheks = {}", "'cheks' is none of fail, fallback"),
+        ("[[route]]\npath = 3", "route 1: path is a pattern"),
+        ('checks = "block"', 'the policy, checks: \'block\' is no table: "channels.no_marker_leak" = "repair"'),
+        ('[[route]]\nchecks = ["channels.a"]', "route 1, checks: ['channels.a'] is no table"),
+        ('[checks]\nchannels.a = "block"', "the policy, channels: the id of a check stands in quotation marks"),
+        ('[route]\npath = "*"\nchecks = {"*" = "block"}', "routes are tables, each begins with [[route]]"),
+        ('route = "*"', "each begins with [[route]]"),
+        ("route = [1]", "route 1: 1 is no table"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(document, said):
+    with pytest.raises(BadPolicy) as raised:
+        policy(document)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_flags_are_a_policy_too():
+    made = flag_policy(["channels.*"], ["channels.b"], "closed", musts=MUSTS, repairable=CAN).route("/")
+    assert dict(made.actions) == {"channels.a": Action.REPAIR, "channels.b": Action.BLOCK}
+    assert (made.fail, made.fallback) == (FailMode.CLOSED, Action.OBSERVE)
+    made = flag_policy(["channels.*"], [], "open", "block", musts=MUSTS, repairable=CAN).route("/")
+    assert (made.fail, made.fallback) == (FailMode.OPEN, Action.BLOCK)
+
+
+def test_the_environment_says_what_is_done_where_a_repair_cannot():
+    told = from_environment({"HARMONY_GUARD_REPAIR": "channels.*", "HARMONY_GUARD_FALLBACK": "block"}).rules
+    assert told.policy.route("/v1/chat/completions").fallback is Action.BLOCK
+    told = load_rules(repair=["channels.*"], fallback="block")
+    assert told.policy.route("/v1/chat/completions").fallback is Action.BLOCK
+
+
+def test_without_settings_everything_is_observed_and_nothing_written():
+    told = from_environment({})
+    assert (told.rules, told.judging.log, told.judging.excerpts, told.metrics) == (Rules(), None, "none", None)
+    assert told.rules.policy.observes
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("EXCERPTS", "all", "HARMONY_GUARD_EXCERPTS 'all' is none of redacted, full, none"),
+        ("FAIL", "sometimes", "sometimes"),
+        ("FALLBACK", "repair", "'observe' or 'block'"),
+        ("METRICS", "9090", "'9090' is no HOST:PORT"),
+        ("POLICY", "/no/such/file", "/no/such/file: No such file or directory"),
+        ("PRIORITY", "high", "neither low nor normal"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(name, value, said):
+    with pytest.raises(BadSetting) as raised:
+        from_environment({f"HARMONY_GUARD_{name}": value})
+    assert said in str(raised.value)
+
+
+def test_a_file_that_is_no_toml_is_said_to_be_none(tmp_path):
+    file = tmp_path / "policy.toml"
+    file.write_text("checks = ", encoding="utf-8")
+    with pytest.raises(BadSetting, match=r"policy\.toml: "):
+        load_rules(file)
+    with pytest.raises(BadSetting, match="a policy file says all"):
+        load_rules(file, block=["*"])
+
+
+@pytest.mark.parametrize("name", ["3", '"thoughts"', '""', "false"])
+def test_the_reasoning_has_one_of_the_names_that_clients_know(tmp_path, name):
+    file = tmp_path / "policy.toml"
+    file.write_text(f"reasoning_field = {name}\n", encoding="utf-8")
+    with pytest.raises(BadSetting, match="is none of 'reasoning', 'reasoning_content', 'thinking'"):
+        load_rules(file)
+
+
+def test_addresses_have_a_port():
+    assert address("[::1]:80") == ("::1", 80)

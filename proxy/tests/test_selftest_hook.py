@@ -1,0 +1,71 @@
+"""The selftest with the guard in between: what the wire shows is seen, what it cannot show has its reason, and a guard that loses something is told."""
+
+from dataclasses import replace
+
+import pytest
+
+from harmony_conformance.runtime import processes
+from harmony_conformance.selftest.through_proxy import NoSuchWay, Part, run_through, way_named
+from harmony_proxy.selftest_hook import Watching
+
+PART = Part(scenarios=("tool_round_trip", "simple_answer", "slow_stream"), apis=("chat",))
+PARSERS = Part(scenarios=("sglang_parsers",), apis=("sglang-generate",))
+
+
+class Forgetful(Watching):
+    """A guard that loses the end of each answer, and says that it was whole."""
+
+    def exchanges(self):
+        return [replace(x, response=replace(x.response, chunks=x.response.chunks[:-1])) for x in super().exchanges()]
+
+
+def watched(way, *defects, part=PART):
+    told = []
+    outcome = run_through(way, defects, told.append, workers=1, part=part)
+    assert tuple(told) == outcome.watched
+    return outcome
+
+
+def test_what_crosses_the_wire_is_seen_and_what_does_not_has_its_reason():
+    outcome = watched(Watching, "finish-stop-with-calls", "tool-result-quoted", "tool-history-refused")
+    assert outcome.faults == ()
+    assert outcome.exchanges >= 10
+    by_name = {one.defect: one for one in outcome.watched}
+    assert all(one.is_right for one in outcome.watched), outcome.watched
+    assert by_name["tool-result-quoted"].seen == ("prompt.results_are_rendered",)
+    assert by_name["tool-history-refused"].seen == ()
+    assert by_name["tool-history-refused"].unseen == {
+        "errors.valid_request_is_answered": ("that the request is a valid one, or is not",)
+    }
+    assert outcome.passed
+
+
+def test_parsers_that_are_asked_by_themselves_are_judged_as_in_the_suite():
+    calls = ("sglang-untyped-call-lost", "sglang-first-call-as-text", "sglang-dotted-name-lost")
+    outcome = watched(Watching, "sglang-reasoning-unseparated", *calls, part=PARSERS)
+    assert outcome.faults == ()
+    assert outcome.exchanges >= 6
+    assert {one.defect: one.seen for one in outcome.watched} == {
+        "sglang-reasoning-unseparated": ("native.reasoning_is_separated",),
+        **dict.fromkeys(calls, ("native.written_calls_are_parsed",)),
+    }
+    assert outcome.passed
+
+
+def test_nothing_else_is_told_where_nothing_can_be_forked(monkeypatch):
+    monkeypatch.setattr(processes, "may_fork", lambda: False)
+    outcome = watched(Watching, "sglang-first-call-as-text", part=PARSERS)
+    assert [one.seen for one in outcome.watched] == [("native.written_calls_are_parsed",)]
+    assert outcome.passed
+
+
+def test_a_guard_that_loses_the_end_of_answers_is_told():
+    outcome = watched(Forgetful)
+    assert "the correct server: streaming.ends_with_done fails on what went by" in outcome.faults
+    assert not outcome.passed
+
+
+def test_what_can_be_put_in_between_is_found_by_name():
+    assert way_named("proxy") is Watching
+    with pytest.raises(NoSuchWay, match=r"'mesh' is not installed; there is: .*proxy"):
+        way_named("mesh")
