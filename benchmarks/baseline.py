@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from harmony_conformance.apis.text_fields import Place
+from harmony_conformance.apis.text_fields import FieldKind
 from harmony_conformance.evidence.exchange import Exchange
 
 _MARKER = re.compile(r"<\|(start|end|message|channel|constrain|call|return)\|>")
@@ -15,5 +15,5 @@ def alarms(x: Exchange) -> bool:
     """Whether a marker stands in content, reasoning, names or arguments, or a channel word in the content."""
     fields = [field for answer in x.answers for field in answer.fields]
     return any(_MARKER.search(field.text) for field in fields) or any(
-        _GLUED.search(field.text) for field in fields if field.place is Place.CONTENT
+        _GLUED.search(field.text) for field in fields if field.place is FieldKind.CONTENT
     )

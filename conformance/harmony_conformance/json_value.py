@@ -27,7 +27,7 @@ ENVELOPED = DEEPEST + 16
 _PIECE = re.compile(r"-?[\d.eE+-]*|t(?:r(?:ue?)?)?|f(?:a(?:l(?:se?)?)?)?|n(?:u(?:ll?)?)?|\\?(?:u[\da-fA-F]{0,4})?")
 
 
-class NotJson(ValueError):  # noqa: N818 - it names what the text is
+class InvalidJsonError(ValueError):
     """A text that is no JSON document; says where (line, column) and what stands there.
 
     `may_go_on`: nothing in it is wrong, it may only have been cut. Where that is in doubt it is said to be so.
@@ -64,17 +64,17 @@ def loads(document: str | bytes, *, deepest: int = DEEPEST) -> Json:
 def _parsed(document: str, decoder: json.JSONDecoder, deepest: int) -> Json:
     """The value of a document."""
     if document.startswith("\ufeff"):
-        raise NotJson("Unexpected UTF-8 BOM (decode using utf-8-sig)", document, 0)
+        raise InvalidJsonError("Unexpected UTF-8 BOM (decode using utf-8-sig)", document, 0)
     try:
         value: Json = decoder.decode(document)
     except json.JSONDecodeError as problem:
-        raise NotJson(problem.msg.removesuffix(" at").rstrip(": "), problem.doc, problem.pos) from None
+        raise InvalidJsonError(problem.msg.removesuffix(" at").rstrip(": "), problem.doc, problem.pos) from None
     except RecursionError:
-        raise NotJson("nested too deeply", document, 0) from None
+        raise InvalidJsonError("nested too deeply", document, 0) from None
     except ValueError as problem:
-        raise NotJson(str(problem), document, 0) from None
+        raise InvalidJsonError(str(problem), document, 0) from None
     if _is_too_deep(document, value, deepest):
-        raise NotJson("nested too deeply", document, 0)
+        raise InvalidJsonError("nested too deeply", document, 0)
     return value
 
 
@@ -121,7 +121,7 @@ def equal_json(one: str, other: str) -> bool:
     """
     try:
         return _same(_parsed(one, _EXACT, DEEPEST), _parsed(other, _EXACT, DEEPEST))
-    except NotJson:
+    except InvalidJsonError:
         return False
 
 
@@ -178,7 +178,7 @@ def object_in(document: str) -> JsonObject | None:
     """The object that a text is as JSON, None where it is none; a blank text stands for one without members."""
     try:
         value = loads(document if document.strip() else "{}")
-    except NotJson:
+    except InvalidJsonError:
         return None
     return value if isinstance(value, dict) else None
 

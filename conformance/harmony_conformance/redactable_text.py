@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import LiteralString, Self, TypeAlias
 
 
-class Phrase(str):
+class RedactableText(str):
     """A template of `str.format`, filled. It is the rendered text; `template` and `values` are what that was made of.
 
     Each value that is a string counts as foreign, whatever it holds. A part of our own is a `Phrase` itself, or a member of an enumeration.
@@ -22,12 +22,12 @@ class Phrase(str):
         phrase.template, phrase.values = template, plain
         return phrase
 
-    def __reduce__(self) -> tuple[type[Phrase], tuple[object, ...]]:
+    def __reduce__(self) -> tuple[type[RedactableText], tuple[object, ...]]:
         """Return what a copy is made of: phrases go from process to process."""
-        return Phrase, (self.template, *self.values)
+        return RedactableText, (self.template, *self.values)
 
 
-Wording: TypeAlias = LiteralString | Phrase
+ReportText: TypeAlias = LiteralString | RedactableText
 """A literal is wholly ours; of a phrase the template is. The type checker refuses every other string."""
 
 
@@ -37,14 +37,14 @@ class Location(str):
     __slots__ = ()
 
 
-def quote(value: object) -> Phrase:
+def quote(value: object) -> RedactableText:
     """Return a value as a text that is foreign as a whole."""
-    return Phrase("{}", value)
+    return RedactableText("{}", value)
 
 
-def shorten(value: str, most: int = 80) -> Phrase:
+def shorten(value: str, most: int = 80) -> RedactableText:
     """Return a foreign text, without its middle where it is longer than `most` characters."""
     half = most // 2
     if len(value) <= most:
         return quote(value)
-    return Phrase("{}…({} characters)…{}", value[:half], len(value) - 2 * half, value[-half:])
+    return RedactableText("{}…({} characters)…{}", value[:half], len(value) - 2 * half, value[-half:])

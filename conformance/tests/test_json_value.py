@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from harmony_conformance.json_value import (
     DEEPEST,
     ENVELOPED,
-    NotJson,
+    InvalidJsonError,
     at,
     canonical,
     dumps,
@@ -53,7 +53,7 @@ def test_what_is_written_is_read(value):
     ],
 )
 def test_what_is_no_json_is_told_and_where(document, said):
-    with pytest.raises(NotJson) as error:
+    with pytest.raises(InvalidJsonError) as error:
         loads(document)
     assert said in str(error.value)
 
@@ -66,7 +66,7 @@ def test_every_beginning_of_a_document_may_go_on(document):
     def wrong(beginning):
         try:
             loads(beginning)
-        except NotJson as cut:
+        except InvalidJsonError as cut:
             return not cut.may_go_on
         return False
 
@@ -75,7 +75,7 @@ def test_every_beginning_of_a_document_may_go_on(document):
 
 @pytest.mark.parametrize("document", ["Teal.", "```json\n{", '{"a":1,}', "{a", '{"a":1} and', "nulla", "[,", '"a\tb'])
 def test_what_is_wrong_already_may_not_go_on(document):
-    with pytest.raises(NotJson) as wrong:
+    with pytest.raises(InvalidJsonError) as wrong:
         loads(document)
     assert not wrong.value.may_go_on
 
@@ -95,7 +95,7 @@ def test_a_document_is_read_as_deep_as_any_python_can_walk_it_and_no_deeper(open
     deeper = f"[{deepest}]"
     assert loads(deeper, deepest=ENVELOPED) == [loads(deepest)]
     for document in (deeper, f"{deeper} ", f'["{"[" * DEEPEST}",{deepest}]', nested(DEEPEST * 30)):
-        with pytest.raises(NotJson, match="nested too deeply"):
+        with pytest.raises(InvalidJsonError, match="nested too deeply"):
             loads(document)
     assert not equal_json(deeper, deeper)
     assert loads(wide := f"[{'[1],' * 1000}{{}}]") == json.loads(wide)
@@ -115,7 +115,7 @@ def test_bytes_that_are_no_utf8_are_replaced():
 def test_no_bytes_raise_anything_else(data):
     try:
         loads(data)
-    except NotJson:
+    except InvalidJsonError:
         return
 
 

@@ -86,7 +86,7 @@ def test_who_starts_it_from_another_thread_may():
 
 LIBRARYS = """
 import os, _thread
-from harmony_conformance.processes import forking_if_whole, may_fork
+from harmony_conformance.runtime.processes import forking_if_whole, may_fork
 alone = may_fork(), forking_if_whole().get_start_method()
 held = _thread.allocate_lock()
 held.acquire()

@@ -19,10 +19,10 @@ except ModuleNotFoundError:
         raise
     sys.exit("mitmproxy is not installed: pip install 'harmony-conformance[mitmproxy]'")
 
-from harmony_proxy.configuration import BadSetting, Rules, load_rules
+from harmony_proxy.configuration import InvalidSettingError, Rules, load_rules
 from harmony_proxy.judging.counters import sentence
-from harmony_proxy.judging.judge_queue import Handing
-from harmony_proxy.judging.judge_settings import NONE, QUOTING, Settings
+from harmony_proxy.judging.judge_queue import JudgeQueue
+from harmony_proxy.judging.judge_settings import NONE, QUOTING, JudgeSettings
 from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
 from harmony_proxy.policy.policy import FailMode
 
@@ -34,8 +34,8 @@ class Configured:
 
     def __init__(self) -> None:
         self.addons: list[ConformanceAddon] = []
-        self._handing: Handing | None = None
-        self._settings = Settings()
+        self._handing: JudgeQueue | None = None
+        self._settings = JudgeSettings()
 
     def load(self, loader: Loader) -> None:
         """Name the options."""
@@ -71,7 +71,7 @@ class Configured:
             raise _refused("how exchanges are judged and logged is read at the start: start mitmproxy again")
         self._settings = settings
         if not self.addons:
-            self._handing = Handing(settings, say=_LOG.info)
+            self._handing = JudgeQueue(settings, say=_LOG.info)
             self.addons = [ConformanceAddon(self._handing)]
         self.addons[0].rules = rules
 
@@ -103,11 +103,11 @@ def _rules() -> Rules:
             fail=ctx.options.harmony_fail,
             fallback=ctx.options.harmony_fallback,
         )
-    except BadSetting as problem:
+    except InvalidSettingError as problem:
         raise _refused(f"harmony_policy, harmony_repair, harmony_block, harmony_fail: {problem}") from None
 
 
-def _settings() -> Settings:
+def _settings() -> JudgeSettings:
     log = Path(ctx.options.harmony_log).expanduser() if ctx.options.harmony_log else None
     if log is not None:
         try:
@@ -117,7 +117,7 @@ def _settings() -> Settings:
     for name in ("excerpts", "capture"):
         if getattr(ctx.options, f"harmony_{name}") not in QUOTING:
             raise _refused(f"harmony_{name} is one of {', '.join(QUOTING)}")
-    return Settings(
+    return JudgeSettings(
         log=log,
         excerpts=ctx.options.harmony_excerpts,
         capture=ctx.options.harmony_capture,

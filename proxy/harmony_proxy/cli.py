@@ -10,10 +10,10 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from harmony_conformance.cli.command import Command
-from harmony_conformance.engines.target import BadTarget, Target, parse_target
+from harmony_conformance.engines.target import InvalidTargetError, Target, parse_target
 from harmony_conformance.errors import UsageError
-from harmony_proxy.configuration import PREFIX, BadSetting, Rules, address, load_rules
-from harmony_proxy.judging.judge_settings import LOW, NONE, QUOTING, Settings
+from harmony_proxy.configuration import PREFIX, InvalidSettingError, Rules, address, load_rules
+from harmony_proxy.judging.judge_settings import LOW, NONE, QUOTING, JudgeSettings
 from harmony_proxy.policy.policy import Action, FailMode
 
 _LISTEN = "127.0.0.1:8090"
@@ -82,7 +82,7 @@ def execute(arguments: Namespace) -> int:
     upstream = _upstream(arguments.upstream)
     try:
         host, port = address(arguments.listen)
-    except BadSetting as problem:
+    except InvalidSettingError as problem:
         raise UsageError(f"--listen {problem}") from None
     settings = _settings(arguments, upstream.engine.name)
     if arguments.mitmproxy:
@@ -97,7 +97,7 @@ def execute(arguments: Namespace) -> int:
 
     try:
         metrics = address(arguments.metrics) if arguments.metrics else None
-    except BadSetting as problem:
+    except InvalidSettingError as problem:
         raise UsageError(f"--metrics {problem}") from None
     return serve(
         Standalone(
@@ -155,17 +155,17 @@ def _rules(arguments: Namespace) -> Rules:
             fallback=arguments.fallback,
             reasoning_field=arguments.reasoning_field,
         )
-    except BadSetting as problem:
+    except InvalidSettingError as problem:
         raise UsageError(str(problem)) from None
 
 
-def _settings(arguments: Namespace, engine: str) -> Settings:
+def _settings(arguments: Namespace, engine: str) -> JudgeSettings:
     if arguments.log is not None:
         try:
             arguments.log.open("ab").close()
         except OSError as problem:
             raise UsageError(f"--log {arguments.log}: {problem.strerror}") from None
-    return Settings(
+    return JudgeSettings(
         log=arguments.log,
         excerpts=arguments.excerpts,
         capture=arguments.capture,
@@ -183,7 +183,7 @@ def _needs(*modules: str) -> None:
 def _upstream(text: str) -> Target:
     try:
         target: Target = parse_target(text)
-    except BadTarget as problem:
+    except InvalidTargetError as problem:
         raise UsageError(f"--upstream: {problem}") from None
     if target.base is None:
         raise UsageError(

@@ -22,15 +22,15 @@ from pathlib import Path
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, at, text
-from harmony_proxy.judging.judge_settings import LOW, NONE, NORMAL, QUOTING, Settings
-from harmony_proxy.policy.actions import Actors
-from harmony_proxy.policy.policy import OBSERVE, Action, BadPolicy, FailMode, Policy, flag_policy, read_policy
+from harmony_proxy.judging.judge_settings import LOW, NONE, NORMAL, QUOTING, JudgeSettings
+from harmony_proxy.policy.actions import Handlers
+from harmony_proxy.policy.policy import OBSERVE, Action, FailMode, InvalidPolicyError, Policy, flag_policy, read_policy
 
 PREFIX = "HARMONY_GUARD_"
 _LARGEST_PORT = 65535
 
 
-class BadSetting(ValueError):  # noqa: N818 - it names what the value is
+class InvalidSettingError(ValueError):
     """A setting that cannot be; says in one line which, and what would be right."""
 
 
@@ -39,7 +39,7 @@ class Rules:
     """A policy and those who act by it; none of them where everything is observed."""
 
     policy: Policy = OBSERVE
-    actors: Actors | None = None
+    handlers: Handlers | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Configuration:
     """All that a guard is set to."""
 
     rules: Rules
-    judging: Settings
+    judging: JudgeSettings
     metrics: tuple[str, int] | None = None
 
 
@@ -66,7 +66,7 @@ def load_rules(  # noqa: PLR0913 - all that flags say of a policy
         BadSetting: the file cannot be read, or says what cannot be; or there are both.
     """
     if file is not None and (repair or block):
-        raise BadSetting("a policy file says all: no further checks to repair or block beside it")
+        raise InvalidSettingError("a policy file says all: no further checks to repair or block beside it")
     try:
         if file is not None:
             document: Json = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -79,11 +79,11 @@ def load_rules(  # noqa: PLR0913 - all that flags say of a policy
             lambda musts, can: flag_policy(repair, block, fail, fallback, musts=musts, repairable=can), reasoning_field
         )
     except OSError as problem:
-        raise BadSetting(f"{file}: {problem.strerror}") from None
+        raise InvalidSettingError(f"{file}: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
-        raise BadSetting(f"{file} is no UTF-8 text (byte {problem.start})") from None
-    except (BadPolicy, ValueError) as problem:
-        raise BadSetting(f"{file}: {problem}" if file is not None else str(problem)) from None
+        raise InvalidSettingError(f"{file} is no UTF-8 text (byte {problem.start})") from None
+    except (InvalidPolicyError, ValueError) as problem:
+        raise InvalidSettingError(f"{file}: {problem}" if file is not None else str(problem)) from None
 
 
 def from_environment(environment: Mapping[str, str]) -> Configuration:
@@ -99,7 +99,7 @@ def from_environment(environment: Mapping[str, str]) -> Configuration:
     file, log, metrics = told("POLICY"), told("LOG"), told("METRICS")
     priority = told("PRIORITY", LOW)
     if priority not in (LOW, NORMAL):
-        raise BadSetting(f"{PREFIX}PRIORITY {priority!r} is neither {LOW} nor {NORMAL}")
+        raise InvalidSettingError(f"{PREFIX}PRIORITY {priority!r} is neither {LOW} nor {NORMAL}")
     rules = load_rules(
         Path(file) if file else None,
         repair=_listed(told("REPAIR")),
@@ -108,7 +108,7 @@ def from_environment(environment: Mapping[str, str]) -> Configuration:
         fallback=told("FALLBACK", Action.OBSERVE.value),
         reasoning_field=told("REASONING_FIELD") or None,
     )
-    judging = Settings(
+    judging = JudgeSettings(
         log=Path(log) if log else None,
         excerpts=_excerpts("EXCERPTS", told("EXCERPTS")),
         capture=_excerpts("CAPTURE", told("CAPTURE")),
@@ -127,7 +127,7 @@ def address(told: str) -> tuple[str, int]:
     host, colon, port = told.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > _LARGEST_PORT:
-        raise BadSetting(f"{told!r} is no HOST:PORT: for example 127.0.0.1:8090")
+        raise InvalidSettingError(f"{told!r} is no HOST:PORT: for example 127.0.0.1:8090")
     return host, int(port)
 
 
@@ -138,11 +138,13 @@ def _rules(read: Callable[[frozenset[str], frozenset[str]], Policy], reasoning_f
     from harmony_proxy import repair  # noqa: PLC0415 - as above
 
     if reasoning_field is not None and reasoning_field not in REASONING_FIELDS:
-        raise BadPolicy(f"reasoning_field {reasoning_field!r} is none of {', '.join(map(repr, REASONING_FIELDS))}")
-    actors = repair.actors(reasoning_field=text(reasoning_field) or None)
+        raise InvalidPolicyError(
+            f"reasoning_field {reasoning_field!r} is none of {', '.join(map(repr, REASONING_FIELDS))}"
+        )
+    actors = repair.handlers(reasoning_field=text(reasoning_field) or None)
     musts = frozenset(check.id for check in CHECKS if check.subject is Exchange and check.severity is MUST)
     policy = read(musts, actors.repairs)
-    return Rules() if policy.observes else Rules(policy=policy, actors=actors)
+    return Rules() if policy.observes else Rules(policy=policy, handlers=actors)
 
 
 def _listed(told: str) -> list[str]:
@@ -151,5 +153,5 @@ def _listed(told: str) -> list[str]:
 
 def _excerpts(name: str, told: str) -> str:
     if (told or NONE) not in QUOTING:
-        raise BadSetting(f"{PREFIX}{name} {told!r} is none of {', '.join(QUOTING)}")
+        raise InvalidSettingError(f"{PREFIX}{name} {told!r} is none of {', '.join(QUOTING)}")
     return told or NONE

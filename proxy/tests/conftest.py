@@ -58,7 +58,7 @@ def _with_ids(x: Exchange) -> Exchange:
     if script is None or x.response is None:
         return wire(x)
     if x.events is None:
-        body = dumps({**members(x.told), "token_ids": script}).encode()
+        body = dumps({**members(x.response_json), "token_ids": script}).encode()
     else:
         *events, last = [members(event.value) for event in x.events.events]
         last = {**last, "response": {**members(last["response"]), "token_ids": script}}
@@ -72,11 +72,11 @@ def parts_of(told: str, size: int) -> list[str]:
 
 def _streamed(x: Exchange, size: int) -> Exchange | None:
     """A whole chat completion as the stream of it, `size` characters a delta; without the ids, which would have to be cut like the text."""
-    if x.api != "chat" or x.events is not None or not items(at(x.body, "choices")):
+    if x.api != "chat" or x.events is not None or not items(at(x.chat_completion, "choices")):
         return None
-    events = [dict(_ENVELOPE, choices=[choice]) for choice in _deltas(x.body, size)]
-    if isinstance(at(x.body, "usage"), dict):
-        events.append(dict(_ENVELOPE, choices=[], usage=at(x.body, "usage")))
+    events = [dict(_ENVELOPE, choices=[choice]) for choice in _deltas(x.chat_completion, size)]
+    if isinstance(at(x.chat_completion, "usage"), dict):
+        events.append(dict(_ENVELOPE, choices=[], usage=at(x.chat_completion, "usage")))
     data = [b"data: " + dumps(event).encode("utf-8", "backslashreplace") + b"\n\n" for event in events]
     body = {**members(x.request.json), "stream": True, "stream_options": {"include_usage": True}}
     return _answered(x, body, "chat", "text/event-stream", [*data, b"data: [DONE]\n\n"])
@@ -113,11 +113,11 @@ def _answered(x: Exchange, body: Json, api: str, kind: str, data: list[bytes]) -
 
 def _as_ollama(x: Exchange, size: int | None, api: str) -> Exchange | None:
     """A whole chat completion in Ollama's words, streamed or not; None where it has no words for it."""
-    if x.api != "chat" or x.events is not None or len(items(at(x.body, "choices"))) != 1:
+    if x.api != "chat" or x.events is not None or len(items(at(x.chat_completion, "choices"))) != 1:
         return None
-    message = at(x.body, "choices", 0, "message")
+    message = at(x.chat_completion, "choices", 0, "message")
     try:
-        asked = APIS["ollama"].spell({**members(x.request.json), "stream": size is not None})
+        asked = APIS["ollama"].write_request({**members(x.request.json), "stream": size is not None})
         calls = [
             {
                 "function": {
@@ -136,10 +136,10 @@ def _as_ollama(x: Exchange, size: int | None, api: str) -> Exchange | None:
     ending = {
         "done": True,
         "done_reason": "stop"
-        if at(x.body, "choices", 0, "finish_reason") == "tool_calls"
-        else at(x.body, "choices", 0, "finish_reason"),
-        "prompt_eval_count": at(x.body, "usage", "prompt_tokens"),
-        "eval_count": at(x.body, "usage", "completion_tokens"),
+        if at(x.chat_completion, "choices", 0, "finish_reason") == "tool_calls"
+        else at(x.chat_completion, "choices", 0, "finish_reason"),
+        "prompt_eval_count": at(x.chat_completion, "usage", "prompt_tokens"),
+        "eval_count": at(x.chat_completion, "usage", "completion_tokens"),
     }
     head = {"model": "gpt-oss:20b", "created_at": "2026-01-31T12:00:00Z"}
     content, thinking = (
@@ -169,20 +169,20 @@ def _as_ollama(x: Exchange, size: int | None, api: str) -> Exchange | None:
 
 def _as_response(x: Exchange, size: int) -> Exchange | None:
     """A whole chat completion as a stream of the Responses API; None where it has no words for it."""
-    if x.api != "chat" or x.events is not None or len(items(at(x.body, "choices"))) != 1:
+    if x.api != "chat" or x.events is not None or len(items(at(x.chat_completion, "choices"))) != 1:
         return None
     try:
-        asked = APIS["responses"].spell({**members(x.request.json), "stream": True})
+        asked = APIS["responses"].write_request({**members(x.request.json), "stream": True})
     except Exception:  # noqa: BLE001 - what it has no words for
         return None
     usage: dict[str, Json] | None = None
-    if isinstance(at(x.body, "usage"), dict):
+    if isinstance(at(x.chat_completion, "usage"), dict):
         names = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens", "total_tokens": "total_tokens"}
-        details = at(x.body, "usage", "completion_tokens_details")
-        usage = {told: at(x.body, "usage", name) for name, told in names.items()}
+        details = at(x.chat_completion, "usage", "completion_tokens_details")
+        usage = {told: at(x.chat_completion, "usage", name) for name, told in names.items()}
         usage |= {"output_tokens_details": details} if isinstance(details, dict) else {}
-    is_cut = at(x.body, "choices", 0, "finish_reason") == "length"
-    data = list(response_stream(_items(at(x.body, "choices", 0, "message")), size, usage, is_cut=is_cut))
+    is_cut = at(x.chat_completion, "choices", 0, "finish_reason") == "length"
+    data = list(response_stream(_items(at(x.chat_completion, "choices", 0, "message")), size, usage, is_cut=is_cut))
     return _answered(x, asked, "responses", "text/event-stream", data)
 
 

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from harmony_conformance.runtime import processes
-from harmony_conformance.selftest.through_proxy import NoSuchWay, Part, run_through, way_named
-from harmony_proxy.selftest_hook import Watching
+from harmony_conformance.selftest.through_proxy import ScenarioSubset, UnknownThroughError, run_through, way_named
+from harmony_proxy.selftest_hook import GuardBetween
 
-PART = Part(scenarios=("tool_round_trip", "simple_answer", "slow_stream"), apis=("chat",))
-PARSERS = Part(scenarios=("sglang_parsers",), apis=("sglang-generate",))
+PART = ScenarioSubset(scenarios=("tool_round_trip", "simple_answer", "slow_stream"), apis=("chat",))
+PARSERS = ScenarioSubset(scenarios=("sglang_parsers",), apis=("sglang-generate",))
 
 
-class Forgetful(Watching):
+class Forgetful(GuardBetween):
     """A guard that loses the end of each answer, and says that it was whole."""
 
     def exchanges(self):
@@ -27,7 +27,7 @@ def watched(way, *defects, part=PART):
 
 
 def test_what_crosses_the_wire_is_seen_and_what_does_not_has_its_reason():
-    outcome = watched(Watching, "finish-stop-with-calls", "tool-result-quoted", "tool-history-refused")
+    outcome = watched(GuardBetween, "finish-stop-with-calls", "tool-result-quoted", "tool-history-refused")
     assert outcome.faults == ()
     assert outcome.exchanges >= 10
     by_name = {one.defect: one for one in outcome.watched}
@@ -42,7 +42,7 @@ def test_what_crosses_the_wire_is_seen_and_what_does_not_has_its_reason():
 
 def test_parsers_that_are_asked_by_themselves_are_judged_as_in_the_suite():
     calls = ("sglang-untyped-call-lost", "sglang-first-call-as-text", "sglang-dotted-name-lost")
-    outcome = watched(Watching, "sglang-reasoning-unseparated", *calls, part=PARSERS)
+    outcome = watched(GuardBetween, "sglang-reasoning-unseparated", *calls, part=PARSERS)
     assert outcome.faults == ()
     assert outcome.exchanges >= 6
     assert {one.defect: one.seen for one in outcome.watched} == {
@@ -54,7 +54,7 @@ def test_parsers_that_are_asked_by_themselves_are_judged_as_in_the_suite():
 
 def test_nothing_else_is_told_where_nothing_can_be_forked(monkeypatch):
     monkeypatch.setattr(processes, "may_fork", lambda: False)
-    outcome = watched(Watching, "sglang-first-call-as-text", part=PARSERS)
+    outcome = watched(GuardBetween, "sglang-first-call-as-text", part=PARSERS)
     assert [one.seen for one in outcome.watched] == [("native.written_calls_are_parsed",)]
     assert outcome.passed
 
@@ -66,6 +66,6 @@ def test_a_guard_that_loses_the_end_of_answers_is_told():
 
 
 def test_what_can_be_put_in_between_is_found_by_name():
-    assert way_named("proxy") is Watching
-    with pytest.raises(NoSuchWay, match=r"'mesh' is not installed; there is: .*proxy"):
+    assert way_named("proxy") is GuardBetween
+    with pytest.raises(UnknownThroughError, match=r"'mesh' is not installed; there is: .*proxy"):
         way_named("mesh")

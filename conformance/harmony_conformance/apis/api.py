@@ -14,7 +14,7 @@ from typing import LiteralString
 from harmony_conformance.json_value import Json, JsonObject
 
 
-class NotSpelled(Exception):  # noqa: N818 - it says what happened
+class UnsupportedByApiError(Exception):
     """A chat request that the API has no words for; says which member. Completes "the API has no …"."""
 
 
@@ -55,11 +55,11 @@ class Api:
     name: str
     title: LiteralString
     path: str
-    spell: Callable[[JsonObject], JsonObject]
-    asked: Callable[[Json], Json]
-    whole: Callable[[Json], Json]
-    chunks: Callable[[Iterable[Json]], Iterator[Json]]
-    answer: LiteralString
+    write_request: Callable[[JsonObject], JsonObject]
+    read_request: Callable[[Json], Json]
+    read_response: Callable[[Json], Json]
+    read_events: Callable[[Iterable[Json]], Iterator[Json]]
+    answer_member: LiteralString
     framing: Framing = Framing.SERVER_SENT
     is_raw: bool = False
     option: str | None = None
@@ -67,7 +67,7 @@ class Api:
     counts_reasoning: bool = True
 
     @property
-    def word(self) -> str:
+    def option_name(self) -> str:
         """The word of `--api` that chooses it."""
         return self.option or self.name
 

@@ -10,7 +10,7 @@ from harmony_conformance.transport.messages import Chunk, Response
 from harmony_conformance.transport.sse import Event, EventStream
 
 
-class StreamedChoice(NamedTuple):
+class ChunkChoice(NamedTuple):
     """A choice of a chunk: which chunk, its place there, the number of the choice (None where that is no whole number), and its delta."""
 
     chunk: int
@@ -25,10 +25,10 @@ class StreamedChoice(NamedTuple):
         return not self.number
 
 
-def streamed_choices(chunks: Iterable[Json]) -> tuple[StreamedChoice, ...]:
+def streamed_choices(chunks: Iterable[Json]) -> tuple[ChunkChoice, ...]:
     """The choices of a stream of `chat.completion.chunk` objects; what is no object has no members."""
     return tuple(
-        StreamedChoice(position, place, number(choice.get("index")), choice, choice.get("delta"))
+        ChunkChoice(position, place, number(choice.get("index")), choice, choice.get("delta"))
         for position, chunk in enumerate(chunks)
         for place, choice in enumerate(map(members, items(members(chunk).get("choices"))))
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from harmony_conformance.apis.api import NotSpelled
+from harmony_conformance.apis.api import UnsupportedByApiError
 from harmony_conformance.apis.request_fields import refuse_others, without
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.prompts.conversation import Reading, conversation_of
+from harmony_conformance.prompts.conversation import RequestReading, conversation_of
 from harmony_ref import decode, encode_with_special_tokens, render_conversation_for_completion
 
 _DATE = "2025-06-28"
@@ -28,7 +28,7 @@ def prompt_ids(request: JsonObject) -> list[int]:
         NotSpelled: it asks for JSON, or for a call, which is no matter of the prompt alone.
     """
     refuse_others(request, _NEUTRAL)
-    return list(render_conversation_for_completion(conversation_of(request, Reading(), date=_DATE)))
+    return list(render_conversation_for_completion(conversation_of(request, RequestReading(), date=_DATE)))
 
 
 def prompt_text(request: JsonObject) -> str:
@@ -40,7 +40,7 @@ def prompt_text(request: JsonObject) -> str:
     ids = prompt_ids(request)
     written = decode(ids)
     if encode_with_special_tokens(written) != ids:
-        raise NotSpelled("way to tell markers from their spelling")
+        raise UnsupportedByApiError("way to tell markers from their spelling")
     return written
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from harmony_conformance.apis.api import Api, NotSpelled
+from harmony_conformance.apis.api import Api, UnsupportedByApiError
 from harmony_conformance.apis.chat import CHAT_COMPLETIONS
 from harmony_conformance.apis.completions import COMPLETIONS
 from harmony_conformance.apis.llamacpp import LLAMACPP_COMPLETION
@@ -55,6 +55,6 @@ __all__ = [
     "TGI",
     "TGI_GENERATE",
     "Api",
-    "NotSpelled",
+    "UnsupportedByApiError",
     "api_named",
 ]

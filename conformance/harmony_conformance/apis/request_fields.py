@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from harmony_conformance.apis.api import NotSpelled
+from harmony_conformance.apis.api import UnsupportedByApiError
 from harmony_conformance.json_value import Json, JsonObject, at, text
 
 
@@ -17,7 +17,7 @@ def refuse_others(request: JsonObject, neutral: Mapping[str, tuple[Json, ...]]) 
     for name, values in neutral.items():
         given = request.get(name)
         if not any(given == value and isinstance(given, bool) == isinstance(value, bool) for value in values):
-            raise NotSpelled(f"`{name}`")
+            raise UnsupportedByApiError(f"`{name}`")
 
 
 def without(value: JsonObject, names: Collection[str]) -> JsonObject:
@@ -45,5 +45,5 @@ def said_as_text(content: Json) -> Json:
         return content
     for part in content:
         if not isinstance(at(part, "text"), str):
-            raise NotSpelled(f"content parts of the type {text(at(part, 'type'))}")
+            raise UnsupportedByApiError(f"content parts of the type {text(at(part, 'type'))}")
     return "".join(text(at(part, "text")) for part in content)

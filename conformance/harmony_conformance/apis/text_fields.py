@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harmony_conformance.apis.chat_completion import Turn
-from harmony_conformance.apis.chat_stream import StreamedChoice
-from harmony_conformance.json_value import Json, NotJson, at, items, loads, members, number, text
+from harmony_conformance.apis.chat_stream import ChunkChoice
+from harmony_conformance.json_value import InvalidJsonError, Json, at, items, loads, members, number, text
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 from harmony_conformance.runtime.caching import cached_property
 from harmony_ref import tokens
 
 
-class Place(StrEnum):
+class FieldKind(StrEnum):
     """What kind of text may stand in a field."""
 
     CONTENT = "content"
@@ -31,50 +31,50 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Field:
+class TextField:
     """A text of an answer, and where it stands."""
 
     where: str
     text: str
-    place: Place = Place.CONTENT
+    place: FieldKind = FieldKind.CONTENT
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class AnswerTexts:
     """One choice: its fields, the ids the model emitted for it (None where they are not known), and the tokens that its log probabilities name."""
 
-    fields: tuple[Field, ...]
+    fields: tuple[TextField, ...]
     ids: tuple[int, ...] | None = None
     logprobs: tuple[str, ...] = ()
 
-    def text_of(self, place: Place) -> str:
+    def text_of(self, place: FieldKind) -> str:
         """The longest text of a place: a server may tell the same one in several members."""
         return self._longest.get(place, "")
 
     @cached_property
-    def _longest(self) -> dict[Place, str]:
-        longest: dict[Place, str] = {}
+    def _longest(self) -> dict[FieldKind, str]:
+        longest: dict[FieldKind, str] = {}
         for field in self.fields:
             if len(field.text) > len(longest.get(field.place, "")):
                 longest[field.place] = field.text
         return longest
 
 
-def fields(turn: Turn) -> Iterator[Field]:
+def fields(turn: Turn) -> Iterator[TextField]:
     """The texts of an answer as a client reads it: content, reasoning, names and arguments."""
     if turn.content:
-        yield Field(where="content", text=turn.content)
+        yield TextField(where="content", text=turn.content)
     if turn.reasoning:
-        yield Field(where=turn.reasoning_field or "reasoning", text=turn.reasoning, place=Place.REASONING)
+        yield TextField(where=turn.reasoning_field or "reasoning", text=turn.reasoning, place=FieldKind.REASONING)
     for index, call in enumerate(turn.tool_calls):
-        yield Field(where=f"tool_calls/{index}/function/name", text=call.name, place=Place.NAME)
-        yield Field(where=f"tool_calls/{index}/function/arguments", text=call.arguments, place=Place.ARGUMENTS)
+        yield TextField(where=f"tool_calls/{index}/function/name", text=call.name, place=FieldKind.NAME)
+        yield TextField(where=f"tool_calls/{index}/function/arguments", text=call.arguments, place=FieldKind.ARGUMENTS)
 
 
-def read_answers(body: Json) -> tuple[Answer, ...]:
+def read_answers(body: Json) -> tuple[AnswerTexts, ...]:
     """The choices of a `chat.completion` object."""
     return tuple(
-        Answer(
+        AnswerTexts(
             fields=tuple(_texts(at(choice, "message"))),
             ids=_known(items(at(choice, "token_ids"))),
             logprobs=tuple(_named(choice)),
@@ -83,7 +83,7 @@ def read_answers(body: Json) -> tuple[Answer, ...]:
     )
 
 
-def read_streamed_answers(choices: Iterable[StreamedChoice]) -> tuple[Answer, ...]:
+def read_streamed_answers(choices: Iterable[ChunkChoice]) -> tuple[AnswerTexts, ...]:
     """The choices of a stream by their index, deltas joined."""
     deltas: dict[int, _Joined] = defaultdict(_Joined)
     ids: dict[int, list[Json]] = defaultdict(list)
@@ -96,7 +96,7 @@ def read_streamed_answers(choices: Iterable[StreamedChoice]) -> tuple[Answer, ..
         if told.choice.get("logprobs") is not None:
             logprobs[index] += _named(told.choice)
     return tuple(
-        Answer(fields=tuple(_texts(joined.value())), ids=_known(ids[index]), logprobs=tuple(logprobs[index]))
+        AnswerTexts(fields=tuple(_texts(joined.value())), ids=_known(ids[index]), logprobs=tuple(logprobs[index]))
         for index, joined in sorted(deltas.items())
     )
 
@@ -142,46 +142,46 @@ class _Joined:
         return "".join(self._pieces) if self._pieces else self._other
 
 
-def _texts(message: Json) -> Iterator[Field]:
+def _texts(message: Json) -> Iterator[TextField]:
     for name, value in members(message).items():
         if name in ("content", "refusal"):
-            yield from _walk(value, name, Place.CONTENT)
+            yield from _walk(value, name, FieldKind.CONTENT)
         elif name in REASONING_FIELDS or name == "reasoning_details":
-            yield from _walk(value, name, Place.REASONING)
+            yield from _walk(value, name, FieldKind.REASONING)
         elif name == "role":
-            yield from _walk(value, name, Place.NAME)
+            yield from _walk(value, name, FieldKind.NAME)
         elif name == "tool_calls":
             for index, call in enumerate(items(value)):
                 yield from _call(call, f"{name}/{index}")
         elif name == "function_call":
             yield from _call({"function": value}, name)
         else:
-            yield from _walk(value, name, Place.OTHER)
+            yield from _walk(value, name, FieldKind.OTHER)
 
 
-def _call(call: Json, where: str) -> Iterator[Field]:
+def _call(call: Json, where: str) -> Iterator[TextField]:
     function = at(call, "function")
     for name in ("id", "type"):
-        yield from _walk(at(call, name), f"{where}/{name}", Place.NAME)
-    yield from _walk(at(function, "name"), f"{where}/function/name", Place.NAME)
+        yield from _walk(at(call, name), f"{where}/{name}", FieldKind.NAME)
+    yield from _walk(at(function, "name"), f"{where}/function/name", FieldKind.NAME)
     arguments = at(function, "arguments")
     place = f"{where}/function/arguments"
-    yield from _walk(arguments, place, Place.ARGUMENTS)
-    yield from (Field(where=place, text=key, place=Place.NAME) for key in _keys(_parsed(arguments)))
+    yield from _walk(arguments, place, FieldKind.ARGUMENTS)
+    yield from (TextField(where=place, text=key, place=FieldKind.NAME) for key in _keys(_parsed(arguments)))
 
 
-def _walk(value: Json, where: str, place: Place) -> Iterator[Field]:
+def _walk(value: Json, where: str, place: FieldKind) -> Iterator[TextField]:
     """The texts of a value. What part of a content it is, `type`, tells nothing."""
     match value:
         case str():
             if value:
-                yield Field(where=where, text=value, place=place)
+                yield TextField(where=where, text=value, place=place)
         case list():
             for index, item in enumerate(value):
                 yield from _walk(item, f"{where}/{index}", place)
         case dict():
             for name, member in value.items():
-                yield from _walk(member, f"{where}/{name}", Place.OTHER if name in _OF_A_PART else place)
+                yield from _walk(member, f"{where}/{name}", FieldKind.OTHER if name in _OF_A_PART else place)
         case _:
             return
 
@@ -207,7 +207,7 @@ def _parsed(arguments: Json) -> Json:
         return arguments
     try:
         return loads(arguments)
-    except NotJson:
+    except InvalidJsonError:
         return None
 
 

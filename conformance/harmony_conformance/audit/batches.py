@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harmony_conformance.audit.log_readers import Form, Found, LeftOut, read_line
+from harmony_conformance.audit.log_readers import Found, LeftOut, LineFormat, read_line
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason, names_in
 from harmony_conformance.audit.scan import Counting, Judged, Tally
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.evidence.file_lines import Line, Place, Problem, read_lines
+from harmony_conformance.evidence.file_lines import Line, LinePosition, UnreadableLine, read_lines
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.judge.applicability import agenda_of
+from harmony_conformance.judge.applicability import build_index
 from harmony_conformance.judge.check import Outcome
-from harmony_conformance.judge.judge import judge_apart
+from harmony_conformance.judge.judge import judge_split
 from harmony_conformance.report.model import finding_json
 
 LINES, BYTES = 200, 1024 * 1024
@@ -24,10 +24,10 @@ _WRITTEN = frozenset({Outcome.FAIL, Outcome.ERROR})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadOptions:
     """How lines are read, and what may be quoted of them."""
 
-    form: Form = Form.AUTO
+    form: LineFormat = LineFormat.AUTO
     excerpts: Excerpts = Excerpts.REDACTED
 
 
@@ -36,7 +36,7 @@ class Batch:
     """Lines of one file that follow each other, and the problems between them."""
 
     file: str
-    lines: tuple[Line | Problem, ...]
+    lines: tuple[Line | UnreadableLine, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Scanned:
 def batches(paths: Iterable[Path], *, lines: int = LINES, size: int = BYTES) -> Iterator[Batch]:
     """The lines of files, in order, in parts of at most so many lines and bytes; no batch reaches over the end of a file."""
     for path in paths:
-        gathered: list[Line | Problem] = []
+        gathered: list[Line | UnreadableLine] = []
         held = 0
         for line in read_lines(path):
             length = len(line.data) if isinstance(line, Line) else 0
@@ -64,17 +64,17 @@ def batches(paths: Iterable[Path], *, lines: int = LINES, size: int = BYTES) -> 
             yield Batch(file=str(path), lines=tuple(gathered))
 
 
-def scan_batch(batch: Batch, reading: Reading) -> Scanned:
+def scan_batch(batch: Batch, reading: ReadOptions) -> Scanned:
     """Judge each exchange of a batch by itself, and sum up."""
     counting = Counting()
-    checks = agenda_of(CHECKS)
+    checks = build_index(CHECKS)
     failures: list[JsonObject] = []
     unreadable: list[JsonObject] = []
     for line in batch.lines:
-        place = Place(file=batch.file, offset=line.offset)
-        found = line if isinstance(line, Problem) else read_line(line, reading.form, name=str(place))
+        place = LinePosition(file=batch.file, offset=line.offset)
+        found = line if isinstance(line, UnreadableLine) else read_line(line, reading.form, name=str(place))
         match found:
-            case Problem():
+            case UnreadableLine():
                 counting.add_problem(place, found)
                 unreadable.append(
                     {"file": place.file, "offset": place.offset, "kind": found.kind, "detail": found.detail}
@@ -82,7 +82,7 @@ def scan_batch(batch: Batch, reading: Reading) -> Scanned:
             case LeftOut():
                 counting.leave_out()
             case Found():
-                aside, results = judge_apart(found.exchange, checks)
+                aside, results = judge_split(found.exchange, checks)
                 judged = Judged(place=place, exchange=found.exchange, results=results, aside=aside)
                 counting.add(judged)
                 failures.extend(_failures(judged, reading.excerpts))

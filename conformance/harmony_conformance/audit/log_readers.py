@@ -11,15 +11,15 @@ from enum import StrEnum
 
 from harmony_conformance.audit.openai_log_line import read_openai_line
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.file_lines import Line, NotUtf8, Problem, parse_line
-from harmony_conformance.evidence.recording import DISCOVERY, BadRecording, read_exchange
-from harmony_conformance.json_value import Json, NotJson, at, members
+from harmony_conformance.evidence.file_lines import Line, LineEncodingError, UnreadableLine, parse_line
+from harmony_conformance.evidence.recording import DISCOVERY, InvalidRecordError, read_exchange
+from harmony_conformance.json_value import InvalidJsonError, Json, at, members
 
 _NO_EXCHANGE = "no exchange: "
 _WRONG_VALUE = "no exchange: a member has a value that cannot be read"
 
 
-class Form(StrEnum):
+class LineFormat(StrEnum):
     """The forms of a line that can be asked for."""
 
     AUTO = "auto"
@@ -42,20 +42,20 @@ class LeftOut:
     offset: int
 
 
-def read_line(line: Line, form: Form, *, name: str) -> Found | LeftOut | Problem:
+def read_line(line: Line, form: LineFormat, *, name: str) -> Found | LeftOut | UnreadableLine:
     """The exchange of one line, or why it is none. What is told of a line holds nothing of its content."""
     try:
         value = parse_line(line)
-        recorded = form is Form.EXCHANGES or (form is Form.AUTO and _is_recorded(value))
+        recorded = form is LineFormat.EXCHANGES or (form is LineFormat.AUTO and _is_recorded(value))
         if recorded and DISCOVERY in (at(value, "kind"), at(value, "scenario")):
             return LeftOut(offset=line.offset)
         x = replace(read_exchange(value), id=name) if recorded else read_openai_line(value, name=name)
         return Found(offset=line.offset, exchange=x)
-    except NotJson as problem:
+    except InvalidJsonError as problem:
         return _problem(line, "no JSON", f"at character {problem.position}")
-    except NotUtf8 as problem:
+    except LineEncodingError as problem:
         return _problem(line, "no UTF-8", f"at byte {problem.byte}")
-    except BadRecording as problem:
+    except InvalidRecordError as problem:
         told = str(problem)
         return _problem(line, told if told.startswith(_NO_EXCHANGE) else _WRONG_VALUE)
     except ValueError:
@@ -67,5 +67,5 @@ def _is_recorded(value: Json) -> bool:
     return at(value, "kind") == "exchange" or "json" in members(request) or "text" in members(request)
 
 
-def _problem(line: Line, kind: str, detail: str = "") -> Problem:
-    return Problem(offset=line.offset, number=line.number, kind=kind, detail=detail)
+def _problem(line: Line, kind: str, detail: str = "") -> UnreadableLine:
+    return UnreadableLine(offset=line.offset, number=line.number, kind=kind, detail=detail)

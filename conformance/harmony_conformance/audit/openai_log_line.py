@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.recording import BadRecording
-from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, loads, members, number, text
+from harmony_conformance.evidence.recording import InvalidRecordError
+from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, at, dumps, loads, members, number, text
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_conformance.transport.sse import DONE
 
@@ -35,27 +35,29 @@ def read_openai_line(value: Json, *, name: str) -> Exchange:
     """
     held = members(value)
     if not isinstance(value, dict):
-        raise BadRecording("no exchange: not a JSON object")
+        raise InvalidRecordError("no exchange: not a JSON object")
     if "request" not in held:
-        raise BadRecording("no exchange: it has no member `request`")
+        raise InvalidRecordError("no exchange: it has no member `request`")
     if held.get("response") is None:
-        raise BadRecording("no exchange: it has no response")
+        raise InvalidRecordError("no exchange: it has no response")
     path, headers, asked = _request(held["request"])
     response, is_wire = _response(held["response"], _status(value))
     if not is_wire and response.content_type == "application/json" and at(asked, "stream") is True:
         asked = {member: content for member, content in members(asked).items() if member not in _STREAM_MEMBERS}
     body = dumps(asked).encode("utf-8", "surrogatepass")
-    return Exchange(id=name, request=Request(path=path, headers=headers, body=body), response=response, rebuilt=True)
+    return Exchange(id=name, request=Request(path=path, headers=headers, body=body), response=response, from_log=True)
 
 
 def _request(value: Json) -> tuple[str, Mapping[str, str], Json]:
     wrapped = at(value, "body")
     asked = _parsed(wrapped if wrapped is not None and at(value, "messages") is None else value)
     if not isinstance(asked, dict):
-        raise BadRecording("no exchange: its request is no JSON object")
+        raise InvalidRecordError("no exchange: its request is no JSON object")
     path = (text(at(value, "path")) or text(at(value, "url"))).partition("?")[0] or CHAT
     if "messages" not in asked or not path.endswith("/chat/completions"):
-        raise BadRecording("no exchange: its request is none of Chat Completions (no `messages`, or another path)")
+        raise InvalidRecordError(
+            "no exchange: its request is none of Chat Completions (no `messages`, or another path)"
+        )
     return path, _headers(at(value, "headers")) if wrapped is not None else {}, asked
 
 
@@ -110,5 +112,5 @@ def _parsed(value: Json) -> Json:
         return value
     try:
         return loads(value)
-    except NotJson:
+    except InvalidJsonError:
         return None

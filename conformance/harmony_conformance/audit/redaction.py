@@ -14,7 +14,7 @@ from enum import Enum, StrEnum
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import at, items, text
 from harmony_conformance.judge.check import Finding
-from harmony_conformance.redactable_text import Location, Phrase, Wording
+from harmony_conformance.redactable_text import Location, RedactableText, ReportText
 from harmony_ref import HarmonyError
 
 
@@ -101,7 +101,7 @@ def names_in(x: Exchange) -> frozenset[str]:
 
 def _meant(x: Exchange) -> set[str]:
     try:
-        return {call.name for call in x.meant.calls} if x.meant is not None else set()
+        return {call.name for call in x.expected_output.calls} if x.expected_output is not None else set()
     except HarmonyError:  # ids that are no tokens
         return set()
 
@@ -114,16 +114,16 @@ def _mask_of(names: Iterable[str]) -> Callable[[str], str]:
     return lambda value: redact(named.sub(_shape, value))
 
 
-def _masked(wording: Wording, mask: Callable[[str], str], *, counts: bool) -> Wording:
+def _masked(wording: ReportText, mask: Callable[[str], str], *, counts: bool) -> ReportText:
     """Mask the values of a phrase. A count stays in a message; what was expected or found may be a number of the traffic, and none stays."""
-    if not isinstance(wording, Phrase):
+    if not isinstance(wording, RedactableText):
         return wording
-    return Phrase(wording.template, *(_masked_value(value, mask, counts=counts) for value in wording.values))
+    return RedactableText(wording.template, *(_masked_value(value, mask, counts=counts) for value in wording.values))
 
 
 def _masked_value(value: object, mask: Callable[[str], str], *, counts: bool) -> object:
     match value:
-        case Phrase():
+        case RedactableText():
             return _masked(value, mask, counts=counts)
         case Enum():
             return value

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from harmony_conformance.audit.redaction import Excerpts, apply_excerpts, apply_to_reason
-from harmony_conformance.audit.scan import CheckTally, Example, Tally
+from harmony_conformance.audit.scan import CheckTally, FindingExample, Tally
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.errors import Exit
 from harmony_conformance.json_value import Json, JsonObject, dumps
@@ -34,7 +34,7 @@ class AuditLine:
 
     result: ResultLine
     counts: Mapping[Outcome, int]
-    examples: tuple[Example, ...]
+    examples: tuple[FindingExample, ...]
 
     def line(self) -> JsonObject:
         """The JSON form: a result line with its counts."""
@@ -160,13 +160,15 @@ def _line(rule: Check | Comparison, tallied: CheckTally, exchanges: int, excerpt
     return AuditLine(result=result, counts=tallied.counts, examples=examples)
 
 
-def _shown(example: Example, excerpts: Excerpts) -> Example:
+def _shown(example: FindingExample, excerpts: Excerpts) -> FindingExample:
     findings = tuple(apply_excerpts(finding, excerpts, example.names) for finding in example.findings)
     reason = apply_to_reason(example.reason, excerpts)
-    return Example(place=example.place, outcome=example.outcome, findings=findings, reason=reason)
+    return FindingExample(place=example.place, outcome=example.outcome, findings=findings, reason=reason)
 
 
-def _reason(rule: Check | Comparison, tallied: CheckTally, outcome: Outcome, examples: tuple[Example, ...]) -> str:
+def _reason(
+    rule: Check | Comparison, tallied: CheckTally, outcome: Outcome, examples: tuple[FindingExample, ...]
+) -> str:
     if outcome is Outcome.ERROR:
         return next((example.reason for example in examples if example.reason), "")
     if outcome is not Outcome.NOT_APPLICABLE:

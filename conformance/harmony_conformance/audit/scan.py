@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from harmony_conformance.audit.redaction import names_in
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.file_lines import Place, Problem
+from harmony_conformance.evidence.file_lines import LinePosition, UnreadableLine
 from harmony_conformance.judge.check import Finding, Outcome
 from harmony_conformance.judge.judge import Result
 
@@ -29,10 +29,10 @@ _TOLD = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Example:
+class FindingExample:
     """An exchange on which a check had something to say; at most five of its findings. `names` are the functions it mentions."""
 
-    place: Place
+    place: LinePosition
     outcome: Outcome
     findings: tuple[Finding, ...]
     reason: str = ""
@@ -46,7 +46,7 @@ class CheckTally:
     counts: Mapping[Outcome, int] = field(default_factory=dict[Outcome, int])
     reasons: Mapping[str, int] = field(default_factory=dict[str, int])
     evidence: frozenset[str] = frozenset()
-    examples: tuple[Example, ...] = ()
+    examples: tuple[FindingExample, ...] = ()
 
     def __add__(self, other: CheckTally) -> CheckTally:
         """Both together."""
@@ -63,7 +63,7 @@ class Unread:
     """Lines that are no exchange, by kind: how many, and where the first of them stand."""
 
     count: int
-    first: tuple[tuple[Place, str], ...]
+    first: tuple[tuple[LinePosition, str], ...]
 
     def __add__(self, other: Unread) -> Unread:
         """Both together."""
@@ -113,13 +113,13 @@ class Judged:
     `aside`: the results of checks that do not apply, which are one value for many exchanges; they may stand in `results` as well.
     """
 
-    place: Place
+    place: LinePosition
     exchange: Exchange
     results: Sequence[Result]
     aside: tuple[Result, ...] = ()
 
 
-def tally(judged: Iterable[Judged], problems: Iterable[tuple[Place, Problem]] = ()) -> Tally:
+def tally(judged: Iterable[Judged], problems: Iterable[tuple[LinePosition, UnreadableLine]] = ()) -> Tally:
     """Sum up judged exchanges and unread lines."""
     counting = Counting()
     for one in judged:
@@ -139,7 +139,7 @@ class Counting:
         self._counts: Counter[tuple[str, Outcome]] = Counter()
         self._reasons: Counter[tuple[str, str]] = Counter()
         self._evidence: dict[str, set[str]] = {}
-        self._examples: dict[tuple[str, Outcome], list[Example]] = {}
+        self._examples: dict[tuple[str, Outcome], list[FindingExample]] = {}
         self._unread: dict[str, Unread] = {}
 
     def add(self, judged: Judged) -> None:
@@ -174,7 +174,7 @@ class Counting:
         """Count an exchange of discovery."""
         self._left_out += 1
 
-    def add_problem(self, place: Place, problem: Problem) -> None:
+    def add_problem(self, place: LinePosition, problem: UnreadableLine) -> None:
         """Count a line that is no exchange."""
         one = Unread(count=1, first=((place, problem.detail),))
         before = self._unread.get(problem.kind)
@@ -206,7 +206,7 @@ class Counting:
         if len(kept) >= EXAMPLES and kept[-1].place < judged.place:
             return
         kept.append(
-            Example(
+            FindingExample(
                 place=judged.place,
                 outcome=result.outcome,
                 findings=tuple(replace(finding, exchange=str(judged.place)) for finding in result.findings[:_FINDINGS]),
@@ -218,8 +218,8 @@ class Counting:
         del kept[EXAMPLES:]
 
 
-def _first(examples: Iterable[Example]) -> tuple[Example, ...]:
-    by_outcome: dict[Outcome, list[Example]] = {}
+def _first(examples: Iterable[FindingExample]) -> tuple[FindingExample, ...]:
+    by_outcome: dict[Outcome, list[FindingExample]] = {}
     for example in examples:
         by_outcome.setdefault(example.outcome, []).append(example)
     return tuple(
@@ -227,7 +227,7 @@ def _first(examples: Iterable[Example]) -> tuple[Example, ...]:
     )
 
 
-def _by_place(example: Example) -> Place:
+def _by_place(example: FindingExample) -> LinePosition:
     return example.place
 
 

@@ -9,14 +9,14 @@ from functools import partial
 from itertools import chain, islice
 from multiprocessing import active_children, get_context
 
-from harmony_conformance.audit.batches import Batch, Reading, Scanned, scan_batch
+from harmony_conformance.audit.batches import Batch, ReadOptions, Scanned, scan_batch
 from harmony_conformance.runtime.processes import be_stopped, starting
 
 AHEAD = 2
 """Batches that wait for each process, so that none is idle while another one is read."""
 
 
-def scan_all(parts: Iterable[Batch], reading: Reading, *, workers: int) -> Iterator[Scanned]:
+def scan_all(parts: Iterable[Batch], reading: ReadOptions, *, workers: int) -> Iterator[Scanned]:
     """What came of each batch, in order. A log of a single batch is judged here: a process takes longer to begin than that takes.
 
     Raises:

@@ -29,7 +29,7 @@ from harmony_conformance.checks import (
     tools,
     usage,
 )
-from harmony_conformance.judge.check import Check, Comparison, Rule
+from harmony_conformance.judge.check import Check, CheckBase, Comparison
 
 FAMILIES: tuple[ModuleType, ...] = (
     prompt,
@@ -59,7 +59,7 @@ FAMILIES: tuple[ModuleType, ...] = (
 
 def _rules() -> Iterator[Check | Comparison]:
     for family in FAMILIES:
-        yield from (value for value in vars(family).values() if isinstance(value, Rule))
+        yield from (value for value in vars(family).values() if isinstance(value, CheckBase))
 
 
 CHECKS: tuple[Check | Comparison, ...] = tuple(_rules())

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.evidence.series_pairs import pair, prompt_count
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, condition, evidence, of_several, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, condition, evidence, series_only, variant
 from harmony_conformance.prompts.known_mistakes import Mistake
-from harmony_conformance.prompts.token_accounting import Account, Requests, explain_counts, nearest
-from harmony_conformance.redactable_text import Phrase, Wording, quote
+from harmony_conformance.prompts.token_accounting import CountExplanation, Requests, explain_counts, nearest
+from harmony_conformance.redactable_text import RedactableText, ReportText, quote
 
 PLAINEST = "plainest"
 """The step that the others are compared with; it is sent again at the end, and has to cost the same."""
@@ -19,7 +19,7 @@ _WHERE = "/usage/prompt_tokens"
 _FORMS_TOLD = 3
 
 
-@of_several
+@series_only
 @evidence
 def has_accounts(series: Series) -> bool:
     """series of requests made to be compared by their prompt_tokens, where the same request is counted the same"""
@@ -50,7 +50,9 @@ def counts_show_no_known_mistake(series: Series) -> Iterator[Finding]:
     accounts = _accounts(series)
     if _shows_mistake(accounts):
         told = dict.fromkeys(map(_causes, accounts))
-        yield _finding(series, Phrase("the counts are those of prompts in which {}", ", or in which ".join(told)))
+        yield _finding(
+            series, RedactableText("the counts are those of prompts in which {}", ", or in which ".join(told))
+        )
 
 
 @comparison(SHOULD, spec="harmony#message-format", when=(has_accounts, is_no_known_mistake))
@@ -67,37 +69,37 @@ def counts_fit_a_form(series: Series) -> Iterator[Finding]:
     elif grown:
         yield _finding(series, quote(", or ".join(grown)))
     elif accounts[0].preamble:
-        fit = Phrase("{}, and every prompt has {}", _names(accounts), _signed(accounts[0].preamble))
+        fit = RedactableText("{}, and every prompt has {}", _names(accounts), _signed(accounts[0].preamble))
         yield variant(fit, where=_WHERE)
     elif not accounts[0].is_of_the_library:
         yield variant(_names(accounts), where=_WHERE)
 
 
-def _shows_mistake(accounts: Sequence[Account]) -> bool:
+def _shows_mistake(accounts: Sequence[CountExplanation]) -> bool:
     return bool(accounts) and all(account.mistakes for account in accounts)
 
 
-def _causes(account: Account) -> str:
+def _causes(account: CountExplanation) -> str:
     groups = [" or ".join(map(_told, group)) for group in account.mistakes]
     return ", and ".join([*groups, *([account.growth] if account.growth else [])])
 
 
 def _told(mistake: Mistake) -> str:
-    return f"{mistake.says} ({', '.join(mistake.defects)})" if mistake.defects else mistake.says
+    return f"{mistake.description} ({', '.join(mistake.defects)})" if mistake.defects else mistake.description
 
 
-def _names(accounts: Sequence[Account]) -> Phrase:
+def _names(accounts: Sequence[CountExplanation]) -> RedactableText:
     forms = [form for account in accounts for form in account.forms]
-    more = Phrase(" and {} more", len(forms) - _FORMS_TOLD) if len(forms) > _FORMS_TOLD else Phrase("")
-    return Phrase("the counts fit the form {}{}", " or ".join(forms[:_FORMS_TOLD]), more)
+    more = RedactableText(" and {} more", len(forms) - _FORMS_TOLD) if len(forms) > _FORMS_TOLD else RedactableText("")
+    return RedactableText("the counts fit the form {}{}", " or ".join(forms[:_FORMS_TOLD]), more)
 
 
-def _signed(tokens: int) -> Phrase:
-    more = Phrase("more" if tokens > 0 else "fewer")
-    return Phrase("{} tokens {} than the conversation with its date", abs(tokens), more)
+def _signed(tokens: int) -> RedactableText:
+    more = RedactableText("more" if tokens > 0 else "fewer")
+    return RedactableText("{} tokens {} than the conversation with its date", abs(tokens), more)
 
 
-def _finding(series: Series, message: Wording) -> Finding:
+def _finding(series: Series, message: ReportText) -> Finding:
     requests, counts = counted_requests(series)
     ledger, gap = nearest(requests, counts)
     shown = [(name, count, count - off) for name, count, off in zip(requests.names, counts, gap, strict=True) if off]
@@ -105,20 +107,22 @@ def _finding(series: Series, message: Wording) -> Finding:
     return Finding(
         message=message,
         at=_WHERE,
-        expected=Phrase("in the form {}: {}", ledger.forms[0], ", ".join(f"{one[0]} {one[2]}" for one in shown)),
+        expected=RedactableText(
+            "in the form {}: {}", ledger.forms[0], ", ".join(f"{one[0]} {one[2]}" for one in shown)
+        ),
         actual=quote(", ".join(f"{name} {count}" for name, count, _ in shown)),
         exchange=series.exchanges[first].id,
     )
 
 
-def _accounts(series: Series) -> tuple[Account, ...]:
+def _accounts(series: Series) -> tuple[CountExplanation, ...]:
     return explain_counts(*counted_requests(series))
 
 
 def counted_requests(series: Series) -> tuple[Requests, Sequence[int]]:
     """The requests of a series that were counted, and their counts."""
     counted = _counted(series)
-    bodies = tuple((name, series.exchanges[name].asked_body) for name in counted)
+    bodies = tuple((name, series.exchanges[name].chat_request_body) for name in counted)
     return Requests(bodies=bodies, base=PLAINEST), tuple(counted.values())
 
 

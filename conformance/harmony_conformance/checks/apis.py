@@ -10,13 +10,13 @@ from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import ACROSS, Exchange, Series
 from harmony_conformance.json_value import Json, object_in
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, condition, evidence, of_several, variant
-from harmony_conformance.prompts.conversation import Reading, conversation_of
-from harmony_conformance.redactable_text import Phrase, Wording, quote
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, condition, evidence, series_only, variant
+from harmony_conformance.prompts.conversation import RequestReading, conversation_of
+from harmony_conformance.redactable_text import RedactableText, ReportText, quote
 from harmony_ref import Message
 
 
-@of_several
+@series_only
 @condition
 def went_over_several_apis(series: Series) -> bool:
     """scenarios that went over several APIs of one endpoint"""
@@ -59,12 +59,12 @@ def _same_output(series: Series) -> Iterator[tuple[_Answer, _Answer]]:
 def _has_place(x: Exchange, other: Exchange) -> bool:
     """Whether the API has a place for the calls that were told over the other one."""
     calls = other.turn.tool_calls if other.turn is not None else ()
-    return x.spoken.arguments_are_texts or all(object_in(call.arguments) is not None for call in calls)
+    return x.api_adapter.arguments_are_texts or all(object_in(call.arguments) is not None for call in calls)
 
 
 def _same_objects(one: _Answer, other: _Answer) -> bool:
     """Whether two answers hold the same calls where an API has objects for arguments: there nothing at all is an object without members."""
-    if one.x.spoken.arguments_are_texts and other.x.spoken.arguments_are_texts:
+    if one.x.api_adapter.arguments_are_texts and other.x.api_adapter.arguments_are_texts:
         return False
     told = [[(call.name, object_in(call.arguments)) for call in turn.tool_calls] for turn in (one.turn, other.turn)]
     return told[0] == told[1]
@@ -81,7 +81,9 @@ def _calls(turn: Turn) -> Json:
 def _differences(first: Json, second: Json, one: _Answer, other: _Answer) -> Iterator[Finding]:
     for found in json_differences(first, second) if first != second else ():
         yield Finding(
-            message=Phrase(f"over {other.x.spoken.title}, {{}} is another than over {one.x.spoken.title}", found.path),
+            message=RedactableText(
+                f"over {other.x.api_adapter.title}, {{}} is another than over {one.x.api_adapter.title}", found.path
+            ),
             at=found.path,
             expected=found.expected,
             actual=found.actual,
@@ -131,7 +133,7 @@ def same_end(series: Series) -> Iterator[Finding]:
             expected, actual = ("cut", "ended") if cut[0] else ("ended", "cut")
             yield _told(
                 Finding(
-                    message=f"the same tokens are told as {actual}, over {one.x.spoken.title} as {expected}",
+                    message=f"the same tokens are told as {actual}, over {one.x.api_adapter.title} as {expected}",
                     at="/finish_reason",
                     expected=quote(one.turn.finish_reason),
                     actual=quote(other.turn.finish_reason),
@@ -154,7 +156,7 @@ def same_usage(series: Series) -> Iterator[Finding]:
         if None not in counts and counts[0] != counts[1]:
             yield _told(
                 Finding(
-                    message=f"the same tokens are counted otherwise than over {one.x.spoken.title}",
+                    message=f"the same tokens are counted otherwise than over {one.x.api_adapter.title}",
                     at="/usage/completion_tokens",
                     expected=quote(counts[0]),
                     actual=quote(counts[1]),
@@ -185,18 +187,18 @@ def same_prompt(series: Series) -> Iterator[Finding]:
             if said[0] != said[1]:
                 place = next(i for i in range(max(map(len, said))) if said[0][i : i + 1] != said[1][i : i + 1])
                 yield Finding(
-                    message=f"the prompt is another than over {one.spoken.title}",
+                    message=f"the prompt is another than over {one.api_adapter.title}",
                     at=f"prompt message {place}",
                     expected=_message(one, place),
                     actual=_message(other, place),
                     exchange=other.id,
                 )
             elif shown[0] != shown[1]:
-                found = variant(f"the prompt has another form than over {one.spoken.title}", where="prompt")
+                found = variant(f"the prompt has another form than over {one.api_adapter.title}", where="prompt")
                 yield replace(found, exchange=other.id)
         elif None not in (one.prompt.count, other.prompt.count) and one.prompt.count != other.prompt.count:
             yield Finding(
-                message=f"the prompt has another number of tokens than over {one.spoken.title}",
+                message=f"the prompt has another number of tokens than over {one.api_adapter.title}",
                 at="/usage/prompt_tokens",
                 expected=quote(one.prompt.count),
                 actual=quote(other.prompt.count),
@@ -205,7 +207,7 @@ def same_prompt(series: Series) -> Iterator[Finding]:
 
 
 def _meaning(x: Exchange) -> tuple[Message, ...]:
-    return conversation_of(x.asked, Reading(), date=None)
+    return conversation_of(x.chat_request, RequestReading(), date=None)
 
 
 def _said(x: Exchange) -> Iterator[tuple[str | None, ...]]:
@@ -215,7 +217,7 @@ def _said(x: Exchange) -> Iterator[tuple[str | None, ...]]:
             yield message.role, message.function, message.channel, message.content
 
 
-def _message(x: Exchange, place: int) -> Wording:
+def _message(x: Exchange, place: int) -> ReportText:
     return quote(x.prompt_messages[place]) if place < len(x.prompt_messages) else "no message"
 
 

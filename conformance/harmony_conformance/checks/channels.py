@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from harmony_conformance.apis.chat_completion import Usage
-from harmony_conformance.apis.text_fields import Place
+from harmony_conformance.apis.text_fields import FieldKind
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import Meaning, told_in_order, written_tokens
+from harmony_conformance.evidence.expected_output import ExpectedOutput, told_in_order, written_tokens
 from harmony_conformance.evidence.leaks.broken_characters import REPLACEMENT, asks_about_characters
 from harmony_conformance.evidence.leaks.by_text import Leak, Strength, marker_leaks, near, reasoning_leaks, word_leaks
 from harmony_conformance.evidence.leaks.by_token_ids import emitted
@@ -17,7 +17,7 @@ from harmony_conformance.evidence.leaks.role_play import asks_for_talk, goes_on_
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, evidence, variant
 from harmony_conformance.prompts.chat_request import may_be_called
-from harmony_conformance.redactable_text import Location, Phrase, quote, shorten
+from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 from harmony_ref import encode
 
 _HEADER_TOKENS = 10  # what the headers and ends of an analysis and a final message cost beside their text
@@ -84,7 +84,7 @@ def _told(x: Exchange, leaks: Iterable[Leak]) -> Iterator[Finding]:
             continue
         if leak.strength is Strength.QUOTED or on.asks_for_raw_text.holds(x):
             yield variant(
-                Phrase("{}, which the request is about or asks for", leak.message),
+                RedactableText("{}, which the request is about or asks for", leak.message),
                 where=leak.where,
                 actual=quote(leak.excerpt),
             )
@@ -101,10 +101,10 @@ def quoted_markers_arrive(x: Exchange) -> Iterator[Finding]:
     for answer in x.answers:
         for marker in emitted(answer.ids).unsaid(answer) if answer.ids is not None else ():
             yield Finding(
-                message=Phrase("the model spelled {} in ordinary tokens, and it did not arrive", marker),
+                message=RedactableText("the model spelled {} in ordinary tokens, and it did not arrive", marker),
                 at="content",
                 expected=quote(marker),
-                actual=shorten(answer.text_of(Place.CONTENT)) or "no content",
+                actual=shorten(answer.text_of(FieldKind.CONTENT)) or "no content",
             )
 
 
@@ -117,7 +117,9 @@ def characters_are_whole(x: Exchange) -> Iterator[Finding]:
     for answer in x.answers:
         for broken in emitted(answer.ids).broken(answer) if answer.ids is not None else ():
             yield Finding(
-                message=Phrase("{} holds U+FFFD, and the tokens are whole characters", Location(broken.field.where)),
+                message=RedactableText(
+                    "{} holds U+FFFD, and the tokens are whole characters", Location(broken.field.where)
+                ),
                 at=broken.field.where,
                 excerpt=near(broken.field.text, broken.text),
             )
@@ -144,7 +146,7 @@ def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
     for answer in x.answers:
         for leaked in emitted(answer.ids).run_on(answer) if answer.ids is not None else ():
             yield Finding(
-                message=Phrase(
+                message=RedactableText(
                     "{} goes on with what the model wrote in another role's name", Location(leaked.field.where)
                 ),
                 at=leaked.field.where,
@@ -160,7 +162,7 @@ def answer_ends_with_its_turn(x: Exchange) -> Iterator[Finding]:
     nobody foresaw, so this is a suspicion.
     """
     for answer in x.answers:
-        found = goes_on_as_the_user(answer.text_of(Place.CONTENT))
+        found = goes_on_as_the_user(answer.text_of(FieldKind.CONTENT))
         if found is not None:
             yield Finding(message="the content goes on as the user", at="content", excerpt=shorten(found))
 
@@ -180,9 +182,9 @@ def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
     for answer in x.answers:
         for field in answer.fields:
             told = field.text.rstrip(REPLACEMENT) if was_cut else field.text
-            if field.place is not Place.OTHER and REPLACEMENT in told:
+            if field.place is not FieldKind.OTHER and REPLACEMENT in told:
                 yield Finding(
-                    message=Phrase("{} holds U+FFFD, and the request does not", Location(field.where)),
+                    message=RedactableText("{} holds U+FFFD, and the request does not", Location(field.where)),
                     at=field.where,
                     excerpt=near(told, REPLACEMENT),
                 )
@@ -219,7 +221,7 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     turn = x.turn
     if turn is None or not (turn.reasoning or "").strip() or turn.says_something:
         return
-    if x.row is not None and _owes_nothing(x.row.must):
+    if x.expectation is not None and _owes_nothing(x.expectation.must):
         return
     written = written_tokens(x.output.ids) if x.output.ids is not None else None
     if (written is not None and not written.shown and not written.called) or _shows_all_as_reasoning(x):
@@ -229,7 +231,7 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
         message="the answer is reasoning alone, although it stopped by itself",
         at="content",
         expected="content or tool_calls",
-        actual=Phrase("finish_reason {}, only {}", turn.finish_reason, Location(turn.reasoning_field)),
+        actual=RedactableText("finish_reason {}, only {}", turn.finish_reason, Location(turn.reasoning_field)),
     )
 
 
@@ -241,7 +243,7 @@ def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
     the text, or asks for it again, nothing is said.
     """
     for answer in x.answers:
-        content = answer.text_of(Place.CONTENT)
+        content = answer.text_of(FieldKind.CONTENT)
         again = doubled(content) or (
             looping(content) if x.turn is not None and x.turn.finish_reason == "length" else None
         )
@@ -257,18 +259,26 @@ def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
 @condition
 def shows_only_messages(x: Exchange) -> bool:
     """completions whose calls, if any, have a tool to go to"""
-    return x.meant is not None and (not x.meant.calls or (on.offered_tools.holds(x) and not _forbidden(x)))
+    return x.expected_output is not None and (
+        not x.expected_output.calls or (on.offered_tools.holds(x) and not _forbidden(x))
+    )
 
 
 def _forbidden(x: Exchange) -> bool:
     """Whether the model called a function that the request offers and does not allow."""
-    return x.meant is not None and any(not may_be_called(x.asked, call.name) for call in x.meant.calls)
+    return x.expected_output is not None and any(
+        not may_be_called(x.chat_request, call.name) for call in x.expected_output.calls
+    )
 
 
 def _without_a_place(x: Exchange) -> tuple[str, ...]:
     """Arguments that the API has no place for, which may be shown as content."""
-    calls = x.meant.calls if x.meant is not None else ()
-    return () if x.spoken.arguments_are_texts else tuple(call.arguments for call in calls if not x.has_place_for(call))
+    calls = x.expected_output.calls if x.expected_output is not None else ()
+    return (
+        ()
+        if x.api_adapter.arguments_are_texts
+        else tuple(call.arguments for call in calls if not x.has_place_for(call))
+    )
 
 
 @check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.meaning_is_known, shows_only_messages))
@@ -277,7 +287,7 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
 
     Analysis text in the content is a leak of private reasoning; a missing final is an answer the user never saw (defects V06, R03, V14, R01).
     """
-    turn, meant = x.turn, x.meant
+    turn, meant = x.turn, x.expected_output
     if turn is None or meant is None:
         return
     content = turn.content or ""
@@ -314,7 +324,7 @@ def preamble_is_shown(x: Exchange) -> Iterator[Finding]:
 
     Engines that keep only the first analysis and the first final, or clear the content when a call follows, drop it (defects R03, L04).
     """
-    turn, meant = x.turn, x.meant
+    turn, meant = x.turn, x.expected_output
     if turn is None or meant is None:
         return
     for text in meant.preambles:
@@ -348,7 +358,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
         return
     usage = turn.usage or Usage()
     spent = len(x.output.ids) if usage.completion_tokens is None and x.output.ids else usage.completion_tokens or 0
-    if _owes_nothing(x.row.must if x.row is not None else x.meant):
+    if _owes_nothing(x.expectation.must if x.expectation is not None else x.expected_output):
         return
     reasoned = usage.reasoning_tokens or len(encode(turn.reasoning or ""))
     unaccounted = spent - reasoned - _HEADER_TOKENS
@@ -364,21 +374,26 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
         yield variant("what the model wrote under a broken header is shown as reasoning", where="reasoning")
     elif unaccounted > 0:
         yield Finding(
-            message=Phrase(
+            message=RedactableText(
                 "{} tokens were spent, about {} of them on reasoning, and the client got neither content nor a call",
                 spent,
                 reasoned,
             ),
             at="content",
             expected="content or tool_calls",
-            actual=Phrase("finish_reason {}, no content, no tool_calls", turn.finish_reason),
+            actual=RedactableText("finish_reason {}, no content, no tool_calls", turn.finish_reason),
         )
 
 
 def _shows_all_as_reasoning(x: Exchange) -> bool:
     """Whether the ids are known and broken, so that nobody can say what was meant for whom, and all that they hold is shown as reasoning."""
     ids, turn = x.output.ids, x.turn
-    return ids is not None and x.meant is None and turn is not None and emitted(ids).is_all_in(turn.reasoning or "")
+    return (
+        ids is not None
+        and x.expected_output is None
+        and turn is not None
+        and emitted(ids).is_all_in(turn.reasoning or "")
+    )
 
 
 def _may_be_cut(x: Exchange) -> bool:
@@ -392,12 +407,12 @@ def _refuses(x: Exchange) -> bool:
     return any(one.where == "refusal" for answer in x.answers for one in answer.fields)
 
 
-def _owes_nothing(meant: Meaning | None) -> bool:
+def _owes_nothing(meant: ExpectedOutput | None) -> bool:
     """Whether it is known that the model wrote neither a text for the user nor a call."""
     return meant is not None and not "".join(meant.shown).strip() and not meant.calls
 
 
-def _is_shown(meant: Meaning, content: str) -> bool:
+def _is_shown(meant: ExpectedOutput, content: str) -> bool:
     return told_in_order(meant.shown, content)
 
 

@@ -18,16 +18,16 @@ from harmony_conformance.judge.check import (
     comparison,
     condition,
     evidence,
-    of_several,
+    series_only,
     variant,
 )
-from harmony_conformance.redactable_text import Phrase, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 
 @condition
 def asks_for_several(x: Exchange) -> bool:
     """requests for several choices (`n`)"""
-    return (number(at(x.asked, "n")) or 1) > 1 and x.choice == 0
+    return (number(at(x.chat_request, "n")) or 1) > 1 and x.choice == 0
 
 
 @check(MUST, spec="chat#n", when=(on.is_completion, on.ended_well, asks_for_several))
@@ -39,32 +39,32 @@ def as_many_as_asked(x: Exchange) -> Iterator[Finding]:
     """
     prompt = at(x.request.json, "prompt")
     prompts = items(prompt) if any(number(one) is None for one in items(prompt)) else [prompt]
-    wanted = (number(at(x.asked, "n")) or 1) * len(prompts)
+    wanted = (number(at(x.chat_request, "n")) or 1) * len(prompts)
     told = sorted(_indexes(x))
     if told != list(range(wanted)):
         yield Finding(
-            message=Phrase("{} choices were asked for", wanted),
+            message=RedactableText("{} choices were asked for", wanted),
             at="/choices",
-            expected=Phrase("indexes 0 to {}", wanted - 1),
-            actual=Phrase("indexes {}", ", ".join(map(str, told))),
+            expected=RedactableText("indexes 0 to {}", wanted - 1),
+            actual=RedactableText("indexes {}", ", ".join(map(str, told))),
         )
 
 
 def _indexes(x: Exchange) -> Iterator[int]:
     """The index of each choice of a whole answer; of a stream, each that occurs, once."""
     if x.stream is None:
-        yield from (number(at(choice, "index")) or 0 for choice in items(at(x.body, "choices")))
+        yield from (number(at(choice, "index")) or 0 for choice in items(at(x.chat_completion, "choices")))
         return
-    yield from {told.number or 0 for told in x.streamed}
+    yield from {told.number or 0 for told in x.chunk_choices}
 
 
 def _entries(x: Exchange) -> list[Json]:
     """The entries of the log probabilities of the first choice, of a stream those of all its chunks."""
     if x.stream is None:
-        first = members(at(x.body, "choices", 0))
+        first = members(at(x.chat_completion, "choices", 0))
         logprobs = [] if number(first.get("index")) else [first.get("logprobs")]
     else:
-        logprobs = [told.choice.get("logprobs") for told in x.streamed if not told.number and not told.place]
+        logprobs = [told.choice.get("logprobs") for told in x.chunk_choices if not told.number and not told.place]
     return [entry for held in logprobs if held is not None for entry in items(at(held, "content"))]
 
 
@@ -77,7 +77,7 @@ def can_tell_logprobs(x: Exchange) -> bool:
 @condition
 def asks_for_logprobs(x: Exchange) -> bool:
     """requests for log probabilities"""
-    return at(x.asked, "logprobs") is True
+    return at(x.chat_request, "logprobs") is True
 
 
 @evidence
@@ -179,7 +179,7 @@ def logprobs_are_logarithms(x: Exchange) -> Iterator[Finding]:
 
     A server that returns probabilities turns the surest token into the least sure.
     """
-    most = number(at(x.asked, "top_logprobs"))
+    most = number(at(x.chat_request, "top_logprobs"))
     for index, entry in enumerate(_entries(x)):
         where, likely = f"/logprobs/content/{index}", items(at(entry, "top_logprobs"))
         wrong = next((one for one in (entry, *likely) if not _is_logarithm(one)), None)
@@ -195,7 +195,7 @@ def logprobs_are_logarithms(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="more likely tokens than were asked for",
                 at=where + "/top_logprobs",
-                expected=Phrase("at most {}", most),
+                expected=RedactableText("at most {}", most),
                 actual=quote(len(likely)),
             )
             return
@@ -213,7 +213,7 @@ def _is_logarithm(entry: Json) -> bool:
     return isinstance(at(entry, "token"), str) and is_number and float(str(value)) <= _ROUNDING
 
 
-@of_several
+@series_only
 @evidence
 def has_answers_with_ids(series: Series) -> bool:
     """answers with an id to requests that are not the same"""
@@ -236,7 +236,7 @@ def answers_have_ids_of_their_own(series: Series) -> Iterator[Finding]:
                 message="answers to two different requests have the same id",
                 at="/id",
                 expected="an id of its own",
-                actual=Phrase("{}, as in {}", shorten(name), first),
+                actual=RedactableText("{}, as in {}", shorten(name), first),
                 exchange=x.id,
             )
 
@@ -251,10 +251,10 @@ def _with_ids(series: Series) -> Iterator[tuple[Exchange, str]]:
             on.is_chat.holds(x)
             and x.turn is not None
             and x.turn.id
-            and not x.rebuilt
+            and not x.from_log
             and x.answered_by is AnsweredBy.API
         ):
-            asked = {name: value for name, value in members(x.asked).items() if name not in _DELIVERY}
+            asked = {name: value for name, value in members(x.chat_request).items() if name not in _DELIVERY}
             yield x, canonical(asked)
 
 
@@ -262,7 +262,7 @@ SEEDED = ("first", "second", "third")
 """Steps that send the same request with the same seed."""
 
 
-@of_several
+@series_only
 @condition
 def has_seeded_requests(series: Series) -> bool:
     """the same request with the same seed, answered three times"""
@@ -271,8 +271,8 @@ def has_seeded_requests(series: Series) -> bool:
 
 def _seeded(series: Series) -> list[Exchange]:
     sent = [series.exchanges[step] for step in SEEDED if step in series.exchanges]
-    same = {dumps(x.asked) for x in sent}
-    is_seeded = all(number(at(x.asked, "seed")) is not None and x.script is None for x in sent)
+    same = {dumps(x.chat_request) for x in sent}
+    is_seeded = all(number(at(x.chat_request, "seed")) is not None and x.script is None for x in sent)
     return [x for x in sent if on.ended_well.holds(x)] if len(same) == 1 and is_seeded else []
 
 
@@ -287,14 +287,14 @@ def same_seed_same_answer(series: Series) -> Iterator[Finding]:
     answers = {_said(x) for x in seeded}
     if len(answers) == 1:
         return
-    if len(answers) < len(SEEDED) or len({dumps(at(x.body, "system_fingerprint")) for x in seeded}) > 1:
+    if len(answers) < len(SEEDED) or len({dumps(at(x.chat_completion, "system_fingerprint")) for x in seeded}) > 1:
         yield variant("the same seed has not always the same answer", where="/seed")
         return
     yield Finding(
         message="three requests with the same seed have three answers",
         at="/seed",
         expected="the same answer",
-        actual=Phrase("{} answers", len(answers)),
+        actual=RedactableText("{} answers", len(answers)),
         exchange=seeded[1].id,
     )
 

@@ -12,12 +12,12 @@ from itertools import takewhile
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks import GLUED, STRUCTURE, without_code
-from harmony_conformance.json_value import Json, NotJson, at, items, loads, pointer, text
+from harmony_conformance.json_value import InvalidJsonError, Json, at, items, loads, pointer, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, variant
 from harmony_conformance.judge.history_conditions import has_earlier_answer, has_user_message
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_text
-from harmony_conformance.redactable_text import Phrase, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 TRAFFIC = "traffic"
 PLAYED = "client_"
@@ -183,7 +183,7 @@ def calls_are_answered(x: Exchange) -> Iterator[Finding]:
         results = takewhile(lambda message: at(message, "role") == "tool", x.messages[index + 1 :])
         if text(at(call, "id")) not in {text(at(message, "tool_call_id")) for message in results}:
             yield Finding(
-                message=Phrase("the call of {} has no result", text(at(call, "function", "name"))),
+                message=RedactableText("the call of {} has no result", text(at(call, "function", "name"))),
                 at=pointer("messages", index, "tool_calls", number),
                 expected="a message of the role tool behind it",
                 actual="none",
@@ -212,5 +212,5 @@ def _is_quoted_json(arguments: str) -> bool:
     try:
         inner = loads(arguments)
         return isinstance(inner, str) and isinstance(loads(inner), dict | list)
-    except NotJson:
+    except InvalidJsonError:
         return False

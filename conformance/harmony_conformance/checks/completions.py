@@ -13,7 +13,7 @@ from typing import LiteralString
 from harmony_conformance.apis.completions import KIND
 from harmony_conformance.apis.registry import COMPLETIONS, TGI_GENERATE
 from harmony_conformance.checks.helpers.value_diff import text_difference
-from harmony_conformance.evidence.exchange import Exchange, Series
+from harmony_conformance.evidence.exchange import ODD, Exchange, Series
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, text
 from harmony_conformance.judge import conditions as on
@@ -25,19 +25,19 @@ from harmony_conformance.judge.check import (
     comparison,
     condition,
     evidence,
-    of_several,
     only_on,
+    series_only,
     variant,
 )
 from harmony_conformance.prompts.prompt_parser import show
-from harmony_conformance.redactable_text import Phrase, Wording, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
 from harmony_ref import decode, encode, encode_with_special_tokens, tokens
 
 
 @condition
 def continues_a_prompt(x: Exchange) -> bool:
     """answers of an API that continues the prompt that it is given"""
-    return x.spoken.is_raw and x.validity not in on.ODD and on.was_answered.holds(x)
+    return x.api_adapter.is_raw and x.validity not in ODD and on.was_answered.holds(x)
 
 
 _PROMPTS = ("prompt", "inputs", "text", "input_ids")
@@ -85,8 +85,8 @@ def prompt_is_continued_as_it_stands(x: Exchange) -> Iterator[Finding]:
     yield Finding(
         message="the prompt that was fed is not the one that was sent",
         at="/prompt",
-        expected=shorten(show(wanted)) if fed is not None else Phrase("{} tokens", len(wanted)),
-        actual=shorten(show(fed)) if fed is not None else Phrase("{} tokens", x.prompt.count),
+        expected=shorten(show(wanted)) if fed is not None else RedactableText("{} tokens", len(wanted)),
+        actual=shorten(show(fed)) if fed is not None else RedactableText("{} tokens", x.prompt.count),
     )
 
 
@@ -111,7 +111,7 @@ def text_is_what_was_written(x: Exchange) -> Iterator[Finding]:
     ids, said = x.output.ids or (), x.turn.content or "" if x.turn is not None else ""
     ended = ids[:-1] if ids and ids[-1] in tokens.STOP_TOKENS | {tokens.ENDOFTEXT} else ids
     without = decode([one for one in ids if not tokens.is_special(one)])
-    wants_markers = at(x.asked, "skip_special_tokens") is False
+    wants_markers = at(x.chat_request, "skip_special_tokens") is False
     shown = (decode(ids), decode(ended)) if wants_markers else (without, decode(ids), decode(ended))
     echoed = _prompt(x) if _echoes(x) else ""
     before = echoed if isinstance(echoed, str) else decode(list(echoed or ()))
@@ -170,7 +170,7 @@ def _are_numbered(choices: Json) -> bool:
     return isinstance(choices, list) and None not in indexes and len(set(indexes)) == len(indexes)
 
 
-def _shown(value: Json) -> Wording:
+def _shown(value: Json) -> ReportText:
     """What stands there; of choices their indexes alone."""
     if value is None:
         return "nothing"
@@ -192,7 +192,9 @@ def answer_has_its_members(x: Exchange) -> Iterator[Finding]:
 
     Clients with typed objects leave out what is missing, or refuse the whole answer.
     """
-    told = [event.value for event in x.events.events if not event.is_done] if x.events is not None else [x.told]
+    told = (
+        [event.value for event in x.events.events if not event.is_done] if x.events is not None else [x.response_json]
+    )
     for place, value in enumerate(told):
         if at(value, "error") is not None:
             continue
@@ -210,7 +212,7 @@ def answer_has_its_members(x: Exchange) -> Iterator[Finding]:
 
 def _places(x: Exchange) -> dict[str, list[Json]]:
     """The lists of the log probabilities of the first choice, joined over a stream."""
-    told = [event.value for event in x.events.events] if x.events is not None else [x.told]
+    told = [event.value for event in x.events.events] if x.events is not None else [x.response_json]
     choices = [one for value in told for one in items(at(value, "choices")) if number(at(one, "index")) in (0, None)]
     return {
         name: [entry for choice in choices for entry in items(at(choice, "logprobs", name))]
@@ -240,15 +242,15 @@ def logprobs_align(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the lists of the log probabilities are not of one length",
             at=f"/logprobs/{wrong or 'tokens'}",
-            expected=Phrase("{} entries", count) if wrong else "an entry for each token",
-            actual=Phrase("{} entries", len(lists[wrong or "tokens"])),
+            expected=RedactableText("{} entries", count) if wrong else "an entry for each token",
+            actual=RedactableText("{} entries", len(lists[wrong or "tokens"])),
         )
     elif emitted is not None and count not in (emitted, emitted - 1):
         yield Finding(
             message="the log probabilities are not of every token",
             at="/logprobs/tokens",
-            expected=Phrase("{} tokens", emitted),
-            actual=Phrase("{} tokens", count),
+            expected=RedactableText("{} tokens", emitted),
+            actual=RedactableText("{} tokens", count),
         )
     elif (
         x.turn is not None and not x.meets_stop_string and not _spell(lists["tokens"], _unmarked(x.turn.content or ""))
@@ -328,7 +330,7 @@ def _settings(x: Exchange) -> JsonObject:
     return {name: value for name, value in members(x.request.json).items() if name not in _PROMPTS}
 
 
-@of_several
+@series_only
 @evidence
 def has_ids_and_text(series: Series) -> bool:
     """the same prompt sent as a text and as ids, answered by the same script"""

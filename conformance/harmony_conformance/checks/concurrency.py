@@ -10,18 +10,18 @@ from harmony_conformance.apis.text_fields import fields
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import Json
-from harmony_conformance.judge.check import MUST, Finding, comparison, condition, evidence, of_several
-from harmony_conformance.redactable_text import Phrase, quote
+from harmony_conformance.judge.check import MUST, Finding, comparison, condition, evidence, series_only
+from harmony_conformance.redactable_text import RedactableText, quote
 
 LANE, ALONE = "lane ", "alone "
 
 
-@of_several
+@series_only
 @condition
 def has_lanes(series: Series) -> bool:
     """requests sent side by side, two at least at the same time, each with a word of its own"""
     lanes = [x for step, x in series.exchanges.items() if step.startswith(LANE) and x.turn is not None]
-    return len(lanes) > 1 and all(x.together != 1 for x in lanes)
+    return len(lanes) > 1 and all(x.concurrency != 1 for x in lanes)
 
 
 @comparison(MUST, spec="chat#message", when=has_lanes)
@@ -52,7 +52,7 @@ def answers_do_not_cross(series: Series) -> Iterator[Finding]:
                     message="two answers have the same id",
                     at="/id",
                     expected="an id for each answer",
-                    actual=Phrase("shared with {}", seen[x.turn.id]),
+                    actual=RedactableText("shared with {}", seen[x.turn.id]),
                     exchange=x.id,
                 )
             seen.setdefault(x.turn.id, x.id)
@@ -73,7 +73,7 @@ def same_answer_as_alone(series: Series) -> Iterator[Finding]:
     for alone, beside in _alone_and_beside(series):
         for found in json_differences(_told(alone), _told(beside)):
             yield Finding(
-                message=Phrase("side by side with others, {} differs", found.path),
+                message=RedactableText("side by side with others, {} differs", found.path),
                 at=found.path,
                 expected=found.expected,
                 actual=found.actual,

@@ -8,8 +8,8 @@ from typing import LiteralString
 
 from harmony_conformance.apis.registry import RESPONSES
 from harmony_conformance.checks.helpers.before_after import aftermaths, differences
-from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, Series, Validity
-from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, pointer, text
+from harmony_conformance.evidence.exchange import ODD, AnsweredBy, Exchange, Series, Validity
+from harmony_conformance.json_value import InvalidJsonError, Json, at, dumps, items, members, pointer, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
     MUST,
@@ -19,11 +19,11 @@ from harmony_conformance.judge.check import (
     comparison,
     condition,
     evidence,
-    of_several,
+    series_only,
     variant,
 )
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
-from harmony_conformance.redactable_text import Phrase, Wording, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
 from harmony_conformance.transport.sse import EventStream
 
 
@@ -36,7 +36,7 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
     """
     if x.failure is not None:
         yield Finding(
-            message=Phrase("the exchange ended badly ({}): {}", x.failure.kind, x.failure.detail),
+            message=RedactableText("the exchange ended badly ({}): {}", x.failure.kind, x.failure.detail),
             at=f"after event {len(x.stream.events)}" if x.stream is not None else "connection",
             expected="a whole answer",
             actual=x.failure.kind.value,
@@ -49,19 +49,19 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
         blames_the_model = on.blames_the_model(x)
         if x.response.status < on.SERVER_ERROR and not blames_the_model and _refused_parameter(x) is not None:
             yield variant(
-                Phrase("the server declares that it does not support {}", _refused_parameter(x)), where="status"
+                RedactableText("the server declares that it does not support {}", _refused_parameter(x)), where="status"
             )
         elif x.validity is Validity.VALID or x.response.status >= on.SERVER_ERROR or blames_the_model:
             valid = "valid " if x.validity is Validity.VALID else ""
             yield Finding(
-                message=Phrase(f"a {valid}request was answered with HTTP {{}}", x.response.status),
+                message=RedactableText(f"a {valid}request was answered with HTTP {{}}", x.response.status),
                 at="status",
                 expected="200",
-                actual=Phrase("{}: {}", x.response.status, shorten(_reason(x))),
+                actual=RedactableText("{}: {}", x.response.status, shorten(_reason(x))),
                 excerpt=shorten(text(at(x.error, "failed_generation"))) or None,
             )
         return
-    if x.answered_by is AnsweredBy.RENDER and x.rendered is not None:
+    if x.answered_by is AnsweredBy.RENDER and x.rendered_prompt is not None:
         return
     if x.stream is not None:
         if x.error is not None:
@@ -76,24 +76,24 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
                 message="the stream holds no completion",
                 at="stream",
                 expected="chunks with choices",
-                actual=Phrase("{} events", len(x.stream.events)),
+                actual=RedactableText("{} events", len(x.stream.events)),
             )
         return
     try:
         _ = x.response.json  # None would not tell no JSON from null
-    except NotJson as problem:
+    except InvalidJsonError as problem:
         yield Finding(
-            message=Phrase("the body is no JSON: {}", problem),
+            message=RedactableText("the body is no JSON: {}", problem),
             at="body",
             expected="a chat.completion",
             actual=shorten(x.response.body.decode("utf-8", "replace")) or "an empty body",
         )
         return
-    if x.turn is None and members(x.body).get("error") is None:
+    if x.turn is None and members(x.chat_completion).get("error") is None:
         yield Finding(
             message="the body is no answer",
             at="body",
-            expected=x.spoken.answer,
+            expected=x.api_adapter.answer_member,
             actual=shorten(x.response.body.decode("utf-8", "replace")),
         )
 
@@ -106,7 +106,7 @@ def _place_of_error(stream: EventStream) -> int:
 def _refused_parameter(x: Exchange) -> str | None:
     """The optional parameter of the request that a refusal names, or the kind of a content part that is no plain text."""
     reason, named = _reason(x), text(at(x.error, "param"))
-    optional = [name for name in members(x.asked) if name not in _ALWAYS_SUPPORTED]
+    optional = [name for name in members(x.chat_request) if name not in _ALWAYS_SUPPORTED]
     for message in x.messages:
         optional += (kind for part in items(at(message, "content")) if (kind := text(at(part, "type"))) != "text")
     told = (name for name in optional if name and (name == named or re.search(rf"\b{re.escape(name)}\b", reason)))
@@ -134,9 +134,9 @@ def answer_is_well_formed(x: Exchange) -> Iterator[Finding]:
         )
     said: Iterable[tuple[str, int, Json]]
     if x.stream is not None:
-        holder, said = "delta", ((f"chunk {told.chunk}", told.place, told.delta) for told in x.streamed)
+        holder, said = "delta", ((f"chunk {told.chunk}", told.place, told.delta) for told in x.chunk_choices)
     else:
-        choices = enumerate(items(at(x.body, "choices")))
+        choices = enumerate(items(at(x.chat_completion, "choices")))
         holder, said = "message", (("", place, at(choice, "message")) for place, choice in choices)
     for where, place, value in said:
         wrong = _misshapen(value, holder)
@@ -150,7 +150,7 @@ def answer_is_well_formed(x: Exchange) -> Iterator[Finding]:
 _HALF = re.compile("[\ud800-\udfff]")  # one code of a surrogate pair
 
 
-def _misshapen(said: Json, holder: LiteralString) -> tuple[Wording, str, Wording, Json] | None:
+def _misshapen(said: Json, holder: LiteralString) -> tuple[ReportText, str, ReportText, Json] | None:
     """What is first wrong with a message or delta: in words, where, what was expected, and what stands there."""
     if not isinstance(said, dict):
         return f"a choice has no {holder} that is an object", holder, "an object", said
@@ -180,16 +180,19 @@ def error_has_error_status(x: Exchange) -> Iterator[Finding]:
         return
     if x.error is not None:
         yield Finding(
-            message=Phrase("HTTP {} carries an error", x.response.status),
+            message=RedactableText("HTTP {} carries an error", x.response.status),
             at="status",
             expected="400 or above",
-            actual=Phrase("{}: {}", x.response.status, shorten(_said(x.error))),
+            actual=RedactableText("{}: {}", x.response.status, shorten(_said(x.error))),
         )
 
 
 def _is_failed_response(x: Exchange) -> bool:
     """Whether it is an object of the Responses API, in whose words a generation that failed is told."""
-    return x.api == RESPONSES.name and (at(x.told, "object"), at(x.told, "status")) == ("response", "failed")
+    return x.api == RESPONSES.name and (at(x.response_json, "object"), at(x.response_json, "status")) == (
+        "response",
+        "failed",
+    )
 
 
 @evidence
@@ -204,7 +207,7 @@ def wrong_request_is_refused(x: Exchange) -> Iterator[Finding]:
     """A request that is wrong is refused with a 4xx status: it is neither answered nor blamed on the server."""
     if x.failure is not None:
         yield Finding(
-            message=Phrase("a wrong request ended badly ({}): {}", x.failure.kind, x.failure.detail),
+            message=RedactableText("a wrong request ended badly ({}): {}", x.failure.kind, x.failure.detail),
             at="connection",
             expected="a 4xx status",
             actual=x.failure.kind.value,
@@ -214,7 +217,7 @@ def wrong_request_is_refused(x: Exchange) -> Iterator[Finding]:
             message="a wrong request was not refused as such",
             at="status",
             expected="a 4xx status",
-            actual=Phrase("{}: {}", x.response.status, shorten(_reason(x))),
+            actual=RedactableText("{}: {}", x.response.status, shorten(_reason(x))),
         )
 
 
@@ -226,7 +229,7 @@ def questionable_request_is_handled(x: Exchange) -> Iterator[Finding]:
     """
     if x.failure is not None:
         yield Finding(
-            message=Phrase("an odd request ended badly ({}): {}", x.failure.kind, x.failure.detail),
+            message=RedactableText("an odd request ended badly ({}): {}", x.failure.kind, x.failure.detail),
             at="connection",
             expected="an answer, or a 4xx status",
             actual=x.failure.kind.value,
@@ -236,11 +239,11 @@ def questionable_request_is_handled(x: Exchange) -> Iterator[Finding]:
             message="an odd request is a failure of the server",
             at="status",
             expected="an answer, or a 4xx status",
-            actual=Phrase("{}: {}", x.response.status, shorten(_reason(x))),
+            actual=RedactableText("{}: {}", x.response.status, shorten(_reason(x))),
         )
 
 
-@of_several
+@series_only
 @condition
 def has_plain_after_odd(series: Series) -> bool:
     """plain requests before and after requests that are wrong or odd on purpose"""
@@ -254,24 +257,24 @@ def server_survives_wrong_requests(series: Series) -> Iterator[Finding]:
     Whoever can send one request must not be able to take the service from all others.
     """
     for one in aftermaths(series, _is_odd):
-        yield from differences(one, Phrase("the request {!r}", one.last.step))
+        yield from differences(one, RedactableText("the request {!r}", one.last.step))
 
 
 def _is_odd(x: Exchange) -> bool:
-    return x.validity in on.ODD
+    return x.validity in ODD
 
 
 @check(SHOULD, spec="http#client-error", when=(on.was_refused, on.was_sent))
 def refusal_explains(x: Exchange) -> Iterator[Finding]:
     """A refusal says why, in JSON, where clients look for it (`error.message`, or the server's own known form)."""
-    if x.response is None or text(at(x.body, "error", "message")):
+    if x.response is None or text(at(x.chat_completion, "error", "message")):
         return
-    flat = at(x.body, "object") == "error" and text(at(x.body, "message"))
-    if flat or text(at(x.body, "error")) or _told_in_detail(x.body):
+    flat = at(x.chat_completion, "object") == "error" and text(at(x.chat_completion, "message"))
+    if flat or text(at(x.chat_completion, "error")) or _told_in_detail(x.chat_completion):
         yield variant("the reason stands in the server's own form, not in error.message", where="body")
         return
     yield Finding(
-        message=Phrase("HTTP {} does not say why where clients look for it", x.response.status),
+        message=RedactableText("HTTP {} does not say why where clients look for it", x.response.status),
         at="body",
         expected="error.message",
         actual=shorten(_reason(x)) or "an empty body",
@@ -285,7 +288,9 @@ def _told_in_detail(body: Json) -> str:
 
 
 def _reason(x: Exchange) -> str:
-    return _reason_in(x.body) or (x.response.body.decode("utf-8", "replace") if x.response is not None else "")
+    return _reason_in(x.chat_completion) or (
+        x.response.body.decode("utf-8", "replace") if x.response is not None else ""
+    )
 
 
 def _reason_in(body: Json) -> str:

@@ -9,12 +9,12 @@ from typing import LiteralString
 from harmony_conformance.apis.chat_completion import ToolCall, Turn
 from harmony_conformance.apis.text_fields import fields
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import Called
+from harmony_conformance.evidence.expected_output import FunctionCall
 from harmony_conformance.json_value import equal_json, pointer, spells_fractions
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, Verdict, check, variant
 from harmony_conformance.prompts.prompt_parser import PromptMessage
-from harmony_conformance.redactable_text import Phrase, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 _TYPE = r"(?: ?⟦constrain⟧(?:json|code)| (?:json|code))?"
 _FORMS = {
@@ -43,7 +43,7 @@ def form_is_known(x: Exchange) -> Iterator[Finding]:
     for index, message in enumerate(x.prompt_messages):
         if not _FORMS[message.role].fullmatch(message.header):
             yield Finding(
-                message=Phrase("a header of the prompt has no known form ({})", message.role),
+                message=RedactableText("a header of the prompt has no known form ({})", message.role),
                 at=f"prompt message {index}",
                 expected=_SHOWN.get(message.role) or quote(message.role),
                 actual=shorten(message.header) or "nothing",
@@ -65,7 +65,7 @@ def messages_end_as_they_must(x: Exchange) -> Iterator[Finding]:
                 message="a message of the prompt ends in the wrong token",
                 at=f"prompt message {index}",
                 expected=quote(" or ".join(expected)),
-                actual=Phrase("{} after {}", message.end_name, shorten(str(message))),
+                actual=RedactableText("{} after {}", message.end_name, shorten(str(message))),
             )
 
 
@@ -82,7 +82,7 @@ def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
     broken header is gone, or a call that could be read (defects V01, V06, S01, S04, P12). What has no place of its own may arrive as content, as
     reasoning, or as the arguments of a call.
     """
-    turn, row = x.turn, x.row
+    turn, row = x.turn, x.expectation
     if turn is None or row is None:
         return
     content, reasoning = turn.content or "", turn.reasoning or ""
@@ -99,7 +99,7 @@ def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
             found = [wanted in field or equal_json(field, wanted) for field in fields_for_it]
             if not any(found):
                 yield Finding(
-                    message=Phrase("a text of the broken output is not in {}", where),
+                    message=RedactableText("a text of the broken output is not in {}", where),
                     at=where,
                     expected=shorten(wanted),
                     actual=shorten(" | ".join(filter(None, fields_for_it))) or "nothing",
@@ -107,11 +107,11 @@ def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
             elif where == "content" and not found[0]:
                 yield variant("the preamble is shown as reasoning, not as content", where="content")
     for finding in _lost_calls(row.must.calls, turn):
-        if finding.verdict is Verdict.FAIL or x.spoken.arguments_are_texts:
+        if finding.verdict is Verdict.FAIL or x.api_adapter.arguments_are_texts:
             yield finding
 
 
-def _lost_calls(expected: Sequence[Called], turn: Turn) -> Iterator[Finding]:
+def _lost_calls(expected: Sequence[FunctionCall], turn: Turn) -> Iterator[Finding]:
     """The calls that did not arrive, in the order they were made; a call written anew, equal as JSON, is a variant."""
     left = list(turn.tool_calls)
     for call in expected:
@@ -120,7 +120,7 @@ def _lost_calls(expected: Sequence[Called], turn: Turn) -> Iterator[Finding]:
             yield Finding(
                 message="a call of the broken output is lost, or arrived as another",
                 at="tool_calls",
-                expected=Phrase("{}({})", call.name, shorten(call.arguments)),
+                expected=RedactableText("{}({})", call.name, shorten(call.arguments)),
                 actual=quote(", ".join(f"{got.name}({shorten(got.arguments)})" for got in turn.tool_calls))
                 or "no call",
             )
@@ -130,7 +130,7 @@ def _lost_calls(expected: Sequence[Called], turn: Turn) -> Iterator[Finding]:
         left = left[place + 1 :]
 
 
-def _is_call(got: ToolCall, call: Called) -> bool:
+def _is_call(got: ToolCall, call: FunctionCall) -> bool:
     same = equal_json(got.arguments, call.arguments) and not spells_fractions(call.arguments, got.arguments)
     return got.name == call.name and (got.arguments == call.arguments or same)
 
@@ -141,14 +141,14 @@ def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
 
     A parser that lost its place shows the words of the header, the chain of thought, or a tool named after both (defects V04, V07, O01, S04, P12).
     """
-    turn, row = x.turn, x.row
+    turn, row = x.turn, x.expectation
     if turn is None or row is None:
         return
     for field in fields(turn):
         for never in row.never:
             if never in field.text:
                 yield Finding(
-                    message=Phrase("{!r} must not reach a client", shorten(never)),
+                    message=RedactableText("{!r} must not reach a client", shorten(never)),
                     at=field.where,
                     excerpt=shorten(field.text),
                 )
@@ -167,5 +167,5 @@ def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
                 message="a call arrived that the model did not make",
                 at=pointer("tool_calls", index),
                 expected=quote(", ".join(f"{call.name}({shorten(call.arguments)})" for call in allowed)) or "no call",
-                actual=Phrase("{}({})", shorten(got.name), shorten(got.arguments)),
+                actual=RedactableText("{}({})", shorten(got.name), shorten(got.arguments)),
             )

@@ -11,9 +11,9 @@ from harmony_conformance.json_value import at, canonical, dumps, objects_in, tex
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, variant
 from harmony_conformance.judge.history_conditions import gives_instructions
-from harmony_conformance.prompts.prompt_parser import INSTRUCTIONS, Kind, Wanted
+from harmony_conformance.prompts.prompt_parser import INSTRUCTIONS, PartKind, PromptPart
 from harmony_conformance.prompts.tool_declarations import declares_functions, official_spelling
-from harmony_conformance.redactable_text import Phrase, shorten
+from harmony_conformance.redactable_text import RedactableText, shorten
 
 _IDENTITY = "You are ChatGPT, a large language model trained by OpenAI."
 
@@ -28,7 +28,7 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
     developer = "\n".join(m.content for m in messages if m.role == "developer")
     system = "\n".join(m.content for m in messages if m.role == "system")
     position = 0
-    sent = [part for part in x.wanted if part.kind is Kind.INSTRUCTIONS and part.text.strip()]
+    sent = [part for part in x.expected_parts if part.kind is PartKind.INSTRUCTIONS and part.text.strip()]
     for part in sent:
         found = developer.find(part.text, position)
         if found >= 0:
@@ -47,8 +47,10 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="instructions of the request are not in a developer message",
                 at=part.where,
-                expected=Phrase("developer: # Instructions … {}", shorten(part.text)),
-                actual=Phrase("they stand in a {} message", holder) if holder else "they are nowhere in the prompt",
+                expected=RedactableText("developer: # Instructions … {}", shorten(part.text)),
+                actual=RedactableText("they stand in a {} message", holder)
+                if holder
+                else "they are nowhere in the prompt",
             )
     instructions = "\n".join(m.content.partition("# Tools\n")[0] for m in messages if m.role == "developer")
     twice = next((part for part in sent if _more_often(part.text, instructions, sent)), None)
@@ -57,7 +59,7 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
             message="instructions stand in the prompt more often than they were sent",
             at=twice.where,
             expected="once",
-            actual=Phrase("{} times", instructions.count(twice.text)),
+            actual=RedactableText("{} times", instructions.count(twice.text)),
         )
     holding = [m for m in messages if m.role == "developer" and any(part.text in m.content for part in sent)]
     bare = next((m for m in holding if "# Instructions" not in m.content), None)
@@ -70,7 +72,7 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
         )
 
 
-def _more_often(said: str, shown: str, sent: list[Wanted]) -> bool:
+def _more_often(said: str, shown: str, sent: list[PromptPart]) -> bool:
     return shown.count(said) > sum(part.text.count(said) for part in sent)
 
 
@@ -120,10 +122,10 @@ def current_date_is_sane(x: Exchange) -> Iterator[Finding]:
     elif first is not None and day < first:
         problem, expected = (
             "is before the model's knowledge ends",
-            Phrase("after {}-{}", ends[1], ends[2]) if ends else "",
+            RedactableText("after {}-{}", ends[1], ends[2]) if ends else "",
         )
     elif now is not None and day > now + _SLACK:
-        problem, expected = "is after the day of the request", Phrase("{} or before", (x.started or "")[:10])
+        problem, expected = "is after the day of the request", RedactableText("{} or before", (x.started or "")[:10])
     else:
         return
     yield Finding(
@@ -197,7 +199,7 @@ def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
     Text that a server adds here speaks with the developer's authority to every one of its users' models. Other line ends between the parts, or another
     order of them, are variants.
     """
-    asked = [part.text for part in x.wanted if part.kind is Kind.INSTRUCTIONS]
+    asked = [part.text for part in x.expected_parts if part.kind is PartKind.INSTRUCTIONS]
     for index, message in enumerate(x.prompt_messages):
         if message.role != "developer":
             continue
@@ -219,7 +221,7 @@ def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
 
 
 def _format_name(x: Exchange) -> str:
-    return text(at(x.asked, "response_format", "json_schema", "name"))
+    return text(at(x.chat_request, "response_format", "json_schema", "name"))
 
 
 def _spelling(content: str, asked: list[str], tools: str, name: str) -> str:
@@ -245,7 +247,7 @@ def _spelling(content: str, asked: list[str], tools: str, name: str) -> str:
 @condition
 def asks_for_a_schema(x: Exchange) -> bool:
     """requests whose answer is to follow a JSON schema"""
-    return isinstance(at(x.asked, "response_format", "json_schema", "schema"), dict)
+    return isinstance(at(x.chat_request, "response_format", "json_schema", "schema"), dict)
 
 
 @check(MUST, spec="harmony#response-formats", when=(on.is_conversation, on.prompt_is_known, asks_for_a_schema))
@@ -254,7 +256,7 @@ def answer_schema_is_whole(x: Exchange) -> Iterator[Finding]:
 
     A server may leave the section out and constrain the sampling alone; a schema that lost a part asks the model for another answer.
     """
-    schema = at(x.asked, "response_format", "json_schema", "schema")
+    schema = at(x.chat_request, "response_format", "json_schema", "schema")
     told = [message.content for message in x.prompt_messages if message.role in ("developer", "system")]
     if any(canonical(value) == canonical(schema) for content in told for value in objects_in(content)):
         return

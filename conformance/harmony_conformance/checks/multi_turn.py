@@ -10,15 +10,15 @@ from harmony_conformance.checks.rendering.prompt_diff import is_under_another_na
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import pair, prompt_count
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, comparison, evidence, of_several, variant
+from harmony_conformance.judge.check import MUST, Finding, check, comparison, evidence, series_only, variant
 from harmony_conformance.judge.history_conditions import finished_reasoning, has_finished_reasoning, has_loop_reasoning
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
-from harmony_conformance.prompts.prompt_parser import Keep, Kind, PromptMessage, Wanted
-from harmony_conformance.redactable_text import Location, Phrase, shorten
+from harmony_conformance.prompts.prompt_parser import PartKind, PromptMessage, PromptPart, Retention
+from harmony_conformance.redactable_text import Location, RedactableText, shorten
 from harmony_ref import encode
 
 
-def _thinks(x: Exchange, part: Wanted) -> bool:
+def _thinks(x: Exchange, part: PromptPart) -> bool:
     """Whether an assistant message that is neither an answer nor told to the user holds the thought."""
     return any(
         message.role == "assistant" and message.channel in ("analysis", None) and part.text in message.content
@@ -35,7 +35,7 @@ def finished_reasoning_is_dropped(x: Exchange) -> Iterator[Finding]:
     for part in finished_reasoning(x):
         if not _thinks(x, part):
             continue
-        if part.keep is Keep.EITHER:
+        if part.retention is Retention.EITHER:
             yield variant("reasoning of a finished turn is kept, as openai-harmony 0.0.8 does", where=part.where)
         else:
             yield Finding(
@@ -53,10 +53,10 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
     Without it the model forgets why it called (defects V17, V41, J10, L15, O14, O19). Under another name than the answer's own a server may pass it over.
     """
     said = _since_last_user(x)
-    parts = x.wanted
+    parts = x.expected_parts
     position = 0
     for number, part in enumerate(parts):
-        if part.kind is not Kind.REASONING or part.keep is not Keep.PRESENT:
+        if part.kind is not PartKind.REASONING or part.retention is not Retention.PRESENT:
             continue
         called = place_of_next_call(parts[number:], said, position)
         held = [m for m in said[position:called] if part.text in m.content]
@@ -68,7 +68,7 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="reasoning of the open tool loop does not stand on the analysis channel before its call",
                 at=part.where,
-                expected=Phrase("analysis: {}", shorten(part.text)),
+                expected=RedactableText("analysis: {}", shorten(part.text)),
                 actual=shorten(str(elsewhere)) if elsewhere is not None else "not in the prompt",
             )
         elif not any(_is_whole_line(part.text, message.content) for message in held):
@@ -94,7 +94,7 @@ def _since_last_user(x: Exchange) -> list[PromptMessage]:
     return [message for message in messages[last + 1 :] if message.role == "assistant"]
 
 
-@of_several
+@series_only
 @evidence
 def has_finished_pair(series: Series) -> bool:
     """pairs of requests that differ in the length of a finished turn's reasoning, with prompts counted; where it costs nothing, of an open loop's too"""
@@ -118,15 +118,15 @@ def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
             message="longer reasoning of a finished turn makes the prompt longer",
             at="/usage/prompt_tokens",
             expected="0 more tokens",
-            actual=Phrase("{} more tokens", finished[0]),
+            actual=RedactableText("{} more tokens", finished[0]),
             exchange=finished[2],
         )
     if opened is not None and opened[0] != opened[1]:
         yield Finding(
             message="longer reasoning of an open tool loop does not cost its tokens",
             at="/usage/prompt_tokens",
-            expected=Phrase("{} more tokens", opened[1]),
-            actual=Phrase("{} more tokens", opened[0]),
+            expected=RedactableText("{} more tokens", opened[1]),
+            actual=RedactableText("{} more tokens", opened[0]),
             exchange=opened[2],
         )
 
@@ -144,7 +144,7 @@ def _difference(series: Series, short: str, long: str) -> tuple[int, int, str] |
 
 
 def _thought(x: Exchange) -> int:
-    return sum(len(encode(part.text)) for part in x.wanted if part.kind is Kind.REASONING)
+    return sum(len(encode(part.text)) for part in x.expected_parts if part.kind is PartKind.REASONING)
 
 
 WITHOUT_REASONING = "no reasoning"
@@ -158,16 +158,16 @@ def _named(series: Series) -> Iterator[tuple[str, Exchange, bool]]:
         if found is None or not has_loop_reasoning.holds(found[1]):
             continue
         without, x = found
-        part = next(part for part in x.wanted if part.kind is Kind.REASONING)
+        part = next(part for part in x.expected_parts if part.kind is PartKind.REASONING)
         sent_as = part.where.rpartition("/")[2]
         less, more = prompt_count(without), prompt_count(x)
-        if x.read is not None:
+        if x.parsed_prompt is not None:
             yield sent_as, x, any(part.text in message.content for message in x.prompt_messages)
         elif less is not None and more is not None:
             yield sent_as, x, more - less >= len(encode(part.text))
 
 
-@of_several
+@series_only
 @evidence
 def has_named_reasoning(series: Series) -> bool:
     """requests that send reasoning of an open tool loop under each of its names, with prompts shown or counted"""
@@ -190,21 +190,21 @@ def reasoning_is_read_under_its_own_name(series: Series) -> Iterator[Finding]:
             continue
         if name == own or not read:
             yield Finding(
-                message=Phrase(
+                message=RedactableText(
                     "reasoning sent as `{}` is not read{}",
                     Location(name),
-                    Phrase(", the server's own name for it" if name == own else ""),
+                    RedactableText(", the server's own name for it" if name == own else ""),
                 ),
-                at=next((part.where for part in x.wanted if part.kind is Kind.REASONING), ""),
+                at=next((part.where for part in x.expected_parts if part.kind is PartKind.REASONING), ""),
                 expected="reasoning in the prompt",
-                actual=Phrase("it is passed over; `{}` is read", Location(read[0]))
+                actual=RedactableText("it is passed over; `{}` is read", Location(read[0]))
                 if read
                 else "it is passed over, under every name",
                 exchange=x.id,
             )
         else:
             yield variant(
-                Phrase(
+                RedactableText(
                     "reasoning sent as `{}` is not read; the server's own name is {}",
                     Location(name),
                     Location(own or "not known"),

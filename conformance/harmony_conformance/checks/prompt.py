@@ -17,7 +17,7 @@ from harmony_conformance.checks.rendering.content_placement import (
     to_the_assistant,
     told_on_lines,
 )
-from harmony_conformance.checks.rendering.prompt_diff import Departure, is_under_another_name, nearest
+from harmony_conformance.checks.rendering.prompt_diff import PromptDifference, is_under_another_name, nearest
 from harmony_conformance.checks.rendering.tool_schemas import undescribed
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import at, equal_json, pointer, spells_fractions, text
@@ -30,7 +30,7 @@ from harmony_conformance.judge.check import (
     comparison,
     condition,
     evidence,
-    of_several,
+    series_only,
     variant,
 )
 from harmony_conformance.judge.history_conditions import (
@@ -42,7 +42,7 @@ from harmony_conformance.judge.history_conditions import (
     says_all,
 )
 from harmony_conformance.prompts.chat_request import may_be_called
-from harmony_conformance.prompts.prompt_parser import Kind, Place, PromptMessage, Wanted
+from harmony_conformance.prompts.prompt_parser import PartKind, PromptMessage, PromptPart, RecipientPosition
 from harmony_conformance.prompts.token_injection import injected
 from harmony_conformance.prompts.tool_declarations import (
     as_identifier,
@@ -51,11 +51,11 @@ from harmony_conformance.prompts.tool_declarations import (
     is_same_function,
     official_spelling,
 )
-from harmony_conformance.redactable_text import Phrase, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 
-def _parts(x: Exchange, *kinds: Kind) -> tuple[Wanted, ...]:
-    return tuple(part for part in x.wanted if part.kind in kinds)
+def _parts(x: Exchange, *kinds: PartKind) -> tuple[PromptPart, ...]:
+    return tuple(part for part in x.expected_parts if part.kind in kinds)
 
 
 def _messages(x: Exchange, role: str, channel: str | None = None) -> list[PromptMessage]:
@@ -68,8 +68,8 @@ def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
 
     No source says what stands between parts: nothing, as in the official library, or a line end, as llama.cpp writes it, which is a variant.
     """
-    shown, sent = _messages(x, "user"), _parts(x, Kind.USER)
-    parts = on_lines(x.asked, sent, shown)
+    shown, sent = _messages(x, "user"), _parts(x, PartKind.USER)
+    parts = on_lines(x.chat_request, sent, shown)
     yield from told_on_lines(sent, parts)
     yield from raw(parts, shown)
 
@@ -78,8 +78,8 @@ def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
 def earlier_answers_are_final(x: Exchange) -> Iterator[Finding]:
     """Earlier answers stand in the prompt as assistant messages on the final channel, unchanged (defect V17)."""
     shown = [m for m in _messages(x, "assistant", "final") if m.recipient is None and m.content]
-    parts = on_lines(x.asked, _parts(x, Kind.FINAL), shown)
-    yield from told_on_lines(_parts(x, Kind.FINAL), parts)
+    parts = on_lines(x.chat_request, _parts(x, PartKind.FINAL), shown)
+    yield from told_on_lines(_parts(x, PartKind.FINAL), parts)
     yield from raw(parts, shown)
 
 
@@ -90,11 +90,11 @@ def preamble_is_kept(x: Exchange) -> Iterator[Finding]:
     Templates that refuse or erase it lose what the user was told; some write it as analysis (defects L04, V17).
     """
     said = _messages(x, "assistant")
-    parts = _parts(x, Kind.PREAMBLE, Kind.CALL)
+    parts = _parts(x, PartKind.PREAMBLE, PartKind.CALL)
     position = 0
     for number, part in enumerate(parts):
         called = place_of_next_call(parts[number:], said, position)
-        if part.kind is Kind.CALL:
+        if part.kind is PartKind.CALL:
             position = position if called is None else called + 1
             continue
         before = said[position:called]
@@ -103,7 +103,7 @@ def preamble_is_kept(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="the preamble of a call is not in the prompt before it",
                 at=part.where,
-                expected=Phrase("assistant, commentary: {}", shorten(part.text)),
+                expected=RedactableText("assistant, commentary: {}", shorten(part.text)),
                 actual=shorten(str(before[-1])) if before else "no message before the call",
             )
         else:
@@ -119,25 +119,29 @@ def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
     Arguments that are quoted again (`"{\"a\":1}"`) teach the model to answer so (defects J01, V17, T02).
     """
     calls = [m for m in _messages(x, "assistant") if m.recipient is not None]
-    parts = _parts(x, Kind.CALL)
+    parts = _parts(x, PartKind.CALL)
     rest = iter(calls)
     for part in parts:
         message = next((m for m in rest if is_same_function(part.function, m.function)), None)
         if message is None:
             yield Finding(
-                message=Phrase("the call of {} is not in the prompt", part.function),
+                message=RedactableText("the call of {} is not in the prompt", part.function),
                 at=part.where,
-                expected=Phrase("to=functions.{}", part.function),
+                expected=RedactableText("to=functions.{}", part.function),
                 actual="no such message",
             )
             return
         if message.function != part.function:
-            yield variant(Phrase("{} is called {} in the prompt", part.function, message.function), where=part.where)
+            yield variant(
+                RedactableText("{} is called {} in the prompt", part.function, message.function), where=part.where
+            )
         if message.channel == "analysis":
-            yield variant(Phrase("the call of {} stands on the analysis channel", part.function), where=part.where)
+            yield variant(
+                RedactableText("the call of {} stands on the analysis channel", part.function), where=part.where
+            )
         elif message.channel != "commentary":
             yield Finding(
-                message=Phrase("the call of {} is not on the commentary channel", part.function),
+                message=RedactableText("the call of {} is not on the commentary channel", part.function),
                 at=part.where,
                 expected="commentary",
                 actual=quote(message.channel or "no channel"),
@@ -146,7 +150,7 @@ def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
     yield from no_more(parts, calls)
 
 
-def _arguments(part: Wanted, shown: str) -> Iterator[Finding]:
+def _arguments(part: PromptPart, shown: str) -> Iterator[Finding]:
     if shown == part.text:
         return
     if equal_json(shown, part.text) and not spells_fractions(part.text, shown):
@@ -162,8 +166,8 @@ def _arguments(part: Wanted, shown: str) -> Iterator[Finding]:
 def results_are_rendered(x: Exchange) -> Iterator[Finding]:
     """Each function result stands in the prompt once, raw, from its function, to the assistant, on the commentary channel or none (defects J02, V17, T02)."""
     results = _messages(x, "tool")
-    parts = on_lines(x.asked, _parts(x, Kind.RESULT), results)
-    yield from told_on_lines(_parts(x, Kind.RESULT), parts)
+    parts = on_lines(x.chat_request, _parts(x, PartKind.RESULT), results)
+    yield from told_on_lines(_parts(x, PartKind.RESULT), parts)
     for part, message in zip_longest(parts, results[: len(parts)]):
         if message is None:
             yield Finding(
@@ -177,11 +181,13 @@ def results_are_rendered(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="a function result stands under another name",
                 at=part.where,
-                expected=Phrase("functions.{}", part.function),
+                expected=RedactableText("functions.{}", part.function),
                 actual=quote(message.name),
             )
         elif part.function not in (None, message.function):
-            yield variant(Phrase("{} is called {} in the prompt", part.function, message.function), where=part.where)
+            yield variant(
+                RedactableText("{} is called {} in the prompt", part.function, message.function), where=part.where
+            )
         yield from to_the_assistant(part, message)
         if message.content != part.text:
             expected, actual = text_difference(part.text, message.content)
@@ -205,19 +211,21 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
         if not name:
             continue
         found = declared.get(name) or declared.get(as_identifier(name))
-        if found is None and not may_be_called(x.asked, name):
-            yield variant(Phrase("{}, which may not be called, is not declared", name), where=pointer("tools", index))
+        if found is None and not may_be_called(x.chat_request, name):
+            yield variant(
+                RedactableText("{}, which may not be called, is not declared", name), where=pointer("tools", index)
+            )
             continue
         if found is None:
             yield Finding(
-                message=Phrase("the function {} is not declared in the prompt", name),
+                message=RedactableText("the function {} is not declared in the prompt", name),
                 at=pointer("tools", index),
-                expected=Phrase("type {} = (_: …) => any;", name),
+                expected=RedactableText("type {} = (_: …) => any;", name),
                 actual="no such line",
             )
             continue
         if found.name != name:
-            yield variant(Phrase("{} is declared as {}", name, found.name), where=pointer("tools", index))
+            yield variant(RedactableText("{} is declared as {}", name, found.name), where=pointer("tools", index))
         library = by_library.get(name)
         if library is not None:
             yield from undescribed(at(tool, "function"), found, library, pointer("tools", index, "function"))
@@ -241,16 +249,16 @@ def calls_are_sent_to_commentary(x: Exchange) -> Iterator[Finding]:
 @check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, says_all))
 def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
     """The prompt is the conversation in its order as Harmony messages and nothing else: the system message first, all closed (defects J11, M04, V31)."""
-    if x.read is None:
+    if x.parsed_prompt is None:
         return
-    for piece in x.read.stray:
+    for piece in x.parsed_prompt.unparsed_tokens:
         yield Finding(
             message="tokens stand between the messages of the prompt",
             at="prompt",
             expected="messages only",
             actual=shorten(piece),
         )
-    messages = x.read.messages
+    messages = x.parsed_prompt.messages
     for index, message in enumerate(messages):
         where = f"prompt message {index}"
         if message.specials:
@@ -275,18 +283,18 @@ def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
             expected="one, first",
             actual=quote(", ".join(roles)) or "no message",
         )
-    yield from conversation_alone(x.wanted, messages)
+    yield from conversation_alone(x.expected_parts, messages)
 
 
 @check(MUST, spec="harmony#prompt-end", when=(on.is_conversation, on.prompt_is_known, on.ends_for_an_answer))
 def ends_with_the_assistant(x: Exchange) -> Iterator[Finding]:
     """The prompt ends with `<|start|>assistant`, so that the model itself chooses the channel (defect O07)."""
-    if x.read is not None and x.read.trailer != "⟦start⟧assistant":
+    if x.parsed_prompt is not None and x.parsed_prompt.generation_prompt != "⟦start⟧assistant":
         yield Finding(
             message="the prompt does not end with the beginning of an assistant message",
             at="end of the prompt",
             expected="⟦start⟧assistant",
-            actual=shorten(x.read.trailer) or "nothing",
+            actual=shorten(x.parsed_prompt.generation_prompt) or "nothing",
         )
 
 
@@ -304,7 +312,7 @@ def one_header_form(x: Exchange) -> Iterator[Finding]:
     """
     for role in ("assistant", "tool"):
         addressed = [m for m in _messages(x, role) if m.recipient is not None]
-        forms = {f"{m.place}, {m.content_type or 'no content type'}" for m in addressed}
+        forms = {f"{m.recipient_position}, {m.content_type or 'no content type'}" for m in addressed}
         if len(forms) > 1:
             yield Finding(
                 message=f"headers of the same kind ({role}) have two forms in one prompt",
@@ -321,14 +329,16 @@ def one_header_form(x: Exchange) -> Iterator[Finding]:
 )
 def calls_and_results_agree_in_form(x: Exchange) -> Iterator[Finding]:
     """Calls and results name the recipient in the same place (defect V20)."""
-    calls = {m.place for m in _messages(x, "assistant") if m.place is not Place.NONE}
-    results = {m.place for m in _messages(x, "tool") if m.place is not Place.NONE}
+    calls = {
+        m.recipient_position for m in _messages(x, "assistant") if m.recipient_position is not RecipientPosition.NONE
+    }
+    results = {m.recipient_position for m in _messages(x, "tool") if m.recipient_position is not RecipientPosition.NONE}
     if len(calls) == 1 and len(results) == 1 and calls != results:
         yield Finding(
             message="calls and results have different header forms",
             at="prompt",
-            expected=Phrase("calls and results: {}", calls.pop()),
-            actual=Phrase("results: {}", results.pop()),
+            expected=RedactableText("calls and results: {}", calls.pop()),
+            actual=RedactableText("results: {}", results.pop()),
         )
 
 
@@ -355,7 +365,7 @@ _OWN = 11  # characters by which a text that may be left out is recognised: long
 @condition
 def asks_what_is_known(x: Exchange) -> bool:
     """requests of texts, function calls and functions, whose place in a prompt is known"""
-    return is_readable(x.asked)
+    return is_readable(x.chat_request)
 
 
 @check(SHOULD, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, asks_what_is_known))
@@ -366,33 +376,33 @@ def is_an_accepted_rendering(x: Exchange) -> Iterator[Finding]:
     judged by other checks; this one also sees what none of them looks at, such as functions in another order (defects J01, J02, V17). A server's own
     choice of date, cutoff, channels, header form, line ends and spelling of types is a variant.
     """
-    compared = nearest(x.asked, x.prompt.ids or (), x.read) if x.read is not None else None
+    compared = nearest(x.chat_request, x.prompt.ids or (), x.parsed_prompt) if x.parsed_prompt is not None else None
     if compared is None:
         return
     failures = [one for one in compared.failures if not is_under_another_name(x, one.where) or one.actual]
     if failures:
         first, *more = failures
-        besides = Phrase("; and {} more", len(more)) if more else Phrase("")
+        besides = RedactableText("; and {} more", len(more)) if more else RedactableText("")
         yield _departed(first, besides)
         return
-    if compared.departures or compared.notes:
-        told = [*compared.notes, *dict.fromkeys(one.summary for one in compared.departures)]
-        expected, actual = compared.departures[0].tokens if compared.departures else (None, None)
+    if compared.differences or compared.notes:
+        told = [*compared.notes, *dict.fromkeys(one.summary for one in compared.differences)]
+        expected, actual = compared.differences[0].tokens if compared.differences else (None, None)
         where = f"nearest to {compared.style}"
         yield variant(quote("; ".join(told)), where=where, expected=expected, actual=actual)
 
 
-def _departed(found: Departure, besides: Phrase) -> Finding:
+def _departed(found: PromptDifference, besides: RedactableText) -> Finding:
     expected, actual = found.tokens
     return Finding(
-        message=Phrase("{}{}", found.sentence, besides),
+        message=RedactableText("{}{}", found.sentence, besides),
         at=found.where or f"prompt message {found.number}",
         expected=expected,
         actual=actual,
     )
 
 
-@of_several
+@series_only
 @evidence
 def has_counted_pair(series: Series) -> bool:
     """pairs of requests whose prompts are counted and differ in one text"""
@@ -409,11 +419,11 @@ def text_costs_its_tokens(series: Series) -> Iterator[Finding]:
     for pair in counted_pairs(series):
         if pair.grown != pair.expected and not pair.is_explained_by_headers:
             yield Finding(
-                message=Phrase(
+                message=RedactableText(
                     "between {} and {} the prompt grew by {} tokens", pair.less.step, pair.more.step, pair.grown
                 ),
                 at="/usage/prompt_tokens",
-                expected=Phrase("{} more tokens", pair.expected),
-                actual=Phrase("{} more tokens", pair.grown),
+                expected=RedactableText("{} more tokens", pair.expected),
+                actual=RedactableText("{} more tokens", pair.grown),
                 exchange=pair.more.id,
             )

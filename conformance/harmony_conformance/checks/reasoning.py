@@ -10,8 +10,8 @@ from harmony_conformance.evidence.expected_output import told_in_order
 from harmony_conformance.evidence.series_pairs import pair
 from harmony_conformance.json_value import at, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, condition, of_several, variant
-from harmony_conformance.redactable_text import Location, Phrase, quote, shorten
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, condition, series_only, variant
+from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 from harmony_ref import encode
 
 
@@ -22,7 +22,7 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
     A client sends this text back inside a tool loop; what is missing from it the model has forgotten (defects R03, V14). A server may name the field
     reasoning_content or thinking, or hide the reasoning altogether.
     """
-    turn, meant = x.turn, x.meant
+    turn, meant = x.turn, x.expected_output
     if turn is None or meant is None:
         return
     if turn.reasoning is None:
@@ -30,7 +30,8 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
         return
     if turn.reasoning_field != "reasoning":
         yield variant(
-            Phrase("the reasoning field is called {}", Location(turn.reasoning_field)), where=turn.reasoning_field or ""
+            RedactableText("the reasoning field is called {}", Location(turn.reasoning_field)),
+            where=turn.reasoning_field or "",
         )
     position = 0
     for number, thought in enumerate(meant.reasoning):
@@ -38,7 +39,7 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
         found = turn.reasoning.find(wanted, position)
         if found < 0:
             yield Finding(
-                message=Phrase(
+                message=RedactableText(
                     "analysis message {} of {} did not arrive whole in {}",
                     number + 1,
                     len(meant.reasoning),
@@ -55,7 +56,7 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
     ):
         expected, actual = text_difference("\n".join(meant.reasoning), turn.reasoning)
         yield Finding(
-            message=Phrase("{} holds more than the analysis channel", Location(turn.reasoning_field)),
+            message=RedactableText("{} holds more than the analysis channel", Location(turn.reasoning_field)),
             at=turn.reasoning_field or "reasoning",
             expected=expected,
             actual=actual,
@@ -68,7 +69,7 @@ def reasoning_holds_no_answer(x: Exchange) -> Iterator[Finding]:
 
     Clients hide the reasoning; an answer that is routed there was not given (defects V06, V14, O21).
     """
-    turn, meant = x.turn, x.meant
+    turn, meant = x.turn, x.expected_output
     if turn is None or meant is None or not turn.reasoning:
         return
     thought = "\n".join(meant.reasoning)
@@ -89,7 +90,7 @@ def effort_is_rendered(x: Exchange) -> Iterator[Finding]:
 
     A server that ignores the field answers at medium effort whatever was asked and billed (defects V29, T04, O10, M15).
     """
-    asked = text(at(x.asked, "reasoning_effort"))
+    asked = text(at(x.chat_request, "reasoning_effort"))
     line = _effort_line(x)
     if line == f"Reasoning: {asked}":
         return
@@ -97,14 +98,16 @@ def effort_is_rendered(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the system message names no reasoning effort",
             at="system message",
-            expected=Phrase("Reasoning: {}", asked),
+            expected=RedactableText("Reasoning: {}", asked),
             actual="no such line",
         )
     else:
         yield Finding(
-            message=Phrase("effort {} was asked for and {} rendered", asked, line.removeprefix("Reasoning:").strip()),
+            message=RedactableText(
+                "effort {} was asked for and {} rendered", asked, line.removeprefix("Reasoning:").strip()
+            ),
             at="system message",
-            expected=Phrase("Reasoning: {}", asked),
+            expected=RedactableText("Reasoning: {}", asked),
             actual=quote(line),
         )
 
@@ -115,9 +118,9 @@ def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
 
     A client that asked for `extreme` believes it was given; a word that the model never saw is worse (defects V28, O22).
     """
-    if x.read is None:
+    if x.parsed_prompt is None:
         return
-    asked = text(at(x.asked, "reasoning_effort"))
+    asked = text(at(x.chat_request, "reasoning_effort"))
     line = _effort_line(x) or ""
     level = line.removeprefix("Reasoning:").strip()
     if (
@@ -126,13 +129,13 @@ def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
         or (not line and asked == "none")
     ):
         yield variant(
-            Phrase("effort {} was mapped to {}", asked, quote(level) or Phrase("no line at all")),
+            RedactableText("effort {} was mapped to {}", asked, quote(level) or RedactableText("no line at all")),
             where="system message",
         )
     else:
         yield Finding(
-            message=Phrase(
-                "effort {!r} was accepted and rendered as {}", asked, quote(line) or Phrase("no line at all")
+            message=RedactableText(
+                "effort {!r} was accepted and rendered as {}", asked, quote(line) or RedactableText("no line at all")
             ),
             at="system message",
             expected="a 4xx status, or the nearest of low, medium, high",
@@ -150,7 +153,7 @@ _NEAREST = {"minimal": ("low",), "none": ("low",), "xhigh": ("high",), "max": ("
 _NEAR_MEDIUM = ("auto", "default")
 
 
-@of_several
+@series_only
 @condition
 def has_cut_reasoning(series: Series) -> bool:
     """an answer with reasoning, and the same cut by the token limit"""
@@ -186,18 +189,18 @@ def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
 
     Absent counts, and counts that include headers or calls, are variants (defects V27, S09).
     """
-    turn, meant = x.turn, x.meant
+    turn, meant = x.turn, x.expected_output
     if turn is None or turn.usage is None:
         return
     told, spent = turn.usage.reasoning_tokens, turn.usage.completion_tokens
     if told is None:
-        if x.spoken.counts_reasoning:
+        if x.api_adapter.counts_reasoning:
             yield variant("reasoning tokens are not reported", where="usage/completion_tokens_details")
     elif spent is not None and told > spent:
         yield Finding(
             message="more reasoning tokens than completion tokens are reported",
             at="usage",
-            expected=Phrase("at most {}", spent),
+            expected=RedactableText("at most {}", spent),
             actual=quote(told),
         )
     elif meant is None:
@@ -217,7 +220,7 @@ def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="reasoning tokens are not those of the reasoning",
                 at="usage",
-                expected=Phrase("about {}", exact),
+                expected=RedactableText("about {}", exact),
                 actual=quote(told),
             )
 

@@ -10,9 +10,9 @@ from harmony_conformance.checks.helpers.counted_pairs import CountedPair, counte
 from harmony_conformance.checks.helpers.value_diff import first_difference
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import same_requests
-from harmony_conformance.judge.check import MUST, Finding, comparison, evidence, of_several, within_limits
+from harmony_conformance.judge.check import MUST, Finding, comparison, evidence, series_only, within_limits
 from harmony_conformance.prompts.prompt_parser import show
-from harmony_conformance.redactable_text import Phrase, shorten
+from harmony_conformance.redactable_text import RedactableText, shorten
 from harmony_ref import decode
 
 LENGTHS = ("ten lines", "very many lines")
@@ -49,7 +49,7 @@ def takes_long_talks(series: Series) -> bool:
     return not _is_too_long(series.exchanges.get(TALKS[1]))
 
 
-@of_several
+@series_only
 @evidence
 def has_long_message(series: Series) -> bool:
     """a short and a very long message, both answered, their prompts counted"""
@@ -67,7 +67,7 @@ def long_message_is_whole(series: Series) -> Iterator[Finding]:
         yield _changed("the long message", pair)
 
 
-@of_several
+@series_only
 @evidence
 def has_long_talk(series: Series) -> bool:
     """a short and a very long conversation, both answered, their prompts counted"""
@@ -90,10 +90,10 @@ def many_messages_are_kept(series: Series) -> Iterator[Finding]:
 
 def _changed(what: LiteralString, pair: CountedPair, besides: LiteralString = "") -> Finding:
     return Finding(
-        message=Phrase(f"{what} made the prompt longer by {{}} tokens", pair.grown),
+        message=RedactableText(f"{what} made the prompt longer by {{}} tokens", pair.grown),
         at="/usage/prompt_tokens",
-        expected=Phrase(f"{{}} more tokens {besides}".rstrip(), pair.expected),
-        actual=Phrase("{} more tokens", pair.grown),
+        expected=RedactableText(f"{{}} more tokens {besides}".rstrip(), pair.expected),
+        actual=RedactableText("{} more tokens", pair.grown),
         exchange=pair.more.id,
     )
 
@@ -113,7 +113,7 @@ def _undated(ids: tuple[int, ...]) -> str:
 _DATE = re.compile(r"(?<=Current date: )\d{4}-\d\d-\d\d")
 
 
-@of_several
+@series_only
 @evidence
 def has_same_prompt_twice(series: Series) -> bool:
     """requests that were sent twice, streamed and not, or again, and whose prompt tokens are shown"""

@@ -11,7 +11,7 @@ from harmony_conformance.json_value import at, number
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, condition, variant
 from harmony_conformance.prompts.prompt_parser import show
-from harmony_conformance.redactable_text import Phrase, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 
 @check(MUST, spec="harmony#stop-tokens", when=(on.was_answered, on.leaves_the_end_to_the_model, on.ids_were_returned))
@@ -27,7 +27,7 @@ def stops_at_stop_token(x: Exchange) -> Iterator[Finding]:
     if len(kept) < len(ids):
         rest = show(ids[len(kept) :])
         yield Finding(
-            message=Phrase("{} tokens were generated after the model had ended its turn", len(ids) - len(kept)),
+            message=RedactableText("{} tokens were generated after the model had ended its turn", len(ids) - len(kept)),
             at=f"output token {len(kept)}",
             expected="the end of the answer",
             actual=shorten(rest),
@@ -55,27 +55,27 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
     if turn is None or turn.usage is None or turn.usage.completion_tokens is None or x.limit is None:
         return
     spent, said = turn.usage.completion_tokens, turn.finish_reason
-    if x.limit < spent <= (number(at(x.asked, "max_tokens")) or 0):
+    if x.limit < spent <= (number(at(x.chat_request, "max_tokens")) or 0):
         yield variant("of two limits the older one, max_tokens, was kept", where="/usage/completion_tokens")
     elif spent > x.limit:
         yield Finding(
             message="more tokens were generated than the request allows",
             at="/usage/completion_tokens",
-            expected=Phrase("at most {}", x.limit),
+            expected=RedactableText("at most {}", x.limit),
             actual=quote(spent),
         )
     if said == "length" and spent < x.limit:
-        if x.has_ended:
+        if x.reached_stop:
             yield Finding(
                 message="finish_reason is length below the limit, although the model ended its turn",
                 at="/finish_reason",
                 expected="stop or tool_calls",
-                actual=Phrase("length after {} of {} tokens", spent, x.limit),
+                actual=RedactableText("length after {} of {} tokens", spent, x.limit),
             )
         else:
             yield variant("finish_reason is length below the limit", where="/finish_reason")
-    unseen = x.output.ids is None and not turn.says_something and not x.spoken.is_raw
-    if spent == x.limit and said != "length" and (x.was_cut or unseen):
+    unseen = x.output.ids is None and not turn.says_something and not x.api_adapter.is_raw
+    if spent == x.limit and said != "length" and (x.hit_token_limit or unseen):
         yield Finding(
             message="the answer was cut at the limit and finish_reason does not say so",
             at="/finish_reason",
@@ -87,7 +87,7 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
 @condition
 def has_stop_strings(x: Exchange) -> bool:
     """requests with stop strings that are not to be shown"""
-    return bool(x.stop_strings) and at(x.asked, "include_stop_str_in_output") is not True
+    return bool(x.stop_strings) and at(x.chat_request, "include_stop_str_in_output") is not True
 
 
 @check(MUST, spec="chat#stop", when=(is_one_answer, on.ended_well, has_stop_strings))
@@ -99,7 +99,7 @@ def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
     """
     turn = x.turn
     content = (turn.content or "") if turn is not None else ""
-    stops = [stop for stop in x.stop_strings if stop.strip() or x.spoken.is_raw]
+    stops = [stop for stop in x.stop_strings if stop.strip() or x.api_adapter.is_raw]
     shown = [(content.find(stop), stop) for stop in stops if stop in content]
     if shown:
         place, stop = min(shown)
@@ -107,12 +107,12 @@ def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the content goes on after a stop string" if rest else "the content holds the stop string",
             at="/content",
-            expected=Phrase("the text before {!r}", stop),
+            expected=RedactableText("the text before {!r}", stop),
             actual=shorten(content[place:]),
         )
         return
     written = read_ids(x.output.ids) if x.output.ids is not None else None
-    if turn is None or written is None or x.spoken.is_raw:
+    if turn is None or written is None or x.api_adapter.is_raw:
         return
     final = "".join(written.finals)
     met = [place for stop in x.stop_strings if (place := final.find(stop)) >= 0]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harmony_conformance.checks.helpers.json_schema import first_violation
 from harmony_conformance.engines.teleprompter.script import read_back
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.json_value import Json, NotJson, at, items, loads, text
+from harmony_conformance.json_value import InvalidJsonError, Json, at, items, loads, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
     MUST,
@@ -17,11 +17,11 @@ from harmony_conformance.judge.check import (
     comparison,
     condition,
     evidence,
-    of_several,
+    series_only,
     variant,
 )
 from harmony_conformance.prompts.prompt_parser import show
-from harmony_conformance.redactable_text import Phrase, shorten
+from harmony_conformance.redactable_text import RedactableText, shorten
 from harmony_ref import decode, tokens
 
 _FORMS = ("json_object", "json_schema")
@@ -30,7 +30,7 @@ _FORMS = ("json_object", "json_schema")
 @condition
 def asks_for_json(x: Exchange) -> bool:
     """requests for JSON (`response_format`)"""
-    return at(x.asked, "response_format", "type") in _FORMS
+    return at(x.chat_request, "response_format", "type") in _FORMS
 
 
 @condition
@@ -58,13 +58,13 @@ def _ended_by_itself(x: Exchange) -> bool:
         and (turn.finish_reason == "stop" or (turn.finish_reason == "length" and bool(turn.content)))
         and not turn.tool_calls
         and not turn.refusal
-        and not at(x.asked, "stop")
+        and not at(x.chat_request, "stop")
     )
 
 
 def _reads_its_script(x: Exchange) -> bool:
     """Whether the script stands in the last message, where a teleprompter reads it: what it says was sampled, and a grammar would have held it."""
-    content = at(next(reversed(items(at(x.asked, "messages"))), None), "content")
+    content = at(next(reversed(items(at(x.chat_request, "messages"))), None), "content")
     written = content if isinstance(content, str) else text(at(next(reversed(items(content)), None), "text"))
     read, script = read_back(written), list(x.script or ())
     return any(read[place : place + len(script)] == script for place in range(len(read) - len(script) + 1))
@@ -81,17 +81,17 @@ def answer_is_json(x: Exchange) -> Iterator[Finding]:
     said = x.turn.content if x.turn is not None else None
     try:
         value = loads(said or "")
-    except NotJson as problem:
+    except InvalidJsonError as problem:
         if x.turn is not None and x.turn.finish_reason == "length" and problem.may_go_on:
             return
         yield Finding(
             message="the answer is no JSON" if said else "the answer is empty",
             at="/content",
             expected="JSON",
-            actual=Phrase("{} ({})", shorten(said), problem) if said else "nothing",
+            actual=RedactableText("{} ({})", shorten(said), problem) if said else "nothing",
         )
         return
-    if at(x.asked, "response_format", "type") == "json_object" and not isinstance(value, dict):
+    if at(x.chat_request, "response_format", "type") == "json_object" and not isinstance(value, dict):
         yield variant("JSON was asked for as an object and is another value", where="/content")
 
 
@@ -109,13 +109,13 @@ def answer_fits_the_schema(x: Exchange) -> Iterator[Finding]:
     said = text(x.turn.content) if x.turn is not None and x.turn.content is not None else ""
     try:
         value = loads(said)
-    except NotJson:
+    except InvalidJsonError:
         return
     broken = first_violation(value, _schema(x))
     if broken is None:
         return
     where, why = broken
-    if at(x.asked, "response_format", "json_schema", "strict") is True:
+    if at(x.chat_request, "response_format", "json_schema", "strict") is True:
         yield Finding(
             message="the answer is not what the schema describes",
             at="/content" + where,
@@ -127,7 +127,7 @@ def answer_fits_the_schema(x: Exchange) -> Iterator[Finding]:
 
 
 def _schema(x: Exchange) -> Json:
-    return at(x.asked, "response_format", "json_schema", "schema")
+    return at(x.chat_request, "response_format", "json_schema", "schema")
 
 
 @evidence
@@ -173,7 +173,7 @@ def _is_whole_answer(x: Exchange) -> bool:
     )
 
 
-@of_several
+@series_only
 @condition
 def has_plain_and_structured(series: Series) -> bool:
     """answers with and without a demand for JSON, of which those without have reasoning"""
@@ -196,7 +196,9 @@ def reasoning_stays(series: Series) -> Iterator[Finding]:
     structured = _structured(series)
     if not any(map(_reasons, structured)):
         yield Finding(
-            message=Phrase("none of {} answers in JSON has reasoning, and every plain one has", len(structured)),
+            message=RedactableText(
+                "none of {} answers in JSON has reasoning, and every plain one has", len(structured)
+            ),
             at="/reasoning",
             expected="reasoning",
             actual="none",

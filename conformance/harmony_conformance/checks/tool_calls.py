@@ -11,8 +11,8 @@ from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import named_in
 from harmony_conformance.json_value import (
+    InvalidJsonError,
     Json,
-    NotJson,
     at,
     canonical,
     equal_json,
@@ -26,7 +26,7 @@ from harmony_conformance.json_value import (
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, condition, variant, within_limits
 from harmony_conformance.prompts import chat_request
-from harmony_conformance.redactable_text import Location, Phrase, quote, shorten
+from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 
 
 @check(MUST, spec="harmony#receiving-calls", when=(on.is_conversation, on.called_a_tool, on.offered_tools))
@@ -43,17 +43,17 @@ def name_is_declared(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="a function was called that the request does not declare",
                 at=pointer("tool_calls", index, "function", "name"),
-                expected=Phrase("one of {}", ", ".join(declared)),
+                expected=RedactableText("one of {}", ", ".join(declared)),
                 actual=shorten(call.name) or "an empty name",
             )
 
 
 def _invented(x: Exchange) -> frozenset[str]:
     """The names that the model itself wrote; of a header gone wrong, all that it may have been meant to name."""
-    if x.row is not None:
-        return frozenset(call.name for call in x.row.must.calls + x.row.may_call)
-    if x.meant is not None:
-        return frozenset(call.name for call in x.meant.calls)
+    if x.expectation is not None:
+        return frozenset(call.name for call in x.expectation.must.calls + x.expectation.may_call)
+    if x.expected_output is not None:
+        return frozenset(call.name for call in x.expected_output.calls)
     return named_in(x.output.ids) if x.output.ids is not None else frozenset()
 
 
@@ -69,12 +69,12 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
         for member, value in (("id", call.id), ("type", call.kind == "function"), ("function/name", call.name)):
             if not value:
                 yield Finding(
-                    message=Phrase("call {} has no proper {}", index + 1, Location(member)),
+                    message=RedactableText("call {} has no proper {}", index + 1, Location(member)),
                     at=f"/tool_calls/{index}/{member}",
                     expected="function" if member == "type" else "a text",
                     actual="something else, or nothing",
                 )
-    for whole in items(at(x.body, "choices", 0, "message", "tool_calls")):
+    for whole in items(at(x.chat_completion, "choices", 0, "message", "tool_calls")):
         if not isinstance(at(whole, "function", "arguments"), str):
             yield Finding(
                 message="the arguments are no text",
@@ -88,7 +88,7 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
             message="two calls of one answer have the same id",
             at="/tool_calls",
             expected="an id for each call",
-            actual=Phrase("{} shared", len(twice)),
+            actual=RedactableText("{} shared", len(twice)),
         )
 
 
@@ -100,18 +100,20 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
     Calls are dropped, cut to `{}`, or re-serialised with other values (defects V10, V15, S01, S03, M02). Servers that end the turn at the first
     `<|call|>` are right to return one, and so is one that was told `parallel_tool_calls: false`. Calls that the request does not allow are left out.
     """
-    turn, meant = x.turn, x.meant
+    turn, meant = x.turn, x.expected_output
     if turn is None or meant is None:
         return
-    made = [call for call in meant.calls if chat_request.may_be_called(x.asked, call.name) and x.has_place_for(call)]
-    expected_calls = made[:1] if at(x.asked, "parallel_tool_calls") is False else made
+    made = [
+        call for call in meant.calls if chat_request.may_be_called(x.chat_request, call.name) and x.has_place_for(call)
+    ]
+    expected_calls = made[:1] if at(x.chat_request, "parallel_tool_calls") is False else made
     for index, call in enumerate(expected_calls):
         where = pointer("tool_calls", index)
         if index >= len(turn.tool_calls):
             yield Finding(
-                message=Phrase("call {} of {} is lost", index + 1, len(made)),
+                message=RedactableText("call {} of {} is lost", index + 1, len(made)),
                 at=where,
-                expected=Phrase("{}({})", call.name, shorten(call.arguments)),
+                expected=RedactableText("{}({})", call.name, shorten(call.arguments)),
                 actual="no such call",
             )
             continue
@@ -144,14 +146,14 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="a call arrived that the model did not make",
             at="/tool_calls",
-            expected=Phrase("{} calls", len(meant.calls)),
-            actual=Phrase("{} calls", len(turn.tool_calls)),
+            expected=RedactableText("{} calls", len(meant.calls)),
+            actual=RedactableText("{} calls", len(turn.tool_calls)),
         )
 
 
 def _is_the_object(x: Exchange, got: str, written: str) -> bool:
     """Whether arguments are what the model wrote, in an API that has them as an object."""
-    return not x.spoken.arguments_are_texts and canonical(object_in(got)) == canonical(object_in(written))
+    return not x.api_adapter.arguments_are_texts and canonical(object_in(got)) == canonical(object_in(written))
 
 
 @check(MUST, spec="chat#tool-choice", when=(on.is_conversation, on.forbade_tools))
@@ -178,14 +180,14 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
     if x.turn is None:
         return
     called = [call.name for call in x.turn.tool_calls]
-    allowed = chat_request.named(x.asked)
+    allowed = chat_request.named(x.chat_request)
     named = " or ".join(sorted(allowed))
     if not called:
         yield Finding(
             message="the request demands a call and none is returned",
             at="/tool_calls",
-            expected=Phrase("a call of {}", named) if named else "at least one call",
-            actual=Phrase("no tool_calls, finish_reason {}", x.turn.finish_reason),
+            expected=RedactableText("a call of {}", named) if named else "at least one call",
+            actual=RedactableText("no tool_calls, finish_reason {}", x.turn.finish_reason),
         )
     elif named and not allowed.issuperset(called):
         yield Finding(
@@ -199,13 +201,13 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
 @within_limits
 def takes_allowed_tools(x: Exchange) -> bool:
     """servers that do not refuse a list of allowed functions"""
-    return not (chat_request.allows_some(x.asked) and on.was_refused.holds(x) and not on.is_server_error(x))
+    return not (chat_request.allows_some(x.chat_request) and on.was_refused.holds(x) and not on.is_server_error(x))
 
 
 @condition
 def allows_some(x: Exchange) -> bool:
     """answers to requests whose `tool_choice` lists the functions that may be called"""
-    return x.turn is not None and chat_request.allows_some(x.asked)
+    return x.turn is not None and chat_request.allows_some(x.chat_request)
 
 
 @check(MUST, spec="chat#allowed-tools", when=(on.is_conversation, takes_allowed_tools, allows_some))
@@ -216,11 +218,11 @@ def only_allowed_tools(x: Exchange) -> Iterator[Finding]:
     takes the list for `auto` lets the model delete what it was to read.
     """
     for index, call in enumerate(x.turn.tool_calls if x.turn is not None else ()):
-        if not chat_request.may_be_called(x.asked, call.name):
+        if not chat_request.may_be_called(x.chat_request, call.name):
             yield Finding(
                 message="a function was called that the request does not allow",
                 at=pointer("tool_calls", index, "function", "name"),
-                expected=Phrase("one of {}", ", ".join(sorted(chat_request.named(x.asked)))),
+                expected=RedactableText("one of {}", ", ".join(sorted(chat_request.named(x.chat_request)))),
                 actual=shorten(call.name) or "an empty name",
             )
 
@@ -245,7 +247,7 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
     if turn is None:
         return
     said, calls = turn.finish_reason, bool(turn.tool_calls)
-    named = x.row.finish if x.row is not None else ()
+    named = x.expectation.finish if x.expectation is not None else ()
     if said == ABORTED:
         yield variant(
             "the server was told to abort the generation, and has a finish_reason of its own for it",
@@ -261,11 +263,11 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
             expected=", ".join(_REASONS),
             actual=shorten(said),
         )
-    elif (said == "length" and x.has_ended) or (said == "tool_calls" and x.was_cut):
+    elif (said == "length" and x.reached_stop) or (said == "tool_calls" and x.hit_token_limit):
         yield Finding(
-            message=f"finish_reason is {said} and the model {'ended its turn' if x.has_ended else 'was cut'}",
+            message=f"finish_reason is {said} and the model {'ended its turn' if x.reached_stop else 'was cut'}",
             at="/finish_reason",
-            expected="stop or tool_calls" if x.has_ended else "length",
+            expected="stop or tool_calls" if x.reached_stop else "length",
             actual=quote(said),
         )
     if said is None:
@@ -283,7 +285,7 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
             actual=quote(said),
         )
     elif calls and said == "stop":
-        if isinstance(at(x.asked, "tool_choice"), dict):
+        if isinstance(at(x.chat_request, "tool_choice"), dict):
             yield variant("finish_reason is stop beside the call that the request named", where="/finish_reason")
         else:
             yield Finding(
@@ -304,7 +306,7 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
 @condition
 def wants_one_call(x: Exchange) -> bool:
     """answers with a call to requests with `parallel_tool_calls: false`"""
-    return on.called_a_tool.holds(x) and at(x.asked, "parallel_tool_calls") is False
+    return on.called_a_tool.holds(x) and at(x.chat_request, "parallel_tool_calls") is False
 
 
 @check(MUST, spec="chat#parallel-tool-calls", when=(on.is_conversation, on.ended_well, wants_one_call))
@@ -334,7 +336,7 @@ def arguments_fit_the_schema(x: Exchange) -> Iterator[Finding]:
     Values that no model would choose show it with any weights (defect V23). Without `strict` the API promises nothing, so that arguments which are wrong
     are a variant where nobody knows who wrote them, and nothing where the model did. OpenAI does not promise it of several calls at once either.
     """
-    written = {call.arguments for call in x.meant.calls} if x.meant is not None else set[str]()
+    written = {call.arguments for call in x.expected_output.calls} if x.expected_output is not None else set[str]()
     calls = x.turn.tool_calls if x.turn is not None else ()
     for index, call in enumerate(calls):
         declared = next((at(tool, "function") for tool in x.tools if at(tool, "function", "name") == call.name), None)
@@ -344,7 +346,7 @@ def arguments_fit_the_schema(x: Exchange) -> Iterator[Finding]:
         if broken is None or (is_its_own and not is_strict) or (is_strict and x.script is not None):
             continue
         where = pointer("tool_calls", index, "function", "arguments") + broken[0]
-        if is_strict and (len(calls) == 1 or at(x.asked, "parallel_tool_calls") is False):
+        if is_strict and (len(calls) == 1 or at(x.chat_request, "parallel_tool_calls") is False):
             yield Finding(
                 message="the arguments of a strict function are not what its schema describes",
                 at=where,
@@ -361,7 +363,7 @@ def _broken(arguments: str, schema: Json) -> tuple[str, str] | None:
         return None
     try:
         return first_violation(loads(arguments), schema)
-    except NotJson as problem:
+    except InvalidJsonError as problem:
         return "", f"no JSON: {problem}"
 
 

@@ -17,7 +17,7 @@ from harmony_conformance.judge.check import (
     comparison,
     condition,
     evidence,
-    of_several,
+    series_only,
     variant,
     within_limits,
 )
@@ -31,7 +31,7 @@ from harmony_conformance.prompts.tool_declarations import (
     is_same_function,
     official_spelling,
 )
-from harmony_conformance.redactable_text import Phrase, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, quote, shorten
 from harmony_ref import ToolNamespaceConfig, encode, tools_text
 
 
@@ -119,13 +119,15 @@ def orphan_result_is_not_misnamed(x: Exchange) -> Iterator[Finding]:
                 actual=quote(shown.name or "no name"),
             )
         else:
-            yield variant(Phrase("a result that names no call is taken for that of {}", shown.function), where=where)
+            yield variant(
+                RedactableText("a result that names no call is taken for that of {}", shown.function), where=where
+            )
 
 
 @condition
 def asks_for_built_in_tools(x: Exchange) -> bool:
     """requests for built-in tools, by the variables of the published chat template"""
-    return x.response is not None and bool(built_in_tools(x.asked))
+    return x.response is not None and bool(built_in_tools(x.chat_request))
 
 
 @within_limits
@@ -145,7 +147,7 @@ def built_in_tools_are_as_trained(x: Exchange) -> Iterator[Finding]:
     A server that does not read `chat_template_kwargs` is not blamed. The words are those of the official library, and of the published template.
     """
     system = x.system_message.content if x.system_message is not None else ""
-    told = built_in_tools(x.asked)
+    told = built_in_tools(x.chat_request)
     together = tools_text({tool.name: tool for tool in told})
     if all(_section(tool) in system for tool in told) and f"{together}\n\n# " not in system:
         yield variant("the sections of built-in tools are parted otherwise than by the library", where="system message")
@@ -157,26 +159,27 @@ def built_in_tools_are_as_trained(x: Exchange) -> Iterator[Finding]:
             lost = next((line for line in section.splitlines() if _bare(line) not in _bare(system)), None)
             if lost is not None:
                 yield Finding(
-                    message=Phrase("the built-in tool {} is not declared as the model knows it", tool.name),
+                    message=RedactableText("the built-in tool {} is not declared as the model knows it", tool.name),
                     at="system message",
                     expected=shorten(lost),
                     actual=shorten(system[system.index(heading) :]),
                 )
             elif section not in system:
                 yield variant(
-                    Phrase("the built-in tool {} is spelled otherwise than by the library", tool.name),
+                    RedactableText("the built-in tool {} is spelled otherwise than by the library", tool.name),
                     where="system message",
                 )
         elif elsewhere is not None:
             yield Finding(
-                message=Phrase("the built-in tool {} is declared in the developer message", tool.name),
+                message=RedactableText("the built-in tool {} is declared in the developer message", tool.name),
                 at="developer message",
                 expected="in the system message",
                 actual=shorten(elsewhere.content[elsewhere.content.index(heading) :]),
             )
         else:
             yield variant(
-                Phrase("the built-in tool {} is not told to the model", tool.name), where="/chat_template_kwargs"
+                RedactableText("the built-in tool {} is not told to the model", tool.name),
+                where="/chat_template_kwargs",
             )
 
 
@@ -201,7 +204,7 @@ def _counted(series: Series) -> tuple[Exchange, int] | None:
     return (found[1], more - less) if less is not None and more is not None else None
 
 
-@of_several
+@series_only
 @evidence
 def has_counted_tools(series: Series) -> bool:
     """the same request with and without tools, their prompts counted"""
@@ -221,10 +224,10 @@ def tools_cost_tokens(series: Series) -> Iterator[Finding]:
     least = sum(_words(at(tool, "function")) for tool in offered.tools)
     if grown < least:
         yield Finding(
-            message=Phrase("{} tools made the prompt longer by {} tokens", len(offered.tools), grown),
+            message=RedactableText("{} tools made the prompt longer by {} tokens", len(offered.tools), grown),
             at="/usage/prompt_tokens",
-            expected=Phrase("at least {} more tokens", least),
-            actual=Phrase("{} more tokens", grown),
+            expected=RedactableText("at least {} more tokens", least),
+            actual=RedactableText("{} more tokens", grown),
             exchange=offered.id,
         )
 

@@ -8,7 +8,7 @@ from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import prompt_count, same_requests
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, comparison, condition, evidence, variant
-from harmony_conformance.redactable_text import Location, Phrase, quote
+from harmony_conformance.redactable_text import Location, RedactableText, quote
 
 
 @check(MUST, spec="chat#usage", when=(on.is_reporting, on.should_have_usage))
@@ -33,14 +33,14 @@ def is_reported(x: Exchange) -> Iterator[Finding]:
     ):
         if count is None:
             yield Finding(
-                message=Phrase("{} is missing or no whole number", Location(name)),
+                message=RedactableText("{} is missing or no whole number", Location(name)),
                 at=f"/usage/{name}",
                 expected="a whole number",
                 actual="something else",
             )
         elif count <= 0 and not (name == "completion_tokens" and (_is_empty(x) or x.limit == 0)):
             yield Finding(
-                message=Phrase("{} is {}", Location(name), count),
+                message=RedactableText("{} is {}", Location(name), count),
                 at=f"/usage/{name}",
                 expected="more than 0",
                 actual=quote(count),
@@ -70,13 +70,13 @@ def adds_up(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="more reasoning tokens than completion tokens",
             at="/usage",
-            expected=Phrase("at most {}", usage.completion_tokens),
+            expected=RedactableText("at most {}", usage.completion_tokens),
             actual=quote(usage.reasoning_tokens),
         )
     for name, count in (("reasoning_tokens", usage.reasoning_tokens), ("cached_tokens", usage.cached_tokens)):
         if count is not None and count < 0:
             yield Finding(
-                message=Phrase("{} is below zero", Location(name)),
+                message=RedactableText("{} is below zero", Location(name)),
                 at="/usage",
                 expected="0 or more",
                 actual=quote(count),
@@ -92,7 +92,7 @@ def adds_up(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="more cached tokens than prompt tokens",
             at="/usage",
-            expected=Phrase("at most {}", usage.prompt_tokens),
+            expected=RedactableText("at most {}", usage.prompt_tokens),
             actual=quote(usage.cached_tokens),
         )
 
@@ -117,11 +117,11 @@ def end_is_known(x: Exchange) -> bool:
 def counts_the_output(x: Exchange) -> Iterator[Finding]:
     """completion_tokens is the number of tokens the model emitted, of all choices; whether stop tokens count is the server's choice."""
     usage = x.turn.usage if x.turn is not None else None
-    emitted = [one.output.ids for one in (x, *x.others)]
+    emitted = [one.output.ids for one in (x, *x.other_choices)]
     if usage is None or usage.completion_tokens is None or None in emitted:
         return
     spent = sum(len(ids) for ids in emitted if ids is not None)
-    if usage.completion_tokens == spent - len(emitted) and all(one.has_ended for one in (x, *x.others)):
+    if usage.completion_tokens == spent - len(emitted) and all(one.reached_stop for one in (x, *x.other_choices)):
         yield variant("the stop token is not counted", where="/usage/completion_tokens")
     elif usage.completion_tokens != spent:
         yield Finding(
@@ -139,13 +139,17 @@ def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
     A tokenizer endpoint that leaves out a field of the request shows another prompt than is fed (defects O20, V42).
     """
     usage, ids = (x.turn.usage, x.prompt.ids) if x.turn is not None else (None, None)
-    if ids is None and x.rendered is not None:
-        ids = x.rendered.ids
-    if usage is not None and x.counted is not None and usage.prompt_tokens not in (None, x.counted.tokens):
+    if ids is None and x.rendered_prompt is not None:
+        ids = x.rendered_prompt.ids
+    if (
+        usage is not None
+        and x.counted_prompt is not None
+        and usage.prompt_tokens not in (None, x.counted_prompt.tokens)
+    ):
         yield Finding(
-            message=Phrase("prompt_tokens is not what {} counts", x.counted.source),
+            message=RedactableText("prompt_tokens is not what {} counts", x.counted_prompt.source),
             at="/usage/prompt_tokens",
-            expected=quote(x.counted.tokens),
+            expected=quote(x.counted_prompt.tokens),
             actual=quote(usage.prompt_tokens),
         )
     if usage is not None and ids is not None and usage.prompt_tokens not in (None, len(ids)):
@@ -167,7 +171,7 @@ def prompt_count_is_steady(series: Series) -> Iterator[Finding]:
         counts = prompt_count(first), prompt_count(second)
         if None not in counts and counts[0] != counts[1]:
             yield Finding(
-                message=Phrase("the same request has another prompt count ({})", second.step),
+                message=RedactableText("the same request has another prompt count ({})", second.step),
                 at="/usage/prompt_tokens",
                 expected=quote(counts[0]),
                 actual=quote(counts[1]),

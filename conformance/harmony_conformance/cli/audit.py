@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harmony_conformance.audit.batches import Reading, batches
-from harmony_conformance.audit.log_readers import Form
+from harmony_conformance.audit.batches import ReadOptions, batches
+from harmony_conformance.audit.log_readers import LineFormat
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.audit.report import exit_code, make_audit, nothing_checked, unread
 from harmony_conformance.audit.scan import Tally
@@ -33,8 +33,8 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument("paths", metavar="PATH", nargs="+", type=Path, help="JSON Lines, also compressed by gzip")
     parser.add_argument(
         "--format",
-        choices=[form.value for form in Form],
-        default=Form.AUTO.value,
+        choices=[form.value for form in LineFormat],
+        default=LineFormat.AUTO.value,
         help='exchanges: our own exchanges.jsonl; openai: {"request": {…}, "response": {…}} (default: told line by line)',
     )
     parser.add_argument(
@@ -72,7 +72,7 @@ def execute(arguments: Namespace) -> int:
             raise UsageError(f"{path}: no such file")
     excerpts = Excerpts(arguments.excerpts)
     with _kept(arguments.out) as (failures, unreadable):
-        reading = Reading(form=Form(arguments.format), excerpts=excerpts)
+        reading = ReadOptions(form=LineFormat(arguments.format), excerpts=excerpts)
         tallied = _scan(paths, reading, arguments.workers, failures, unreadable)
         audit = make_audit(tallied, tuple(map(str, paths)), excerpts, version("harmony-conformance"))
         if arguments.out is not None:
@@ -91,7 +91,7 @@ def execute(arguments: Namespace) -> int:
     return exit_code(audit, FAIL_ON[arguments.fail_on])
 
 
-def _scan(paths: list[Path], reading: Reading, workers: int, failures: Write, unreadable: Write) -> Tally:
+def _scan(paths: list[Path], reading: ReadOptions, workers: int, failures: Write, unreadable: Write) -> Tally:
     total = Tally()
     for scanned in scan_all(batches(paths), reading, workers=workers):
         total += scanned.tally

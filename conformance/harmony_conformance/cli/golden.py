@@ -13,7 +13,7 @@ from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.vectors import agreement, json_schemas
 from harmony_conformance.golden.vectors.implementation import Absent, Implementation
 from harmony_conformance.golden.vectors.implementations import KINDS, present
-from harmony_conformance.golden.vectors.vector_file import BadVectors, VectorFile, read_folder, written
+from harmony_conformance.golden.vectors.vector_file import InvalidVectorsError, VectorFile, read_folder, written
 
 
 def configure(parser: ArgumentParser) -> None:
@@ -113,7 +113,9 @@ _ACTIONS: Mapping[str, Callable[[Namespace], int]] = {"check": _check, "write": 
 
 
 def _say_counts(
-    files: Sequence[VectorFile], implementations: Sequence[Implementation | Absent], comparison: agreement.Comparison
+    files: Sequence[VectorFile],
+    implementations: Sequence[Implementation | Absent],
+    comparison: agreement.AgreementReport,
 ) -> None:
     for kind in KINDS:
         own = [file for file in files if file.kind == kind]
@@ -139,7 +141,7 @@ def _replaced(file: Path, content: str) -> bool:
     try:
         file.write_bytes(data)
     except OSError as problem:
-        raise BadVectors(f"{file} can not be written: {problem.strerror}") from None
+        raise InvalidVectorsError(f"{file} can not be written: {problem.strerror}") from None
     return True
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.render import named, one_line, read_document
 from harmony_conformance.errors import Exit, UsageError
-from harmony_conformance.json_value import Json, NotJson, dumps, items, loads
+from harmony_conformance.json_value import InvalidJsonError, Json, dumps, items, loads
 from harmony_ref import Conversation, HarmonyError, ParseError, Role, encode_with_special_tokens, parse, tokens
 from harmony_ref import Json as Wire
 from harmony_ref.lenient.errors import RecoveredError
@@ -105,7 +105,7 @@ def _ids(file: str, document: str) -> list[int]:
         return encode_with_special_tokens(document)
     try:
         value: Json = loads(document)
-    except NotJson as problem:
+    except InvalidJsonError as problem:
         raise UsageError(f"{named(file)} begins as a JSON list and is none: {one_line(problem)}") from None
     if not items(value):
         raise UsageError(f"{named(file)}: no tokens, the list is empty")

@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
-from harmony_conformance.json_value import Json, NotJson, items, loads
+from harmony_conformance.json_value import InvalidJsonError, Json, items, loads
 from harmony_ref import (
     Conversation,
     HarmonyError,
@@ -111,7 +111,7 @@ def _prompt(file: str) -> list[int]:
         return encode_with_special_tokens(document)
     try:
         value = loads(document)
-    except NotJson as problem:
+    except InvalidJsonError as problem:
         raise UsageError(f"{named(file)} begins as a JSON list and is none: {one_line(problem)}") from None
     found = [item for item in items(value) if isinstance(item, int) and not isinstance(item, bool)]
     if len(found) < len(items(value)):
@@ -142,7 +142,7 @@ def read_json(file: str) -> Json:
     """
     try:
         return loads(read_document(file))
-    except NotJson as problem:
+    except InvalidJsonError as problem:
         raise UsageError(f"{named(file)} is no JSON: {one_line(problem)}") from None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from harmony_conformance.cli.command import Command
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.report.files import RENDERERS
-from harmony_conformance.report.model import BadReport, read_report
+from harmony_conformance.report.model import InvalidReportError, read_report
 from harmony_conformance.runner.options import FAIL_ON
 
 
@@ -28,7 +28,7 @@ def execute(arguments: Namespace) -> int:
         raise UsageError(f"{path}: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
         raise UsageError(f"{path} is no UTF-8 text (byte {problem.start})") from None
-    except (BadReport, ValueError) as problem:
+    except (InvalidReportError, ValueError) as problem:
         raise UsageError(f"{path}: {problem}") from None
     print(RENDERERS[arguments.format](report, FAIL_ON["must"]))
     return Exit.CONFORMS

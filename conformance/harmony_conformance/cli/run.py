@@ -16,7 +16,7 @@ from pathlib import Path, PurePath
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, NotSpelled
+from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, UnsupportedByApiError
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
 from harmony_conformance.cli.command import Command
 from harmony_conformance.cli.run_folder import (
@@ -28,20 +28,20 @@ from harmony_conformance.cli.run_folder import (
     tell_replaced,
     written,
 )
-from harmony_conformance.engines.diagnosis import KeyRefused, NothingThere
-from harmony_conformance.engines.discovery import DISCOVERY, Capabilities
-from harmony_conformance.engines.profiles import ScriptBy
+from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
+from harmony_conformance.engines.discovery import Capabilities
+from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import Exit, UsageError
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.recording import exchange_line
-from harmony_conformance.evidence.recording_file import read_recorded, write_whole
+from harmony_conformance.evidence.recording import DISCOVERY, exchange_line
+from harmony_conformance.evidence.recording_file import append_whole, read_recorded
 from harmony_conformance.golden.scenario import UNSCRIPTED_LIMIT, Step, expand
 from harmony_conformance.json_value import JsonObject, at, dumps, members, text
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result, worst
 from harmony_conformance.report.files import REPORT, write_files
-from harmony_conformance.report.model import BadReport, Report, make_report, masked, read_report, result_line
+from harmony_conformance.report.model import InvalidReportError, Report, make_report, masked, read_report, result_line
 from harmony_conformance.report.terminal import print_report, report_console, visible
 from harmony_conformance.runner.access import cut_short
 from harmony_conformance.runner.judge_in_background import few_collections, judge_of
@@ -49,10 +49,10 @@ from harmony_conformance.runner.judge_run import Plan, in_order, judge_all, left
 from harmony_conformance.runner.latency import most_requests, most_tokens
 from harmony_conformance.runner.options import FAIL_ON, add_options, read_options, read_plan, repeated, whole_number
 from harmony_conformance.runner.reproduce import reproduce_result
-from harmony_conformance.runner.request_builder import Asking, NotSent, build
-from harmony_conformance.runner.run import Options, Run, is_beside, run, served
+from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
+from harmony_conformance.runner.run import Options, Run, is_beside, run, serve_target
 from harmony_conformance.runner.shared_run import EXCHANGES
-from harmony_conformance.transport.client import Wait, completed
+from harmony_conformance.transport.client import Wait, run_async
 from harmony_conformance.transport.http_transport import CA_DIR, CA_FILE
 from harmony_conformance.transport.messages import FailureKind
 from harmony_conformance.transport.redaction import Mask
@@ -141,7 +141,7 @@ def _list(plan: Plan) -> int:
 
 def _dry_run(target: Target, options: Options, plan: Plan) -> int:
     """Every request as it would be sent to an endpoint of which nothing is known."""
-    blank = Asking(model=options.model or "MODEL", extra=options.extra_body, seed=options.seed)
+    blank = RequestProfile(model=options.model or "MODEL", extra=options.extra_body, seed=options.seed)
     requests = tokens = 0
     for scenario in plan.scenarios:
         api = APIS[scenario.api]
@@ -151,10 +151,10 @@ def _dry_run(target: Target, options: Options, plan: Plan) -> int:
         requests, tokens = requests + options.tries * len(steps), tokens + bound
         for step in steps:
             try:
-                body = build(step, asking, {}).body.decode("utf-8", "replace")
-            except NotSent:
+                body = build_request(step, asking, {}).body.decode("utf-8", "replace")
+            except StepSkippedError:
                 body = dumps(step.request)
-            except NotSpelled as member:
+            except UnsupportedByApiError as member:
                 body = f"not sent: {api.title} has no {member}"
             print(f"{scenario.name}/{scenario.api}/{step.name}: {body}")
         print(f"{scenario.name}: {options.tries * len(steps)} requests, at most {bound} output tokens")
@@ -188,9 +188,9 @@ def _live(
         print(f"{served_by}; prompt evidence: {found.prompt.value}; output: {found.output}", file=sys.stderr)
         if why := found.unknown.get(CHAT_COMPLETIONS.name):
             print(visible(f"  what it shows could not all be found out ({why})"), file=sys.stderr)
-        for offer in found.offers:
+        for offer in found.api_support:
             refused = "not offered" if offer.is_known else "whether it is offered could not be found out"
-            output = "the model's own" if offer.script_by is ScriptBy.NONE else "scripted"
+            output = "the model's own" if offer.script_method is ScriptMethod.NONE else "scripted"
             told = f"{refused} ({offer.reason})" if offer.reason else f"at {offer.path}, output: {output}"
             print(visible(f"  {offer.api.title}: {told}"), file=sys.stderr)
 
@@ -200,7 +200,7 @@ def _live(
     try:
         with ExitStack() as stack:
             # both before there are threads: what is forked is there at once
-            base = stack.enter_context(served(target, options)) if is_beside(target, options) else None
+            base = stack.enter_context(serve_target(target, options)) if is_beside(target, options) else None
             judge = stack.enter_context(judge_of(plan, options))
             advance = stack.enter_context(_progress(plan, options))
 
@@ -210,17 +210,17 @@ def _live(
                     if not recording:
                         replace_run(out)
                         recording.append(stack.enter_context((out / EXCHANGES).open("wb", buffering=0)))
-                    write_whole(recording[0], line)
+                    append_whole(recording[0], line)
                 if x.scenario != DISCOVERY:
                     answered.add(x.scenario)
-                judge.hold(x, line)
+                judge.on_exchange(x, line)
                 advance()
 
-            finished = completed(run(target, options, plan, keep, told, judge, base))
+            finished = run_async(run(target, options, plan, keep, told, judge, base))
             return finished, judge.renderer(finished.series)
-    except NothingThere as problem:
+    except EndpointUnusableError as problem:
         remove_empty(out)
-        why = problem.told(key_env) if isinstance(problem, KeyRefused) and options.key else str(problem)
+        why = problem.told(key_env) if isinstance(problem, KeyRefusedError) and options.key else str(problem)
         raise UsageError(f"{target}: {why}") from None
     except UsageError:
         remove_empty(out)
@@ -238,7 +238,11 @@ def _signs(target: Target, found: Capabilities) -> str:
     """By what a server was known that nobody had named."""
     if not target.is_open:
         return ""
-    return f" (known by {', '.join(found.signs)})" if found.signs else " (which server it is could not be found out)"
+    return (
+        f" (known by {', '.join(found.signatures)})"
+        if found.signatures
+        else " (which server it is could not be found out)"
+    )
 
 
 @contextmanager
@@ -290,17 +294,17 @@ def _first_report(recording: Path) -> Report | None:
     """The report of the run that a recording is of, None where it does not stand beside it: it knows what the exchanges do not tell."""
     try:
         return read_report((recording.parent / REPORT).read_text("utf-8")) if recording.name == EXCHANGES else None
-    except (OSError, UnicodeDecodeError, BadReport):
+    except (OSError, UnicodeDecodeError, InvalidReportError):
         return None
 
 
-def _ways(header: JsonObject) -> dict[str, ScriptBy] | None:
+def _ways(header: JsonObject) -> dict[str, ScriptMethod] | None:
     """How scripts travelled in each API of a recorded run, None where it is not told."""
     capabilities = at(header, "capabilities")
     told = {CHAT_COMPLETIONS.name: text(at(capabilities, "script"))} | {
         name: text(at(offer, "script")) for name, offer in members(at(capabilities, "apis")).items()
     }
-    known = {name: ScriptBy(way) for name, way in told.items() if way in set(ScriptBy)}
+    known = {name: ScriptMethod(way) for name, way in told.items() if way in set(ScriptMethod)}
     if CHAT_COMPLETIONS.name not in known:
         return None
     by_default = known[CHAT_COMPLETIONS.name]
@@ -331,7 +335,7 @@ def _report(
             "model": found.model if found else None,
             "url_host": target.host,
         },
-        "capabilities": found.told() if found else {},
+        "capabilities": found.to_json() if found else {},
         "renderer": renderer.told() if renderer is not None else None,
         "tries": options.tries,
         "seed": options.seed,

@@ -17,7 +17,7 @@ from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.runner.run import make_plan
 from harmony_conformance.selftest.mutation_score import BlindScore, judge_mutants_of
 from harmony_conformance.selftest.selftest import EVERY_API, DefectResult, SelfTest, run_selftest, sample
-from harmony_conformance.selftest.through_proxy import NoSuchWay, Watched, run_through, way_named
+from harmony_conformance.selftest.through_proxy import UnknownThroughError, Watched, run_through, way_named
 
 _SHOWN = 20
 
@@ -78,7 +78,7 @@ def _sampled(console: Console, defects: Sequence[str], file: Path | None) -> int
     _write("--json", file, rows)
     for fault in outcome.faults:
         console.print(f"[bold red]{fault}[/]", soft_wrap=True)
-    clean = sum(result.as_named for result in outcome.defects)
+    clean = sum(result.as_expected for result in outcome.defects)
     console.print(
         f"a sample: {clean} of {len(rows)} defects caught by just the checks that are named for them, {len(DEFECTS) - len(rows)} not run; no blind mutants"
     )
@@ -89,7 +89,7 @@ def _through(console: Console, way: str, defects: Sequence[str], file: Path | No
     """What a proxy sees of each defect."""
     try:
         through = way_named(way)
-    except NoSuchWay as problem:
+    except UnknownThroughError as problem:
         raise UsageError(f"--through {problem}") from None
     outcome = run_through(through, defects, lambda one: _tell_watched(console, one), workers=_workers())
     _write("--json", file, [dict(one.line()) for one in outcome.watched])
@@ -154,14 +154,14 @@ def _tell(console: Console, result: DefectResult) -> None:
     )
     if result.unrelated:
         console.print(f"  [bold red]unrelated checks failed too:[/] {', '.join(result.unrelated)}", soft_wrap=True)
-    if result.silent:
-        console.print(f"  [bold red]named for it, and did not fail:[/] {', '.join(result.silent)}", soft_wrap=True)
+    if result.missed:
+        console.print(f"  [bold red]named for it, and did not fail:[/] {', '.join(result.missed)}", soft_wrap=True)
 
 
 def _summary(console: Console, outcome: SelfTest, blind: BlindScore) -> None:
     for fault in outcome.faults:
         console.print(f"[bold red]{fault}[/]", soft_wrap=True)
-    for check in outcome.idle:
+    for check in outcome.never_triggered:
         console.print(f"[bold red]{check} catches nothing[/]", soft_wrap=True)
     console.print()
     console.print(
@@ -176,7 +176,7 @@ def _summary(console: Console, outcome: SelfTest, blind: BlindScore) -> None:
     caught = sum(result.caught for result in outcome.defects)
     console.print(
         f"named defects: {caught} of {len(outcome.defects)} caught, {sum(bool(result.unrelated) for result in outcome.defects)} with unrelated failures, "
-        f"{sum(bool(result.silent) for result in outcome.defects)} with a named check that did not fail"
+        f"{sum(bool(result.missed) for result in outcome.defects)} with a named check that did not fail"
     )
 
 

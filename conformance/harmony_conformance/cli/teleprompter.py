@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from harmony_conformance.cli.command import Command
-from harmony_conformance.engines.teleprompter.script import LAG, TRAILER, ScriptError, write_script
+from harmony_conformance.engines.teleprompter.script import LAG, TRAILER, TeleprompterScriptError, write_script
 from harmony_conformance.errors import Exit, UsageError
 from harmony_ref import encode_with_special_tokens
 
@@ -46,7 +46,7 @@ def execute(arguments: Namespace) -> int:
     if arguments.way == "script":
         try:
             print(write_script(encode_with_special_tokens(arguments.text), arguments.trailer))
-        except ScriptError as problem:
+        except TeleprompterScriptError as problem:
             raise UsageError(str(problem)) from None
         return Exit.CONFORMS
     return _build(arguments.folder, arguments.format, arguments.chat_template)

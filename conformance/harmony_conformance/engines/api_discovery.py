@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from harmony_conformance.apis.registry import Api, NotSpelled
+from harmony_conformance.apis.registry import Api, UnsupportedByApiError
 from harmony_conformance.engines.diagnosis import json_of, rate_limited
-from harmony_conformance.engines.profiles import RENDERS, Engine, ScriptBy, Side, renders_at
+from harmony_conformance.engines.profiles import RENDERS, Engine, PromptEndpoint, ScriptMethod, renders_at
 from harmony_conformance.engines.prompt_endpoint import asks_for_prompt, counted_prompt, shown_prompt
-from harmony_conformance.engines.render_derender import answered
+from harmony_conformance.engines.render_derender import with_response
 from harmony_conformance.engines.scripting import Scripting, with_script
 from harmony_conformance.evidence.exchange import Exchange, Validity
 from harmony_conformance.json_value import JsonObject, dumps
@@ -24,7 +24,7 @@ SCRIPT = tuple(encode_with_special_tokens(f"<|channel|>final<|message|>{WORD}<|r
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offer:
+class ApiSupport:
     """What is known of one API of an endpoint.
 
     Attributes:
@@ -44,32 +44,34 @@ class Offer:
     reason: str = ""
     is_known: bool = True
     ids_field: str | None = None
-    script_by: ScriptBy = ScriptBy.NONE
+    script_method: ScriptMethod = ScriptMethod.NONE
     steady_count: bool = False
-    side: Side | None = None
-    counts: str | None = None
+    prompt_endpoint: PromptEndpoint | None = None
+    count_endpoint: str | None = None
     exchanges: tuple[Exchange, ...] = ()
 
-    def told(self) -> JsonObject:
+    def to_json(self) -> JsonObject:
         """The offer as it stands in a report's header."""
         if self.reason:
             return {"offered": False if self.is_known else None, "reason": self.reason}
-        side = self.side.name if self.side is not None else None
-        shown = self.ids_field or side or ("usage" if self.steady_count else None) or self.counts
-        return {"offered": True, "path": self.path, "prompt_source": shown, "script": self.script_by.value}
+        side = self.prompt_endpoint.name if self.prompt_endpoint is not None else None
+        shown = self.ids_field or side or ("usage" if self.steady_count else None) or self.count_endpoint
+        return {"offered": True, "path": self.path, "prompt_source": shown, "script": self.script_method.value}
 
 
-async def look_for(send: SendRequest, api: Api, engine: Engine, plain: JsonObject, way: Scripting) -> Offer:
+async def probe_api(send: SendRequest, api: Api, engine: Engine, plain: JsonObject, way: Scripting) -> ApiSupport:
     """Whether an API is offered, by a plain question; and whether it shows ids, and plays scripts. `plain` is the question as a chat request."""
     path = engine.paths.get(api.name, api.path)
     asking = _Asking(send=send, api=api, path=path)
     try:
         first = await asking.ask("plain", plain)
-    except NotSpelled as problem:
-        return Offer(api=api, path=path, reason=f"the API has no {problem}")
+    except UnsupportedByApiError as problem:
+        return ApiSupport(api=api, path=path, reason=f"the API has no {problem}")
     if first.turn is None:
         limited = rate_limited(first.failure, None)
-        return Offer(api=api, path=path, reason=limited or _refusal(first), is_known=not limited, exchanges=(first,))
+        return ApiSupport(
+            api=api, path=path, reason=limited or _refusal(first), is_known=not limited, exchanges=(first,)
+        )
     seen = [first, await asking.ask("plain again", plain)]
     counts = [x.prompt.count for x in seen]
     ids_field = None
@@ -77,38 +79,40 @@ async def look_for(send: SendRequest, api: Api, engine: Engine, plain: JsonObjec
         seen.append(await asking.ask("token ids", {**plain, engine.ids_field: True}))
         shown = seen[-1].turn
         ids_field = engine.ids_field if shown is not None and shown.prompt_ids else None
-    script_by = ScriptBy.NONE
-    if way.by not in (ScriptBy.NONE, ScriptBy.DERENDER):
+    script_by = ScriptMethod.NONE
+    if way.method not in (ScriptMethod.NONE, ScriptMethod.DERENDER):
         seen.append(await asking.ask("script", with_script({**plain, "max_tokens": 64}, SCRIPT, way), SCRIPT))
-        script_by = way.by if says(seen[-1], WORD) else ScriptBy.NONE
-    side = renders_at(path) if engine.side is RENDERS and ids_field is None and not api.is_raw else None
-    counted = replace(first.request, path=path + engine.counts) if engine.counts is not None else None
-    return Offer(
+        script_by = way.method if says(seen[-1], WORD) else ScriptMethod.NONE
+    side = renders_at(path) if engine.prompt_endpoint is RENDERS and ids_field is None and not api.is_raw else None
+    counted = replace(first.request, path=path + engine.count_endpoint) if engine.count_endpoint is not None else None
+    return ApiSupport(
         api=api,
         path=path,
         ids_field=ids_field,
-        script_by=script_by,
+        script_method=script_by,
         steady_count=counts[0] is not None and counts[0] == counts[1],
-        side=side if side is not None and await shows_prompts(send, side, first.request) else None,
-        counts=await counts_prompts(send, counted) if counted is not None else None,
+        prompt_endpoint=side if side is not None and await shows_prompts(send, side, first.request) else None,
+        count_endpoint=await counts_prompts(send, counted) if counted is not None else None,
         exchanges=tuple(seen),
     )
 
 
-async def look_for_prompts(send: SendRequest, api: Api, engine: Engine, plain: JsonObject) -> Offer:
+async def probe_prompts(send: SendRequest, api: Api, engine: Engine, plain: JsonObject) -> ApiSupport:
     """Whether a server that generates nothing shows the prompts of an API."""
     path = engine.paths.get(api.name, api.path)
     try:
-        asked = Request(path=path, body=dumps(api.spell(plain)).encode())
-    except NotSpelled as problem:
-        return Offer(api=api, path=path, reason=f"the API has no {problem}")
+        asked = Request(path=path, body=dumps(api.write_request(plain)).encode())
+    except UnsupportedByApiError as problem:
+        return ApiSupport(api=api, path=path, reason=f"the API has no {problem}")
     side = renders_at(path)
     if api.is_raw or not await shows_prompts(send, side, asked):
-        return Offer(api=api, path=path, reason=f"nothing is generated there, and no prompt is shown at {side.path}")
-    return Offer(api=api, path=path, side=side)
+        return ApiSupport(
+            api=api, path=path, reason=f"nothing is generated there, and no prompt is shown at {side.path}"
+        )
+    return ApiSupport(api=api, path=path, prompt_endpoint=side)
 
 
-async def shows_prompts(send: SendRequest, side: Side, request: Request) -> bool:
+async def shows_prompts(send: SendRequest, side: PromptEndpoint, request: Request) -> bool:
     """Whether a side endpoint shows the prompt of a request."""
     asked = asks_for_prompt(side, request)
     sent = await send(asked) if asked is not None else None
@@ -139,11 +143,11 @@ class _Asking:
             scenario="discovery",
             step=step,
             api=self.api.name,
-            request=Request(path=self.path, body=dumps(self.api.spell(chat)).encode()),
+            request=Request(path=self.path, body=dumps(self.api.write_request(chat)).encode()),
             validity=Validity.VALID,
             script=tuple(script) if script is not None else None,
         )
-        return answered(asked, await self.send(asked.request))
+        return with_response(asked, await self.send(asked.request))
 
 
 def _refusal(x: Exchange) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from harmony_conformance.apis.api import CHAT
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import Json, NotJson, at, text
-from harmony_conformance.transport.client import SendRequest, Sent
+from harmony_conformance.json_value import InvalidJsonError, Json, at, text
+from harmony_conformance.transport.client import SendRequest, SendResult
 from harmony_conformance.transport.messages import Failure, FailureKind, Request, Response
 
 REFUSED_KEY = (401, 403)
@@ -19,11 +19,11 @@ _SHOWN = 200  # characters of what a server said
 _PAGE = "text/html"
 
 
-class NothingThere(Exception):  # noqa: N818 - it says what was found
+class EndpointUnusableError(Exception):
     """No usable endpoint: no answer, the key or the model refused. One line that says what, where and what would be right."""
 
 
-class KeyRefused(NothingThere):
+class KeyRefusedError(EndpointUnusableError):
     """The key, or that there was none, was refused with HTTP `status`."""
 
     def __init__(self, status: int) -> None:
@@ -61,7 +61,7 @@ def rate_limited(failure: Failure | None, response: Response | None) -> str:
     return f"rate limited: {failure.detail}" + (f" ({said})" if said else "")
 
 
-class Unanswered:
+class RateLimitedProbes:
     """What could not be found out, since the endpoint refused to be asked for its rate limit. State: why, by the name of the API that was asked about."""
 
     def __init__(self, send: SendRequest) -> None:
@@ -71,7 +71,7 @@ class Unanswered:
     def of(self, api: str) -> SendRequest:
         """Sends what asks about an API."""
 
-        async def send(request: Request) -> Sent:
+        async def send(request: Request) -> SendResult:
             sent = await self._send(request)
             if sent.failure is not None and rate_limited(sent.failure, None):
                 self.why.setdefault(api, rate_limited(sent.failure, None))
@@ -126,7 +126,7 @@ def json_of(response: Response) -> Json:
     """The body, None where it is no JSON."""
     try:
         return response.json
-    except NotJson:
+    except InvalidJsonError:
         return None
 
 

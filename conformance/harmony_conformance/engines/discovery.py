@@ -10,31 +10,39 @@ from harmony_conformance.apis.registry import CHAT_COMPLETIONS, Api
 from harmony_conformance.engines.api_discovery import (
     SCRIPT,
     WORD,
-    Offer,
+    ApiSupport,
     counts_prompts,
-    look_for,
-    look_for_prompts,
+    probe_api,
+    probe_prompts,
     says,
     shows_prompts,
 )
 from harmony_conformance.engines.diagnosis import (
     REFUSED_KEY,
-    KeyRefused,
-    NothingThere,
-    Unanswered,
+    EndpointUnusableError,
+    KeyRefusedError,
+    RateLimitedProbes,
     rate_limited,
     refusal,
 )
 from harmony_conformance.engines.identification import identify
-from harmony_conformance.engines.profiles import DERENDER, ENGINES, RENDERS, Engine, Reveals, ScriptBy, Side
+from harmony_conformance.engines.profiles import (
+    DERENDER,
+    ENGINES,
+    RENDERS,
+    Engine,
+    PromptEcho,
+    PromptEndpoint,
+    ScriptMethod,
+)
 from harmony_conformance.engines.prompt_endpoint import revealed_prompt
-from harmony_conformance.engines.render_derender import answer_in_halves, answered
+from harmony_conformance.engines.render_derender import answer_in_halves, with_response
 from harmony_conformance.engines.scripting import Scripting, with_script
-from harmony_conformance.engines.teleprompter_calibration import Door, find_way
+from harmony_conformance.engines.teleprompter_calibration import CalibrationTarget, calibrate
 from harmony_conformance.evidence.exchange import Exchange, PromptLevel, Validity
 from harmony_conformance.evidence.recording import DISCOVERY
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, members, text
-from harmony_conformance.transport.client import SendRequest, Sent
+from harmony_conformance.transport.client import SendRequest, SendResult
 from harmony_conformance.transport.messages import Request
 
 _LIMITS = (16, 64, 1024)
@@ -60,57 +68,61 @@ class Capabilities:
     engine_version: str | None
     prompt: PromptLevel
     ids_field: str | None
-    side: Side | None
-    script_by: ScriptBy
+    prompt_endpoint: PromptEndpoint | None
+    script_method: ScriptMethod
     steady_count: bool
     exchanges: tuple[Exchange, ...]
     generates: bool = True
     speaks_chat: bool = True
-    reveals: Reveals | None = None
-    counts: str | None = None
-    way: Scripting = field(default_factory=Scripting)
+    prompt_echo: PromptEcho | None = None
+    count_endpoint: str | None = None
+    script_capabilities: Scripting = field(default_factory=Scripting)
     reasoning_field: str | None = None
-    offers: tuple[Offer, ...] = ()
+    api_support: tuple[ApiSupport, ...] = ()
     engine: Engine = ENGINES["openai"]
-    signs: tuple[str, ...] = ()
+    signatures: tuple[str, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
-    def judged(self) -> Mapping[str, ScriptBy]:
+    def judged_apis(self) -> Mapping[str, ScriptMethod]:
         """How scripts travel in each API that is offered, or of which nobody knows whether it is."""
-        unknown = {offer.api.name: self.script_by for offer in self.offers if offer.api.name in self.unknown}
-        return {**unknown, **self.ways}
+        unknown = {offer.api.name: self.script_method for offer in self.api_support if offer.api.name in self.unknown}
+        return {**unknown, **self.script_methods}
 
     @property
-    def ways(self) -> Mapping[str, ScriptBy]:
+    def script_methods(self) -> Mapping[str, ScriptMethod]:
         """How scripts travel in each API that is offered, by its name."""
-        chat = {CHAT_COMPLETIONS.name: self.script_by} if self.speaks_chat else {}
-        return chat | {offer.api.name: offer.script_by for offer in self.offers if not offer.reason}
+        chat = {CHAT_COMPLETIONS.name: self.script_method} if self.speaks_chat else {}
+        return chat | {offer.api.name: offer.script_method for offer in self.api_support if not offer.reason}
 
     @property
-    def shown_by(self) -> Mapping[str, Side | None]:
+    def prompt_endpoints(self) -> Mapping[str, PromptEndpoint | None]:
         """What shows prompts without a generation, by the name of the API that they are for."""
-        return {CHAT_COMPLETIONS.name: self.side} | {offer.api.name: offer.side for offer in self.offers}
+        return {CHAT_COMPLETIONS.name: self.prompt_endpoint} | {
+            offer.api.name: offer.prompt_endpoint for offer in self.api_support
+        }
 
     @property
-    def counted_at(self) -> Mapping[str, str | None]:
+    def count_endpoints(self) -> Mapping[str, str | None]:
         """Where prompts are counted, by the name of the API that they are for."""
-        return {CHAT_COMPLETIONS.name: self.counts} | {offer.api.name: offer.counts for offer in self.offers}
+        return {CHAT_COMPLETIONS.name: self.count_endpoint} | {
+            offer.api.name: offer.count_endpoint for offer in self.api_support
+        }
 
-    def told(self) -> JsonObject:
+    def to_json(self) -> JsonObject:
         """The capabilities as they stand in a report's header."""
         return {
             "prompt": self.prompt.value,
             "prompt_source": self.ids_field
-            or (self.reveals.name if self.reveals is not None else None)
-            or (self.side.name if self.side is not None else None)
+            or (self.prompt_echo.name if self.prompt_echo is not None else None)
+            or (self.prompt_endpoint.name if self.prompt_endpoint is not None else None)
             or ("usage.prompt_tokens" if self.steady_count else None)
-            or self.counts,
-            "script": self.script_by.value,
+            or self.count_endpoint,
+            "script": self.script_method.value,
             "steady_prompt_count": self.steady_count,
             "generates": self.generates,
             **({} if self.speaks_chat else {"chat": False}),
-            **({"apis": {offer.api.name: offer.told() for offer in self.offers}} if self.offers else {}),
+            **({"apis": {offer.api.name: offer.to_json() for offer in self.api_support}} if self.api_support else {}),
             **({"unknown": {**self.unknown}} if self.unknown else {}),
         }
 
@@ -124,11 +136,11 @@ class Capabilities:
     @property
     def scripted(self) -> bool:
         """Whether the suite chooses what the model says."""
-        return self.script_by is not ScriptBy.NONE
+        return self.script_method is not ScriptMethod.NONE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class ProbeOptions:
     """What is asked of an endpoint: by which engine's ways, for which model (None: the first listed), with which way of scripts and members of a request.
 
     `apis`: those that are looked for besides Chat Completions. `is_open`: nobody said which engine it is, so that it is to be found out.
@@ -139,18 +151,18 @@ class Question:
     script: str = "auto"
     extra: JsonObject = field(default_factory=dict[str, Json])
     apis: tuple[Api, ...] = ()
-    is_open: bool = False
+    detect_engine: bool = False
 
 
-async def discover(send: SendRequest, question: Question) -> Capabilities:
+async def discover(send: SendRequest, question: ProbeOptions) -> Capabilities:
     """Ask an endpoint what it is.
 
     Raises:
         NothingThere: it can not be used; the message says why.
     """
     engine, script = question.engine, question.script
-    unanswered = Unanswered(send)
-    told = await identify(unanswered.of(CHAT_COMPLETIONS.name), question.model, engine, is_open=question.is_open)
+    unanswered = RateLimitedProbes(send)
+    told = await identify(unanswered.of(CHAT_COMPLETIONS.name), question.model, engine, is_open=question.detect_engine)
     engine, models, version = told.engine or engine, told.models, told.version
     chosen = question.model or models[0]
     plain: JsonObject = {
@@ -161,11 +173,11 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
     }
     first, limited = await _first_answer(send, plain, models)
     if first.turn is None and (elsewhere := await _without_chat(unanswered, replace(question, engine=engine), limited)):
-        return replace(elsewhere, engine_version=version, signs=told.signs, unknown=unanswered.why)
+        return replace(elsewhere, engine_version=version, signatures=told.signatures, unknown=unanswered.why)
     if first.turn is None:
         halves = await _in_halves(send, engine, first, script, models)
-        offers = tuple([await look_for_prompts(unanswered.of(api.name), api, engine, limited) for api in question.apis])
-        known = replace(halves, engine_version=version, engine=engine, signs=told.signs, offers=offers)
+        offers = tuple([await probe_prompts(unanswered.of(api.name), api, engine, limited) for api in question.apis])
+        known = replace(halves, engine_version=version, engine=engine, signatures=told.signatures, api_support=offers)
         return replace(known, unknown=unanswered.why)
     send = unanswered.of(CHAT_COMPLETIONS.name)
     seen = [first]
@@ -176,39 +188,41 @@ async def discover(send: SendRequest, question: Question) -> Capabilities:
     reveals = await _probe_reveals(send, engine, limited, seen) if ids_field is None else None
     is_shown = (ids_field is not None and engine.ids_in_streams) or reveals is not None
     side = None if is_shown else await _probe_side(send, engine, limited)
-    counted = replace(_chat(limited), path=CHAT + engine.counts) if engine.counts is not None else None
+    counted = replace(_chat(limited), path=CHAT + engine.count_endpoint) if engine.count_endpoint is not None else None
     counts = await counts_prompts(send, counted) if counted is not None else None
     script_by = _script_way(script, engine, identified=told.is_reference)
-    way = Scripting(by=script_by)
-    if script_by is ScriptBy.TELEPROMPTER:
-        way, played = await find_way(Door(send=send, shows_ids=reveals is not None), limited)
-        if "user" not in way.trailers:
+    way = Scripting(method=script_by)
+    if script_by is ScriptMethod.TELEPROMPTER:
+        way, played = await calibrate(CalibrationTarget(send=send, shows_ids=reveals is not None), limited)
+        if "user" not in way.suffix_tokens:
             raise _no_script(script_by, unanswered.why.get(CHAT_COMPLETIONS.name, ""))
         seen += played
-    elif script_by is not ScriptBy.NONE:
+    elif script_by is not ScriptMethod.NONE:
         seen.append(await _probe_script(send, limited, script_by))
-    offers = tuple([await look_for(unanswered.of(api.name), api, engine, limited, way) for api in question.apis])
+    offers = tuple([await probe_api(unanswered.of(api.name), api, engine, limited, way) for api in question.apis])
     return Capabilities(
         model=chosen,
         engine_version=version,
         prompt=_level(ids_field, side or reveals, counted=is_steady or counts is not None),
         ids_field=ids_field,
-        side=side,
-        script_by=script_by,
-        reveals=reveals,
-        counts=counts,
+        prompt_endpoint=side,
+        script_method=script_by,
+        prompt_echo=reveals,
+        count_endpoint=counts,
         steady_count=is_steady,
         exchanges=(*seen, *(x for offer in offers for x in offer.exchanges)),
-        offers=offers,
+        api_support=offers,
         engine=engine,
-        signs=told.signs,
-        way=way,
+        signatures=told.signatures,
+        script_capabilities=way,
         reasoning_field=next((x.turn.reasoning_field for x in seen if x.turn and x.turn.reasoning), None),
         unknown=unanswered.why,
     )
 
 
-async def _without_chat(unanswered: Unanswered, question: Question, plain: JsonObject) -> Capabilities | None:
+async def _without_chat(
+    unanswered: RateLimitedProbes, question: ProbeOptions, plain: JsonObject
+) -> Capabilities | None:
     """What is known of a server that has no path for chat requests, but answers another API that is asked for; None where it does not.
 
     Raises:
@@ -216,36 +230,38 @@ async def _without_chat(unanswered: Unanswered, question: Question, plain: JsonO
     """
     engine = question.engine
     for api in question.apis:
-        first = await look_for(unanswered.of(api.name), api, engine, plain, Scripting())
+        first = await probe_api(unanswered.of(api.name), api, engine, plain, Scripting())
         if not first.reason:
             break
     else:
         return None
     script_by = _script_way(question.script, engine, identified=False)
-    way, seen = Scripting(by=script_by), list(first.exchanges)
-    if script_by is ScriptBy.TELEPROMPTER:
-        door = Door(send=unanswered.of(first.api.name), api=first.api, path=first.path)
-        way, played = await find_way(door, plain)
-        if "user" not in way.trailers:
+    way, seen = Scripting(method=script_by), list(first.exchanges)
+    if script_by is ScriptMethod.TELEPROMPTER:
+        door = CalibrationTarget(send=unanswered.of(first.api.name), api=first.api, path=first.path)
+        way, played = await calibrate(door, plain)
+        if "user" not in way.suffix_tokens:
             raise _no_script(script_by, unanswered.why.get(first.api.name, ""))
         seen += played
-    offers = tuple([await look_for(unanswered.of(api.name), api, engine, plain, way) for api in question.apis])
+    offers = tuple([await probe_api(unanswered.of(api.name), api, engine, plain, way) for api in question.apis])
     best = next((offer for offer in offers if not offer.reason), first)
-    if script_by is not ScriptBy.NONE and best.script_by is ScriptBy.NONE:
+    if script_by is not ScriptMethod.NONE and best.script_method is ScriptMethod.NONE:
         raise _no_script(script_by, unanswered.why.get(first.api.name, ""))
     return Capabilities(
         model=text(plain["model"]),
         engine_version=None,
-        prompt=_level(best.ids_field, best.side, counted=best.steady_count or best.counts is not None),
+        prompt=_level(
+            best.ids_field, best.prompt_endpoint, counted=best.steady_count or best.count_endpoint is not None
+        ),
         ids_field=None,
-        side=None,
-        script_by=best.script_by,
+        prompt_endpoint=None,
+        script_method=best.script_method,
         steady_count=best.steady_count,
         exchanges=(*seen, *(x for offer in offers for x in offer.exchanges)),
         speaks_chat=False,
-        offers=offers,
+        api_support=offers,
         engine=engine,
-        way=way,
+        script_capabilities=way,
     )
 
 
@@ -257,54 +273,54 @@ async def _in_halves(
     Raises:
         NothingThere: it does not, or a way of scripting is asked for that needs a generation.
     """
-    body = members(first.asked)
-    shown = await _probe_side(send, engine, body) if engine.side is RENDERS else None
+    body = members(first.chat_request)
+    shown = await _probe_side(send, engine, body) if engine.prompt_endpoint is RENDERS else None
     if shown is None:
-        raise NothingThere(refusal(first, models))
-    if script not in ("auto", "none", ScriptBy.DERENDER):
-        raise NothingThere(
-            f"--script {script}: nothing is generated there; --script {ScriptBy.DERENDER} is what it can do"
+        raise EndpointUnusableError(refusal(first, models))
+    if script not in ("auto", "none", ScriptMethod.DERENDER):
+        raise EndpointUnusableError(
+            f"--script {script}: nothing is generated there; --script {ScriptMethod.DERENDER} is what it can do"
         )
-    seen, way = [first], ScriptBy.NONE
+    seen, way = [first], ScriptMethod.NONE
     if script != "none":
         try:
-            seen.append(await _probe_script(send, body, ScriptBy.DERENDER))
-            way = ScriptBy.DERENDER
-        except NothingThere:
-            if script == ScriptBy.DERENDER:
+            seen.append(await _probe_script(send, body, ScriptMethod.DERENDER))
+            way = ScriptMethod.DERENDER
+        except EndpointUnusableError:
+            if script == ScriptMethod.DERENDER:
                 raise
     return Capabilities(
-        model=text(at(first.asked, "model")),
+        model=text(at(first.chat_request, "model")),
         engine_version=None,
         prompt=PromptLevel.RENDERED,
         ids_field=None,
-        side=shown,
-        script_by=way,
+        prompt_endpoint=shown,
+        script_method=way,
         steady_count=False,
         exchanges=tuple(seen),
         generates=False,
     )
 
 
-async def _probe_script(send: SendRequest, plain: JsonObject, way: ScriptBy) -> Exchange:
+async def _probe_script(send: SendRequest, plain: JsonObject, way: ScriptMethod) -> Exchange:
     """One scripted answer, so that nothing is expected of a server that ignores scripts.
 
     Raises:
         NothingThere: the word of the script is nowhere in the answer.
     """
-    body = with_script({**plain, "max_tokens": _LIMITS[1]}, SCRIPT, Scripting(by=way))
-    asked = replace(_exchange("script", body, Sent()), script=SCRIPT)
-    is_derendered = way is ScriptBy.DERENDER
-    x = await answer_in_halves(send, asked, 1) if is_derendered else answered(asked, await send(asked.request))
+    body = with_script({**plain, "max_tokens": _LIMITS[1]}, SCRIPT, Scripting(method=way))
+    asked = replace(_exchange("script", body, SendResult()), script=SCRIPT)
+    is_derendered = way is ScriptMethod.DERENDER
+    x = await answer_in_halves(send, asked, 1) if is_derendered else with_response(asked, await send(asked.request))
     if x is None or not says(x, WORD):
         raise _no_script(way, rate_limited(x.failure, x.response) if x is not None else "")
     return x
 
 
-def _no_script(way: ScriptBy, limited: str) -> NothingThere:
+def _no_script(way: ScriptMethod, limited: str) -> EndpointUnusableError:
     if limited:
-        return NothingThere(limited)
-    return NothingThere(
+        return EndpointUnusableError(limited)
+    return EndpointUnusableError(
         f"--script {way}: the server did not follow the script; it needs what plays scripts, or --script none"
     )
 
@@ -319,13 +335,13 @@ async def _first_answer(send: SendRequest, plain: JsonObject, models: list[str])
         if x.turn is not None:
             return x, body
         if x.response is not None and x.response.status in REFUSED_KEY:
-            raise KeyRefused(x.response.status)
+            raise KeyRefusedError(x.response.status)
         if x.response is not None and x.response.status in _NO_PATH:
             return x, body
         problem = refusal(x, models)
         if rate_limited(sent.failure, sent.response):
             break
-    raise NothingThere(problem)
+    raise EndpointUnusableError(problem)
 
 
 async def _probe_ids(send: SendRequest, engine: Engine, plain: JsonObject, seen: list[Exchange]) -> str | None:
@@ -337,31 +353,33 @@ async def _probe_ids(send: SendRequest, engine: Engine, plain: JsonObject, seen:
     return engine.ids_field if x.turn is not None and x.turn.prompt_ids else None
 
 
-async def _probe_reveals(send: SendRequest, engine: Engine, plain: JsonObject, seen: list[Exchange]) -> Reveals | None:
-    if engine.reveals is None:
+async def _probe_reveals(
+    send: SendRequest, engine: Engine, plain: JsonObject, seen: list[Exchange]
+) -> PromptEcho | None:
+    if engine.prompt_echo is None:
         return None
-    body: JsonObject = {**plain, **dict.fromkeys(engine.reveals.members, True)}
+    body: JsonObject = {**plain, **dict.fromkeys(engine.prompt_echo.members, True)}
     x = _exchange("prompt and tokens", body, await send(_chat(body)))
     seen.append(x)
-    return engine.reveals if x.turn is not None and revealed_prompt(engine.reveals, x) is not None else None
+    return engine.prompt_echo if x.turn is not None and revealed_prompt(engine.prompt_echo, x) is not None else None
 
 
-async def _probe_side(send: SendRequest, engine: Engine, plain: JsonObject) -> Side | None:
-    is_shown = engine.side is not None and await shows_prompts(send, engine.side, _chat(plain))
-    return engine.side if is_shown else None
+async def _probe_side(send: SendRequest, engine: Engine, plain: JsonObject) -> PromptEndpoint | None:
+    is_shown = engine.prompt_endpoint is not None and await shows_prompts(send, engine.prompt_endpoint, _chat(plain))
+    return engine.prompt_endpoint if is_shown else None
 
 
-def _script_way(asked: str, engine: Engine, *, identified: bool) -> ScriptBy:
+def _script_way(asked: str, engine: Engine, *, identified: bool) -> ScriptMethod:
     match asked:
         case "auto":
-            return ScriptBy.REFERENCE if identified else ScriptBy.NONE
+            return ScriptMethod.REFERENCE if identified else ScriptMethod.NONE
         case "none":
-            return ScriptBy.NONE
+            return ScriptMethod.NONE
         case _:
-            return ScriptBy(asked) if asked in set(ScriptBy) else engine.script_by
+            return ScriptMethod(asked) if asked in set(ScriptMethod) else engine.script_method
 
 
-def _level(ids_field: str | None, side: Side | Reveals | None, *, counted: bool) -> PromptLevel:
+def _level(ids_field: str | None, side: PromptEndpoint | PromptEcho | None, *, counted: bool) -> PromptLevel:
     if ids_field is not None:
         return PromptLevel.IDS
     if side is not None:
@@ -373,7 +391,7 @@ def _chat(body: JsonObject) -> Request:
     return Request(path=CHAT, body=dumps(body).encode())
 
 
-def _exchange(step: str, body: JsonObject, sent: Sent) -> Exchange:
+def _exchange(step: str, body: JsonObject, sent: SendResult) -> Exchange:
     return Exchange(
         id=f"discovery/chat/{step}/0",
         scenario=DISCOVERY,
@@ -381,6 +399,6 @@ def _exchange(step: str, body: JsonObject, sent: Sent) -> Exchange:
         request=_chat(body),
         response=sent.response,
         failure=sent.failure,
-        waited=sent.waited,
+        retry_waits=sent.retry_waits,
         validity=Validity.VALID,
     )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from harmony_conformance.engines.diagnosis import (
     MODELS,
     REFUSED_KEY,
-    KeyRefused,
-    NothingThere,
+    EndpointUnusableError,
+    KeyRefusedError,
     is_redirect,
     json_of,
     no_model,
@@ -25,7 +25,7 @@ _VERSION = "/version"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sign:
+class EngineSignature:
     """What tells a server: something in the answer to a GET.
 
     Attributes:
@@ -53,31 +53,33 @@ def _has(*names: str) -> Callable[[Response, Json], bool]:
     return lambda response, body: response.is_success and all(at(body, name) is not None for name in names)
 
 
-SIGNS: tuple[Sign, ...] = (
-    Sign(engine="reference", path=MODELS, holds=_server("harmony-conformance"), about="the header `server`"),
-    Sign(engine="llamacpp", path=MODELS, holds=_server("llama.cpp"), about="the header `server`"),
-    Sign(engine="vllm", path=MODELS, holds=_owned_by("vllm"), about="`owned_by`"),
-    Sign(engine="sglang", path=MODELS, holds=_owned_by("sglang"), about="`owned_by`"),
-    Sign(engine="llamacpp", path=MODELS, holds=_owned_by("llamacpp"), about="`owned_by`"),
-    Sign(
+SIGNS: tuple[EngineSignature, ...] = (
+    EngineSignature(engine="reference", path=MODELS, holds=_server("harmony-conformance"), about="the header `server`"),
+    EngineSignature(engine="llamacpp", path=MODELS, holds=_server("llama.cpp"), about="the header `server`"),
+    EngineSignature(engine="vllm", path=MODELS, holds=_owned_by("vllm"), about="`owned_by`"),
+    EngineSignature(engine="sglang", path=MODELS, holds=_owned_by("sglang"), about="`owned_by`"),
+    EngineSignature(engine="llamacpp", path=MODELS, holds=_owned_by("llamacpp"), about="`owned_by`"),
+    EngineSignature(
         engine="tgi",
         path="/info",
         holds=lambda _, body: at(body, "router") == "text-generation-router",
         about="`router`",
         version=("version",),
     ),
-    Sign(
+    EngineSignature(
         engine="ollama", path="/", holds=lambda response, _: b"Ollama is running" in response.body, about="the greeting"
     ),
-    Sign(engine="ollama", path="/api/version", holds=_has("version"), about="`version`", version=("version",)),
-    Sign(
+    EngineSignature(
+        engine="ollama", path="/api/version", holds=_has("version"), about="`version`", version=("version",)
+    ),
+    EngineSignature(
         engine="llamacpp",
         path="/props",
         holds=_has("default_generation_settings"),
         about="`default_generation_settings`",
         version=("build_info",),
     ),
-    Sign(
+    EngineSignature(
         engine="sglang",
         path="/server_info",
         holds=_has("tp_size", "mem_fraction_static"),
@@ -102,7 +104,7 @@ class Identity:
     version: str | None
     is_reference: bool
     engine: Engine | None = None
-    signs: tuple[str, ...] = ()
+    signatures: tuple[str, ...] = ()
 
 
 async def identify(send: SendRequest, named: str | None, engine: Engine, *, is_open: bool) -> Identity:
@@ -113,19 +115,21 @@ async def identify(send: SendRequest, named: str | None, engine: Engine, *, is_o
     """
     listed = await send(Request(method="GET", path=MODELS, body=b""))
     if listed.response is None:
-        raise NothingThere(f"no HTTP answer: {listed.failure.detail if listed.failure else 'nothing came back'}")
+        raise EndpointUnusableError(
+            f"no HTTP answer: {listed.failure.detail if listed.failure else 'nothing came back'}"
+        )
     if listed.response.status in REFUSED_KEY:
-        raise KeyRefused(listed.response.status)
+        raise KeyRefusedError(listed.response.status)
     if is_redirect(listed.response):
-        raise NothingThere(redirect(listed.response))
+        raise EndpointUnusableError(redirect(listed.response))
     if limited := rate_limited(listed.failure, listed.response):
-        raise NothingThere(limited)
+        raise EndpointUnusableError(limited)
     ids = (text(at(model, "id")) for model in items(at(json_of(listed.response), "data")))
     models = [name for name in ids if name]
     if not models and not named and listed.failure is not None:
-        raise NothingThere(f"the answer to GET {MODELS} broke off: {listed.failure.detail}")
+        raise EndpointUnusableError(f"the answer to GET {MODELS} broke off: {listed.failure.detail}")
     if not models and not named:
-        raise NothingThere(no_model(listed.response))
+        raise EndpointUnusableError(no_model(listed.response))
     answers = {MODELS: listed.response}
     found = await _first_sign(send, answers) if is_open else None
     known = ENGINES[found.engine] if found is not None else engine
@@ -134,11 +138,11 @@ async def identify(send: SendRequest, named: str | None, engine: Engine, *, is_o
         version=await _version(send, known, answers),
         is_reference=SIGNS[0].holds(listed.response, None),
         engine=known if found is not None else None,
-        signs=(f"{found.about} at {found.path}",) if found is not None else (),
+        signatures=(f"{found.about} at {found.path}",) if found is not None else (),
     )
 
 
-async def _first_sign(send: SendRequest, answers: dict[str, Response]) -> Sign | None:
+async def _first_sign(send: SendRequest, answers: dict[str, Response]) -> EngineSignature | None:
     for sign in SIGNS:
         response = await _answer(send, sign.path, answers)
         if response is not None and sign.holds(response, json_of(response)):

@@ -20,7 +20,7 @@ METRICS = "/metrics"
 """The path of what servers count of themselves."""
 
 
-class ScriptBy(StrEnum):
+class ScriptMethod(StrEnum):
     """How the exact tokens of an answer travel to a server that can be scripted."""
 
     NONE = "none"
@@ -30,13 +30,13 @@ class ScriptBy(StrEnum):
     TELEPROMPTER = "teleprompter"
 
     @property
-    def can(self) -> Way:
+    def capabilities(self) -> ScriptCapabilities:
         """What it can do."""
-        return _WAYS.get(self, Way())
+        return _WAYS.get(self, ScriptCapabilities())
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class ScriptCapabilities:
     """What a way of scripting can do.
 
     Attributes:
@@ -50,11 +50,11 @@ class Way:
     constrained_by: frozenset[str] = frozenset()
 
 
-_WAYS: Mapping[ScriptBy, Way] = MappingProxyType(
+_WAYS: Mapping[ScriptMethod, ScriptCapabilities] = MappingProxyType(
     {
-        ScriptBy.REFERENCE: Way(go_past_stop=True, choose_chunks=True),
-        ScriptBy.DERENDER: Way(go_past_stop=True, choose_chunks=True),
-        ScriptBy.VLLM: Way(
+        ScriptMethod.REFERENCE: ScriptCapabilities(go_past_stop=True, choose_chunks=True),
+        ScriptMethod.DERENDER: ScriptCapabilities(go_past_stop=True, choose_chunks=True),
+        ScriptMethod.VLLM: ScriptCapabilities(
             constrained_by=frozenset({"response_format", "tool_choice", "strict", "parallel_tool_calls"})
         ),
     }
@@ -62,7 +62,7 @@ _WAYS: Mapping[ScriptBy, Way] = MappingProxyType(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
+class PromptEndpoint:
     """A way to be shown the prompt of a chat request without a generation.
 
     Attributes:
@@ -84,7 +84,7 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reveals:
+class PromptEcho:
     """What an answer holds of its own making, where it is asked to.
 
     Attributes:
@@ -101,17 +101,17 @@ class Reveals:
         return ".".join(self.prompt)
 
 
-RENDERS = Side(path=RENDER, ids=("token_ids",))
+RENDERS = PromptEndpoint(path=RENDER, ids=("token_ids",))
 """The ids that vLLM feeds, or hands on to the server that generates."""
 
 
-def renders_at(path: str) -> Side:
+def renders_at(path: str) -> PromptEndpoint:
     """The same behind the path of another API."""
     return replace(RENDERS, path=f"{path}{_SHOWN}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gauge:
+class LoadMetric:
     """Where a server tells how many requests it is working on: a path, and the name of a metric in the Prometheus text found there."""
 
     path: str
@@ -133,11 +133,11 @@ class Engine:
     name: str
     ids_field: str | None = None
     ids_in_streams: bool = True
-    side: Side | None = None
-    reveals: Reveals | None = None
-    counts: str | None = None
-    script_by: ScriptBy = ScriptBy.NONE
-    running: Gauge | None = None
+    prompt_endpoint: PromptEndpoint | None = None
+    prompt_echo: PromptEcho | None = None
+    count_endpoint: str | None = None
+    script_method: ScriptMethod = ScriptMethod.NONE
+    load_metric: LoadMetric | None = None
     reasoning_field: str = "reasoning"
     paths: Mapping[str, str] = field(default_factory=dict[str, str])
     hosts: tuple[str, ...] = ()
@@ -150,40 +150,42 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
             Engine(
                 name="reference",
                 ids_field="return_token_ids",
-                script_by=ScriptBy.REFERENCE,
-                running=Gauge(path=METRICS, name="harmony_requests_running"),
+                script_method=ScriptMethod.REFERENCE,
+                load_metric=LoadMetric(path=METRICS, name="harmony_requests_running"),
             ),
             Engine(
                 name="vllm",
                 ids_field="return_token_ids",
-                side=RENDERS,
-                script_by=ScriptBy.VLLM,
-                running=Gauge(path=METRICS, name="vllm:num_requests_running"),
+                prompt_endpoint=RENDERS,
+                script_method=ScriptMethod.VLLM,
+                load_metric=LoadMetric(path=METRICS, name="vllm:num_requests_running"),
             ),
             Engine(
                 name="ollama",
-                side=Side(path=CHAT, extra="_debug_render_only", text=("_debug_info", "rendered_template")),
+                prompt_endpoint=PromptEndpoint(
+                    path=CHAT, extra="_debug_render_only", text=("_debug_info", "rendered_template")
+                ),
             ),
             Engine(
                 name="tgi",
-                side=Side(path="/chat_tokenize", ids=("tokenize_response",)),
+                prompt_endpoint=PromptEndpoint(path="/chat_tokenize", ids=("tokenize_response",)),
                 paths={"tgi": CHAT},
-                running=Gauge(path=METRICS, name="tgi_batch_current_size"),
+                load_metric=LoadMetric(path=METRICS, name="tgi_batch_current_size"),
             ),
             Engine(
                 name="llamacpp",
-                side=Side(path="/apply-template", text=("prompt",)),
-                reveals=Reveals(members=("verbose", "return_tokens"), prompt=("__verbose", "prompt")),
-                counts="/input_tokens",
-                running=Gauge(path=METRICS, name="llamacpp:requests_processing"),
+                prompt_endpoint=PromptEndpoint(path="/apply-template", text=("prompt",)),
+                prompt_echo=PromptEcho(members=("verbose", "return_tokens"), prompt=("__verbose", "prompt")),
+                count_endpoint="/input_tokens",
+                load_metric=LoadMetric(path=METRICS, name="llamacpp:requests_processing"),
                 reasoning_field="reasoning_content",
             ),
             Engine(
                 name="sglang",
                 ids_field="return_token_ids",
                 ids_in_streams=False,
-                side=Side(path="/v1/tokenize", ids=("tokens",)),
-                running=Gauge(path=METRICS, name="sglang:num_running_reqs"),
+                prompt_endpoint=PromptEndpoint(path="/v1/tokenize", ids=("tokens",)),
+                load_metric=LoadMetric(path=METRICS, name="sglang:num_running_reqs"),
                 reasoning_field="reasoning_content",
                 paths={"sglang-generate": "/generate"},
             ),

@@ -14,20 +14,20 @@ from harmony_conformance.engines.prompt_endpoint import shown_prompt
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange
 from harmony_conformance.evidence.expected_output import ENDINGS
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, number, text
-from harmony_conformance.transport.client import Sent
+from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import tokens
 
-Send = Callable[[Request], Awaitable[Sent | None]]
+Send = Callable[[Request], Awaitable[SendResult | None]]
 """Sends a request; None where no more may be sent."""
 _ID = "chatcmpl-script"
 _WITH_REASON = ENDINGS - {tokens.RETURN}  # vLLM gives no reason for the first end-of-sequence token
 _EVENTS = "text/event-stream"
 
 
-def answered(x: Exchange, sent: Sent) -> Exchange:
+def with_response(x: Exchange, sent: SendResult) -> Exchange:
     """The exchange with what came of its request."""
-    return replace(x, response=sent.response, failure=sent.failure, waited=(*x.waited, *sent.waited))
+    return replace(x, response=sent.response, failure=sent.failure, retry_waits=(*x.retry_waits, *sent.retry_waits))
 
 
 async def answer_in_halves(send: Send, asked: Exchange, event_tokens: int) -> Exchange | None:
@@ -38,20 +38,20 @@ async def answer_in_halves(send: Send, asked: Exchange, event_tokens: int) -> Ex
     sent = await send(render_request(asked))
     if sent is None:
         return None
-    shown = replace(answered(asked, sent), answered_by=AnsweredBy.RENDER)
+    shown = replace(with_response(asked, sent), answered_by=AnsweredBy.RENDER)
     refused = shown.response is None or not shown.response.is_success or shown.failure is not None
-    prompt = None if refused else shown_prompt(renders_at(asked.request.path), shown.told)
+    prompt = None if refused else shown_prompt(renders_at(asked.request.path), shown.response_json)
     if prompt is None:
         return shown
-    x = replace(shown, rendered=prompt)
+    x = replace(shown, rendered_prompt=prompt)
     if x.script is None:
         return x
-    request_id = text(at(shown.told, "request_id")) or _ID
+    request_id = text(at(shown.response_json, "request_id")) or _ID
     x = replace(x, response=None, answered_by=AnsweredBy.DERENDER)
     if x.wants_stream:
         return await _streamed(send, x, request_id, event_tokens)
     sent = await send(whole_request(x, request_id))
-    return None if sent is None else answered(x, sent)
+    return None if sent is None else with_response(x, sent)
 
 
 async def _streamed(send: Send, x: Exchange, request_id: str, event_tokens: int) -> Exchange | None:
@@ -64,10 +64,10 @@ async def _streamed(send: Send, x: Exchange, request_id: str, event_tokens: int)
             return None
         one = replace(x, response=sent.response, failure=sent.failure)
         if sent.failure is not None or sent.response is None or not sent.response.is_success:
-            return answered(x, sent)
-        step = given(one.body)
+            return with_response(x, sent)
+        step = given(one.chat_completion)
         if step is None:
-            return answered(x, sent)
+            return with_response(x, sent)
         elapsed += sent.response.chunks[-1].at if sent.response.chunks else 0.0
         chunk, states[event.index] = step
         chunks.append((elapsed, chunk))
@@ -75,7 +75,7 @@ async def _streamed(send: Send, x: Exchange, request_id: str, event_tokens: int)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Event:
+class TokenEvent:
     """Ids that a generating server sends together, of choice `index`; `finish` with the last of them."""
 
     index: int
@@ -97,26 +97,26 @@ def render_request(x: Exchange) -> Request:
 def whole_request(x: Exchange, request_id: str = _ID) -> Request:
     """The request that is answered with what a client is given for the whole output."""
     choices: list[Json] = [
-        Event(index=index, ids=x.output.ids or (), finish=_finish(x)).written() for index in range(_choices(x))
+        TokenEvent(index=index, ids=x.output.ids or (), finish=_finish(x)).written() for index in range(_choices(x))
     ]
     return _request(
         x, {"generate_response": {"request_id": request_id, "choices": choices}, "prompt_tokens": len(_prompt(x))}
     )
 
 
-def event_request(x: Exchange, event: Event, state: Json, request_id: str = _ID) -> Request:
+def event_request(x: Exchange, event: TokenEvent, state: Json, request_id: str = _ID) -> Request:
     """The request that is answered with what a client is given for one event; `state` is what the answer to the one before holds, None at first."""
     chunk: JsonObject = {"request_id": request_id, "choices": [event.written()]}
     return _request(x, {"stream": True, "generate_chunk": chunk, "stream_state": state})
 
 
-def events(x: Exchange, size: int) -> Iterator[Event]:
+def events(x: Exchange, size: int) -> Iterator[TokenEvent]:
     """The output in events of `size` tokens, the choices taking turns."""
     ids = x.output.ids or ()
     for start in range(0, len(ids), size):
         finish = _finish(x) if start + size >= len(ids) else None
         for index in range(_choices(x)):
-            yield Event(index=index, ids=ids[start : start + size], finish=finish)
+            yield TokenEvent(index=index, ids=ids[start : start + size], finish=finish)
 
 
 def given(answer: Json) -> tuple[Json, Json] | None:
@@ -139,20 +139,25 @@ def framed(chunks: Sequence[tuple[float, Json]]) -> Response:
 
 def _request(x: Exchange, members: JsonObject) -> Request:
     prompt: list[Json] = list(_prompt(x))
-    body: JsonObject = {"model": at(x.asked, "model"), **members, "chat_request": x.asked, "prompt_token_ids": prompt}
+    body: JsonObject = {
+        "model": at(x.chat_request, "model"),
+        **members,
+        "chat_request": x.chat_request,
+        "prompt_token_ids": prompt,
+    }
     return replace(x.request, path=DERENDER, body=dumps(body).encode("utf-8", "backslashreplace"))
 
 
 def _prompt(x: Exchange) -> tuple[int, ...]:
-    return x.rendered.ids if x.rendered is not None else ()
+    return x.rendered_prompt.ids if x.rendered_prompt is not None else ()
 
 
 def _finish(x: Exchange) -> str:
     """Why a generating server would have stopped: at the limit, else since the model ended, by a token that may have been taken away."""
     ids = x.output.ids or ()
-    is_ended = bool(ids) and ids[-1] in ENDINGS and at(x.asked, "ignore_eos") is not True
+    is_ended = bool(ids) and ids[-1] in ENDINGS and at(x.chat_request, "ignore_eos") is not True
     return "length" if not is_ended and x.limit is not None and len(ids) >= x.limit else "stop"
 
 
 def _choices(x: Exchange) -> int:
-    return max(number(at(x.asked, "n")) or 1, 1)
+    return max(number(at(x.chat_request, "n")) or 1, 1)

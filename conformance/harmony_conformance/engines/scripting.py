@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from harmony_conformance.apis.api import CHAT
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS
-from harmony_conformance.engines.profiles import ScriptBy
-from harmony_conformance.engines.teleprompter.script import TRAILER, ScriptError, write_script
+from harmony_conformance.engines.profiles import ScriptMethod
+from harmony_conformance.engines.teleprompter.script import TRAILER, TeleprompterScriptError, write_script
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import cut_at_stop, ends_a_turn
 from harmony_conformance.evidence.series_pairs import STREAMED, whole_and_streamed
@@ -36,13 +36,13 @@ class Scripting:
         held_by: the members of a request that may make the server hold its output to a grammar, where no ids show whether a script was played.
     """
 
-    by: ScriptBy = ScriptBy.NONE
-    trailers: Mapping[str, int] = field(default_factory=dict[str, int])
+    method: ScriptMethod = ScriptMethod.NONE
+    suffix_tokens: Mapping[str, int] = field(default_factory=dict[str, int])
     counts_stop: bool = True
-    held_by: frozenset[str] = frozenset()
+    grammar_members: frozenset[str] = frozenset()
 
 
-class NotCarried(Exception):  # noqa: N818 - it says what happened
+class ScriptUnsupportedError(Exception):
     """A request that cannot carry its script; says why."""
 
 
@@ -53,26 +53,26 @@ def with_script(body: JsonObject, script: Sequence[int], way: Scripting) -> Json
         NotCarried: it has no place for them.
     """
     listed: list[Json] = list(script)
-    match way.by:
-        case ScriptBy.NONE | ScriptBy.DERENDER:
+    match way.method:
+        case ScriptMethod.NONE | ScriptMethod.DERENDER:
             return body  # to derender, the ids are given to the other half of the server
-        case ScriptBy.VLLM:
+        case ScriptMethod.VLLM:
             return {**body, "vllm_xargs": {"harmony_script": _as_text(script)}}
-        case ScriptBy.REFERENCE:
+        case ScriptMethod.REFERENCE:
             return {**body, "harmony_script": listed}
-        case ScriptBy.TELEPROMPTER:
+        case ScriptMethod.TELEPROMPTER:
             if "prompt" in body and "messages" not in body:
                 return {**body, "prompt": _written_in(body["prompt"], script)}
-            return {**body, "messages": _prompted(items(body.get("messages")), script, way.trailers)}
+            return {**body, "messages": _prompted(items(body.get("messages")), script, way.suffix_tokens)}
 
 
 def with_some_words(body: JsonObject, way: Scripting) -> JsonObject:
     """A request for which a scenario has no script: a model without words of its own is given a short answer, where it can be."""
-    if way.by is not ScriptBy.TELEPROMPTER:
+    if way.method is not ScriptMethod.TELEPROMPTER:
         return body
     try:
         return with_script(body, _SOME_WORDS, way)
-    except NotCarried:
+    except ScriptUnsupportedError:
         return body
 
 
@@ -84,14 +84,14 @@ def with_beginning(body: JsonObject, begins: Sequence[int], way: Scripting) -> J
     """
     listed: list[Json] = list(begins)
     script: JsonObject = {"harmony_script": listed, "harmony_script_then": "model"}
-    match way.by:
-        case ScriptBy.NONE | ScriptBy.DERENDER:
+    match way.method:
+        case ScriptMethod.NONE | ScriptMethod.DERENDER:
             return body
-        case ScriptBy.VLLM:
+        case ScriptMethod.VLLM:
             return {**body, "vllm_xargs": {**script, "harmony_script": _as_text(begins)}}
-        case ScriptBy.REFERENCE:
+        case ScriptMethod.REFERENCE:
             return body | script
-        case ScriptBy.TELEPROMPTER:
+        case ScriptMethod.TELEPROMPTER:
             return with_script(body, (*begins, *_OWN_WORDS), way)
 
 
@@ -104,13 +104,13 @@ def _prompted(messages: Sequence[Json], script: Sequence[int], trailers: Mapping
     last = messages[-1] if messages else None
     role = text(at(last, "role"))
     if role not in trailers:
-        raise NotCarried(f"its last message, of the role {role or 'none'}, can not end with a script")
+        raise ScriptUnsupportedError(f"its last message, of the role {role or 'none'}, can not end with a script")
     try:
         end = write_script(script, trailers[role])
-    except ScriptError as problem:
-        raise NotCarried(str(problem)) from None
+    except TeleprompterScriptError as problem:
+        raise ScriptUnsupportedError(str(problem)) from None
     if trailers[role] > TRAILER and dumps(end.strip()) != f'"{end.strip()}"':
-        raise NotCarried(f"its last message, of the role {role}, is quoted, and that changes the script")
+        raise ScriptUnsupportedError(f"its last message, of the role {role}, is quoted, and that changes the script")
     return [*messages[:-1], {**members(last), "content": _extended(at(last, "content"), end)}]
 
 
@@ -120,11 +120,11 @@ def _written_in(prompt: Json, script: Sequence[int]) -> Json:
     written = prompt if isinstance(prompt, str) else decode(ids) if all(map(tokens.is_known, ids)) else ""
     last, mark, begun = written.rpartition(_END)
     if not mark:
-        raise NotCarried("its prompt has no message that ends")
+        raise ScriptUnsupportedError("its prompt has no message that ends")
     try:
         told = write_script(script, len(encode_with_special_tokens(mark + begun)))
-    except ScriptError as problem:
-        raise NotCarried(str(problem)) from None
+    except TeleprompterScriptError as problem:
+        raise ScriptUnsupportedError(str(problem)) from None
     longer = f"{last}{told}{mark}{begun}"
     return longer if isinstance(prompt, str) else [*encode_with_special_tokens(longer)]
 
@@ -134,7 +134,7 @@ def _extended(content: Json, end: str) -> Json:
         return content + end
     parts = items(content)
     if not parts or not isinstance(said := at(parts[-1], "text"), str):
-        raise NotCarried("the content of its last message does not end with text")
+        raise ScriptUnsupportedError("the content of its last message does not end with text")
     return [*parts[:-1], {**members(parts[-1]), "text": said + end}]
 
 
@@ -144,17 +144,17 @@ def as_played(x: Exchange, way: Scripting) -> Exchange:
     A teleprompter is believed by the ids that were returned, else by their number: never by the text, which is what is judged. Nor by the number where a
     grammar may have chosen them: once it lets go of the model, the rest of the script is said, so that the number is often right.
     """
-    if way.by is not ScriptBy.TELEPROMPTER or x.turn is None:
+    if way.method is not ScriptMethod.TELEPROMPTER or x.turn is None:
         return x
     if x.script is None:
-        return replace(x, unplayed=_NO_SCRIPT)
+        return replace(x, script_not_played=_NO_SCRIPT)
     meant = cut_at_stop(x.script)[: x.limit]
     returned, usage = x.turn.output_ids, x.turn.usage
     told = (
         len(cut_at_stop(returned)) if returned is not None else usage.completion_tokens if usage is not None else None
     )
     differs = returned is not None and cut_at_stop(returned) != meant[: len(returned)]
-    is_held = returned is None and any(at(x.asked, name) for name in way.held_by)
+    is_held = returned is None and any(at(x.chat_request, name) for name in way.grammar_members)
     uncounted = int(returned is None and not way.counts_stop and ends_a_turn(meant))
     was_played = not differs and not is_held and (told in (None, len(meant) - uncounted) or x.meets_stop_string)
     return x if was_played else _without_script(x)
@@ -168,7 +168,7 @@ def settled(series: Series) -> Series:
     exchanges = dict(series.exchanges)
     for whole, streamed in whole_and_streamed(series):
         x = exchanges[streamed]
-        if exchanges[whole].unplayed != _UNPLAYED or x.script is None:
+        if exchanges[whole].script_not_played != _UNPLAYED or x.script is None:
             continue
         if x.turn is None or x.turn.output_ids is None:
             exchanges[streamed] = _without_script(x)
@@ -180,9 +180,9 @@ def is_unproven(x: Exchange, way: Scripting) -> bool:
 
     A stream is settled by the whole answer to the same request, see `settled`.
     """
-    if way.by is not ScriptBy.TELEPROMPTER or x.script is None or x.api == CHAT_COMPLETIONS.name:
+    if way.method is not ScriptMethod.TELEPROMPTER or x.script is None or x.api == CHAT_COMPLETIONS.name:
         return False
-    is_held = any(at(x.asked, name) for name in ("tools", "response_format"))
+    is_held = any(at(x.chat_request, name) for name in ("tools", "response_format"))
     is_shown = x.turn is None or x.turn.output_ids is not None
     is_of_a_whole = x.step.partition(STREAMED)[1] != ""
     return is_held and not is_shown and not is_of_a_whole
@@ -190,7 +190,7 @@ def is_unproven(x: Exchange, way: Scripting) -> bool:
 
 def in_chat(x: Exchange, asks_for_ids: Collection[str]) -> Exchange:
     """The same request for Chat Completions, which shows ids where these members ask for them."""
-    body: JsonObject = {**members(x.asked), "stream": False, **dict.fromkeys(asks_for_ids, True)}
+    body: JsonObject = {**members(x.chat_request), "stream": False, **dict.fromkeys(asks_for_ids, True)}
     body.pop("stream_options", None)
     asked = Request(path=CHAT, body=dumps(body).encode("utf-8", "backslashreplace"))
     return replace(x, api=CHAT_COMPLETIONS.name, request=asked, response=None, failure=None)
@@ -203,7 +203,7 @@ def as_proven(x: Exchange, shown: Exchange, way: Scripting) -> Exchange:
 
 
 def _without_script(x: Exchange) -> Exchange:
-    return replace(x, script=None, expected=None, unplayed=_UNPLAYED)
+    return replace(x, script=None, expected=None, script_not_played=_UNPLAYED)
 
 
 _NO_SCRIPT = "the request carried no script, and a teleprompter has no words of its own"

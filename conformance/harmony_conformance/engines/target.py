@@ -15,7 +15,7 @@ _ENDS = ("/chat/completions", "/completions", "/responses", "/models")
 _RIGHT_URL = "http://host:port or https://host, with or without /v1"
 
 
-class BadTarget(ValueError):  # noqa: N818 - it names what the text is
+class InvalidTargetError(ValueError):
     """A connect string that names nothing; says what would be right."""
 
 
@@ -72,17 +72,17 @@ def parse_target(text: str) -> Target:
     name, _, rest = text.partition(":")
     if name == "replay":
         if not rest:
-            raise BadTarget("replay: needs a file: replay:exchanges.jsonl")
+            raise InvalidTargetError("replay: needs a file: replay:exchanges.jsonl")
         return Target(engine=ENGINES["openai"], replay=PurePath(rest))
     if name not in ENGINES:
-        raise BadTarget(
+        raise InvalidTargetError(
             f"{text!r} is no target: reference, a URL, or one of {', '.join(ENGINES)} and a URL (vllm:http://127.0.0.1:8000/v1)"
         )
     if name == "reference" and (not rest or rest.startswith("defect=")):
         defects = tuple(part.removeprefix("defect=") for part in rest.split(":") if part)
         return Target(engine=ENGINES[name], defects=tuple(defect for part in defects for defect in part.split(",")))
     if not rest:
-        raise BadTarget(f"{name} needs a URL: {name}:http://127.0.0.1:8000/v1")
+        raise InvalidTargetError(f"{name} needs a URL: {name}:http://127.0.0.1:8000/v1")
     return Target(engine=ENGINES[name], base=_base(rest))
 
 
@@ -93,25 +93,25 @@ def _base(url: str) -> str:
         BadTarget: it is none, or holds more than an address.
     """
     if "@" in url.partition("://")[2].partition("/")[0]:
-        raise BadTarget("a URL with a password in it is not used: give the key by --api-key-env")
+        raise InvalidTargetError("a URL with a password in it is not used: give the key by --api-key-env")
     try:
         split = urlsplit(url)
         host, port = split.hostname or "", split.port
     except ValueError:
-        raise BadTarget(f"{url!r} is no URL: {_RIGHT_URL}") from None
+        raise InvalidTargetError(f"{url!r} is no URL: {_RIGHT_URL}") from None
     if (
         split.scheme not in ("http", "https")
         or not _HOST.fullmatch(host)
         or port == 0
         or not _PATH.fullmatch(split.path)
     ):
-        raise BadTarget(f"{url!r} is no URL: {_RIGHT_URL}")
+        raise InvalidTargetError(f"{url!r} is no URL: {_RIGHT_URL}")
     if split.query or split.fragment:
-        raise BadTarget(f"a URL with a query is not used: {_RIGHT_URL}")
+        raise InvalidTargetError(f"a URL with a query is not used: {_RIGHT_URL}")
     path = split.path.rstrip("/")
     end = next((end for end in _ENDS if path.endswith(end)), "")
     path = path.removesuffix(end)
     if end and not path.endswith("/v1"):
-        raise BadTarget(f"{url!r} names one path of an API: give the URL up to /v1")
+        raise InvalidTargetError(f"{url!r} names one path of an API: give the URL up to /v1")
     path = path.removesuffix("/v1")
     return f"{split.scheme}://{split.netloc}{path}"

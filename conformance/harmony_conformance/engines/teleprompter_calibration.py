@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from harmony_conformance.apis.api import CHAT
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, Api
-from harmony_conformance.engines.profiles import ScriptBy
+from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.scripting import Scripting, as_played, with_script
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, dumps
@@ -66,7 +66,7 @@ _HOLDING: Mapping[str, tuple[JsonObject, str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Door:
+class CalibrationTarget:
     """Where a server is asked, in the words of which API; `shows_ids`: whether an answer can be made to show the ids of the output."""
 
     send: SendRequest
@@ -77,7 +77,7 @@ class Door:
     async def ask(self, step: str, body: JsonObject, script: tuple[int, ...], way: Scripting) -> Exchange:
         """The answer to a chat request that carries a script, put in the words of the API."""
         told: JsonObject = {**body, "max_tokens": len(script) + _SPARE, "temperature": 0}
-        spelled = self.api.spell(with_script(told, script, way))
+        spelled = self.api.write_request(with_script(told, script, way))
         request = Request(path=self.path, body=dumps(spelled).encode())
         sent = await self.send(request)
         return Exchange(
@@ -92,16 +92,16 @@ class Door:
         )
 
 
-async def find_way(door: Door, plain: JsonObject) -> tuple[Scripting, list[Exchange]]:
+async def calibrate(door: CalibrationTarget, plain: JsonObject) -> tuple[Scripting, list[Exchange]]:
     """What was found, and the exchanges that showed it; `trailers` has no role after whose messages nothing was played."""
-    way = Scripting(by=ScriptBy.TELEPROMPTER)
+    way = Scripting(method=ScriptMethod.TELEPROMPTER)
     shown: list[Exchange] = []
     for role, ending in _ENDINGS.items():
         trailer, x, counts_stop = await _find_trailer(door, role, {**plain, **ending}, way)
         if x is not None:
-            way = replace(way, trailers={**way.trailers, role: trailer}, counts_stop=counts_stop)
+            way = replace(way, suffix_tokens={**way.suffix_tokens, role: trailer}, counts_stop=counts_stop)
             shown.append(x)
-    if "user" not in way.trailers or door.shows_ids:
+    if "user" not in way.suffix_tokens or door.shows_ids:
         return way, shown
     held: set[str] = set()
     for name, (member, out_of_form) in _HOLDING.items():
@@ -111,10 +111,12 @@ async def find_way(door: Door, plain: JsonObject) -> tuple[Scripting, list[Excha
             x.response is None or _WORD.encode() not in x.response.body
         ):  # the script did not arrive: a grammar may hold it
             held.add(name)
-    return replace(way, held_by=frozenset(held)), shown
+    return replace(way, grammar_members=frozenset(held)), shown
 
 
-async def _find_trailer(door: Door, role: str, asked: JsonObject, way: Scripting) -> tuple[int, Exchange | None, bool]:
+async def _find_trailer(
+    door: CalibrationTarget, role: str, asked: JsonObject, way: Scripting
+) -> tuple[int, Exchange | None, bool]:
     """The trailer after a message of the role, what showed it (None where nothing was played), and whether the token that ends the turn is counted.
 
     An answer one token short is the whole script without that token, or what a trailer too short by one has lost of it. The next trailer tells: it plays the
@@ -122,7 +124,7 @@ async def _find_trailer(door: Door, role: str, asked: JsonObject, way: Scripting
     """
     short: tuple[int, Exchange] | None = None
     for trailer in _TRAILERS:
-        tried = replace(way, trailers={role: trailer})
+        tried = replace(way, suffix_tokens={role: trailer})
         x = await door.ask(f"script after {role}", asked, _SCRIPT, tried)
         has_ids = x.turn is not None and x.turn.output_ids is not None
         if (_counted(x) is not None or has_ids) and as_played(x, tried).script is not None:

@@ -42,7 +42,7 @@ VOCABULARY: Final = 201088
 """Rows of gpt-oss's embedding; vLLM validates a request before it says which model the request is for."""
 
 
-class ScriptError(ValueError):
+class VllmScriptError(ValueError):
     """A script that cannot be played: which field, what it held, what would have been right."""
 
     def __init__(self, field: str, actual: object, expected: str) -> None:
@@ -73,10 +73,10 @@ def read_script(extra: Mapping[str, object] | None) -> Script | None:
     if not extra or not extra.keys() & {SCRIPT, THEN}:
         return None
     if SCRIPT not in extra:
-        raise ScriptError(THEN, extra[THEN], f"of use without {SCRIPT}")
+        raise VllmScriptError(THEN, extra[THEN], f"of use without {SCRIPT}")
     ids = _listed(extra[SCRIPT])
     if not _is_list(ids):
-        raise ScriptError(SCRIPT, ids, "a list of token ids")
+        raise VllmScriptError(SCRIPT, ids, "a list of token ids")
     then = extra.get(THEN, ENDOFTEXT)
     return Script(
         ids=tuple(_token(f"{SCRIPT}[{position}]", value) for position, value in enumerate(ids)),
@@ -96,7 +96,7 @@ def _is_list(value: object) -> TypeGuard[list[object] | tuple[object, ...]]:
 
 def _token(field: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < VOCABULARY:
-        raise ScriptError(field, value, f"a token id, 0 to {VOCABULARY - 1}")
+        raise VllmScriptError(field, value, f"a token id, 0 to {VOCABULARY - 1}")
     return value
 
 

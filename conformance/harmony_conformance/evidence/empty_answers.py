@@ -17,7 +17,7 @@ def only_loads(x: Exchange) -> bool:
 def is_awaited(x: Exchange) -> bool:
     """Whether a Response was asked for that is made in the background, and this is the receipt."""
     asked = x.api == RESPONSES.name and at(x.request.json, "background") is True
-    return asked and at(x.told, "status") in ("queued", "in_progress")
+    return asked and at(x.response_json, "status") in ("queued", "in_progress")
 
 
 def says_nothing(x: Exchange) -> bool:

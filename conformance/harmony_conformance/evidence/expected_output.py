@@ -23,7 +23,7 @@ ENDINGS = CALLS_END_A_TURN | {tokens.ENDOFTEXT}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Called:
+class FunctionCall:
     """A function call as the model wrote it: the name without its namespace, the arguments as text."""
 
     name: str
@@ -31,13 +31,13 @@ class Called:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Meaning:
+class ExpectedOutput:
     """Texts in the order they were emitted. `finish` is the finish reason that goes with them, None where several are right."""
 
     reasoning: tuple[str, ...] = ()
     preambles: tuple[str, ...] = ()
     finals: tuple[str, ...] = ()
-    calls: tuple[Called, ...] = ()
+    calls: tuple[FunctionCall, ...] = ()
     finish: str | None = None
 
     @property
@@ -59,9 +59,9 @@ class Expectation:
         is_whole: whether `must` is all there is, as of a well-formed completion: then nothing else may arrive.
     """
 
-    must: Meaning
+    must: ExpectedOutput
     anywhere: tuple[str, ...] = ()
-    may_call: tuple[Called, ...] = ()
+    may_call: tuple[FunctionCall, ...] = ()
     never: tuple[str, ...] = ()
     finish: tuple[str, ...] = ()
     is_whole: bool = True
@@ -76,7 +76,7 @@ def read_row(row: Json) -> Expectation:
     finish = at(row, "finish")
     must = at(row, "must") if "must" in members(row) else row
     return Expectation(
-        must=Meaning(
+        must=ExpectedOutput(
             reasoning=_texts(at(must, "reasoning")),
             preambles=_texts(at(must, "preambles")),
             finals=_texts(at(must, "finals")),
@@ -103,7 +103,7 @@ def write_row(row: Expectation) -> Json:
     return {"must": must, "may": {"calls": _listed(row.may_call)}, "never": list(row.never), **finish}
 
 
-def _written(meaning: Meaning) -> dict[str, Json]:
+def _written(meaning: ExpectedOutput) -> dict[str, Json]:
     texts = (("reasoning", meaning.reasoning), ("preambles", meaning.preambles), ("finals", meaning.finals))
     row: dict[str, Json] = {name: list(told) for name, told in texts if told}
     if meaning.calls:
@@ -111,11 +111,13 @@ def _written(meaning: Meaning) -> dict[str, Json]:
     return row
 
 
-def _calls(value: Json) -> tuple[Called, ...]:
-    return tuple(Called(name=text(at(call, "name")), arguments=text(at(call, "arguments"))) for call in items(value))
+def _calls(value: Json) -> tuple[FunctionCall, ...]:
+    return tuple(
+        FunctionCall(name=text(at(call, "name")), arguments=text(at(call, "arguments"))) for call in items(value)
+    )
 
 
-def _listed(calls: Sequence[Called]) -> list[Json]:
+def _listed(calls: Sequence[FunctionCall]) -> list[Json]:
     return [{"name": call.name, "arguments": call.arguments} for call in calls]
 
 
@@ -136,18 +138,18 @@ def _until_stop(ids: Sequence[int]) -> Iterator[int]:
             return
 
 
-def read_ids(ids: Sequence[int]) -> Meaning | None:
+def read_ids(ids: Sequence[int]) -> ExpectedOutput | None:
     """What well-formed Harmony ids mean; None where they are malformed, name a channel or a recipient outside the format, or hold a special token in a text.
 
     A function's name that is empty or has white space in it, of whatever alphabet, is a header gone wrong: readers part it in several ways.
     """
-    ids = unpadded(ids)
+    ids = strip_endoftext(ids)
     try:
         messages = parse(ids, role=Role.ASSISTANT)
     except HarmonyError:
         return None
     sorted_texts: dict[str, list[str]] = {"analysis": [], "commentary": [], "final": []}
-    calls: list[Called] = []
+    calls: list[FunctionCall] = []
     for message in messages:
         body = text_of(message)
         channel, recipient = message.channel, message.recipient
@@ -158,14 +160,14 @@ def read_ids(ids: Sequence[int]) -> Meaning | None:
         ):
             return None
         if recipient is not None and _NAMED.fullmatch(recipient) and channel != "final" and "<|" not in recipient:
-            calls.append(Called(name=recipient.removeprefix(FUNCTIONS), arguments=body))
+            calls.append(FunctionCall(name=recipient.removeprefix(FUNCTIONS), arguments=body))
         elif recipient is None or (channel == "final" and recipient in _JSON):
             sorted_texts[channel].append(body)
         else:
             return None
     if any(tokens.is_special(token) and token not in tokens.STOP_TOKENS for token in _content_ids(ids)):
         return None
-    return Meaning(
+    return ExpectedOutput(
         reasoning=tuple(sorted_texts["analysis"]),
         preambles=tuple(sorted_texts["commentary"]),
         finals=tuple(sorted_texts["final"]),
@@ -202,14 +204,14 @@ _REPLACEMENT = "\ufffd"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
+class OutputTokenCounts:
     """How many of the emitted tokens were written for somebody: `shown` in messages for the user, `called` in messages to a tool."""
 
     shown: int = 0
     called: int = 0
 
 
-def written_tokens(ids: Sequence[int]) -> Written:
+def written_tokens(ids: Sequence[int]) -> OutputTokenCounts:
     """Count contents outside the analysis channel, and text that never got a `<|message|>`.
 
     Headers are not counted, nor is one that generation was cut in.
@@ -229,14 +231,14 @@ def written_tokens(ids: Sequence[int]) -> Written:
             header.append(token)
         elif not private and not tokens.is_special(token):
             shown, called = (shown, called + 1) if calling else (shown + 1, called)
-    return Written(shown=shown, called=called)
+    return OutputTokenCounts(shown=shown, called=called)
 
 
 def _to_somebody(header: Sequence[int]) -> bool:
     return "to=" in decode([token for token in header if not tokens.is_special(token)])
 
 
-def _finish(ids: Sequence[int], calls: Sequence[Called]) -> str | None:
+def _finish(ids: Sequence[int], calls: Sequence[FunctionCall]) -> str | None:
     match ids[-1] if ids else None:
         case tokens.CALL:
             return "tool_calls" if calls else None
@@ -250,7 +252,7 @@ _JSON = ("json", "<|constrain|>json")
 """Content types that the reference reads as recipients, where a header has no other."""
 
 
-def unpadded(ids: Sequence[int]) -> tuple[int, ...]:
+def strip_endoftext(ids: Sequence[int]) -> tuple[int, ...]:
     """The ids without the `<|endoftext|>` by which an engine ends what its model did not."""
     return tuple(ids[:-1] if ids and ids[-1] == tokens.ENDOFTEXT else ids)
 

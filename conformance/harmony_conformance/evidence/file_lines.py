@@ -54,7 +54,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
-class Place:
+class LinePosition:
     """Where a line stands. Places order examples, so that the first ones are the same however a log is divided."""
 
     file: str
@@ -66,7 +66,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class UnreadableLine:
     """A part of a file that could not be read. `kind` is one of a few fixed texts, by which problems are counted; `detail` adds to it.
 
     `number` is 0 where it is about the file as a whole.
@@ -82,7 +82,7 @@ class Problem:
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
 
 
-def read_lines(path: Path, *, limit: int = LINE_LIMIT) -> Iterator[Line | Problem]:
+def read_lines(path: Path, *, limit: int = LINE_LIMIT) -> Iterator[Line | UnreadableLine]:
     """The lines of a file. Empty lines are left out; a file that cannot be opened is one `Problem`."""
     try:
         with path.open("rb") as raw:
@@ -93,14 +93,14 @@ def read_lines(path: Path, *, limit: int = LINE_LIMIT) -> Iterator[Line | Proble
             else:
                 yield from split_lines(raw, limit=limit)
     except FileNotFoundError:
-        yield Problem(offset=0, number=0, kind="no such file")
+        yield UnreadableLine(offset=0, number=0, kind="no such file")
     except IsADirectoryError:
-        yield Problem(offset=0, number=0, kind="it is a folder, not a file")
+        yield UnreadableLine(offset=0, number=0, kind="it is a folder, not a file")
     except OSError as error:
-        yield Problem(offset=0, number=0, kind="the file cannot be read", detail=error.strerror or str(error))
+        yield UnreadableLine(offset=0, number=0, kind="the file cannot be read", detail=error.strerror or str(error))
 
 
-def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line | Problem]:
+def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line | UnreadableLine]:
     """The lines of an open stream."""
     splitter = _Splitter(limit)
     end = 0
@@ -120,7 +120,7 @@ def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line |
                 begun += block[:_LONGEST_MARK]
                 kind = next((kind for mark, kind in _NO_LINES.items() if begun.startswith(mark)), "")
                 if kind:
-                    yield Problem(offset=0, number=1, kind=kind)
+                    yield UnreadableLine(offset=0, number=1, kind=kind)
                     return
             end += len(block)
             yield from splitter.feed(block)
@@ -128,7 +128,7 @@ def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line |
                 continue
         yield from splitter.finish()
         if problem is not None:
-            yield Problem(offset=end, number=splitter.number, kind=problem[0], detail=problem[1])
+            yield UnreadableLine(offset=end, number=splitter.number, kind=problem[0], detail=problem[1])
         return
 
 
@@ -142,7 +142,7 @@ class _Splitter:
         self._size = 0
         self._pieces: list[bytes] = []
 
-    def feed(self, block: bytes) -> Iterator[Line | Problem]:
+    def feed(self, block: bytes) -> Iterator[Line | UnreadableLine]:
         first, *rest = block.split(b"\n")
         self._add(first)
         for piece in rest:
@@ -151,7 +151,7 @@ class _Splitter:
             self.number += 1
             self._add(piece)
 
-    def finish(self) -> Iterator[Line | Problem]:
+    def finish(self) -> Iterator[Line | UnreadableLine]:
         yield from self._take()
 
     def _add(self, piece: bytes) -> None:
@@ -161,13 +161,13 @@ class _Splitter:
         else:
             self._pieces.clear()
 
-    def _take(self) -> Iterator[Line | Problem]:
+    def _take(self) -> Iterator[Line | UnreadableLine]:
         start, size = self._start, self._size
         data = b"".join(self._pieces)
         self._start, self._size = start + size, 0
         self._pieces.clear()
         if size > self._limit:
-            yield Problem(
+            yield UnreadableLine(
                 offset=start,
                 number=self.number,
                 kind="the line is too long",
@@ -180,7 +180,7 @@ class _Splitter:
             yield Line(offset=start, number=self.number, data=data)
 
 
-class NotUtf8(ValueError):  # noqa: N818 - it names what the line is
+class LineEncodingError(ValueError):
     """A line that is no UTF-8 text; says at which byte of it."""
 
     def __init__(self, byte: int) -> None:
@@ -198,5 +198,5 @@ def parse_line(line: Line) -> Json:
     try:
         document = line.data.decode("utf-8")
     except UnicodeDecodeError as problem:
-        raise NotUtf8(problem.start) from None
+        raise LineEncodingError(problem.start) from None
     return loads(document, deepest=ENVELOPED)

@@ -67,7 +67,7 @@ class OutputEvidence:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rendered:
+class RenderedPrompt:
     """The ids that a side endpoint says it would feed for the same request."""
 
     source: str
@@ -75,12 +75,12 @@ class Rendered:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted:
+class PromptTokenCount:
     """The number of prompt tokens that a side endpoint tells for the same request, without generating."""
 
     source: str
     tokens: int
 
 
-API = "metrics"
+METRICS_API = "metrics"
 """What an exchange is about that asks for metrics."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harmony_conformance.evidence.exchange import AnsweredBy, Counted, Exchange, Rendered, Validity
+from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, PromptTokenCount, RenderedPrompt, Validity
 from harmony_conformance.evidence.expected_output import read_row, write_row
 from harmony_conformance.json_value import (
+    InvalidJsonError,
     Json,
     JsonObject,
-    NotJson,
     at,
     dumps,
     items,
@@ -27,7 +27,7 @@ from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, 
 from harmony_ref import encode, encode_with_special_tokens, tokens
 
 
-class BadRecording(ValueError):  # noqa: N818 - it names what the value is
+class InvalidRecordError(ValueError):
     """A JSON value that is no exchange; says what is missing or wrong."""
 
 
@@ -54,18 +54,18 @@ def write_exchange(x: Exchange) -> JsonObject:
         line["script"] = list(x.script)
     if x.expected is not None:
         line["expected"] = write_row(x.expected)
-    if x.unplayed:
-        line["unplayed"] = x.unplayed
-    if x.rendered is not None:
-        line["rendered"] = {"source": x.rendered.source, "ids": list(x.rendered.ids)}
-    if x.counted is not None:
-        line["counted"] = {"source": x.counted.source, "tokens": x.counted.tokens}
-    if x.rebuilt:
+    if x.script_not_played:
+        line["unplayed"] = x.script_not_played
+    if x.rendered_prompt is not None:
+        line["rendered"] = {"source": x.rendered_prompt.source, "ids": list(x.rendered_prompt.ids)}
+    if x.counted_prompt is not None:
+        line["counted"] = {"source": x.counted_prompt.source, "tokens": x.counted_prompt.tokens}
+    if x.from_log:
         line["rebuilt"] = True
-    if x.together is not None:
-        line["together"] = x.together
-    if x.waited:
-        line["waited"] = list(x.waited)
+    if x.concurrency is not None:
+        line["together"] = x.concurrency
+    if x.retry_waits:
+        line["waited"] = list(x.retry_waits)
     if x.answered_by is not AnsweredBy.API:
         line["answered_by"] = x.answered_by.value
     return line
@@ -83,7 +83,7 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
         BadRecording: it is none.
     """
     if not isinstance(at(line, "request"), dict):
-        raise BadRecording("no exchange: it has no member `request` that is an object")
+        raise InvalidRecordError("no exchange: it has no member `request` that is an object")
     script = at(line, "script")
     expected = at(line, "expected")
     rendered = at(line, "rendered")
@@ -104,14 +104,16 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
         failure=_read_failure(at(line, "failure")),
         script=read_script(script) if script is not None else None,
         expected=read_row(expected) if expected is not None else None,
-        unplayed=text(at(line, "unplayed")),
-        rendered=Rendered(source=text(at(rendered, "source")), ids=_ids(at(rendered, "ids")))
+        script_not_played=text(at(line, "unplayed")),
+        rendered_prompt=RenderedPrompt(source=text(at(rendered, "source")), ids=_ids(at(rendered, "ids")))
         if rendered is not None
         else None,
-        counted=Counted(source=text(at(line, "counted", "source")), tokens=count) if count is not None else None,
-        waited=tuple(float(wait) for wait in waited),
-        together=number(at(line, "together")),
-        rebuilt=at(line, "rebuilt") is True,
+        counted_prompt=PromptTokenCount(source=text(at(line, "counted", "source")), tokens=count)
+        if count is not None
+        else None,
+        retry_waits=tuple(float(wait) for wait in waited),
+        concurrency=number(at(line, "together")),
+        from_log=at(line, "rebuilt") is True,
         answered_by=AnsweredBy(answered_by) if answered_by in set(AnsweredBy) else AnsweredBy.API,
     )
 
@@ -130,7 +132,7 @@ def read_script(script: Json) -> tuple[int, ...]:
         if (ids := whole_numbers(script)) is not None:
             return ids
         return tuple(token for piece in script for token in _piece(piece))
-    raise BadRecording("a script is a text, or a list of token ids and texts")
+    raise InvalidRecordError("a script is a text, or a list of token ids and texts")
 
 
 def _piece(piece: Json) -> tuple[int, ...]:
@@ -141,7 +143,7 @@ def _piece(piece: Json) -> tuple[int, ...]:
     ordinary = at(piece, "ordinary")
     if isinstance(ordinary, str):
         return tuple(encode(ordinary))
-    raise BadRecording(f'{dumps(piece)} is no piece of a script: a token id, a text, or {{"ordinary": text}}')
+    raise InvalidRecordError(f'{dumps(piece)} is no piece of a script: a token id, a text, or {{"ordinary": text}}')
 
 
 def _write_request(request: Request) -> JsonObject:
@@ -149,7 +151,7 @@ def _write_request(request: Request) -> JsonObject:
     body = request.body.decode("utf-8", "surrogateescape")
     try:
         value = loads(body)
-    except NotJson:
+    except InvalidJsonError:
         written["text"] = body
         return written
     if dumps(value).encode("utf-8", "surrogatepass") == request.body:
@@ -215,14 +217,14 @@ def _read_failure(value: Json) -> Failure | None:
     if not kind:
         return None
     if kind not in set(FailureKind):
-        raise BadRecording(f"unknown failure {kind!r}: one of {', '.join(FailureKind)}")
+        raise InvalidRecordError(f"unknown failure {kind!r}: one of {', '.join(FailureKind)}")
     return Failure(kind=FailureKind(kind), detail=text(at(value, "detail")))
 
 
 def _ids(value: Json) -> tuple[int, ...]:
     found = whole_numbers(items(value))
     if found is None or (found and not (tokens.is_known(min(found)) and tokens.is_known(max(found)))):
-        raise BadRecording("token ids are whole numbers of the Harmony vocabulary, 0 to 201088")
+        raise InvalidRecordError("token ids are whole numbers of the Harmony vocabulary, 0 to 201088")
     return found
 
 

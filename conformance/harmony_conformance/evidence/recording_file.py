@@ -8,12 +8,12 @@ from pathlib import Path
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.file_lines import Line, Problem, parse_line, read_lines
-from harmony_conformance.evidence.recording import DISCOVERY, BadRecording, read_exchange
+from harmony_conformance.evidence.file_lines import Line, UnreadableLine, parse_line, read_lines
+from harmony_conformance.evidence.recording import DISCOVERY, InvalidRecordError, read_exchange
 from harmony_conformance.json_value import at
 
 
-class BrokenRecording(UsageError, ValueError):  # noqa: N818 - it names what the file is
+class BrokenRecordingError(UsageError, ValueError):
     """A recorded run that cannot be read; one line that says the file, the line and what is wrong there."""
 
 
@@ -25,15 +25,15 @@ def read_recorded(path: Path) -> list[Series]:
     """
     grouped: dict[tuple[str, str, int], dict[str, Exchange]] = {}
     for line in read_lines(path):
-        if isinstance(line, Problem):
-            raise BrokenRecording(f"{path}, line {line.number}: {line}" if line.number else f"{path}: {line}")
+        if isinstance(line, UnreadableLine):
+            raise BrokenRecordingError(f"{path}, line {line.number}: {line}" if line.number else f"{path}: {line}")
         x = _recorded(path, line)
         if x is None:
             continue
         api = x.api if x.api in APIS else CHAT_COMPLETIONS.name
         steps = grouped.setdefault((x.scenario, api, x.attempt), {})
         if x.step in steps:
-            raise BrokenRecording(
+            raise BrokenRecordingError(
                 f"{path}, line {line.number}: step {x.step!r} of scenario {x.scenario!r}, try {x.attempt}, stands there twice"
             )
         steps[x.step] = x
@@ -47,13 +47,13 @@ def _recorded(path: Path, line: Line) -> Exchange | None:
         if at(value, "kind") == DISCOVERY or at(value, "scenario") == DISCOVERY:
             return None
         if at(value, "kind") != "exchange":
-            raise BadRecording("no recorded exchange: its `kind` is not `exchange`")
+            raise InvalidRecordError("no recorded exchange: its `kind` is not `exchange`")
         return read_exchange(value)
     except ValueError as problem:
-        raise BrokenRecording(f"{path}, line {line.number}: {problem}") from None
+        raise BrokenRecordingError(f"{path}, line {line.number}: {problem}") from None
 
 
-def write_whole(file: FileIO, lines: bytes) -> None:
+def append_whole(file: FileIO, lines: bytes) -> None:
     """Lines at the end of a recording, all of them or, where there is no room, none: half a line could not be read again.
 
     Raises:

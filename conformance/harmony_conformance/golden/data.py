@@ -18,8 +18,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from harmony_conformance.evidence.exchange import Series
-from harmony_conformance.evidence.recording import BadRecording, read_exchange, read_script
-from harmony_conformance.json_value import Json, NotJson, at, items, loads, members, text
+from harmony_conformance.evidence.recording import InvalidRecordError, read_exchange, read_script
+from harmony_conformance.json_value import InvalidJsonError, Json, at, items, loads, members, text
 from harmony_conformance.judge.check import Outcome
 
 KINDS = {
@@ -35,11 +35,11 @@ class GoldenError(RuntimeError):
     """The golden data can not be used."""
 
 
-class NoGoldenData(GoldenError):  # noqa: N818 - it says what is missing
+class MissingGoldenDataError(GoldenError):
     """Neither the installed package nor a checkout holds the golden data."""
 
 
-class BadExample(GoldenError):  # noqa: N818 - it says what the file is
+class InvalidExampleError(GoldenError):
     """A file that is no example; says which, and what is wrong with it."""
 
 
@@ -77,7 +77,7 @@ def root() -> Path | Traversable:
     checkout = Path(__file__).resolve().parents[3] / "golden"
     if checkout.is_dir():
         return checkout
-    raise NoGoldenData(
+    raise MissingGoldenDataError(
         "the golden data is missing: neither harmony_conformance/_golden nor the golden/ folder of a checkout is there"
     )
 
@@ -118,7 +118,9 @@ def read_example(data: bytes, *, check: str, name: str) -> Example:
     """
     kind, dash, _ = name.partition("-")
     if kind not in KINDS or not dash:
-        raise BadExample(f"{check}/{name}: a name begins with one of {', '.join(f'{kind}-' for kind in KINDS)}")
+        raise InvalidExampleError(
+            f"{check}/{name}: a name begins with one of {', '.join(f'{kind}-' for kind in KINDS)}"
+        )
     try:
         value = with_ids(loads(data))
         steps = members(at(value, "exchanges")) or {"": value}
@@ -126,8 +128,8 @@ def read_example(data: bytes, *, check: str, name: str) -> Example:
             step: read_exchange({**members(exchange), "step": step}, name=step or name)
             for step, exchange in steps.items()
         }
-    except (NotJson, BadRecording) as problem:
-        raise BadExample(f"{check}/{name}: {problem}") from None
+    except (InvalidJsonError, InvalidRecordError) as problem:
+        raise InvalidExampleError(f"{check}/{name}: {problem}") from None
     return Example(
         check=check,
         name=name,

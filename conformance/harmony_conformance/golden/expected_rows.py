@@ -11,8 +11,8 @@ from dataclasses import replace
 from itertools import cycle
 
 from harmony_conformance.evidence.expected_output import read_row
-from harmony_conformance.evidence.recording import BadRecording, read_script
-from harmony_conformance.golden.scenario import BadScenario, Scenario, Step
+from harmony_conformance.evidence.recording import InvalidRecordError, read_script
+from harmony_conformance.golden.scenario import InvalidScenarioError, Scenario, Step
 from harmony_conformance.json_value import Json, at, items, members, number, text
 
 _CHUNKINGS = (2, 3, 5, 1000)
@@ -35,17 +35,22 @@ def read_expectations(value: Json) -> Iterator[Scenario]:
         name = text(at(group, "name"))
         steps = [step for row in items(at(group, "rows")) for step in _steps(row, requests, name)]
         if not steps:
-            raise BadScenario(f"{name}: it has no rows")
+            raise InvalidScenarioError(f"{name}: it has no rows")
         yield Scenario(
             name=name,
             about=text(at(group, "about")),
             exercises=frozenset(text(check) for check in items(at(group, "exercises"))),
             steps=tuple(
-                replace(step, together=name, chunkings=(next(chunkings),), past_stop=at(group, "past_stop") is True)
+                replace(
+                    step,
+                    parallel_group=name,
+                    stream_chunk_sizes=(next(chunkings),),
+                    continues_after_stop=at(group, "past_stop") is True,
+                )
                 for step in steps
             ),
             needs_script=True,
-            breaks_grammar=at(group, "breaks_grammar") is True,
+            violates_grammar=at(group, "breaks_grammar") is True,
         )
 
 
@@ -53,14 +58,14 @@ def _steps(row: Json, requests: Mapping[str, Json], group: str) -> Iterator[Step
     name, asked = text(at(row, "id")), text(at(row, "request"))
     where = f"{group}, row {name}"
     if not name:
-        raise BadScenario(f"{group}: a row has no `id`")
+        raise InvalidScenarioError(f"{group}: a row has no `id`")
     if asked not in requests:
-        raise BadScenario(f"{where}: there is no request {asked!r}")
+        raise InvalidScenarioError(f"{where}: there is no request {asked!r}")
     for number_of_header, written in enumerate(_scripts(row), start=1):
         try:
             script = read_script(written)
-        except BadRecording as problem:
-            raise BadScenario(f"{where}: {problem}") from None
+        except InvalidRecordError as problem:
+            raise InvalidScenarioError(f"{where}: {problem}") from None
         suffix = f", {number_of_header}" if "headers" in members(row) else ""
         step = Step(
             name=name + suffix, request=members(requests[asked]), script=script, expected=read_row(row), row=name
@@ -82,7 +87,7 @@ def _cut(step: Step, limits: Sequence[Json], where: str) -> Iterator[Step]:
     script = step.script or ()
     for limit in map(number, limits):
         if limit is None or not 0 < limit <= len(script):
-            raise BadScenario(f"{where}: a script of {len(script)} tokens is not cut at {limit}")
+            raise InvalidScenarioError(f"{where}: a script of {len(script)} tokens is not cut at {limit}")
         request = {**step.request, "max_tokens": limit}
         yield replace(step, name=f"{step.name}, {limit} tokens", request=request, script=script[:limit])
     if not limits:

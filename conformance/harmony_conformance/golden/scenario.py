@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from harmony_conformance.apis.api import CHAT
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, Api
-from harmony_conformance.engines.profiles import ScriptBy
+from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.evidence.exchange import ODD, Validity
 from harmony_conformance.evidence.expected_output import Expectation, read_row
 from harmony_conformance.evidence.recording import read_script
@@ -50,22 +50,22 @@ class Step:
     request: JsonObject
     send: Send = Send.BOTH
     script: tuple[int, ...] | None = None
-    begins: tuple[int, ...] | None = None
+    forced_prefix: tuple[int, ...] | None = None
     expected: Expectation | None = None
     validity: Validity = Validity.VALID
     raw: Json = None
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=lambda: NO_HEADERS)
-    together: str | None = None
+    parallel_group: str | None = None
     path: str = CHAT
     pace: float | None = None
     shows_ids: bool = True
-    chunkings: tuple[int, ...] = ()
+    stream_chunk_sizes: tuple[int, ...] = ()
     event_tokens: int | None = None
-    past_stop: bool = False
+    continues_after_stop: bool = False
     row: str | None = None
     leave_after: int | None = None
-    settles: float | None = None
+    wait_until_idle: float | None = None
     is_native: bool = False
 
     @property
@@ -88,9 +88,9 @@ class Scenario:
     exercises: frozenset[str]
     steps: tuple[Step, ...]
     needs_script: bool = False
-    needs_own_words: bool = False
-    alone: bool = False
-    breaks_grammar: bool = False
+    needs_unscripted_model: bool = False
+    exclusive: bool = False
+    violates_grammar: bool = False
     api: str = CHAT_COMPLETIONS.name
 
     @property
@@ -99,7 +99,7 @@ class Scenario:
         return self.name, self.api
 
 
-def over(scenario: Scenario, api: Api) -> Scenario | None:
+def for_api(scenario: Scenario, api: Api) -> Scenario | None:
     """The scenario as it goes over an API, None where it does not.
 
     Chat requests that mean a conversation go over every API that takes one, but those that a server has beside another (`option`). What is about the
@@ -108,15 +108,15 @@ def over(scenario: Scenario, api: Api) -> Scenario | None:
     """
     if scenario.api != CHAT_COMPLETIONS.name or api is CHAT_COMPLETIONS:
         return scenario if scenario.api == api.name else None
-    if api.is_raw or api.option is not None or scenario.alone or any(map(_is_of_chat_alone, scenario.steps)):
+    if api.is_raw or api.option is not None or scenario.exclusive or any(map(_is_of_chat_alone, scenario.steps)):
         return None
-    steps = tuple(replace(step, chunkings=()) for step in _one_of_each_row(scenario.steps))
+    steps = tuple(replace(step, stream_chunk_sizes=()) for step in _one_of_each_row(scenario.steps))
     return replace(scenario, api=api.name, steps=steps)
 
 
 def _is_of_chat_alone(step: Step) -> bool:
     is_plain = step.raw is None and step.path == CHAT and step.method == "POST" and not step.headers
-    return not is_plain or step.validity in ODD or step.settles is not None or step.leave_after is not None
+    return not is_plain or step.validity in ODD or step.wait_until_idle is not None or step.leave_after is not None
 
 
 def is_of_rows(scenario: Scenario) -> bool:
@@ -126,7 +126,9 @@ def is_of_rows(scenario: Scenario) -> bool:
 
 def one_of_each_row(scenario: Scenario) -> Scenario:
     """The scenario with the first variety of each row, whole and streamed as its tokens come."""
-    return replace(scenario, steps=tuple(replace(step, chunkings=()) for step in _one_of_each_row(scenario.steps)))
+    return replace(
+        scenario, steps=tuple(replace(step, stream_chunk_sizes=()) for step in _one_of_each_row(scenario.steps))
+    )
 
 
 def _one_of_each_row(steps: Sequence[Step]) -> Iterator[Step]:
@@ -137,21 +139,23 @@ def _one_of_each_row(steps: Sequence[Step]) -> Iterator[Step]:
         seen |= {step.row} if step.row is not None else set()
 
 
-_SILENT = frozenset({ScriptBy.VLLM, ScriptBy.DERENDER, ScriptBy.TELEPROMPTER})
+_SILENT = frozenset({ScriptMethod.VLLM, ScriptMethod.DERENDER, ScriptMethod.TELEPROMPTER})
 
 
-def why_not_sent(scenario: Scenario, script_by: ScriptBy) -> str | None:
+def why_not_sent(scenario: Scenario, script_by: ScriptMethod) -> str | None:
     """Why a scenario makes no sense on an endpoint, None where it does. The reference server has words of its own, unscripted."""
-    plays_no_script = scenario.needs_script and script_by is ScriptBy.NONE
-    is_silent = scenario.needs_own_words and script_by in _SILENT
+    plays_no_script = scenario.needs_script and script_by is ScriptMethod.NONE
+    is_silent = scenario.needs_unscripted_model and script_by in _SILENT
     if plays_no_script or is_silent:
         return needed_model(scenario)
-    if any(step.past_stop for step in scenario.steps) and not script_by.can.go_past_stop:
+    if any(step.continues_after_stop for step in scenario.steps) and not script_by.capabilities.go_past_stop:
         return "needs a script that goes on behind a token that ends the turn"
-    if any(step.begins for step in scenario.steps) and script_by is ScriptBy.DERENDER:
+    if any(step.forced_prefix for step in scenario.steps) and script_by is ScriptMethod.DERENDER:
         return "needs a model that goes on where a script ends"
-    asked = {name for step in scenario.steps for name in _constraining(step.request)} & script_by.can.constrained_by
-    if scenario.breaks_grammar and asked:
+    asked = {
+        name for step in scenario.steps for name in _constraining(step.request)
+    } & script_by.capabilities.constrained_by
+    if scenario.violates_grammar and asked:
         return (
             f"the server constrains its sampler as {', '.join(sorted(asked))} asks, and the scripts leave the grammar"
         )
@@ -174,10 +178,10 @@ def needed_model(scenario: Scenario) -> str | None:
     """What a scenario needs a model to be, None where any will do."""
     if scenario.needs_script:
         return "needs a model whose output is scripted"
-    return "needs a model that speaks for itself" if scenario.needs_own_words else None
+    return "needs a model that speaks for itself" if scenario.needs_unscripted_model else None
 
 
-class BadScenario(ValueError):  # noqa: N818 - it names what the file is
+class InvalidScenarioError(ValueError):
     """A scenario file that can not be used; says which and why."""
 
 
@@ -189,20 +193,20 @@ def read_scenario(value: Json, name: str) -> Scenario:
     """
     api = text(at(value, "api")) or CHAT_COMPLETIONS.name
     if api not in APIS:
-        raise BadScenario(f"{name}: {api!r} is no API: one of {', '.join(APIS)}")
+        raise InvalidScenarioError(f"{name}: {api!r} is no API: one of {', '.join(APIS)}")
     is_native = api != CHAT_COMPLETIONS.name
     steps = tuple(replace(_read_step(step, name), is_native=is_native) for step in items(at(value, "steps")))
     if not steps:
-        raise BadScenario(f"{name}: it has no steps")
+        raise InvalidScenarioError(f"{name}: it has no steps")
     return Scenario(
         name=name,
         about=text(at(value, "about")),
         exercises=frozenset(text(check) for check in items(at(value, "exercises"))),
         steps=steps,
         needs_script=at(value, "needs_script") is True,
-        needs_own_words=at(value, "needs_own_words") is True,
-        alone=at(value, "alone") is True,
-        breaks_grammar=at(value, "breaks_grammar") is True,
+        needs_unscripted_model=at(value, "needs_own_words") is True,
+        exclusive=at(value, "alone") is True,
+        violates_grammar=at(value, "breaks_grammar") is True,
         api=api,
     )
 
@@ -215,31 +219,31 @@ def _read_step(value: Json, name: str) -> Step:
         at(value, "pace"),
     )
     if not step_name:
-        raise BadScenario(f"{name}: a step has no name (member `as`)")
+        raise InvalidScenarioError(f"{name}: a step has no name (member `as`)")
     try:
         ids = read_script(script) if script is not None else None
         begins = read_script(at(value, "begins")) if at(value, "begins") is not None else None
         send = Send(text(at(value, "send")) or "both")
         validity = Validity(text(at(value, "validity")) or "valid")
     except ValueError as problem:
-        raise BadScenario(f"{name}, step {step_name}: {problem}") from None
+        raise InvalidScenarioError(f"{name}, step {step_name}: {problem}") from None
     return Step(
         name=step_name,
         request=members(at(value, "request")),
         send=send,
         script=ids,
-        begins=begins,
+        forced_prefix=begins,
         expected=read_row(expected) if expected is not None else None,
         validity=validity,
         raw=at(value, "raw"),
         method=text(at(value, "method")) or "POST",
         headers={name.lower(): text(content) for name, content in members(at(value, "headers")).items()},
-        together=text(at(value, "together")) or None,
+        parallel_group=text(at(value, "together")) or None,
         path=text(at(value, "path")) or CHAT,
         pace=_seconds(pace),
         shows_ids=at(value, "shows_ids") is not False,
         leave_after=number(at(value, "leave_after")),
-        settles=_seconds(at(value, "settles")),
+        wait_until_idle=_seconds(at(value, "settles")),
     )
 
 
@@ -255,7 +259,7 @@ def expand(scenario: Scenario) -> Iterator[Step]:
         if step.send in (Send.BOTH, Send.STREAM):
             suffix = STREAMED if step.send is Send.BOTH else ""
             yield replace(step, name=step.name + suffix, send=Send.STREAM)
-        for count in step.chunkings:
+        for count in step.stream_chunk_sizes:
             yield replace(step, name=f"{step.name}{STREAMED} by {count}", send=Send.STREAM, event_tokens=count)
 
 
@@ -263,7 +267,7 @@ def grouped(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
     """Steps in the order they are sent, those of one group together."""
     group: list[Step] = []
     for step in steps:
-        if group and (step.together is None or step.together != group[0].together):
+        if group and (step.parallel_group is None or step.parallel_group != group[0].parallel_group):
             yield tuple(group)
             group = []
         group.append(step)

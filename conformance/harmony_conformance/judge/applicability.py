@@ -19,22 +19,22 @@ RAISED = object()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
-class Branch:
+class ConditionNode:
     """A condition, the rules (by their places) that ask it after the same conditions, and what those of them ask next that have more."""
 
     asks: Unmet
     rules: list[int] = field(default_factory=list[int])
-    next: dict[Unmet, Branch] = field(default_factory=dict["Unmet", "Branch"])
+    next: dict[Unmet, ConditionNode] = field(default_factory=dict["Unmet", "ConditionNode"])
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Agenda:
+class ConditionIndex:
     """Rules in their order, and the conditions that they begin with: of those about an exchange, and of those about a series."""
 
     rules: tuple[Check | Comparison, ...]
-    first: Mapping[type[Exchange | Series], tuple[Branch, ...]]
+    first: Mapping[type[Exchange | Series], tuple[ConditionNode, ...]]
 
-    def stops(self, subject: Exchange | Series, known: dict[object, bool]) -> tuple[Branch, ...]:
+    def unmet_nodes(self, subject: Exchange | Series, known: dict[object, bool]) -> tuple[ConditionNode, ...]:
         """Return the branches whose condition does not hold. A condition that raises stops none, and adds `RAISED` to `known`.
 
         `known`: the conditions that were evaluated on the same subject before; those evaluated now are added.
@@ -60,31 +60,31 @@ class Agenda:
 
 
 @lru_cache(maxsize=512)
-def _ruled_out(agenda: Agenda, where: str | bool) -> tuple[list[Branch], list[Branch]]:
+def _ruled_out(agenda: ConditionIndex, where: str | bool) -> tuple[list[ConditionNode], list[ConditionNode]]:
     """Split the first conditions into those that can not hold and the others. `where`: an exchange's API; true for a series of several exchanges."""
-    aside: list[Branch] = []
-    asked: list[Branch] = []
+    aside: list[ConditionNode] = []
+    asked: list[ConditionNode] = []
     for branch in agenda.first[Exchange if isinstance(where, str) else Series]:
         apis = branch.asks.apis
-        can_hold = (apis is None or where in apis) and (where or not branch.asks.is_of_several)
+        can_hold = (apis is None or where in apis) and (where or not branch.asks.is_series_only)
         (asked if can_hold else aside).append(branch)
     return aside, asked
 
 
 @lru_cache(maxsize=512)
-def agenda_of(rules: tuple[Check | Comparison, ...]) -> Agenda:
+def build_index(rules: tuple[Check | Comparison, ...]) -> ConditionIndex:
     """Return the agenda of some rules."""
-    first: dict[type[Exchange | Series], dict[Unmet, Branch]] = {Exchange: {}, Series: {}}
+    first: dict[type[Exchange | Series], dict[Unmet, ConditionNode]] = {Exchange: {}, Series: {}}
     for place, rule in enumerate(rules):
         branches = first[rule.subject]
         for condition in rule.when:
-            branch = branches.setdefault(condition, Branch(asks=condition))
+            branch = branches.setdefault(condition, ConditionNode(asks=condition))
             branch.rules.append(place)
             branches = branch.next
-    return Agenda(rules=rules, first={kind: tuple(branches.values()) for kind, branches in first.items()})
+    return ConditionIndex(rules=rules, first={kind: tuple(branches.values()) for kind, branches in first.items()})
 
 
 @lru_cache(maxsize=2048)
-def stopped(stops: tuple[Branch, ...]) -> Mapping[int, Unmet]:
+def unmet_rules(stops: tuple[ConditionNode, ...]) -> Mapping[int, Unmet]:
     """Return the places of the rules that stop at one of these branches, each with the unmet condition."""
     return {place: branch.asks for branch in stops for place in branch.rules}

@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.judge.clause import Clause
 from harmony_conformance.judge.harmony_clauses import CLAUSES
-from harmony_conformance.redactable_text import Wording
+from harmony_conformance.redactable_text import ReportText
 
 Subject = TypeVar("Subject", Exchange, Series)
 
@@ -58,23 +58,23 @@ class Outcome(StrEnum):
 class Finding:
     """One divergence: what it is, where (JSON pointer, event number, prompt message), what was expected and what is there."""
 
-    message: Wording
+    message: ReportText
     at: str = ""
-    expected: Wording | None = None
-    actual: Wording | None = None
+    expected: ReportText | None = None
+    actual: ReportText | None = None
     excerpt: str | None = None
     verdict: Verdict = Verdict.FAIL
     exchange: str = ""
 
 
 def variant(
-    message: Wording, *, where: str = "", expected: Wording | None = None, actual: Wording | None = None
+    message: ReportText, *, where: str = "", expected: ReportText | None = None, actual: ReportText | None = None
 ) -> Finding:
     """A legitimate difference, reported and never a failure."""
     return Finding(message=message, at=where, expected=expected, actual=actual, verdict=Verdict.VARIANT)
 
 
-class Ground(StrEnum):
+class UnmetReason(StrEnum):
     """Why a condition may not hold: the exchange is about something else, the endpoint does not show enough, or it declares that it does not go so far."""
 
     BEHAVIOUR = "behaviour"
@@ -87,9 +87,9 @@ class Condition(Generic[Subject]):
     """A named predicate; `about` completes the sentence "applies to …". Two are the same only where they are one object, which is quick to tell."""
 
     holds: Callable[[Subject], bool]
-    about: str
-    ground: Ground
-    is_of_several: bool = False
+    description: str
+    unmet_reason: UnmetReason
+    is_series_only: bool = False
     """Whether it takes several exchanges: of a series of one it does not hold, and need not be asked."""
     apis: frozenset[str] | None = None
     """The names of the APIs on which it may hold: of exchanges on others it need not be asked. None: it may on all."""
@@ -97,17 +97,17 @@ class Condition(Generic[Subject]):
 
 def condition(function: Callable[[Subject], bool]) -> Condition[Subject]:
     """A condition on what an exchange is about."""
-    return Condition(function, _first_line(function), Ground.BEHAVIOUR)
+    return Condition(function, _first_line(function), UnmetReason.BEHAVIOUR)
 
 
 def evidence(function: Callable[[Subject], bool]) -> Condition[Subject]:
     """A condition on what the endpoint shows: where it does not hold, the check is not applicable for want of evidence."""
-    return Condition(function, _first_line(function), Ground.EVIDENCE)
+    return Condition(function, _first_line(function), UnmetReason.EVIDENCE)
 
 
-def of_several(needed: Condition[Series]) -> Condition[Series]:
+def series_only(needed: Condition[Series]) -> Condition[Series]:
     """A condition that takes several exchanges, such as one on pairs of them."""
-    return replace(needed, is_of_several=True)
+    return replace(needed, is_series_only=True)
 
 
 def only_on(*apis: str) -> Callable[[Condition[Exchange]], Condition[Exchange]]:
@@ -116,7 +116,7 @@ def only_on(*apis: str) -> Callable[[Condition[Exchange]], Condition[Exchange]]:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rule(Generic[Subject]):
+class CheckBase(Generic[Subject]):
     """A check on an exchange (`Check`) or on a series (`Comparison`)."""
 
     id: str
@@ -133,13 +133,13 @@ class Rule(Generic[Subject]):
         """The module, or package of modules, it stands in."""
         return self.id.partition(".")[0]
 
-    def unmet(self, subject: Subject) -> Condition[Subject] | None:
+    def first_unmet(self, subject: Subject) -> Condition[Subject] | None:
         """Return the first condition that does not hold, None where the check applies."""
         return next((needed for needed in self.when if not needed.holds(subject)), None)
 
 
-Check = Rule[Exchange]
-Comparison = Rule[Series]
+Check = CheckBase[Exchange]
+Comparison = CheckBase[Series]
 Body = Callable[[Subject], Iterator[Finding]]
 When = Condition[Subject] | tuple[Condition[Subject], ...]
 
@@ -156,11 +156,11 @@ def comparison(severity: Severity, *, spec: str, when: When[Series]) -> Callable
 
 def _rule(
     severity: Severity, spec: str, when: When[Subject], body: Body[Subject], subject: type[Exchange | Series]
-) -> Rule[Subject]:
+) -> CheckBase[Subject]:
     requirement, _, reason = inspect.cleandoc(body.__doc__ or "").partition("\n")
     names = body.__module__.split(".")
     family = names[names.index("checks") + 1] if "checks" in names[:-1] else names[-1]
-    return Rule(
+    return CheckBase(
         id=f"{family}.{body.__name__}",
         severity=severity,
         clause=CLAUSES[spec],
@@ -174,7 +174,7 @@ def _rule(
 
 def within_limits(function: Callable[[Subject], bool]) -> Condition[Subject]:
     """A condition on what the endpoint declares: where it does not hold, the check is not applicable for the limit that was named."""
-    return Condition(function, _first_line(function), Ground.LIMIT)
+    return Condition(function, _first_line(function), UnmetReason.LIMIT)
 
 
 def _first_line(function: Callable[[Subject], bool]) -> str:

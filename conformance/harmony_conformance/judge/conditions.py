@@ -8,13 +8,13 @@ from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, CON
 from harmony_conformance.evidence.empty_answers import says_nothing
 from harmony_conformance.evidence.exchange import ODD, AnsweredBy, Exchange, Series, Validity
 from harmony_conformance.evidence.leaks import about_harmony
-from harmony_conformance.evidence.levels import API as METRICS
+from harmony_conformance.evidence.levels import METRICS_API as METRICS
 from harmony_conformance.evidence.series_pairs import pair, prompt_count, same_requests, whole_and_streamed
 from harmony_conformance.json_value import at, members, number, strings, text
-from harmony_conformance.judge.check import condition, evidence, of_several, only_on
-from harmony_conformance.prompts.prompt_parser import Keep
+from harmony_conformance.judge.check import condition, evidence, only_on, series_only
+from harmony_conformance.prompts.prompt_parser import Retention
 from harmony_conformance.prompts.token_injection import SPECIAL
-from harmony_conformance.runtime.caching import once
+from harmony_conformance.runtime.caching import cached_view
 from harmony_conformance.transport.messages import FailureKind
 
 SERVER_ERROR = 500
@@ -26,7 +26,7 @@ _NOT_THE_ENDPOINT = frozenset(
 
 
 @condition
-@once
+@cached_view
 def is_conversation(x: Exchange) -> bool:
     """ordinary exchanges on an API that takes messages
 
@@ -53,7 +53,7 @@ def is_completion(x: Exchange) -> bool:
 @condition
 def is_answering(x: Exchange) -> bool:
     """ordinary exchanges on an API that takes messages, or that continues a prompt"""
-    return is_conversation.holds(x) or (x.spoken.is_raw and x.validity not in ODD and not client_left(x))
+    return is_conversation.holds(x) or (x.api_adapter.is_raw and x.validity not in ODD and not client_left(x))
 
 
 @condition
@@ -134,13 +134,13 @@ def was_answered(x: Exchange) -> bool:
 @condition
 def model_spoke(x: Exchange) -> bool:
     """answered requests of a model that said what it was told to, or what it wanted"""
-    return was_answered.holds(x) and not x.unplayed
+    return was_answered.holds(x) and not x.script_not_played
 
 
 @condition
 def is_read(x: Exchange) -> bool:
     """answers that are read for the client: what only continues a prompt returns what the model wrote, header words and all"""
-    return not x.spoken.is_raw
+    return not x.api_adapter.is_raw
 
 
 @condition
@@ -184,15 +184,15 @@ def called_a_tool(x: Exchange) -> bool:
 @condition
 def forbade_tools(x: Exchange) -> bool:
     """answers to requests with `tool_choice: none` or without tools"""
-    return x.turn is not None and (at(x.asked, "tool_choice") == "none" or not x.tools)
+    return x.turn is not None and (at(x.chat_request, "tool_choice") == "none" or not x.tools)
 
 
 @condition
 def demands_a_call(x: Exchange) -> bool:
     """answers to requests with `tool_choice: required`, a named function or required allowed tools, unless the limit cut them or the script makes no call"""
-    choice = at(x.asked, "tool_choice")
+    choice = at(x.chat_request, "tool_choice")
     cut = x.turn is not None and x.turn.was_broken_off
-    silent = x.script is not None and x.meant is not None and not x.meant.calls
+    silent = x.script is not None and x.expected_output is not None and not x.expected_output.calls
     demanded = choice == "required" or at(choice, "allowed_tools", "mode") == "required"
     return (demanded or isinstance(at(choice, "function", "name"), str)) and not cut and not silent
 
@@ -200,7 +200,7 @@ def demands_a_call(x: Exchange) -> bool:
 @condition
 def offered_tools(x: Exchange) -> bool:
     """requests that offer tools and do not forbid them"""
-    return bool(x.tools) and at(x.asked, "tool_choice") != "none"
+    return bool(x.tools) and at(x.chat_request, "tool_choice") != "none"
 
 
 @condition
@@ -220,22 +220,22 @@ def should_have_usage(x: Exchange) -> bool:
     """answers that have to report usage: whole ones, and streams asked for it, as they were on the wire"""
     return (
         ended_well.holds(x)
-        and not x.rebuilt
+        and not x.from_log
         and x.answered_by is AnsweredBy.API
-        and (x.stream is None or at(x.asked, "stream_options", "include_usage") is True)
+        and (x.stream is None or at(x.chat_request, "stream_options", "include_usage") is True)
     )
 
 
 @evidence
 def prompt_is_known(x: Exchange) -> bool:
     """exchanges whose prompt tokens are shown by the server"""
-    return x.read is not None
+    return x.parsed_prompt is not None
 
 
 @evidence
 def prompt_was_rendered(x: Exchange) -> bool:
     """exchanges whose prompt tokens are shown by the server, or shown or counted by a side endpoint"""
-    return x.prompt.ids is not None or x.rendered is not None or x.counted is not None
+    return x.prompt.ids is not None or x.rendered_prompt is not None or x.counted_prompt is not None
 
 
 @evidence
@@ -253,7 +253,7 @@ def ids_were_returned(x: Exchange) -> bool:
 @condition
 def leaves_the_end_to_the_model(x: Exchange) -> bool:
     """requests without `ignore_eos`"""
-    return not x.goes_past_stop
+    return not x.ignores_eos
 
 
 @evidence
@@ -265,7 +265,10 @@ def output_is_unknown(x: Exchange) -> bool:
 @condition
 def asks_for_raw_text(x: Exchange) -> bool:
     """requests for the model's text with its special tokens, or unparsed"""
-    return at(x.asked, "skip_special_tokens") is False or at(x.asked, "reasoning_format") in ("none", "raw")
+    return at(x.chat_request, "skip_special_tokens") is False or at(x.chat_request, "reasoning_format") in (
+        "none",
+        "raw",
+    )
 
 
 @condition
@@ -283,23 +286,23 @@ def speaks_of_something_else(x: Exchange) -> bool:
 @condition
 def wants_one_choice(x: Exchange) -> bool:
     """requests for one choice"""
-    return at(x.asked, "n") in (None, 1)
+    return at(x.chat_request, "n") in (None, 1)
 
 
 @evidence
 def meaning_is_known(x: Exchange) -> bool:
     """answers whose emitted tokens are known to be well-formed, or have an expectation written by hand"""
-    return x.turn is not None and x.meant is not None
+    return x.turn is not None and x.expected_output is not None
 
 
 @evidence
 def has_row_for_broken_output(x: Exchange) -> bool:
     """answers to broken output that has an expectation written by hand"""
-    return x.turn is not None and x.row is not None and not x.row.is_whole
+    return x.turn is not None and x.expectation is not None and not x.expectation.is_whole
 
 
 def _meant(x: Exchange, part: str) -> bool:
-    return x.meant is not None and bool(getattr(x.meant, part))
+    return x.expected_output is not None and bool(getattr(x.expected_output, part))
 
 
 @condition
@@ -332,13 +335,13 @@ EFFORTS = ("low", "medium", "high")
 @condition
 def asks_effort(x: Exchange) -> bool:
     """answers to requests that set a reasoning effort of Harmony: low, medium, high"""
-    return x.turn is not None and at(x.asked, "reasoning_effort") in EFFORTS
+    return x.turn is not None and at(x.chat_request, "reasoning_effort") in EFFORTS
 
 
 @condition
 def asks_unknown_effort(x: Exchange) -> bool:
     """requests that set a reasoning effort that Harmony does not have"""
-    asked = at(x.asked, "reasoning_effort")
+    asked = at(x.chat_request, "reasoning_effort")
     return isinstance(asked, str) and asked not in EFFORTS and x.response is not None
 
 
@@ -356,7 +359,7 @@ def quotes_markers(x: Exchange) -> bool:
 
 def texts_that_stay(x: Exchange) -> Iterator[str]:
     """The texts of a request that have to be in the prompt: of messages, and of offered tools."""
-    yield from (part.text for part in x.wanted if part.keep is Keep.PRESENT)
+    yield from (part.text for part in x.expected_parts if part.retention is Retention.PRESENT)
     if offered_tools.holds(x):
         yield from (said for tool in x.tools for said in strings(tool))
 
@@ -364,9 +367,9 @@ def texts_that_stay(x: Exchange) -> Iterator[str]:
 def texts_that_may_stay(x: Exchange) -> Iterator[str]:
     """Texts of a request that a server may leave out of the prompt: authors' names, reasoning, the effort, names of parameters, the answer's schema."""
     yield from (text(at(message, "name")) for message in x.messages)
-    yield from (part.text for part in x.wanted if part.keep is not Keep.PRESENT)
-    yield text(at(x.asked, "reasoning_effort"))
-    yield from strings(at(x.asked, "response_format"))
+    yield from (part.text for part in x.expected_parts if part.retention is not Retention.PRESENT)
+    yield text(at(x.chat_request, "reasoning_effort"))
+    yield from strings(at(x.chat_request, "response_format"))
     yield from (name for tool in x.tools for name in members(at(tool, "function", "parameters", "properties")))
 
 
@@ -376,14 +379,14 @@ def ends_for_an_answer(x: Exchange) -> bool:
     return at(x.messages[-1], "role") != "assistant" if x.messages else True
 
 
-@of_several
+@series_only
 @condition
 def has_whole_and_streamed(series: Series) -> bool:
     """requests that were sent both streamed and not"""
     return any(pair(series, *names) is not None for names in whole_and_streamed(series))
 
 
-@of_several
+@series_only
 @evidence
 def has_same_request_twice(series: Series) -> bool:
     """requests that were sent twice, streamed and not, or again, and whose prompts were counted"""

@@ -6,55 +6,55 @@ from collections.abc import Iterator
 
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.judge.check import condition
-from harmony_conformance.prompts.prompt_parser import Keep, Kind, Wanted, has_whole_conversation
-from harmony_conformance.runtime.caching import once
+from harmony_conformance.prompts.prompt_parser import PartKind, PromptPart, Retention, has_whole_conversation
+from harmony_conformance.runtime.caching import cached_view
 
 
-@once
-def _kinds(x: Exchange) -> frozenset[Kind]:
-    return frozenset([part.kind for part in x.wanted])
+@cached_view
+def _kinds(x: Exchange) -> frozenset[PartKind]:
+    return frozenset([part.kind for part in x.expected_parts])
 
 
 @condition
 def gives_instructions(x: Exchange) -> bool:
     """requests with a system or developer message"""
-    return Kind.INSTRUCTIONS in _kinds(x)
+    return PartKind.INSTRUCTIONS in _kinds(x)
 
 
 @condition
 def has_call_history(x: Exchange) -> bool:
     """requests whose history holds a function call"""
-    return Kind.CALL in _kinds(x)
+    return PartKind.CALL in _kinds(x)
 
 
 @condition
 def has_results(x: Exchange) -> bool:
     """requests whose history holds a function result"""
-    return Kind.RESULT in _kinds(x)
+    return PartKind.RESULT in _kinds(x)
 
 
 @condition
 def says_all(x: Exchange) -> bool:
     """requests that have the whole conversation in them"""
-    return has_whole_conversation(x.asked)
+    return has_whole_conversation(x.chat_request)
 
 
 @condition
 def has_user_message(x: Exchange) -> bool:
     """requests with a user message"""
-    return Kind.USER in _kinds(x)
+    return PartKind.USER in _kinds(x)
 
 
 @condition
 def has_earlier_answer(x: Exchange) -> bool:
     """requests whose history holds an answer of the assistant"""
-    return Kind.FINAL in _kinds(x)
+    return PartKind.FINAL in _kinds(x)
 
 
 @condition
 def has_preamble_history(x: Exchange) -> bool:
     """requests whose history holds content next to a function call"""
-    return Kind.PREAMBLE in _kinds(x)
+    return PartKind.PREAMBLE in _kinds(x)
 
 
 @condition
@@ -63,16 +63,18 @@ def has_finished_reasoning(x: Exchange) -> bool:
     return any(True for _ in finished_reasoning(x))
 
 
-def finished_reasoning(x: Exchange) -> Iterator[Wanted]:
+def finished_reasoning(x: Exchange) -> Iterator[PromptPart]:
     """The reasoning of finished turns: what has to be gone, and what the official sources settle differently."""
-    parts = x.wanted
+    parts = x.expected_parts
     for index, part in enumerate(parts):
-        is_finished = any(later.kind is Kind.FINAL for later in parts[index:])
-        if part.kind is Kind.REASONING and (part.keep is Keep.ABSENT or (part.keep is Keep.EITHER and is_finished)):
+        is_finished = any(later.kind is PartKind.FINAL for later in parts[index:])
+        if part.kind is PartKind.REASONING and (
+            part.retention is Retention.ABSENT or (part.retention is Retention.EITHER and is_finished)
+        ):
             yield part
 
 
 @condition
 def has_loop_reasoning(x: Exchange) -> bool:
     """requests that resend the reasoning of an open tool loop"""
-    return any(part.kind is Kind.REASONING and part.keep is Keep.PRESENT for part in x.wanted)
+    return any(part.kind is PartKind.REASONING and part.retention is Retention.PRESENT for part in x.expected_parts)

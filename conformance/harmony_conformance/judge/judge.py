@@ -13,9 +13,16 @@ from typing import NamedTuple
 
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS
 from harmony_conformance.evidence.exchange import ODD, AnsweredBy, Exchange, Series
-from harmony_conformance.evidence.levels import API as METRICS
-from harmony_conformance.judge.applicability import RAISED, Agenda, Branch, Unmet, agenda_of, stopped
-from harmony_conformance.judge.check import Check, Comparison, Finding, Ground, Outcome, Severity, Verdict
+from harmony_conformance.evidence.levels import METRICS_API as METRICS
+from harmony_conformance.judge.applicability import (
+    RAISED,
+    ConditionIndex,
+    ConditionNode,
+    Unmet,
+    build_index,
+    unmet_rules,
+)
+from harmony_conformance.judge.check import Check, Comparison, Finding, Outcome, Severity, UnmetReason, Verdict
 from harmony_conformance.judge.clause import Clause
 from harmony_conformance.judge.conditions import is_chat, is_completion, is_told_when_done
 from harmony_conformance.runtime.caching import cached_property
@@ -46,7 +53,7 @@ class Result(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Subject:
+class JudgedSubject:
     """An exchange or a series that checks are evaluated on, and which conditions hold of it, as far as evaluated."""
 
     whole: Exchange | Series
@@ -55,7 +62,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Case:
+class ScenarioSeries:
     """The series of all tries of a scenario. Made once for all checks: what they share, such as conditions, is then evaluated once."""
 
     series: Sequence[Series]
@@ -71,12 +78,12 @@ class Case:
         return self.series[0].api if self.series else CHAT_COMPLETIONS.name
 
     @cached_property
-    def subjects(self) -> Mapping[type[Exchange | Series], tuple[Subject, ...]]:
+    def subjects(self) -> Mapping[type[Exchange | Series], tuple[JudgedSubject, ...]]:
         """The subjects of each kind of check: every choice of every exchange, and the series."""
-        choices = [x for one in self.series for whole in one.exchanges.values() for x in (whole, *whole.others)]
+        choices = [x for one in self.series for whole in one.exchanges.values() for x in (whole, *whole.other_choices)]
         return {
-            Exchange: tuple([Subject(whole=x, exchanges=(x,)) for x in choices]),
-            Series: tuple([Subject(whole=one, exchanges=tuple(one.exchanges.values())) for one in self.series]),
+            Exchange: tuple([JudgedSubject(whole=x, exchanges=(x,)) for x in choices]),
+            Series: tuple([JudgedSubject(whole=one, exchanges=tuple(one.exchanges.values())) for one in self.series]),
         }
 
     @cached_property
@@ -89,17 +96,17 @@ class Case:
             if x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED
         )
 
-    def basis(self, subjects: tuple[Subject, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def basis(self, subjects: tuple[JudgedSubject, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the exchanges and the evidence that a result rests on: the same for all checks that applied to the same subjects."""
         if subjects not in self._bases:
             exchanges = [x for subject in subjects for x in subject.exchanges]
             levels = {f"prompt: {x.prompt.level}" for x in exchanges} | {f"output: {x.output.level}" for x in exchanges}
-            levels |= {f"side by side: {x.together}" for x in exchanges if x.together is not None}
+            levels |= {f"side by side: {x.concurrency}" for x in exchanges if x.concurrency is not None}
             self._bases[subjects] = tuple(dict.fromkeys(x.id for x in exchanges)), tuple(sorted(levels))
         return self._bases[subjects]
 
     @cached_property
-    def _bases(self) -> dict[tuple[Subject, ...], tuple[tuple[str, ...], tuple[str, ...]]]:
+    def _bases(self) -> dict[tuple[JudgedSubject, ...], tuple[tuple[str, ...], tuple[str, ...]]]:
         return {}
 
 
@@ -107,7 +114,7 @@ def judge(
     series: Sequence[Series], checks: Iterable[Check | Comparison], exercises: frozenset[str] = frozenset()
 ) -> list[Result]:
     """Return the results of every check on one scenario, given the series of all its tries. See `judge_case`."""
-    return judge_case(Case(series), tuple(checks), exercises)
+    return judge_case(ScenarioSeries(series), tuple(checks), exercises)
 
 
 def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: bool) -> Result:
@@ -116,14 +123,14 @@ def judge_one(rule: Check | Comparison, series: Sequence[Series], *, exercised: 
 
 
 def judge_case(
-    case: Case, rules: tuple[Check | Comparison, ...], exercises: frozenset[str] = frozenset()
+    case: ScenarioSeries, rules: tuple[Check | Comparison, ...], exercises: frozenset[str] = frozenset()
 ) -> list[Result]:
     """Return the results of several checks on a scenario, in their order.
 
     `exercises` names the checks that the scenario was made for: where one of them does not apply because the model or the endpoint did something else,
     the outcome is inconclusive, not "not applicable".
     """
-    aside, judged = _evaluate(agenda_of(rules), case, exercises)
+    aside, judged = _evaluate(build_index(rules), case, exercises)
     results = list(aside.results)
     for place, result in judged:
         results[place] = result
@@ -135,16 +142,16 @@ def judge_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> list[Resul
     return judge([Series(name=x.scenario, exchanges={x.step: x})], checks)
 
 
-def judge_apart(x: Exchange, agenda: Agenda) -> tuple[tuple[Result, ...], list[Result]]:
+def judge_split(x: Exchange, agenda: ConditionIndex) -> tuple[tuple[Result, ...], list[Result]]:
     """Return the same in two parts: the results of the checks that do not apply, and the others.
 
     The former are one and the same tuple for all exchanges that are alike.
     """
-    aside, judged = _evaluate(agenda, Case([Series(name=x.scenario, exchanges={x.step: x})]), frozenset())
+    aside, judged = _evaluate(agenda, ScenarioSeries([Series(name=x.scenario, exchanges={x.step: x})]), frozenset())
     return aside.closed, [result for _, result in judged]
 
 
-_Asked = tuple[Subject, Mapping[int, Unmet]]
+_Asked = tuple[JudgedSubject, Mapping[int, Unmet]]
 """A subject, and the places of the rules that do not apply to it, each with the unmet condition."""
 
 
@@ -156,16 +163,18 @@ class _Aside(NamedTuple):
     closed: tuple[Result, ...]
 
 
-def _evaluate(agenda: Agenda, case: Case, exercises: frozenset[str]) -> tuple[_Aside, list[tuple[int, Result]]]:
+def _evaluate(
+    agenda: ConditionIndex, case: ScenarioSeries, exercises: frozenset[str]
+) -> tuple[_Aside, list[tuple[int, Result]]]:
     """Evaluate rules on a scenario: return the results of those that apply to nothing, and each of the others with its place."""
     stops = {
-        kind: tuple([agenda.stops(subject.whole, subject.known) for subject in subjects])
+        kind: tuple([agenda.unmet_nodes(subject.whole, subject.known) for subject in subjects])
         for kind, subjects in case.subjects.items()
     }
     # after a rate limit, each rule by itself finds out why it does not apply
     every = tuple(stops.values()) if not case.refused else ()
     aside = _not_applicable(agenda, case.name, case.api, len(case.series), every)
-    asked = {kind: list(zip(case.subjects[kind], map(stopped, many), strict=True)) for kind, many in stops.items()}
+    asked = {kind: list(zip(case.subjects[kind], map(unmet_rules, many), strict=True)) for kind, many in stops.items()}
     rules = agenda.rules
     places: Iterable[int] = aside.open
     if exercises:
@@ -177,12 +186,16 @@ def _evaluate(agenda: Agenda, case: Case, exercises: frozenset[str]) -> tuple[_A
 
 @lru_cache(maxsize=512)
 def _not_applicable(
-    agenda: Agenda, scenario: str, api: str, tries: int, stops: tuple[tuple[tuple[Branch, ...], ...], ...]
+    agenda: ConditionIndex,
+    scenario: str,
+    api: str,
+    tries: int,
+    stops: tuple[tuple[tuple[ConditionNode, ...], ...], ...],
 ) -> _Aside:
     """Return the results of the rules that apply to nothing. Most exchanges of a log are alike, so it is remembered."""
     missing = {
         place: [lacking[place] for lacking in of_each]
-        for of_each in [list(map(stopped, of_a_kind)) for of_a_kind in stops]
+        for of_each in [list(map(unmet_rules, of_a_kind)) for of_a_kind in stops]
         for place in (of_each[0] if of_each else ())
         if all(place in lacking for lacking in of_each)
     }
@@ -199,13 +212,13 @@ def _not_applicable(
 
 
 def _applies_to(unmet: Iterable[Unmet]) -> str:
-    return "applies to " + "; ".join(dict.fromkeys(needed.about for needed in unmet))
+    return "applies to " + "; ".join(dict.fromkeys(needed.description for needed in unmet))
 
 
 def _judged(
-    rule: Check | Comparison, place: int, case: Case, asked: Sequence[_Asked], exercises: frozenset[str]
+    rule: Check | Comparison, place: int, case: ScenarioSeries, asked: Sequence[_Asked], exercises: frozenset[str]
 ) -> Result:
-    applied: list[Subject] = []
+    applied: list[JudgedSubject] = []
     findings: list[Finding] = []
     errors: list[str] = []
     failed = 0
@@ -216,7 +229,7 @@ def _judged(
         applied.append(subject)
         try:
             if RAISED in subject.known:
-                rule.unmet(subject.whole)  # type: ignore[arg-type]  # raises again where it is a condition of this rule
+                rule.first_unmet(subject.whole)  # type: ignore[arg-type]  # raises again where it is a condition of this rule
             found = list(run(subject.whole))  # type: ignore[arg-type]  # a check runs on subjects of its kind
         except Exception as error:  # noqa: BLE001 - whatever a check raises is reported as an error of that check
             errors.append(_error_text(error))
@@ -269,7 +282,9 @@ def _placed(finding: Finding, exchanges: tuple[Exchange, ...]) -> Finding:
     return replace(finding, at=where, exchange=finding.exchange or x.id)
 
 
-def _without_subject(case: Case, asked: Sequence[_Asked], place: int, *, exercised: bool) -> tuple[Outcome, str]:
+def _without_subject(
+    case: ScenarioSeries, asked: Sequence[_Asked], place: int, *, exercised: bool
+) -> tuple[Outcome, str]:
     """Return the outcome of a check that applied to nothing, and the reason."""
     if case.refused:
         return Outcome.INCONCLUSIVE, f"rate limited: {case.refused[0]}"
@@ -282,7 +297,7 @@ def _without_subject(case: Case, asked: Sequence[_Asked], place: int, *, exercis
     if not exercised or is_of_another_api:
         return Outcome.NOT_APPLICABLE, reason
     grounds = [_ground(closed[place], subject) for subject, closed in asked]
-    if Ground.LIMIT in grounds:
+    if UnmetReason.LIMIT in grounds:
         return Outcome.NOT_APPLICABLE, "the endpoint declares a limit: " + reason
     for x in sent:
         if x.failure is not None and x.failure.kind is FailureKind.ACCESS_REFUSED:
@@ -293,32 +308,32 @@ def _without_subject(case: Case, asked: Sequence[_Asked], place: int, *, exercis
         if x.turn is None
         and x.api != METRICS
         and x.validity not in ODD
-        and not (x.answered_by is AnsweredBy.RENDER and x.rendered is not None)
+        and not (x.answered_by is AnsweredBy.RENDER and x.rendered_prompt is not None)
         and not _why_not_sent(x)
     ]
     only_shown = any(x.answered_by is AnsweredBy.DERENDER for x in sent)
-    if unanswered and not (only_shown and all(ground is Ground.EVIDENCE for ground in grounds)):
+    if unanswered and not (only_shown and all(ground is UnmetReason.EVIDENCE for ground in grounds)):
         return Outcome.INCONCLUSIVE, f"no usable answer to {unanswered[0]} (see errors.valid_request_is_answered)"
-    unscripted = [why for x in sent if (why := _why_not_sent(x) or x.unplayed)]
+    unscripted = [why for x in sent if (why := _why_not_sent(x) or x.script_not_played)]
     if unscripted:
         return Outcome.NOT_APPLICABLE, unscripted[0]
-    if Ground.EVIDENCE in grounds:
+    if UnmetReason.EVIDENCE in grounds:
         return Outcome.NOT_APPLICABLE, NOT_SHOWN + reason
     return Outcome.INCONCLUSIVE, "the endpoint did not do what the scenario asks for: " + reason
 
 
-def _ground(unmet: Unmet, subject: Subject) -> Ground:
+def _ground(unmet: Unmet, subject: JudgedSubject) -> UnmetReason:
     """Return why a condition does not hold. Where it would, had the API itself answered, the endpoint just does not show it."""
     ways = {x.answered_by for x in subject.exchanges}
     if ways <= {AnsweredBy.API}:
-        return unmet.ground
+        return unmet.unmet_reason
     served = subject.whole
     if isinstance(served, Series):
         exchanges = {step: replace(x, answered_by=AnsweredBy.API) for step, x in served.exchanges.items()}
         served = replace(served, exchanges=exchanges)
     else:
         served = replace(served, answered_by=AnsweredBy.API)
-    return Ground.EVIDENCE if ways == {AnsweredBy.RENDER} or unmet.holds(served) else unmet.ground  # type: ignore[arg-type]
+    return UnmetReason.EVIDENCE if ways == {AnsweredBy.RENDER} or unmet.holds(served) else unmet.unmet_reason  # type: ignore[arg-type]
 
 
 def _why_not_sent(x: Exchange) -> str:

@@ -12,7 +12,7 @@ from functools import lru_cache, reduce
 from itertools import groupby, takewhile
 
 from harmony_conformance.json_value import Json, at, dumps, items, loads, members, text
-from harmony_conformance.prompts.prompt_parser import Keep, Kind, Wanted, wanted
+from harmony_conformance.prompts.prompt_parser import PartKind, PromptPart, Retention, expected_parts
 from harmony_ref import (
     Author,
     DeveloperContent,
@@ -28,10 +28,10 @@ from harmony_ref import (
 EFFORTS = {effort.value.lower(): effort for effort in ReasoningEffort}
 """The levels of Harmony by the API's words."""
 
-MUST_BE_KEPT = frozenset({Keep.PRESENT})
+MUST_BE_KEPT = frozenset({Retention.PRESENT})
 """Only the reasoning that every source keeps."""
 
-MAY_BE_KEPT = frozenset({Keep.PRESENT, Keep.EITHER})
+MAY_BE_KEPT = frozenset({Retention.PRESENT, Retention.EITHER})
 """All reasoning but that which every source drops."""
 
 _BETWEEN_INSTRUCTIONS = "\n\n"
@@ -39,7 +39,7 @@ _NAMESPACE = "functions."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class RequestReading:
     """One of the conversations that a request may mean.
 
     Attributes:
@@ -49,13 +49,13 @@ class Reading:
         declares_formats: whether a JSON schema for the answer is declared to the model (`# Response Formats`).
     """
 
-    keeps: frozenset[Keep] = MUST_BE_KEPT
+    keeps: frozenset[Retention] = MUST_BE_KEPT
     joins: bool = True
     instructs: Role = Role.DEVELOPER
     declares_formats: bool = True
 
 
-def conversation_of(request: Json, reading: Reading, *, date: str | None) -> tuple[Message, ...]:
+def conversation_of(request: Json, reading: RequestReading, *, date: str | None) -> tuple[Message, ...]:
     """The messages of the prompt. An effort that Harmony does not have is read as medium, the default.
 
     Args:
@@ -63,7 +63,7 @@ def conversation_of(request: Json, reading: Reading, *, date: str | None) -> tup
         reading: which of the readings that the sources allow.
         date: what stands in the system message as the current date; None for no such line.
     """
-    told = spelled(request)
+    told = cache_key(request)
     return _conversation(request, reading, date) if told is None else _remembered(told, reading, date)
 
 
@@ -71,7 +71,7 @@ _TOLD_IN = ("messages", "tools", "tool_choice", "response_format", "reasoning_ef
 _LONGEST = 2048
 
 
-def spelled(request: Json) -> str | None:
+def cache_key(request: Json) -> str | None:
     """What of a request its conversation depends on, as JSON: the same for requests that mean the same, over whatever API. None of what is long, or no JSON."""
     told = members(request)
     try:
@@ -83,11 +83,11 @@ def spelled(request: Json) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _remembered(told: str, reading: Reading, date: str | None) -> tuple[Message, ...]:
+def _remembered(told: str, reading: RequestReading, date: str | None) -> tuple[Message, ...]:
     return _conversation(loads(told), reading, date)
 
 
-def _conversation(request: Json, reading: Reading, date: str | None) -> tuple[Message, ...]:
+def _conversation(request: Json, reading: RequestReading, date: str | None) -> tuple[Message, ...]:
     effort = EFFORTS.get(text(at(request, "reasoning_effort")), ReasoningEffort.MEDIUM)
     system = reduce(
         SystemContent.with_tools,
@@ -116,10 +116,10 @@ def built_in_tools(request: Json) -> tuple[ToolNamespaceConfig, ...]:
     return tuple(_BUILT_IN[name] for name in dict.fromkeys(names) if name in _BUILT_IN)
 
 
-def _said(request: Json, reading: Reading) -> Iterator[Message]:
-    kept = (part for part in wanted(request) if part.keep in reading.keeps)
+def _said(request: Json, reading: RequestReading) -> Iterator[Message]:
+    kept = (part for part in expected_parts(request) if part.retention in reading.keeps)
     for kind, run in groupby(kept, key=lambda part: part.kind):
-        if kind is Kind.INSTRUCTIONS:
+        if kind is PartKind.INSTRUCTIONS:
             yield from _instructions([part.text for part in run if part.text], joins=reading.joins)
         else:
             yield from map(_message, run)
@@ -134,16 +134,16 @@ def _instructions_of(message: Message) -> str:
     return "".join(part.instructions or "" for part in message.content if isinstance(part, DeveloperContent))
 
 
-def _message(part: Wanted) -> Message:
+def _message(part: PromptPart) -> Message:
     function = f"{_NAMESPACE}{part.function}"
     match part.kind:
-        case Kind.USER:
+        case PartKind.USER:
             return Message(author=Role.USER, content=part.text)
-        case Kind.REASONING:
+        case PartKind.REASONING:
             return Message(author=Role.ASSISTANT, channel="analysis", content=part.text)
-        case Kind.PREAMBLE:
+        case PartKind.PREAMBLE:
             return Message(author=Role.ASSISTANT, channel="commentary", content=part.text)
-        case Kind.CALL:
+        case PartKind.CALL:
             return Message(
                 author=Role.ASSISTANT,
                 channel="commentary",
@@ -151,18 +151,18 @@ def _message(part: Wanted) -> Message:
                 content_type="<|constrain|>json",
                 content=part.text,
             )
-        case Kind.RESULT:
+        case PartKind.RESULT:
             return Message(
                 author=Author(role=Role.TOOL, name=function),
                 channel="commentary",
                 recipient="assistant",
                 content=part.text,
             )
-        case Kind.FINAL | Kind.INSTRUCTIONS:
+        case PartKind.FINAL | PartKind.INSTRUCTIONS:
             return Message(author=Role.ASSISTANT, channel="final", content=part.text)
 
 
-def _declarations(request: Json, reading: Reading) -> DeveloperContent:
+def _declarations(request: Json, reading: RequestReading) -> DeveloperContent:
     declared = DeveloperContent()
     tools = [] if at(request, "tool_choice") == "none" else items(at(request, "tools"))
     functions = [function for tool in tools if (function := at(tool, "function")) is not None]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harmony_conformance.json_value import Json, at, items, members
-from harmony_conformance.prompts.conversation import Reading, conversation_of
-from harmony_conformance.prompts.prompt_parser import Keep
+from harmony_conformance.prompts.conversation import RequestReading, conversation_of
+from harmony_conformance.prompts.prompt_parser import Retention
 from harmony_ref import (
     Content,
     DeveloperContent,
@@ -26,7 +26,7 @@ from harmony_ref import (
 )
 
 Messages = tuple[Message, ...]
-Conversation = Callable[[Json, Reading], Messages]
+Conversation = Callable[[Json, RequestReading], Messages]
 """Request and reading → the messages of the prompt."""
 
 
@@ -34,7 +34,7 @@ Conversation = Callable[[Json, Reading], Messages]
 class Mistake:
     """One thing that goes wrong. `defects` are ids of the catalogue; empty where it has none."""
 
-    says: str
+    description: str
     defects: tuple[str, ...] = ()
     change: Conversation
     feed: Callable[[Sequence[int]], Sequence[int]] = tuple
@@ -48,17 +48,17 @@ class Growth:
     number: Callable[[Messages], int]
 
 
-def right(request: Json, reading: Reading) -> Messages:
+def reference_conversation(request: Json, reading: RequestReading) -> Messages:
     """The conversation as it should be. The date's line has the same length on every day."""
     return conversation_of(request, reading, date="2025-06-28")
 
 
 def _of_request(change: Callable[[Json], Json]) -> Conversation:
-    return lambda request, reading: right(change(request), reading)
+    return lambda request, reading: reference_conversation(change(request), reading)
 
 
 def _of_each(change: Callable[[Message], Message]) -> Conversation:
-    return lambda request, reading: tuple(map(change, right(request, reading)))
+    return lambda request, reading: tuple(map(change, reference_conversation(request, reading)))
 
 
 def _with_messages(request: Json, messages: Sequence[Json]) -> Json:
@@ -92,8 +92,8 @@ def _without_preamble_of_reasoned_calls(request: Json) -> Json:
     )
 
 
-def _without_preambles(request: Json, reading: Reading) -> Messages:
-    return tuple(message for message in right(request, reading) if not _is_preamble(message))
+def _without_preambles(request: Json, reading: RequestReading) -> Messages:
+    return tuple(message for message in reference_conversation(request, reading) if not _is_preamble(message))
 
 
 def _is_preamble(message: Message) -> bool:
@@ -104,12 +104,12 @@ def _without_tools(request: Json) -> Json:
     return {name: value for name, value in members(request).items() if name != "tools"}
 
 
-def _without_reasoning(request: Json, reading: Reading) -> Messages:
-    return tuple(message for message in right(request, reading) if message.channel != "analysis")
+def _without_reasoning(request: Json, reading: RequestReading) -> Messages:
+    return tuple(message for message in reference_conversation(request, reading) if message.channel != "analysis")
 
 
-def _with_all_reasoning(request: Json, reading: Reading) -> Messages:
-    return right(request, replace(reading, keeps=frozenset(Keep)))
+def _with_all_reasoning(request: Json, reading: RequestReading) -> Messages:
+    return reference_conversation(request, replace(reading, keeps=frozenset(Retention)))
 
 
 def is_call(message: Message) -> bool:
@@ -142,49 +142,54 @@ def _as_if_special(ids: Sequence[int]) -> Sequence[int]:
 
 MISTAKES = (
     Mistake(
-        says="messages of the role developer do not reach the prompt",
+        description="messages of the role developer do not reach the prompt",
         defects=("V31",),
         change=_of_request(_without_developer),
     ),
     Mistake(
-        says="system and developer messages that are not the first message are dropped",
+        description="system and developer messages that are not the first message are dropped",
         defects=("J05",),
         change=_of_request(_only_first_instruction),
     ),
     Mistake(
-        says="reasoning that is sent back is never read",
+        description="reasoning that is sent back is never read",
         defects=("V41", "J10", "O14", "O19", "L15", "P10"),
         change=_without_reasoning,
     ),
-    Mistake(says="reasoning of finished turns is kept", change=_with_all_reasoning),
+    Mistake(description="reasoning of finished turns is kept", change=_with_all_reasoning),
     Mistake(
-        says="the text before a call is erased where there is reasoning too",
+        description="the text before a call is erased where there is reasoning too",
         defects=("L04",),
         change=_of_request(_without_preamble_of_reasoned_calls),
     ),
-    Mistake(says="the text before a call is erased", defects=("V17",), change=_without_preambles),
-    Mistake(says="functions are not declared", defects=("M14",), change=_of_request(_without_tools)),
+    Mistake(description="the text before a call is erased", defects=("V17",), change=_without_preambles),
+    Mistake(description="functions are not declared", defects=("M14",), change=_of_request(_without_tools)),
     Mistake(
-        says="the arguments of earlier calls are encoded once more",
+        description="the arguments of earlier calls are encoded once more",
         defects=("J01", "M11"),
         change=_of_each(lambda message: _quoted(message) if is_call(message) else message),
     ),
     Mistake(
-        says="results of functions are quoted as JSON",
+        description="results of functions are quoted as JSON",
         defects=("J02",),
         change=_of_each(lambda message: _quoted(message) if is_result(message) else message),
     ),
     Mistake(
-        says="results of functions lack ` to=assistant`",
+        description="results of functions lack ` to=assistant`",
         defects=("V17",),
         change=_of_each(lambda message: replace(message, recipient=None) if is_result(message) else message),
     ),
     Mistake(
-        says="earlier answers lack `<|channel|>final`",
+        description="earlier answers lack `<|channel|>final`",
         defects=("V17",),
         change=_of_each(lambda message: replace(message, channel=None) if is_final(message) else message),
     ),
-    Mistake(says="markers in texts become special tokens", defects=("J11", "L08"), change=right, feed=_as_if_special),
+    Mistake(
+        description="markers in texts become special tokens",
+        defects=("J11", "L08"),
+        change=reference_conversation,
+        feed=_as_if_special,
+    ),
 )
 """Every hypothesis; those with the same counts can not be told apart."""
 

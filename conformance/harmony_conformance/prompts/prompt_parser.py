@@ -13,9 +13,17 @@ from itertools import repeat, takewhile
 
 from harmony_conformance.json_value import Json, at, items, text
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_text
-from harmony_ref.explanation.prompt_reader import Place, PromptMessage, PromptReading, pieces, read_prompt, runs, show
+from harmony_ref.explanation.prompt_reader import (
+    ParsedPrompt,
+    PromptMessage,
+    RecipientPosition,
+    pieces,
+    read_prompt,
+    runs,
+    show,
+)
 
-__all__ = ["Place", "PromptMessage", "PromptReading", "pieces", "read_prompt", "runs", "show"]
+__all__ = ["ParsedPrompt", "PromptMessage", "RecipientPosition", "pieces", "read_prompt", "runs", "show"]
 
 INSTRUCTIONS = "# Instructions\n\n"
 
@@ -25,7 +33,7 @@ def has_whole_conversation(request: Json) -> bool:
     return not any(at(request, name) for name in ("previous_response_id", "conversation"))
 
 
-class Kind(StrEnum):
+class PartKind(StrEnum):
     """What a part of a request has to become in the prompt."""
 
     INSTRUCTIONS = "instructions"
@@ -37,7 +45,7 @@ class Kind(StrEnum):
     RESULT = "function result"
 
 
-class Keep(StrEnum):
+class Retention(StrEnum):
     """Whether a reasoning has to be in the prompt."""
 
     PRESENT = "present"
@@ -46,17 +54,17 @@ class Keep(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class PromptPart:
     """One part of a request, where it stands in it (a JSON pointer), and what the prompt has to hold."""
 
-    kind: Kind
+    kind: PartKind
     text: str
     where: str
     function: str | None = None
-    keep: Keep = Keep.PRESENT
+    retention: Retention = Retention.PRESENT
 
 
-def wanted(request: Json) -> tuple[Wanted, ...]:
+def expected_parts(request: Json) -> tuple[PromptPart, ...]:
     """What the messages of a chat request become, in order. Messages of other shapes than the API's are left out."""
     messages = items(at(request, "messages"))
     names: dict[str, str] = {}
@@ -64,31 +72,33 @@ def wanted(request: Json) -> tuple[Wanted, ...]:
     return tuple(part for index, (message, keep) in kept for part in _wanted_of(message, index, names, keep))
 
 
-def _wanted_of(message: Json, index: int, names: dict[str, str], keep: Keep) -> Iterator[Wanted]:
+def _wanted_of(message: Json, index: int, names: dict[str, str], keep: Retention) -> Iterator[PromptPart]:
     content = _said(at(message, "content"))
     where = f"/messages/{index}/content"
     match at(message, "role"):
         case "system" | "developer":
-            yield Wanted(kind=Kind.INSTRUCTIONS, text=content or "", where=where)
+            yield PromptPart(kind=PartKind.INSTRUCTIONS, text=content or "", where=where)
         case "user":
-            yield Wanted(kind=Kind.USER, text=content or "", where=where)
+            yield PromptPart(kind=PartKind.USER, text=content or "", where=where)
         case "assistant":
             calls = items(at(message, "tool_calls"))
             field = next((name for name in REASONING_FIELDS if text(at(message, name))), None)
             if field is not None:
                 at_field = f"/messages/{index}/{field}"
-                yield Wanted(kind=Kind.REASONING, text=text(at(message, field)), where=at_field, keep=keep)
+                yield PromptPart(kind=PartKind.REASONING, text=text(at(message, field)), where=at_field, retention=keep)
             if content:
                 is_preamble = bool(calls) or _is_commentary(message)
-                yield Wanted(kind=Kind.PREAMBLE if is_preamble else Kind.FINAL, text=content, where=where)
+                yield PromptPart(kind=PartKind.PREAMBLE if is_preamble else PartKind.FINAL, text=content, where=where)
             for number, call in enumerate(calls):
                 name = text(at(call, "function", "name"))
                 names[text(at(call, "id"))] = name
                 at_call = f"/messages/{index}/tool_calls/{number}"
-                yield Wanted(kind=Kind.CALL, text=text(at(call, "function", "arguments")), where=at_call, function=name)
+                yield PromptPart(
+                    kind=PartKind.CALL, text=text(at(call, "function", "arguments")), where=at_call, function=name
+                )
         case "tool":
             caller = names.get(text(at(message, "tool_call_id")))
-            yield Wanted(kind=Kind.RESULT, text=content or "", where=where, function=caller)
+            yield PromptPart(kind=PartKind.RESULT, text=content or "", where=where, function=caller)
         case _:
             return
 
@@ -100,7 +110,7 @@ def _said(content: Json) -> str | None:
     return content_text(content)
 
 
-def _history(messages: Sequence[Json]) -> Iterator[Keep]:
+def _history(messages: Sequence[Json]) -> Iterator[Retention]:
     """Whether the reasoning of each message has to be kept.
 
     Inside an open tool loop (no user message after it, and a call or result last) it has to be there; before the first `final`, after which the user
@@ -110,7 +120,7 @@ def _history(messages: Sequence[Json]) -> Iterator[Keep]:
     loop_is_open = roles[-1:] == ["tool"]
     finals = [place for place, role in enumerate(roles) if role == "assistant" and _is_final(messages[place])]
     if not finals and not loop_is_open:
-        yield from repeat(Keep.EITHER, len(messages))
+        yield from repeat(Retention.EITHER, len(messages))
         return
     users = [position for position, role in enumerate(roles) if role == "user"]
     last_user, last_final = max(users, default=-1), max(finals, default=-1)
@@ -118,11 +128,11 @@ def _history(messages: Sequence[Json]) -> Iterator[Keep]:
     for index in range(len(messages)):
         user_follows = last_user > index
         if not user_follows and loop_is_open and last_final < index:
-            yield Keep.PRESENT
+            yield Retention.PRESENT
         elif is_asked_anew and user_follows and index <= finals[0]:
-            yield Keep.ABSENT
+            yield Retention.ABSENT
         else:
-            yield Keep.EITHER
+            yield Retention.EITHER
 
 
 def _is_final(message: Json) -> bool:

@@ -18,8 +18,16 @@ from itertools import chain, combinations, product
 from operator import sub
 
 from harmony_conformance.json_value import loads
-from harmony_conformance.prompts.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading
-from harmony_conformance.prompts.known_mistakes import GROWTHS, MISTAKES, Growth, Messages, Mistake, is_call, right
+from harmony_conformance.prompts.conversation import MAY_BE_KEPT, MUST_BE_KEPT, RequestReading
+from harmony_conformance.prompts.known_mistakes import (
+    GROWTHS,
+    MISTAKES,
+    Growth,
+    Messages,
+    Mistake,
+    is_call,
+    reference_conversation,
+)
 from harmony_conformance.runtime.caching import cached_property
 from harmony_ref import DeveloperContent, Role, developer_text
 from harmony_ref.styles import HARMONY_0_0_8, HF_TEMPLATE, STYLES, ContentTypeForm, JsonForm, Style
@@ -30,11 +38,11 @@ _GENERATION_PROMPT = 2  # tokens of `<|start|>assistant`
 
 
 @dataclass(frozen=True, kw_only=True)
-class Form:
+class PromptForm:
     """One accepted form of prompts: a style, what header calls have, and one of the readings that the sources allow."""
 
     style: Style
-    reading: Reading
+    reading: RequestReading
     types_calls: bool = True
 
     def __str__(self) -> str:
@@ -71,7 +79,7 @@ class Requests:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ledger:
+class PromptCostTable:
     """What the requests cost in one form, or in several that cost the same, and what the mistakes would change.
 
     Attributes:
@@ -82,7 +90,7 @@ class Ledger:
     """
 
     requests: Requests
-    form: Form
+    form: PromptForm
     forms: tuple[str, ...]
     expected: tuple[int, ...]
 
@@ -105,7 +113,7 @@ class Ledger:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
+class CountExplanation:
     """How counts are explained.
 
     Attributes:
@@ -150,30 +158,30 @@ ACCEPTED_STYLES = (
 """The named styles, and those that servers are known to change a little."""
 
 
-def _forms() -> Iterator[Form]:
+def _forms() -> Iterator[PromptForm]:
     axes = product((Role.DEVELOPER, Role.SYSTEM), (MUST_BE_KEPT, MAY_BE_KEPT), (True, False))
-    readings = [Reading(instructs=role, keeps=keeps, joins=joins) for role, keeps, joins in axes]
+    readings = [RequestReading(instructs=role, keeps=keeps, joins=joins) for role, keeps, joins in axes]
     for reading, style in product(readings, ACCEPTED_STYLES):
-        yield Form(style=style, reading=reading)
+        yield PromptForm(style=style, reading=reading)
         if style.arguments is JsonForm.AS_GIVEN:
             spaced = f"{style.name}, arguments written anew"
-            yield Form(style=replace(style, name=spaced, arguments=JsonForm.PYTHON), reading=reading)
+            yield PromptForm(style=replace(style, name=spaced, arguments=JsonForm.PYTHON), reading=reading)
         if style.content_type is not ContentTypeForm.PLAIN:
             plain = f"{style.name}, content type without marker"
-            yield Form(style=replace(style, name=plain, content_type=ContentTypeForm.PLAIN), reading=reading)
-        yield Form(style=replace(style, call_type=None), reading=reading, types_calls=False)
+            yield PromptForm(style=replace(style, name=plain, content_type=ContentTypeForm.PLAIN), reading=reading)
+        yield PromptForm(style=replace(style, call_type=None), reading=reading, types_calls=False)
 
 
 FORMS = tuple(_forms())
 """Every form whose counts are looked at, the library's first."""
 
 
-def explain_counts(requests: Requests, counts: Sequence[int]) -> tuple[Account, ...]:
+def explain_counts(requests: Requests, counts: Sequence[int]) -> tuple[CountExplanation, ...]:
     """Every account of the reported counts that has the fewest causes, none where the form is an accepted one. Empty where there is no account.
 
     A growth has a free number, so it is only looked at where as many mistakes explain nothing.
     """
-    found = [(ledger, _gap(requests, counts, ledger)) for ledger in ledgers(requests)]
+    found = [(ledger, _gap(requests, counts, ledger)) for ledger in cost_tables(requests)]
     for size, explain in product(range(_MOST_CAUSES + 1), (_by_mistakes, _by_growth)):
         accounts = tuple(
             replace(account, preamble=_preamble(requests, counts, ledger))
@@ -185,20 +193,20 @@ def explain_counts(requests: Requests, counts: Sequence[int]) -> tuple[Account, 
     return ()
 
 
-def nearest(requests: Requests, counts: Sequence[int]) -> tuple[Ledger, tuple[int, ...]]:
+def nearest(requests: Requests, counts: Sequence[int]) -> tuple[PromptCostTable, tuple[int, ...]]:
     """The form that fits most requests, and by how many tokens each is off in it."""
-    found = ((ledger, _gap(requests, counts, ledger)) for ledger in ledgers(requests))
+    found = ((ledger, _gap(requests, counts, ledger)) for ledger in cost_tables(requests))
     return min(found, key=lambda ledger_and_gap: sum(map(bool, ledger_and_gap[1])))
 
 
 @lru_cache(maxsize=64)
-def ledgers(requests: Requests) -> tuple[Ledger, ...]:
+def cost_tables(requests: Requests) -> tuple[PromptCostTable, ...]:
     """The ledgers of all forms that differ in what these requests cost, in the order of the forms."""
-    alike: dict[tuple[int, ...], list[Form]] = {}
+    alike: dict[tuple[int, ...], list[PromptForm]] = {}
     for form in FORMS:
         alike.setdefault(requests.relative(_expected(requests, form)), []).append(form)
     return tuple(
-        Ledger(
+        PromptCostTable(
             requests=requests,
             form=forms[0],
             forms=tuple(dict.fromkeys(map(str, forms))),
@@ -208,7 +216,7 @@ def ledgers(requests: Requests) -> tuple[Ledger, ...]:
     )
 
 
-def count_in_form(body: bytes, form: Form, mistake: Mistake | None = None) -> int:
+def count_in_form(body: bytes, form: PromptForm, mistake: Mistake | None = None) -> int:
     """The number of prompt tokens of a request in a form, with a mistake or none."""
     messages = _right(body, form.reading) if mistake is None else mistake.change(loads(body.decode()), form.reading)
     if not form.types_calls:
@@ -217,40 +225,40 @@ def count_in_form(body: bytes, form: Form, mistake: Mistake | None = None) -> in
     return len(ids if mistake is None else mistake.feed(ids)) + _GENERATION_PROMPT
 
 
-def _expected(requests: Requests, form: Form) -> tuple[int, ...]:
+def _expected(requests: Requests, form: PromptForm) -> tuple[int, ...]:
     return tuple(count_in_form(body, form) for _, body in requests.bodies)
 
 
-def _numbers(requests: Requests, form: Form, growth: Growth) -> tuple[int, ...]:
+def _numbers(requests: Requests, form: PromptForm, growth: Growth) -> tuple[int, ...]:
     return requests.relative([growth.number(_right(body, form.reading)) for _, body in requests.bodies])
 
 
 @lru_cache(maxsize=512)
-def _right(body: bytes, reading: Reading) -> Messages:
+def _right(body: bytes, reading: RequestReading) -> Messages:
     """The conversation as it should be: it has many forms."""
-    return right(loads(body.decode()), reading)
+    return reference_conversation(loads(body.decode()), reading)
 
 
-def _gap(requests: Requests, counts: Sequence[int], ledger: Ledger) -> tuple[int, ...]:
+def _gap(requests: Requests, counts: Sequence[int], ledger: PromptCostTable) -> tuple[int, ...]:
     return tuple(map(sub, requests.relative(counts), requests.relative(ledger.expected)))
 
 
-def _preamble(requests: Requests, counts: Sequence[int], ledger: Ledger) -> int:
+def _preamble(requests: Requests, counts: Sequence[int], ledger: PromptCostTable) -> int:
     base = requests.names.index(requests.base)
     return counts[base] - ledger.expected[base]
 
 
-def _by_mistakes(ledger: Ledger, gap: Sequence[int], size: int) -> Iterator[Account]:
+def _by_mistakes(ledger: PromptCostTable, gap: Sequence[int], size: int) -> Iterator[CountExplanation]:
     for chosen in combinations(ledger.groups if size else (), size):
         if not any(_left(gap, chosen)):
-            yield Account(forms=ledger.forms, preamble=0, mistakes=_mistakes(chosen))
+            yield CountExplanation(forms=ledger.forms, preamble=0, mistakes=_mistakes(chosen))
 
 
-def _by_growth(ledger: Ledger, gap: Sequence[int], size: int) -> Iterator[Account]:
+def _by_growth(ledger: PromptCostTable, gap: Sequence[int], size: int) -> Iterator[CountExplanation]:
     for chosen in combinations(ledger.groups, size - 1) if size else ():
         left = _left(gap, chosen)
         for grown in filter(None, (_grown(left, *growth) for growth in ledger.growths)):
-            yield Account(forms=ledger.forms, preamble=0, mistakes=_mistakes(chosen), growth=grown)
+            yield CountExplanation(forms=ledger.forms, preamble=0, mistakes=_mistakes(chosen), growth=grown)
 
 
 def _mistakes(chosen: Sequence[Group]) -> tuple[tuple[Mistake, ...], ...]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from harmony_conformance.json_value import Json, at, dumps, items, loads, text
 from harmony_conformance.prompts.prompt_parser import PromptMessage
-from harmony_conformance.runtime.caching import remembered
+from harmony_conformance.runtime.caching import bounded_cache
 from harmony_ref import HarmonyError, ToolDescription, ToolNamespaceConfig, tools_text
 
 _NAMESPACE = "namespace functions {"
@@ -48,7 +48,7 @@ def official_spelling(tools: Sequence[Json]) -> str:
     return _official_spelling(tools) if "Infinity" in told else _official_spelling_of(told)
 
 
-@remembered(most=256, longest=4096)
+@bounded_cache(most=256, longest=4096)
 def _official_spelling_of(told: str) -> str:
     return _official_spelling(items(loads(told)))
 
@@ -69,7 +69,7 @@ def _official_spelling(tools: Sequence[Json]) -> str:
         return ""
 
 
-@remembered(most=256, longest=4096)
+@bounded_cache(most=256, longest=4096)
 def declarations_in(held: str) -> Mapping[str, Declaration]:
     """The functions that a text declares, by name."""
     _, _, declared = held.partition(_NAMESPACE)

@@ -12,13 +12,13 @@ from typing import NoReturn, Protocol
 
 import pytest
 
-from harmony_conformance.engines.diagnosis import KeyRefused, NothingThere
+from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
 from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import ALL_APIS, Series
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.judge.check import Check, Comparison
-from harmony_conformance.judge.judge import Case
+from harmony_conformance.judge.judge import ScenarioSeries
 from harmony_conformance.pytest_plugin.items import MODULE, ConformanceItem, ConformanceModule, Told
 from harmony_conformance.pytest_plugin.outcomes import (
     APPLIED,
@@ -44,7 +44,7 @@ _FROM_OWNER = "harmony_conformance"  # under which a worker of pytest-xdist is t
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class PytestOptions:
     """What `--endpoint` and `--harmony` ask for."""
 
     target: Target
@@ -60,7 +60,7 @@ class _Parser(ArgumentParser):
         raise UsageError(f"--harmony: {message}")
 
 
-def read_asked(endpoint: str, options: Sequence[str]) -> Asked:
+def read_asked(endpoint: str, options: Sequence[str]) -> PytestOptions:
     """What is asked for.
 
     Raises:
@@ -74,7 +74,7 @@ def read_asked(endpoint: str, options: Sequence[str]) -> Asked:
             raise UsageError(f"--harmony {option!r} is no OPTION=VALUE: for example --harmony model=gpt-oss-20b")
     arguments = parser.parse_args([*(f"--{option}" for option in options), "--", endpoint])
     target, read = read_options(arguments)
-    return Asked(
+    return PytestOptions(
         target=target,
         options=read,
         plan=read_plan(read),
@@ -108,7 +108,7 @@ class _Node(Protocol):
 class HarmonySession:
     """Collects items, sends what they need once, and keeps the tally of one session."""
 
-    def __init__(self, config: pytest.Config, asked: Asked) -> None:
+    def __init__(self, config: pytest.Config, asked: PytestOptions) -> None:
         self.config = config
         self.asked = asked
         self._mask = Mask(asked.options.secrets)
@@ -169,9 +169,11 @@ class HarmonySession:
         asked, series = self.asked, self._of(scenario)
         found = self._shared.found if self._shared is not None else None
         limit = asked.options.max_requests if found is not None and not series else None
-        result = judge_pair(rule, scenario, Case(series), found.judged if found is not None else None, limit)
+        result = judge_pair(
+            rule, scenario, ScenarioSeries(series), found.judged_apis if found is not None else None, limit
+        )
         if found is not None:
-            (result,) = left_open([result], found.ways, found.unknown)
+            (result,) = left_open([result], found.script_methods, found.unknown)
         end = ending(result, FAIL_ON[asked.fail_on])
         text = ""
         if end in (Ending.FAILED, Ending.ERROR):
@@ -197,10 +199,10 @@ class HarmonySession:
         asked = self.asked
         try:
             self._shared = open_run(asked.target, asked.options, asked.out, self._open)
-        except KeyRefused as problem:
+        except KeyRefusedError as problem:
             variable = asked.key_env if asked.options.key else None
             raise pytest.UsageError(f"{asked.target}: {problem.told(variable)}") from None
-        except (NothingThere, UsageError) as problem:
+        except (EndpointUnusableError, UsageError) as problem:
             raise pytest.UsageError(f"{asked.target}: {problem}") from None
         except OSError as problem:
             raise pytest.UsageError(f"{problem.filename}: {problem.strerror}") from None

@@ -9,7 +9,7 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.json_value import JsonObject, dumps
 from harmony_conformance.judge.check import Check, Comparison
-from harmony_conformance.prompts.token_accounting import FORMS, Requests, ledgers
+from harmony_conformance.prompts.token_accounting import FORMS, Requests, cost_tables
 
 _HEAD = """# Checks
 
@@ -62,12 +62,12 @@ token); the order of messages, and of recipient and channel; a function's name t
 
 def accounting_markdown(requests: Requests) -> str:
     """The table of what each mistake costs in each request, and what counts can not show."""
-    found = ledgers(requests)
+    found = cost_tables(requests)
     first = found[0]
     shown = [name for name in requests.names if name != requests.base]
     rows = [
         (
-            "; or ".join(mistake.says for mistake in group.mistakes),
+            "; or ".join(mistake.description for mistake in group.mistakes),
             ", ".join(dict.fromkeys(name for mistake in group.mistakes for name in mistake.defects)),
             *(f"{change:+}" if change else "" for change in _others(requests, group.changes)),
         )
@@ -87,7 +87,7 @@ def _others(requests: Requests, numbers: Sequence[int]) -> list[int]:
 
 def applies_to(rule: Check | Comparison) -> str:
     """The conditions of a check, joined: what completes "applies to …"."""
-    return "; ".join(needed.about for needed in rule.when)
+    return "; ".join(needed.description for needed in rule.when)
 
 
 def _family(name: str, rules: list[Check | Comparison]) -> Iterator[str]:
@@ -115,7 +115,7 @@ def _record(rule: Check | Comparison) -> JsonObject:
         "judges": "series" if rule.subject is Series else "exchange",
         "requirement": rule.requirement,
         "reason": rule.reason,
-        "applies_to": [needed.about for needed in rule.when],
+        "applies_to": [needed.description for needed in rule.when],
         "clause": {
             "id": rule.clause.id,
             "quotation": rule.clause.quotation,

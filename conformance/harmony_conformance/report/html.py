@@ -20,7 +20,7 @@ _STANDING = {
     Standing.CONFORMS: "pass",
     Standing.DIVERGES: "fail",
     Standing.NOT_ALL_CHECKED: "inconclusive",
-    Standing.NOT_ALL_COUNTED: "inconclusive",
+    Standing.ONLY_IGNORED_FAILURES: "inconclusive",
     Standing.UNCHECKED: "inconclusive",
     Standing.OUR_ERROR: "error",
 }

@@ -37,7 +37,7 @@ class Figure:
     def cells(self) -> tuple[str, ...]:
         """Return the size of the sample and its numbers with their unit; empty where the sample is too small."""
         numbers = (self.median, self.min, self.max, self.p95, self.p99)
-        return str(self.n), *("" if value is None else told(value, self.unit) for value in numbers)
+        return str(self.n), *("" if value is None else format_value(value, self.unit) for value in numbers)
 
 
 def figures(latency: Iterable[JsonObject]) -> tuple[Figure, ...]:
@@ -69,7 +69,7 @@ def notes(load: JsonObject) -> Iterator[str]:
     yield from map(text, items(at(load, "notes")))
 
 
-def told(value: float, unit: str) -> str:
+def format_value(value: float, unit: str) -> str:
     """A value with its unit: seconds from 1 s on, milliseconds below; three digits where they tell something."""
     if unit != "s":
         return f"{value:g}"

@@ -54,7 +54,7 @@ _STANDING = {
     Standing.CONFORMS: "✅",
     Standing.DIVERGES: "❌",
     Standing.NOT_ALL_CHECKED: "❔",
-    Standing.NOT_ALL_COUNTED: "❔",
+    Standing.ONLY_IGNORED_FAILURES: "❔",
     Standing.UNCHECKED: "❔",
     Standing.OUR_ERROR: "💥",
 }

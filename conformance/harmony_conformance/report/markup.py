@@ -8,12 +8,12 @@ from itertools import groupby
 
 from markupsafe import Markup, escape
 
-from harmony_conformance.report.text_excerpt import LINE_LIMIT, Part, Piece, cut, spelled
+from harmony_conformance.report.text_excerpt import LINE_LIMIT, StretchKind, TextStretch, cut, spelled
 
 _PIECES = {
-    Part.SAME: Markup("{}"),
-    Part.DIFFERS: Markup("<mark>{}</mark>"),
-    Part.LEFT_OUT: Markup('<span class="cut">… {} left out …</span>'),
+    StretchKind.SAME: Markup("{}"),
+    StretchKind.DIFFERS: Markup("<mark>{}</mark>"),
+    StretchKind.LEFT_OUT: Markup('<span class="cut">… {} left out …</span>'),
 }
 
 
@@ -28,7 +28,7 @@ def shown(value: str, keep: str = "") -> Markup:
     )
 
 
-def pieces(parts: Iterable[Piece], keep: str = "\n") -> Markup:
+def pieces(parts: Iterable[TextStretch], keep: str = "\n") -> Markup:
     """Return a text that was cut or compared, with marks around differences and the length of each gap."""
     return Markup().join(_PIECES[piece.part].format(shown(piece.text, keep)) for piece in parts)
 

@@ -9,7 +9,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from harmony_conformance.json_value import Json, JsonObject, NotJson, at, dumps, items, loads, members, number, text
+from harmony_conformance.json_value import (
+    InvalidJsonError,
+    Json,
+    JsonObject,
+    at,
+    dumps,
+    items,
+    loads,
+    members,
+    number,
+    text,
+)
 from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.judge.judge import Result
 
@@ -24,7 +35,7 @@ WORDS = {
 }
 
 
-class BadReport(ValueError):  # noqa: N818 - it names what the file is
+class InvalidReportError(ValueError):
     """A file that is no report, or a part of one; says what is missing."""
 
 
@@ -154,8 +165,8 @@ def read_report(document: str) -> Report:
     for position, line in enumerate(document.removesuffix("\n").split("\n"), start=1):
         try:
             value = loads(line)
-        except NotJson as problem:
-            raise BadReport(f"line {position} is no JSON: {problem}") from None
+        except InvalidJsonError as problem:
+            raise InvalidReportError(f"line {position} is no JSON: {problem}") from None
         match at(value, "kind"):
             case "header":
                 header = {name: member for name, member in members(value).items() if name != "kind"}
@@ -166,11 +177,11 @@ def read_report(document: str) -> Report:
             case "footer":
                 complete = at(value, "complete") is True
             case other:
-                raise BadReport(f"line {position} is of unknown kind {other!r}")
+                raise InvalidReportError(f"line {position} is of unknown kind {other!r}")
     if header is None:
-        raise BadReport("no header line: this is no report.jsonl")
+        raise InvalidReportError("no header line: this is no report.jsonl")
     if not complete:
-        raise BadReport("no footer line: the run was cut off, its results are not all there")
+        raise InvalidReportError("no footer line: the run was cut off, its results are not all there")
     return make_report(header, results, latency)
 
 

@@ -45,14 +45,14 @@ class Standing(StrEnum):
 
     CONFORMS = "conforms"
     NOT_ALL_CHECKED = "no failure found"
-    NOT_ALL_COUNTED = "no failure that counts found"
+    ONLY_IGNORED_FAILURES = "no failure that counts found"
     DIVERGES = "does not conform"
     UNCHECKED = "nothing could be checked"
     OUR_ERROR = "error of the suite"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class RunVerdict:
     """The standing, one sentence on what it rests on, and how many results are inconclusive."""
 
     standing: Standing
@@ -165,7 +165,7 @@ def family_about(family: str) -> str:
     return said[:1].upper() + said[1:]
 
 
-def judged(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> Verdict:
+def judged(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> RunVerdict:
     """What the run comes to when failures of these severities count."""
     checks = by_check(report)
     applied = [check for check in checks if check.applied]
@@ -175,15 +175,15 @@ def judged(report: Report, fails_on: frozenset[Severity] = MUST_FAILS) -> Verdic
     beside = _failed(failed, counted, len(applied))
     if wrong := report.counts[Outcome.ERROR]:
         sentence = f"{_number(wrong, 'result')} ended in an error of this suite: what they would have said is not known. {beside}"
-        return Verdict(standing=Standing.OUR_ERROR, sentence=sentence)
+        return RunVerdict(standing=Standing.OUR_ERROR, sentence=sentence)
     if counted:
-        return Verdict(standing=Standing.DIVERGES, sentence=beside)
+        return RunVerdict(standing=Standing.DIVERGES, sentence=beside)
     if not must:
-        return Verdict(standing=Standing.UNCHECKED, sentence="Not one MUST check could be applied.")
+        return RunVerdict(standing=Standing.UNCHECKED, sentence="Not one MUST check could be applied.")
     if inconclusive := report.counts[Outcome.INCONCLUSIVE]:
-        standing = Standing.NOT_ALL_COUNTED if failed else Standing.NOT_ALL_CHECKED
-        return Verdict(standing=standing, sentence=beside, inconclusive=inconclusive)
-    return Verdict(standing=Standing.CONFORMS, sentence=beside)
+        standing = Standing.ONLY_IGNORED_FAILURES if failed else Standing.NOT_ALL_CHECKED
+        return RunVerdict(standing=standing, sentence=beside, inconclusive=inconclusive)
+    return RunVerdict(standing=Standing.CONFORMS, sentence=beside)
 
 
 def _failed(failed: list[CheckResults], counted: list[CheckResults], applied: int) -> str:

@@ -18,7 +18,7 @@ _SHORT = 400
 _ALIKE = 0.6
 
 
-class Part(StrEnum):
+class StretchKind(StrEnum):
     """What a piece of a text is: as it is on both sides, what differs, or our word on what was left out."""
 
     SAME = "same"
@@ -27,14 +27,14 @@ class Part(StrEnum):
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextStretch:
     """A stretch of a text; of what was left out, how much."""
 
-    part: Part
+    part: StretchKind
     text: str
 
 
-Pieces = tuple[Piece, ...]
+Pieces = tuple[TextStretch, ...]
 
 
 def visible(value: str, *, keep: str = "\n") -> str:
@@ -56,7 +56,7 @@ def line(value: str) -> str:
 
 def cut(value: str, limit: int = LIMIT) -> Pieces:
     """A text, or its beginning and end where it is long."""
-    return tuple(_cut(Part.SAME, value, limit))
+    return tuple(_cut(StretchKind.SAME, value, limit))
 
 
 def contrast(expected: str, actual: str, limit: int = LIMIT) -> tuple[Pieces, Pieces]:
@@ -71,10 +71,10 @@ def contrast(expected: str, actual: str, limit: int = LIMIT) -> tuple[Pieces, Pi
     return _contrasted(expected, before, after, limit), _contrasted(actual, before, after, limit)
 
 
-def plain(pieces: Iterable[Piece], *, keep: str = "\n") -> str:
+def plain(pieces: Iterable[TextStretch], *, keep: str = "\n") -> str:
     """The pieces as text."""
     return "".join(
-        f"[… {piece.text} left out …]" if piece.part is Part.LEFT_OUT else visible(piece.text, keep=keep)
+        f"[… {piece.text} left out …]" if piece.part is StretchKind.LEFT_OUT else visible(piece.text, keep=keep)
         for piece in pieces
     )
 
@@ -84,9 +84,12 @@ def _compared(expected: str, actual: str) -> tuple[Pieces, Pieces] | None:
     matcher = SequenceMatcher(None, expected, actual, autojunk=False)
     if matcher.ratio() < _ALIKE:
         return None
-    steps = [(Part.SAME if step == "equal" else Part.DIFFERS, a, b, c, d) for step, a, b, c, d in matcher.get_opcodes()]
-    wanted = tuple(Piece(part, expected[a:b]) for part, a, b, _, _ in steps if a < b)
-    return wanted, tuple(Piece(part, actual[c:d]) for part, _, _, c, d in steps if c < d)
+    steps = [
+        (StretchKind.SAME if step == "equal" else StretchKind.DIFFERS, a, b, c, d)
+        for step, a, b, c, d in matcher.get_opcodes()
+    ]
+    wanted = tuple(TextStretch(part, expected[a:b]) for part, a, b, _, _ in steps if a < b)
+    return wanted, tuple(TextStretch(part, actual[c:d]) for part, _, _, c, d in steps if c < d)
 
 
 def _common(one: str, other: str) -> int:
@@ -99,26 +102,26 @@ def _common(one: str, other: str) -> int:
 def _contrasted(value: str, before: int, after: int, limit: int) -> Pieces:
     end = len(value) - after
     opening, differing, closing = value[:before], value[before:end], value[end:]
-    pieces: list[Piece] = []
+    pieces: list[TextStretch] = []
     if len(opening) > 2 * _AROUND:
-        pieces += [_left_out(len(opening) - _AROUND), Piece(Part.SAME, opening[-_AROUND:])]
+        pieces += [_left_out(len(opening) - _AROUND), TextStretch(StretchKind.SAME, opening[-_AROUND:])]
     else:
-        pieces.append(Piece(Part.SAME, opening))
-    pieces += _cut(Part.DIFFERS, differing, limit)
+        pieces.append(TextStretch(StretchKind.SAME, opening))
+    pieces += _cut(StretchKind.DIFFERS, differing, limit)
     if len(closing) > 2 * _AROUND:
-        pieces += [Piece(Part.SAME, closing[:_AROUND]), _left_out(len(closing) - _AROUND)]
+        pieces += [TextStretch(StretchKind.SAME, closing[:_AROUND]), _left_out(len(closing) - _AROUND)]
     else:
-        pieces.append(Piece(Part.SAME, closing))
+        pieces.append(TextStretch(StretchKind.SAME, closing))
     return tuple(piece for piece in pieces if piece.text)
 
 
-def _cut(part: Part, value: str, limit: int) -> list[Piece]:
+def _cut(part: StretchKind, value: str, limit: int) -> list[TextStretch]:
     if len(value) <= limit:
-        return [Piece(part, value)] if value else []
+        return [TextStretch(part, value)] if value else []
     head = limit * 3 // 4
     tail = limit - head
-    return [Piece(part, value[:head]), _left_out(len(value) - limit), Piece(part, value[-tail:])]
+    return [TextStretch(part, value[:head]), _left_out(len(value) - limit), TextStretch(part, value[-tail:])]
 
 
-def _left_out(count: int) -> Piece:
-    return Piece(Part.LEFT_OUT, f"{count:,} character{'' if count == 1 else 's'}")
+def _left_out(count: int) -> TextStretch:
+    return TextStretch(StretchKind.LEFT_OUT, f"{count:,} character{'' if count == 1 else 's'}")

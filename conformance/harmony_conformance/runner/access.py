@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.transport.client import Sent, asks_too_much, is_longest
+from harmony_conformance.transport.client import SendResult, asks_too_much, is_longest
 from harmony_conformance.transport.messages import Failure, FailureKind, Request, Response
 
 _PAYMENT = 402
@@ -22,7 +22,7 @@ _OF_THE_CLIENT: Mapping[int, str] = {
 }
 _ASKED = 5  # a server that refuses now and then refuses the plain request too, now and then
 _UNPAID = Failure(kind=FailureKind.ACCESS_REFUSED, detail=f"payment is required for it (HTTP {_PAYMENT})")
-Ask = Callable[[Request], Awaitable[Sent | None]]
+Ask = Callable[[Request], Awaitable[SendResult | None]]
 """Sends a request; None where no more may be sent."""
 
 
@@ -35,7 +35,7 @@ class Access:
         self._plain = plain
         self._one_by_one = asyncio.Lock()
 
-    def left_out(self, asked: Exchange) -> Exchange | None:
+    def skipped_exchange(self, asked: Exchange) -> Exchange | None:
         """What stands for a request that is not sent any more; None where it is to be sent."""
         if self.shut is None:
             return None
@@ -49,14 +49,14 @@ class Access:
             plain = self._plain.get(x.api)
             refused = self.shut
             if refused is None and plain is not None:
-                refused = await self._whom(x.response, plain, ask)
+                refused = await self._probe(x.response, plain, ask)
         if x.failure is not None:  # that it is limited is known
             return x
         if refused is not None:
             return replace(x, failure=refused)
         return replace(x, failure=_UNPAID) if x.response.status == _PAYMENT else x
 
-    async def _whom(self, response: Response, plain: Request, ask: Ask) -> Failure | None:
+    async def _probe(self, response: Response, plain: Request, ask: Ask) -> Failure | None:
         """Why the plain request is refused too, or that nobody knows whether it is; None where it is answered."""
         refused = None
         for _ in range(_ASKED):
@@ -64,7 +64,7 @@ class Access:
             if sent is None:
                 return refused or _untold(response)
             refused = _refused(sent)
-            if refused is not None and is_longest(sent.waited):
+            if refused is not None and is_longest(sent.retry_waits):
                 break
             if sent.response is None or not _may_be_of_the_client(sent.response):
                 return refused
@@ -76,7 +76,7 @@ def is_doubtful(x: Exchange) -> bool:
     """Whether it may be that the client was refused, and not what it asked."""
     if x.response is None or "authorization" in x.request.headers:
         return False
-    is_waited_out = x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED and is_longest(x.waited)
+    is_waited_out = x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED and is_longest(x.retry_waits)
     return is_waited_out or _may_be_of_the_client(x.response)
 
 
@@ -99,7 +99,7 @@ def _untold(response: Response) -> Failure:
     )
 
 
-def _refused(sent: Sent) -> Failure | None:
+def _refused(sent: SendResult) -> Failure | None:
     """Why a plain request is refused, where that is for whoever asks: for good, or for a while."""
     if sent.failure is not None:
         return sent.failure if sent.failure.kind is FailureKind.RATE_LIMITED else None

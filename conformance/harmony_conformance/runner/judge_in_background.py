@@ -17,14 +17,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
-from harmony_conformance.engines.profiles import ScriptBy
+from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.scripting import settled
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.recording import exchange_line, read_exchange
 from harmony_conformance.golden.scenario import Scenario, expand
 from harmony_conformance.json_value import ENVELOPED, loads
 from harmony_conformance.judge.judge import Result
-from harmony_conformance.runner.judge_run import Judge, Key, Plan, Ways, attempt, judge_across, judge_scenario
+from harmony_conformance.runner.judge_run import Key, Plan, RunJudge, Ways, attempt, judge_across, judge_scenario
 from harmony_conformance.runner.run import Options, make_plan
 from harmony_conformance.runner.sender import sendable
 from harmony_conformance.runtime.processes import cores, follow_parent, forking_if_whole, starting
@@ -40,12 +40,12 @@ def few_collections() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
-class JudgeGone(RuntimeError):  # noqa: N818 - it says what happened
+class JudgeProcessError(RuntimeError):
     """The process that judges ended before its time."""
 
 
 @contextmanager
-def judge_of(plan: Plan, options: Options) -> Generator[Judge]:
+def judge_of(plan: Plan, options: Options) -> Generator[RunJudge]:
     """Who judges a run: somebody beside it, where that is worth it, else whoever runs it, in the end.
 
     To be entered before there are threads: on Linux the process is forked.
@@ -53,18 +53,18 @@ def judge_of(plan: Plan, options: Options) -> Generator[Judge]:
     requests = options.tries * sum(len(tuple(expand(scenario))) for scenario in plan.scenarios)
     # a limit on requests is told in results, and known in the end
     if requests < _WORTH_A_PROCESS or options.max_requests is not None or cores() == 1:
-        yield Judge(plan)
+        yield RunJudge(plan)
         return
     pool = ProcessPoolExecutor(1, forking_if_whole(), _begin, (options.select, options.skip, options.apis))
     try:
         with starting():
             pool.submit(_is_there)
-        yield _JudgeBeside(plan, options.tries, pool)
+        yield _BackgroundJudge(plan, options.tries, pool)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-class _JudgeBeside(Judge):
+class _BackgroundJudge(RunJudge):
     """Hands over what was sent, and collects what is said of it."""
 
     def __init__(self, plan: Plan, tries: int, pool: ProcessPoolExecutor) -> None:
@@ -74,13 +74,13 @@ class _JudgeBeside(Judge):
         self._sent: dict[Key, list[Series]] = {}
         self._judged: dict[Key, tuple[int, _Said]] = {}  # and of how many series
         self._compared: dict[str, tuple[list[Key], _Said]] = {}
-        self._sendable: dict[tuple[tuple[str, ScriptBy], ...], Mapping[str, list[Key]]] = {}
+        self._sendable: dict[tuple[tuple[str, ScriptMethod], ...], Mapping[str, list[Key]]] = {}
         self._renderer: Fingerprint | None = None
 
-    def hold(self, x: Exchange, line: bytes) -> None:
+    def on_exchange(self, x: Exchange, line: bytes) -> None:
         self._lines[x.id] = line
 
-    def take(self, one: Series, ways: Ways) -> None:
+    def on_series(self, one: Series, ways: Ways) -> None:
         sent = self._sent.setdefault((one.name, one.api), [])
         sent.append(one)
         if len(sent) == self._tries:
@@ -116,7 +116,7 @@ class _JudgeBeside(Judge):
             told = tuple([result for results in said for result in await asyncio.wrap_future(results)])
             self._renderer = await asyncio.wrap_future(renderer)
         except BrokenProcessPool:
-            raise JudgeGone(
+            raise JudgeProcessError(
                 "the process that judges was ended; what was sent is recorded, and can be replayed"
             ) from None
         return told

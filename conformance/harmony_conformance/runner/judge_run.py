@@ -10,17 +10,17 @@ from typing import TypeAlias
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS, CONVERSATIONS
 from harmony_conformance.checks.rendering.renderer_fingerprint import Fingerprint, fingerprint
-from harmony_conformance.engines.profiles import ScriptBy
+from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.scripting import settled
 from harmony_conformance.evidence.exchange import ACROSS, Exchange, Series
 from harmony_conformance.golden.scenario import Scenario, expand, needed_model, why_not_sent
 from harmony_conformance.judge.check import Check, Comparison, Outcome
 from harmony_conformance.judge.conditions import is_chat
-from harmony_conformance.judge.judge import NOT_SHOWN, Case, Result, judge, judge_case
+from harmony_conformance.judge.judge import NOT_SHOWN, Result, ScenarioSeries, judge, judge_case
 
 Key: TypeAlias = tuple[str, str]
 """The name of a scenario, and of the API that it goes over."""
-Ways: TypeAlias = Mapping[str, ScriptBy]
+Ways: TypeAlias = Mapping[str, ScriptMethod]
 """How the model is scripted in each API that an endpoint offers."""
 
 
@@ -36,7 +36,7 @@ _ABOUT: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "responses": frozenset({"responses"}),
         "completions": frozenset(api.name for api in APIS.values() if api.is_raw),
-        "native": frozenset(api.name for api in APIS.values() if api.word in ("ollama", "tgi", "sglang")),
+        "native": frozenset(api.name for api in APIS.values() if api.option_name in ("ollama", "tgi", "sglang")),
     }
 )
 """The APIs that a family is about, where it is not about all of them."""
@@ -83,7 +83,7 @@ def judge_scenario(
     """Results of every check on the series of one scenario over one API; none, where the endpoint does not offer that."""
     if ways is not None and scenario.api not in ways:
         return
-    sent = Case([one for one in series if one.exchanges])
+    sent = ScenarioSeries([one for one in series if one.exchanges])
     rules = _of_api(plan.checks, scenario.api)
     if not sent.series:
         rules = tuple(rule for rule in rules if rule.id in scenario.exercises)
@@ -103,17 +103,17 @@ def judge_across(by_key: Mapping[Key, Sequence[Series]], plan: Plan) -> Iterator
         yield from judge(many, comparing)
 
 
-class Judge:
+class RunJudge:
     """Who judges a run: this one in the end, when all of it was sent."""
 
     def __init__(self, plan: Plan) -> None:
         """`plan`: what is to be sent, and judged by what."""
         self._all_of = plan
 
-    def hold(self, x: Exchange, line: bytes) -> None:
+    def on_exchange(self, x: Exchange, line: bytes) -> None:
         """Take an exchange as it was recorded, `line`."""
 
-    def take(self, one: Series, ways: Ways) -> None:
+    def on_series(self, one: Series, ways: Ways) -> None:
         """Take a series all of which was sent."""
 
     async def results(self, series: Sequence[Series], ways: Ways, limit: int | None) -> tuple[Result, ...]:
@@ -142,7 +142,7 @@ def joined(by_key: Mapping[Key, Sequence[Series]]) -> Iterator[list[Series]]:
 def judge_pair(
     rule: Check | Comparison,
     scenario: Scenario,
-    sent: Case,
+    sent: ScenarioSeries,
     ways: Ways | None = None,
     limit: int | None = None,
 ) -> Result:
@@ -153,7 +153,7 @@ def judge_pair(
     return _as_sent(judge_case(sent, (rule,), scenario.exercises)[0], scenario, sent, ways, limit)
 
 
-def _as_sent(result: Result, scenario: Scenario, sent: Case, ways: Ways | None, limit: int | None) -> Result:
+def _as_sent(result: Result, scenario: Scenario, sent: ScenarioSeries, ways: Ways | None, limit: int | None) -> Result:
     reached = f"--max-requests {limit} was reached"
     if sent.series:
         is_cut = limit is not None and any(len(one.exchanges) < len(tuple(expand(scenario))) for one in sent.series)

@@ -19,12 +19,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harmony_conformance.engines.profiles import Engine, ScriptBy
+from harmony_conformance.engines.profiles import Engine, ScriptMethod
 from harmony_conformance.evidence.exchange import Exchange, Validity
 from harmony_conformance.golden.scenario import Send, Step
 from harmony_conformance.json_value import Json, JsonObject, at, items, number, text
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_text
-from harmony_conformance.runner.request_builder import Asking, build
+from harmony_conformance.runner.request_builder import RequestProfile, build_request
 from harmony_conformance.runner.statistics import Sample
 from harmony_conformance.transport.client import SendRequest
 from harmony_conformance.transport.messages import Request
@@ -162,14 +162,14 @@ def most_tokens(requests: int, concurrency: int) -> int:
 
 
 async def probe(
-    send: SendRequest, asking: Asking, engine: Engine, *, requests: int = REQUESTS, concurrency: int = 1
+    send: SendRequest, asking: RequestProfile, engine: Engine, *, requests: int = REQUESTS, concurrency: int = 1
 ) -> tuple[Exchange, ...]:
     """Send the probe's requests: one at a time and, where `concurrency` is more than 1, that many at a time; before each load its warm-up.
 
     Returns:
         All exchanges, warm-ups included, in the order in which they were begun; `summarise` knows them by their step.
     """
-    request = build(_step(asking, engine), asking, {})
+    request = build_request(_step(asking, engine), asking, {})
     sender = _Sender(send=send, request=request, engine=engine.name)
     exchanges: list[Exchange] = []
     for at_once in loads_of(requests, concurrency):
@@ -221,7 +221,7 @@ class _Sender:
             request=self.request,
             response=sent.response,
             failure=sent.failure,
-            waited=sent.waited,
+            retry_waits=sent.retry_waits,
             validity=Validity.VALID,
         )
 
@@ -231,8 +231,8 @@ def load_name(at_once: int) -> str:
     return "one at a time" if at_once == 1 else f"{at_once} at a time"
 
 
-def _step(asking: Asking, engine: Engine) -> Step:
-    if asking.script_by is not ScriptBy.NONE:
+def _step(asking: RequestProfile, engine: Engine) -> Step:
+    if asking.script_method is not ScriptMethod.NONE:
         request: JsonObject = {"messages": [{"role": "user", "content": "Write a few plain sentences about the sea."}]}
         script = tuple(tokens.encode_with_special_tokens(_SCRIPT))
         return Step(name=SCENARIO, request=request, send=Send.STREAM, script=script)
@@ -308,9 +308,9 @@ def _rounded(value: float | None) -> Json:
 
 
 def _notes(exchanges: Sequence[Exchange], timings: Sequence[Timing]) -> Iterator[str]:
-    yield _length_note(exchanges[0].asked)
+    yield _length_note(exchanges[0].chat_request)
     yield "equal requests: a server that keeps the prompt of the one before begins sooner than it does for a new one"
-    if waits := sum(len(x.waited) for x in exchanges):
+    if waits := sum(len(x.retry_waits) for x in exchanges):
         yield f"the server asked {waits} times to wait (429 or 503); times count from the request that it took"
     if not timings:
         return

@@ -11,15 +11,15 @@ from math import inf
 from types import MappingProxyType
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
-from harmony_conformance.engines.profiles import ScriptBy
-from harmony_conformance.engines.target import BadTarget, Target, is_loopback, parse_target
+from harmony_conformance.engines.profiles import ScriptMethod
+from harmony_conformance.engines.target import InvalidTargetError, Target, is_loopback, parse_target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import ALL_APIS
-from harmony_conformance.json_value import NotJson, dumps, loads, members
+from harmony_conformance.json_value import InvalidJsonError, dumps, loads, members
 from harmony_conformance.judge.check import Severity
 from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.runner.judge_run import Plan
-from harmony_conformance.runner.run import NothingSelected, Options, make_plan
+from harmony_conformance.runner.run import NothingSelectedError, Options, make_plan
 from harmony_conformance.transport.http_transport import Network, proxy_from_environment, read_proxy
 
 FAIL_ON = {
@@ -74,7 +74,7 @@ def add_options(parser: ArgumentParser) -> None:
     parser.add_argument("--skip", action="append", default=[], metavar="GLOB", help="not these checks or scenarios")
     parser.add_argument(
         "--script",
-        choices=["auto", *(way.value for way in ScriptBy)],
+        choices=["auto", *(way.value for way in ScriptMethod)],
         default="auto",
         help="how the model's output is scripted",
     )
@@ -116,14 +116,14 @@ def read_options(arguments: Namespace) -> tuple[Target, Options]:
     """
     try:
         target = parse_target(arguments.target)
-    except BadTarget as problem:
+    except InvalidTargetError as problem:
         raise UsageError(str(problem)) from None
     unknown = [defect for defect in target.defects if defect not in DEFECTS]
     if unknown:
         raise UsageError(f"no defect {unknown[0]!r}: harmony-conformance serve --list-defects lists them")
     try:
         extra = loads(arguments.extra_body)
-    except NotJson as problem:
+    except InvalidJsonError as problem:
         raise UsageError(f"--extra-body is no JSON: {problem}") from None
     if not isinstance(extra, dict):
         raise UsageError('--extra-body is no JSON object: for example {"top_k": 1}')
@@ -181,13 +181,13 @@ def _network(arguments: Namespace, target: Target) -> Network:
 
 FLAGS = frozenset({"http2"})
 """Options without a value."""
-API_WORDS = tuple(dict.fromkeys(api.word for api in APIS.values()))
+API_WORDS = tuple(dict.fromkeys(api.option_name for api in APIS.values()))
 """The words of `--api` that name one API, or several of one server."""
 
 
 def _apis(word: str) -> tuple[str, ...]:
     """The names of the APIs that a word chooses."""
-    return tuple(api.name for api in APIS.values() if word in (api.word, ALL_APIS))
+    return tuple(api.name for api in APIS.values() if word in (api.option_name, ALL_APIS))
 
 
 def repeated(options: Options) -> tuple[str, ...]:
@@ -196,7 +196,7 @@ def repeated(options: Options) -> tuple[str, ...]:
     if options.model is not None:
         words += ("--model", options.model)
     if options.apis != (CHAT_COMPLETIONS.name,):
-        chosen = {APIS[name].word for name in options.apis}
+        chosen = {APIS[name].option_name for name in options.apis}
         words += ("--api", chosen.pop() if len(chosen) == 1 else ALL_APIS)
     if options.script != "auto":
         words += ("--script", options.script)
@@ -216,7 +216,7 @@ def read_plan(options: Options) -> Plan:
     """
     try:
         return make_plan(options)
-    except NothingSelected as problem:
+    except NothingSelectedError as problem:
         raise UsageError(str(problem)) from None
 
 

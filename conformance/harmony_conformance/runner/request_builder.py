@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from harmony_conformance.apis.api import CHAT
 from harmony_conformance.apis.registry import CHAT_COMPLETIONS, Api
-from harmony_conformance.engines.profiles import Gauge, Reveals, ScriptBy
+from harmony_conformance.engines.profiles import LoadMetric, PromptEcho, ScriptMethod
 from harmony_conformance.engines.scripting import Scripting, with_beginning, with_script, with_some_words
 from harmony_conformance.evidence.exchange import ODD, Validity
 from harmony_conformance.golden.scenario import UNSCRIPTED_LIMIT, Step
@@ -20,7 +20,7 @@ _LIMIT_OF_THE_ODD = 16  # what is said to a wrong request, should it be answered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asking:
+class RequestProfile:
     """How requests are put to one endpoint: the model, the script's way, the field that asks for token ids, members added to each request, its gauge.
 
     `api` and `path`: in whose words, and where they are sent.
@@ -28,34 +28,34 @@ class Asking:
     """
 
     model: str
-    script_by: ScriptBy = ScriptBy.NONE
-    way: Scripting = field(default_factory=Scripting)
+    script_method: ScriptMethod = ScriptMethod.NONE
+    script_capabilities: Scripting = field(default_factory=Scripting)
     reasoning_field: str = "reasoning"
     ids_field: str | None = None
     ids_in_streams: bool = True
-    reveals: Reveals | None = None
+    prompt_echo: PromptEcho | None = None
     extra: JsonObject
     seed: int | None = None
-    gauge: Gauge | None = None
+    load_metric: LoadMetric | None = None
     api: Api = CHAT_COMPLETIONS
     path: str = CHAT
 
     @property
     def scripting(self) -> Scripting:
         """The way of scripts."""
-        return replace(self.way, by=self.script_by)
+        return replace(self.script_capabilities, method=self.script_method)
 
     @property
-    def unscripted(self) -> Asking:
+    def unscripted(self) -> RequestProfile:
         """The same, for requests that go without a script."""
-        return replace(self, script_by=ScriptBy.NONE)
+        return replace(self, script_method=ScriptMethod.NONE)
 
 
-class NotSent(Exception):  # noqa: N818 - it says what happened
+class StepSkippedError(Exception):
     """A step that can not be sent, since an earlier answer lacks what it takes from it, or the server is not known to have what it asks for."""
 
 
-def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
+def build_request(step: Step, asking: RequestProfile, answers: Mapping[str, Json]) -> Request:
     """The request of an expanded step.
 
     Raises:
@@ -63,19 +63,19 @@ def build(step: Step, asking: Asking, answers: Mapping[str, Json]) -> Request:
         NotCarried: it has no place for the script.
         NotSpelled: it asks for something that the API has no words for.
     """
-    if step.event_tokens is not None and not asking.script_by.can.choose_chunks:
-        raise NotSent("the server chooses how many tokens an event of a stream has")
-    if step.settles is not None:
-        return _look_at(asking.gauge)
+    if step.event_tokens is not None and not asking.script_method.capabilities.choose_chunks:
+        raise StepSkippedError("the server chooses how many tokens an event of a stream has")
+    if step.wait_until_idle is not None:
+        return _look_at(asking.load_metric)
     if step.raw is not None:
         exact = _joined(_filled(step.raw, answers)).replace("{model}", asking.model)
         return _request(step, asking, exact.encode("utf-8", "surrogateescape"))
     filled = members(_filled(step.request, answers))
-    body = _native(step, asking, filled) if step.is_native else asking.api.spell(_chat(step, asking, filled))
+    body = _native(step, asking, filled) if step.is_native else asking.api.write_request(_chat(step, asking, filled))
     return _request(step, asking, dumps({**body, **asking.extra}).encode("utf-8", "backslashreplace"))
 
 
-def _native(step: Step, asking: Asking, filled: JsonObject) -> JsonObject:
+def _native(step: Step, asking: RequestProfile, filled: JsonObject) -> JsonObject:
     """A request that is in the words of its API, with what is ours alone."""
     body: JsonObject = {"model": asking.model, "stream": step.is_streamed, **filled}
     if asking.ids_field is not None and step.shows_ids and step.validity not in ODD:
@@ -83,7 +83,7 @@ def _native(step: Step, asking: Asking, filled: JsonObject) -> JsonObject:
     return _scripted(step, asking, body)
 
 
-def _chat(step: Step, asking: Asking, filled: JsonObject) -> JsonObject:
+def _chat(step: Step, asking: RequestProfile, filled: JsonObject) -> JsonObject:
     body: JsonObject = {"model": asking.model, **_respelled(filled, asking.reasoning_field)}
     if step.is_streamed and "stream" not in step.request:
         body["stream"] = True
@@ -93,41 +93,41 @@ def _chat(step: Step, asking: Asking, filled: JsonObject) -> JsonObject:
         if asking.seed is not None:
             body.setdefault("seed", asking.seed)
     shows_ids = step.shows_ids and step.validity not in ODD and (asking.ids_in_streams or not step.is_streamed)
-    if asking.reveals is not None and shows_ids:
-        body = {**dict.fromkeys(asking.reveals.members, True), **body}
+    if asking.prompt_echo is not None and shows_ids:
+        body = {**dict.fromkeys(asking.prompt_echo.members, True), **body}
     if asking.ids_field is not None and shows_ids:
         body.setdefault(asking.ids_field, True)
     body = _scripted(step, asking, body)
     if "max_tokens" not in body and "max_completion_tokens" not in body:
-        body["max_tokens"] = _limit(step, scripted=asking.script_by is not ScriptBy.NONE)
+        body["max_tokens"] = _limit(step, scripted=asking.script_method is not ScriptMethod.NONE)
     return body
 
 
-def _scripted(step: Step, asking: Asking, body: JsonObject) -> JsonObject:
+def _scripted(step: Step, asking: RequestProfile, body: JsonObject) -> JsonObject:
     """The request with what makes the model emit what the step says, at its pace and in its chunks."""
-    if asking.script_by is ScriptBy.NONE:
+    if asking.script_method is ScriptMethod.NONE:
         return body
-    if step.begins is not None:
-        return with_beginning(body, step.begins, asking.scripting)
+    if step.forced_prefix is not None:
+        return with_beginning(body, step.forced_prefix, asking.scripting)
     if step.script is None:
         return with_some_words(body, asking.scripting)
     body = with_script(body, step.script, asking.scripting)
-    if step.pace is not None and asking.script_by is ScriptBy.REFERENCE:
+    if step.pace is not None and asking.script_method is ScriptMethod.REFERENCE:
         body["harmony_token_delay"] = step.pace
-    if step.event_tokens is not None and asking.script_by is ScriptBy.REFERENCE:
+    if step.event_tokens is not None and asking.script_method is ScriptMethod.REFERENCE:
         body["harmony_event_tokens"] = step.event_tokens
-    if step.past_stop:
+    if step.continues_after_stop:
         body["ignore_eos"] = True
     return body
 
 
-def _look_at(gauge: Gauge | None) -> Request:
+def _look_at(gauge: LoadMetric | None) -> Request:
     if gauge is None:
-        raise NotSent("this kind of server is not known to tell how many requests it is working on")
+        raise StepSkippedError("this kind of server is not known to tell how many requests it is working on")
     return Request(path=gauge.path, method="GET", body=b"")
 
 
-def _request(step: Step, asking: Asking, body: bytes) -> Request:
+def _request(step: Step, asking: RequestProfile, body: bytes) -> Request:
     return Request(
         path=asking.path if step.path == CHAT else step.path, method=step.method, headers=step.headers, body=body
     )
@@ -144,8 +144,8 @@ def _limit(step: Step, *, scripted: bool) -> int:
     """How many tokens are allowed where the scenario does not say it."""
     if scripted and step.script is not None:
         return len(step.script) + _SPARE
-    if scripted and step.begins is not None:
-        return len(step.begins) + _OWN_WORDS
+    if scripted and step.forced_prefix is not None:
+        return len(step.forced_prefix) + _OWN_WORDS
     return _LIMIT_OF_THE_ODD if step.validity in ODD else UNSCRIPTED_LIMIT
 
 
@@ -162,11 +162,11 @@ def _filled(value: Json, answers: Mapping[str, Json]) -> Json:
         return {name: _filled(member, answers) for name, member in value.items()}
     step, _, where = source.partition("#")
     if step not in answers:
-        raise NotSent(f"there is no answer to {step}")
+        raise StepSkippedError(f"there is no answer to {step}")
     try:
         return resolve(answers[step], where)
     except LookupError as missing:
-        raise NotSent(f"the answer to {step} has {missing}") from None
+        raise StepSkippedError(f"the answer to {step} has {missing}") from None
 
 
 def _is_long_list(value: Json) -> bool:

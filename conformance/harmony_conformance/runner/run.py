@@ -11,21 +11,21 @@ from typing import TypeVar
 
 from harmony_conformance.apis.registry import APIS, CHAT_COMPLETIONS
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.engines.discovery import Capabilities, Question, discover
+from harmony_conformance.engines.discovery import Capabilities, ProbeOptions, discover
 from harmony_conformance.engines.target import Target
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.expected_rows import holds_rows, read_expectations
-from harmony_conformance.golden.scenario import Scenario, over, read_scenario
+from harmony_conformance.golden.scenario import Scenario, for_api, read_scenario
 from harmony_conformance.json_value import Json, JsonObject, loads
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.reference_server.server.serving import running, running_beside
 from harmony_conformance.runner.access import Access
-from harmony_conformance.runner.judge_run import Judge, Plan, is_about, left_open
+from harmony_conformance.runner.judge_run import Plan, RunJudge, is_about, left_open
 from harmony_conformance.runner.latency import most_requests, probe, summarise
-from harmony_conformance.runner.request_builder import Asking
-from harmony_conformance.runner.sender import Gate, Keep, Sender
-from harmony_conformance.transport.client import Client, SendRequest, Sent, Settings, Wait, unheard
+from harmony_conformance.runner.request_builder import RequestProfile
+from harmony_conformance.runner.sender import Keep, RateLimiter, Sender
+from harmony_conformance.transport.client import Client, ConnectionSettings, SendRequest, SendResult, Wait, ignore_wait
 from harmony_conformance.transport.http_transport import Network
 from harmony_conformance.transport.messages import Request
 from harmony_conformance.transport.redaction import secrets
@@ -66,7 +66,7 @@ class Options:
         return self.concurrency or (16 if target.is_local else 2)
 
 
-class NothingSelected(ValueError):  # noqa: N818 - it says what happened
+class NothingSelectedError(ValueError):
     """A pattern of --select or --skip that matches no check and no scenario."""
 
 
@@ -104,14 +104,14 @@ def make_plan(options: Options) -> Plan:
     """
     apis = [APIS[name] for name in options.apis]
     loaded = load_scenarios()
-    scenarios = tuple(found for one in loaded for api in apis if (found := over(one, api)) is not None)
+    scenarios = tuple(found for one in loaded for api in apis if (found := for_api(one, api)) is not None)
     checks = CHECKS
     for pattern in (*options.select, *options.skip):
         if not any(
             fnmatchcase(name, pattern)
             for name in (*(check.id for check in checks), *(scenario.name for scenario in loaded))
         ):
-            raise NothingSelected(f"{pattern!r} matches no check and no scenario (see --list)")
+            raise NothingSelectedError(f"{pattern!r} matches no check and no scenario (see --list)")
     checks = tuple(check for check in checks if is_about(check, options.apis))
     chosen_checks = _chosen(checks, options.select, lambda check: check.id)
     chosen_scenarios = _chosen(scenarios, options.select, lambda scenario: scenario.name)
@@ -138,7 +138,7 @@ def _chosen(named: tuple[Named, ...], patterns: Sequence[str], name: Callable[[N
 
 
 @contextmanager
-def served(target: Target, options: Options) -> Generator[str]:
+def serve_target(target: Target, options: Options) -> Generator[str]:
     """Where a target is: the embedded server is started, and stopped afterwards."""
     if target.base is not None:
         yield target.base
@@ -156,15 +156,17 @@ def is_beside(target: Target, options: Options) -> bool:
 @asynccontextmanager
 async def connected(target: Target, options: Options, base: str | None = None) -> AsyncGenerator[Client]:
     """A client for a target. `base`: where it is, if it is served already."""
-    with nullcontext(base) if base is not None else served(target, options) as at:
-        settings = Settings(
+    with nullcontext(base) if base is not None else serve_target(target, options) as at:
+        settings = ConnectionSettings(
             base=at, key=options.key, headers=dict(options.headers), timeout=options.timeout, network=options.network
         )
         async with Client(settings) as client:
             yield client
 
 
-async def look(target: Target, options: Options, waiting: Callable[[Wait], None] = unheard) -> Capabilities:
+async def discover_target(
+    target: Target, options: Options, waiting: Callable[[Wait], None] = ignore_wait
+) -> Capabilities:
     """What an endpoint is and shows; sends no scenario. `waiting` is told of each wait that the endpoint asks for.
 
     Raises:
@@ -188,7 +190,7 @@ async def run(  # noqa: PLR0913, PLR0917 - what the command has
     plan: Plan,
     keep: Keep,
     told: Callable[[Capabilities | Wait], None],
-    judge: Judge | None = None,
+    judge: RunJudge | None = None,
     base: str | None = None,
 ) -> Run:
     """Discover, send, judge.
@@ -200,20 +202,20 @@ async def run(  # noqa: PLR0913, PLR0917 - what the command has
         NothingThere: the endpoint can not be used.
     """
     async with connected(target, options, base) as client:
-        return await run_by(client, target, options, plan, keep, told, judge)
+        return await run_with_client(client, target, options, plan, keep, told, judge)
 
 
-async def run_by(  # noqa: PLR0913, PLR0917 - what `run` takes, and the client
+async def run_with_client(  # noqa: PLR0913, PLR0917 - what `run` takes, and the client
     client: Client,
     target: Target,
     options: Options,
     plan: Plan,
     keep: Keep,
     told: Callable[[Capabilities | Wait], None],
-    judge: Judge | None = None,
+    judge: RunJudge | None = None,
 ) -> Run:
     """The same, by a client that is connected."""
-    judge = judge or Judge(plan)
+    judge = judge or RunJudge(plan)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     found = await discover(_in_time(client, options, told), _question(target, options))
     told(found)
@@ -221,18 +223,18 @@ async def run_by(  # noqa: PLR0913, PLR0917 - what `run` takes, and the client
         keep(x)
 
     def over(one: Series) -> None:
-        judge.take(one, found.ways)
+        judge.on_series(one, found.script_methods)
 
-    sender = replace(_sender(client, target, options, found, keep), over=over)
+    sender = replace(_sender(client, target, options, found, keep), on_series=over)
     series = await sender.all(plan.scenarios, options.tries)
     # before the probe, which wants a quiet machine
-    results = await judge.results(series, found.judged, sender.gate.reached)
+    results = await judge.results(series, found.judged_apis, sender.rate_limiter.reached)
     why_not = _why_not_probed(target, options, found, sender)
     latency = await _latency(client, _asking(found, options), target, options, keep) if why_not is None else ()
     return Run(
         capabilities=found,
         series=series,
-        results=tuple(left_open(results, found.ways, found.unknown)),
+        results=tuple(left_open(results, found.script_methods, found.unknown)),
         latency=latency,
         unmeasured=why_not or "",
         started=started,
@@ -241,42 +243,42 @@ async def run_by(  # noqa: PLR0913, PLR0917 - what `run` takes, and the client
 
 def _in_time(client: Client, options: Options, waiting: Callable[[Wait], None] = lambda _: None) -> SendRequest:
     """Sends as the client does, no faster than is allowed; whoever waits beside it is told of every wait that the endpoint asks for."""
-    gate = Gate(1, 1, None, options.max_rps)
+    gate = RateLimiter(1, 1, None, options.max_rps)
 
-    async def send(request: Request) -> Sent:
+    async def send(request: Request) -> SendResult:
         await gate.keep_pace()
         return await client.send(request, waiting)
 
     return send
 
 
-def _question(target: Target, options: Options) -> Question:
+def _question(target: Target, options: Options) -> ProbeOptions:
     others = tuple(APIS[name] for name in options.apis if name != CHAT_COMPLETIONS.name)
-    return Question(
+    return ProbeOptions(
         engine=target.engine,
         model=options.model,
         script=options.script,
         extra=options.extra_body,
         apis=others,
-        is_open=target.is_open,
+        detect_engine=target.is_open,
     )
 
 
 def _sender(client: Client, target: Target, options: Options, found: Capabilities, keep: Keep) -> Sender:
-    gate = Gate(options.at_once(target), options.in_a_crowd(target), options.max_requests, options.max_rps)
+    gate = RateLimiter(options.at_once(target), options.in_a_crowd(target), options.max_requests, options.max_rps)
     plain = {x.api: x.request for x in reversed(found.exchanges) if x.turn is not None and x.script is None}
     return Sender(
         engine=found.engine,
         client=client,
-        gate=gate,
+        rate_limiter=gate,
         access=Access(plain),
         found=found,
-        askings=_askings(found, options),
-        keep=keep,
+        profiles=_askings(found, options),
+        on_exchange=keep,
     )
 
 
-def _askings(found: Capabilities, options: Options) -> dict[str, Asking]:
+def _askings(found: Capabilities, options: Options) -> dict[str, RequestProfile]:
     """How each API that is offered is asked, by its name."""
     chat = _asking(found, options)
     others = {
@@ -284,35 +286,35 @@ def _askings(found: Capabilities, options: Options) -> dict[str, Asking]:
             chat,
             api=offer.api,
             path=offer.path,
-            script_by=offer.script_by,
+            script_method=offer.script_method,
             ids_field=offer.ids_field,
             ids_in_streams=True,
-            reveals=None,
+            prompt_echo=None,
         )
-        for offer in found.offers
+        for offer in found.api_support
         if not offer.reason
     }
     return {CHAT_COMPLETIONS.name: chat, **others}
 
 
-def _asking(found: Capabilities, options: Options) -> Asking:
-    return Asking(
+def _asking(found: Capabilities, options: Options) -> RequestProfile:
+    return RequestProfile(
         model=found.model,
-        script_by=found.script_by,
-        way=found.way,
+        script_method=found.script_method,
+        script_capabilities=found.script_capabilities,
         reasoning_field=found.reasoning_field or found.engine.reasoning_field,
         ids_field=found.ids_field,
         ids_in_streams=found.engine.ids_in_streams,
-        reveals=found.reveals,
+        prompt_echo=found.prompt_echo,
         extra=options.extra_body,
         seed=options.seed,
-        gauge=found.engine.running,
+        load_metric=found.engine.load_metric,
     )
 
 
 def _why_not_probed(target: Target, options: Options, found: Capabilities, sender: Sender) -> str | None:
     """Empty where nobody asked for the latency probe, None where it is to be sent."""
-    asked, left = options.latency_requests, sender.gate.left
+    asked, left = options.latency_requests, sender.rate_limiter.left
     most = most_requests(asked, options.at_once(target))
     reasons = {
         "": asked < 1,
@@ -324,7 +326,7 @@ def _why_not_probed(target: Target, options: Options, found: Capabilities, sende
 
 
 async def _latency(
-    client: Client, asking: Asking, target: Target, options: Options, keep: Keep
+    client: Client, asking: RequestProfile, target: Target, options: Options, keep: Keep
 ) -> tuple[JsonObject, ...]:
     """The latency probe, after all checks: nothing else is sent meanwhile."""
     send, at_once = _in_time(client, options), options.at_once(target)

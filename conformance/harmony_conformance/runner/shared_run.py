@@ -20,13 +20,13 @@ from harmony_conformance.engines.target import Target
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.recording import exchange_line, read_exchange
-from harmony_conformance.evidence.recording_file import read_recorded, write_whole
+from harmony_conformance.evidence.recording_file import append_whole, read_recorded
 from harmony_conformance.golden.scenario import Scenario
 from harmony_conformance.json_value import ENVELOPED, loads
 from harmony_conformance.reference_server.server.serving import running
 from harmony_conformance.runner.judge_run import in_order
-from harmony_conformance.runner.run import Options, look, send_scenarios
-from harmony_conformance.transport.client import completed
+from harmony_conformance.runner.run import Options, discover_target, send_scenarios
+from harmony_conformance.transport.client import run_async
 
 _DISCOVERY, _SENT, _LOCK = "discovery.jsonl", "sent", "lock"
 EXCHANGES = "exchanges.jsonl"
@@ -61,10 +61,10 @@ def open_run(target: Target, options: Options, out: Path | None, stack: ExitStac
         target = replace(target, base=stack.enter_context(running(defects=target.defects)))
     kept = folder if out is None else out.absolute()
     kept.mkdir(parents=True, exist_ok=True)
-    found = completed(look(target, options))
+    found = run_async(discover_target(target, options))
     (folder / _DISCOVERY).write_bytes(b"".join(exchange_line(x) for x in found.exchanges))
-    offers = tuple(replace(offer, exchanges=()) for offer in found.offers)
-    lean = replace(found, exchanges=(), offers=offers)
+    offers = tuple(replace(offer, exchanges=()) for offer in found.api_support)
+    lean = replace(found, exchanges=(), api_support=offers)
     return SharedRun(folder=folder, recording=kept / EXCHANGES, target=target, found=lean)
 
 
@@ -79,11 +79,11 @@ def recorded(run: SharedRun, options: Options, scenarios: Sequence[Scenario]) ->
 
 def _record(run: SharedRun, found: Capabilities, options: Options, scenarios: Sequence[Scenario]) -> None:
     with run.recording.open("wb", buffering=0) as file:
-        write_whole(file, (run.folder / _DISCOVERY).read_bytes())
+        append_whole(file, (run.folder / _DISCOVERY).read_bytes())
 
         def keep(x: Exchange) -> None:
-            write_whole(file, exchange_line(x))
+            append_whole(file, exchange_line(x))
 
         lines = (run.folder / _DISCOVERY).read_bytes().splitlines()
         shown = tuple(read_exchange(loads(line, deepest=ENVELOPED)) for line in lines)
-        completed(send_scenarios(run.target, options, replace(found, exchanges=shown), scenarios, keep))
+        run_async(send_scenarios(run.target, options, replace(found, exchanges=shown), scenarios, keep))

@@ -33,7 +33,7 @@ View = TypeVar("View")
 Short = TypeVar("Short", bound="str | tuple[int, ...]")
 
 
-def once(view: Callable[[Value], View]) -> Callable[[Value], View]:
+def cached_view(view: Callable[[Value], View]) -> Callable[[Value], View]:
     """A pure function of one frozen value that is asked for again and again. What it tells is kept as long as the value, and pickled with it."""
     name = f"{view.__module__}.{view.__qualname__}"
 
@@ -49,7 +49,7 @@ def once(view: Callable[[Value], View]) -> Callable[[Value], View]:
     return kept
 
 
-def remembered(
+def bounded_cache(
     *, most: int, longest: int, most_long: int = 0
 ) -> Callable[[Callable[[Short], View]], Callable[[Short], View]]:
     """A pure function of a text, or of token ids, whose last `most` answers are remembered, and `most_long` of those to what is longer than `longest`.

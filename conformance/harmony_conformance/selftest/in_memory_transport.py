@@ -16,7 +16,7 @@ import httpx
 from starlette.types import ASGIApp, Message, Scope
 
 from harmony_conformance.reference_server.server.app import create_app
-from harmony_conformance.transport.client import Client, Settings, now
+from harmony_conformance.transport.client import Client, ConnectionSettings, now
 
 _HOST = "reference"
 _APART = 0.001  # seconds from one request to the next: nothing carries two at the same moment
@@ -53,7 +53,7 @@ def client_of(defects: Iterable[str]) -> Client:
 
 def client_to(app: ASGIApp) -> Client:
     """A client of an application."""
-    return Client(Settings(base=f"http://{_HOST}", headers={}), _Direct(app))
+    return Client(ConnectionSettings(base=f"http://{_HOST}", headers={}), _Direct(app))
 
 
 class _Waits(selectors.DefaultSelector):

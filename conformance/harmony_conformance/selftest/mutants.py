@@ -37,7 +37,7 @@ def mutants(x: Exchange) -> Iterator[Mutant]:
     if x.stream is not None:
         yield from _stream_mutants(x, x.stream.events)
     else:
-        for kind, where, body in _body_mutants(x.body):
+        for kind, where, body in _body_mutants(x.chat_completion):
             yield Mutant(kind=kind, where=where, exchange=_with_body(x, body))
         yield from _prompt_mutants(x)
 
@@ -137,7 +137,9 @@ def _prompt_mutants(x: Exchange) -> Iterator[Mutant]:
         for kind, changed in changes:
             if changed != ids:
                 listed: list[Json] = list(changed)
-                body = _set(_set(x.body, ("prompt_token_ids",), listed), ("usage", "prompt_tokens"), len(changed))
+                body = _set(
+                    _set(x.chat_completion, ("prompt_token_ids",), listed), ("usage", "prompt_tokens"), len(changed)
+                )
                 yield Mutant(kind=kind, where=where, exchange=_with_body(x, _balanced(body)))
 
 

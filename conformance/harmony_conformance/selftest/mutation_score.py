@@ -13,7 +13,7 @@ from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.golden import data as golden
 from harmony_conformance.json_value import JsonObject, at, items, loads, text
 from harmony_conformance.judge.check import Check, Comparison, Outcome
-from harmony_conformance.judge.judge import Case, is_comparison, judge_case
+from harmony_conformance.judge.judge import ScenarioSeries, is_comparison, judge_case
 from harmony_conformance.runtime.processes import forking_if_whole
 from harmony_conformance.selftest.mutants import Mutant, described, mutants
 
@@ -132,8 +132,8 @@ class _Hunt:
         """The outcomes of all checks; the first failure ends the search."""
         ordered = self._by_kind.setdefault(mutant.kind, [*self._checks])
         x = mutant.exchange
-        alone = Case([Series(name=home.name, exchanges={x.step: x})])
-        whole = Case([replace(home, exchanges={**home.exchanges, x.step: x})])
+        alone = ScenarioSeries([Series(name=home.name, exchanges={x.step: x})])
+        whole = ScenarioSeries([replace(home, exchanges={**home.exchanges, x.step: x})])
         for place, rule in enumerate(ordered):
             outcome = judge_case(whole if is_comparison(rule) else alone, (rule,))[0].outcome
             yield outcome

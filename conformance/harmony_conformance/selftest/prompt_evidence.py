@@ -128,7 +128,7 @@ def _hidden(x: Exchange) -> Exchange:
         return x
     last = x.response.chunks[-1].at if x.response.chunks else 0.0
     chunks = (Chunk(at=last, data=x.response.body.replace(_IDS, _HIDDEN)),)
-    return replace(x, response=replace(x.response, chunks=chunks), rendered=None)
+    return replace(x, response=replace(x.response, chunks=chunks), rendered_prompt=None)
 
 
 def prompt_counts(series: Iterable[Series]) -> Mapping[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from http import HTTPStatus
 
-from harmony_conformance.engines.profiles import ENGINES, ScriptBy
+from harmony_conformance.engines.profiles import ENGINES, ScriptMethod
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.golden.scenario import Scenario, expand
 from harmony_conformance.json_value import dumps, members
@@ -15,18 +15,18 @@ from harmony_conformance.reference_server.pipeline.http import server_sent
 from harmony_conformance.reference_server.requests.errors import ApiError, Reply
 from harmony_conformance.reference_server.requests.fields import MODEL
 from harmony_conformance.reference_server.server.app import DATE
-from harmony_conformance.runner.request_builder import Asking, build
+from harmony_conformance.runner.request_builder import RequestProfile, build_request
 from harmony_conformance.transport.messages import Chunk, Request, Response
 
 _REFERENCE = ENGINES["reference"]
-_ASKING = Asking(model=MODEL, script_by=ScriptBy.REFERENCE, ids_field=_REFERENCE.ids_field, extra={})
+_ASKING = RequestProfile(model=MODEL, script_method=ScriptMethod.REFERENCE, ids_field=_REFERENCE.ids_field, extra={})
 
 
 def ask(scenario: Scenario, changes: Changes) -> Series:
     """The answers of the reference server with these defects to every step of a scenario."""
     exchanges: dict[str, Exchange] = {}
     for serial, step in enumerate(expand(scenario), start=1):
-        request = build(step, _ASKING, {})
+        request = build_request(step, _ASKING, {})
         exchanges[step.name] = Exchange(
             id=f"{scenario.name}/chat/{step.name}/0",
             scenario=scenario.name,

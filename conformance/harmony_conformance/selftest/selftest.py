@@ -25,17 +25,17 @@ from harmony_conformance.judge.judge import Result, is_comparison
 from harmony_conformance.reference_server.defects import DEFECTS, defects_named
 from harmony_conformance.reference_server.defects.stages import READING, WORDED, Changes
 from harmony_conformance.runner.judge_run import Plan, judge_all
-from harmony_conformance.runner.run import Options, Run, make_plan, run, run_by
+from harmony_conformance.runner.run import Options, Run, make_plan, run, run_with_client
 from harmony_conformance.runtime.processes import forking_if_whole
 from harmony_conformance.selftest.in_memory_transport import at_once, client_of
 from harmony_conformance.selftest.prompt_evidence import Shown, disagreements, prompt_counts, read_evidence, shown_by
 from harmony_conformance.selftest.row_runner import ask
 from harmony_conformance.selftest.unchanged_answers import Digests, changed, digests
-from harmony_conformance.transport.client import completed
+from harmony_conformance.transport.client import run_async
 
 
 @dataclass(frozen=True, kw_only=True)
-class Catch:
+class ExpectedDetections:
     """Which checks are there for a defect, and which others fail as a consequence of it; `by_wire`: on what crossed the wire alone."""
 
     caught_by: frozenset[str]
@@ -50,7 +50,7 @@ class DefectResult:
     defect: str
     caught_by: tuple[str, ...]
     unrelated: tuple[str, ...]
-    silent: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
 
     @property
     def caught(self) -> bool:
@@ -58,9 +58,9 @@ class DefectResult:
         return bool(self.caught_by)
 
     @property
-    def as_named(self) -> bool:
+    def as_expected(self) -> bool:
         """Whether it was caught, and what failed is what the table names."""
-        return self.caught and not self.unrelated and not self.silent
+        return self.caught and not self.unrelated and not self.missed
 
     def line(self) -> JsonObject:
         """The JSON form."""
@@ -69,15 +69,15 @@ class DefectResult:
             "caught": self.caught,
             "caught_by": list(self.caught_by),
             "unrelated": list(self.unrelated),
-            "silent": list(self.silent),
+            "silent": list(self.missed),
         }
 
 
-def read_switches() -> Mapping[str, Catch]:
+def read_switches() -> Mapping[str, ExpectedDetections]:
     """The table of `golden/switches.json`: what catches each defect."""
     document = loads((golden.root() / "switches.json").read_text(encoding="utf-8"))
     return {
-        name: Catch(
+        name: ExpectedDetections(
             caught_by=frozenset(text(check) for check in items(at(row, "caught_by"))),
             also=frozenset(text(check) for check in items(at(row, "also"))),
             by_wire=frozenset(text(check) for check in items(at(row, "by_wire"))),
@@ -91,13 +91,13 @@ def failing(results: Iterable[Result]) -> frozenset[str]:
     return frozenset(result.check for result in results if result.outcome in (Outcome.FAIL, Outcome.ERROR))
 
 
-def judge_defect(defect: str, failed: frozenset[str], catch: Catch) -> DefectResult:
+def judge_defect(defect: str, failed: frozenset[str], catch: ExpectedDetections) -> DefectResult:
     """Compare what failed with what has to."""
     return DefectResult(
         defect=defect,
         caught_by=tuple(sorted(failed & catch.caught_by)),
         unrelated=tuple(sorted(failed - catch.caught_by - catch.also)),
-        silent=tuple(sorted((catch.caught_by | catch.also) - failed)),
+        missed=tuple(sorted((catch.caught_by | catch.also) - failed)),
     )
 
 
@@ -125,7 +125,7 @@ def apis_of(defect: str) -> tuple[str, ...]:
     words = {
         change.api for change in (changes if isinstance(changes, tuple) else (changes,)) if isinstance(change, WORDED)
     }
-    return tuple(name for name, api in APIS.items() if api is CHAT_COMPLETIONS or api.word in words)
+    return tuple(name for name, api in APIS.items() if api is CHAT_COMPLETIONS or api.option_name in words)
 
 
 def run_reference(defect: str | None, plan: Plan, apis: tuple[str, ...] = (CHAT_COMPLETIONS.name,)) -> Run:
@@ -134,7 +134,7 @@ def run_reference(defect: str | None, plan: Plan, apis: tuple[str, ...] = (CHAT_
 
     async def sent() -> Run:
         async with client_of(target.defects) as client:
-            return await run_by(client, target, Options(apis=apis), plan, lambda _: None, lambda _: None)
+            return await run_with_client(client, target, Options(apis=apis), plan, lambda _: None, lambda _: None)
 
     return at_once(sent())
 
@@ -146,19 +146,19 @@ class SelfTest:
     correct: Run
     faults: tuple[str, ...]
     defects: tuple[DefectResult, ...]
-    idle: tuple[str, ...]
+    never_triggered: tuple[str, ...]
     evidence: Mapping[str, Shown]
 
     @property
     def passed(self) -> bool:
         """Whether nothing was missed and nothing was alarmed falsely."""
-        return not self.faults and not self.idle and all(result.as_named for result in self.defects)
+        return not self.faults and not self.never_triggered and all(result.as_expected for result in self.defects)
 
 
 def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None], workers: int) -> SelfTest:
     """Run the suite on the correct server, and without a wire on each defect, in `workers` processes. `told` gets each result as it comes, in order."""
     plan, switches = _plan(EVERY_API.apis), read_switches()
-    correct = completed(run(parse_target("reference"), EVERY_API, plan, lambda _: None, lambda _: None))
+    correct = run_async(run(parse_target("reference"), EVERY_API, plan, lambda _: None, lambda _: None))
     served = run_reference(None, _served(plan), EVERY_API.apis).series
     right = digests((*served, *_rows(plan, Changes())), arrivals=True)
     named = tuple(defects)
@@ -178,11 +178,11 @@ def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None], w
         faults=(*_faults(correct, plan), *_otherwise(correct.series, served), *doubted),
         evidence=shown,
         defects=tuple(results),
-        idle=tuple(check.id for check in CHECKS if check.id not in caught),
+        never_triggered=tuple(check.id for check in CHECKS if check.id not in caught),
     )
 
 
-_NOTHING = Catch(caught_by=frozenset(), also=frozenset())
+_NOTHING = ExpectedDetections(caught_by=frozenset(), also=frozenset())
 
 
 @cache

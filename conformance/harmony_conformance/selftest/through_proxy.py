@@ -30,10 +30,10 @@ from harmony_conformance.reference_server.defects import DEFECTS
 from harmony_conformance.reference_server.defects.stages import READING
 from harmony_conformance.reference_server.server.app import create_app
 from harmony_conformance.runner.judge_run import Plan
-from harmony_conformance.runner.run import Options, make_plan, run_by
+from harmony_conformance.runner.run import Options, make_plan, run_with_client
 from harmony_conformance.runtime.processes import forking_if_whole
 from harmony_conformance.selftest.in_memory_transport import at_once, client_to
-from harmony_conformance.selftest.selftest import Catch, apis_of, read_switches
+from harmony_conformance.selftest.selftest import ExpectedDetections, apis_of, read_switches
 from harmony_conformance.selftest.unchanged_answers import Digests, changed, digests
 
 _GROUP = "harmony_conformance.through"
@@ -44,7 +44,7 @@ _CLIENTS = "client"
 """The family that looks at requests: scenarios send wrong ones on purpose."""
 _FORCED = frozenset({"structured.answer_is_json", "tool_calls.arguments_fit_the_schema"})
 """What a server promised and its model broke: the suite knows that no grammar held the script back, and a proxy is right to tell."""
-_NOTHING = Catch(caught_by=frozenset(), also=frozenset())
+_NOTHING = ExpectedDetections(caught_by=frozenset(), also=frozenset())
 
 
 class Between(Protocol):
@@ -63,7 +63,7 @@ class Between(Protocol):
 Through = Callable[[ASGIApp], Between]
 
 
-class NoSuchWay(LookupError):  # noqa: N818 - it says what happened
+class UnknownThroughError(LookupError):
     """Nothing of that name can be put in between."""
 
 
@@ -75,13 +75,13 @@ def way_named(name: str) -> Through:
     """
     points = {point.name: point for point in entry_points(group=_GROUP)}
     if name not in points:
-        raise NoSuchWay(f"{name!r} is not installed; there is: {', '.join(sorted(points)) or 'nothing'}")
+        raise UnknownThroughError(f"{name!r} is not installed; there is: {', '.join(sorted(points)) or 'nothing'}")
     way: Through = points[name].load()
     return way
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class ScenarioSubset:
     """What is asked: the scenarios of these names (none: all), over these APIs."""
 
     scenarios: tuple[str, ...]
@@ -137,13 +137,13 @@ def run_through(
     told: Callable[[Watched], None],
     *,
     workers: int,
-    part: Part | None = None,
+    part: ScenarioSubset | None = None,
 ) -> ThroughTest:
     """Ask the correct server over every API, and the server with each defect, in `workers` processes. `told` gets each result as it comes, in order.
 
     With `part` only some is asked, which proves nothing of the rest.
     """
-    series, passed = _ask(None, through, part or Part(scenarios=(), apis=tuple(APIS)))
+    series, passed = _ask(None, through, part or ScenarioSubset(scenarios=(), apis=tuple(APIS)))
     right = _Right(sent=digests(series, arrivals=True), passed=frozenset(map(_digest, passed)))
     failing = {check for check in _failing(passed) if _family(check) != _CLIENTS} - _FORCED
     watch = partial(_watch, through=through, part=part)
@@ -175,20 +175,22 @@ def _inherit(right: _Right) -> None:
     _RIGHT.append(right)
 
 
-def _ask(defect: str | None, through: Through, part: Part) -> tuple[tuple[Series, ...], Sequence[Exchange]]:
+def _ask(defect: str | None, through: Through, part: ScenarioSubset) -> tuple[tuple[Series, ...], Sequence[Exchange]]:
     target = parse_target("reference" if defect is None else f"reference:defect={defect}")
     between = through(create_app(defects=target.defects))
     plan = _plan(part, with_rows=defect is None or isinstance(DEFECTS[defect].change, READING))
 
     async def sent() -> tuple[Series, ...]:
         async with client_to(between.app) as client:
-            return (await run_by(client, target, Options(apis=part.apis), plan, lambda _: None, lambda _: None)).series
+            return (
+                await run_with_client(client, target, Options(apis=part.apis), plan, lambda _: None, lambda _: None)
+            ).series
 
     return at_once(sent()), between.exchanges()
 
 
 @cache
-def _plan(part: Part, *, with_rows: bool) -> Plan:
+def _plan(part: ScenarioSubset, *, with_rows: bool) -> Plan:
     """What is sent; the hand-written rows only to a server that reads the output otherwise, each once, whole and streamed. It is judged later."""
     scenarios = (
         one_of_each_row(scenario) if is_of_rows(scenario) else scenario
@@ -198,9 +200,9 @@ def _plan(part: Part, *, with_rows: bool) -> Plan:
     return Plan(scenarios=tuple(scenarios), checks=())
 
 
-def _watch(defect: str, *, through: Through, part: Part | None) -> Watched:
+def _watch(defect: str, *, through: Through, part: ScenarioSubset | None) -> Watched:
     right, catch = _RIGHT[0], read_switches().get(defect, _NOTHING)
-    series, passed = _ask(defect, through, part or Part(scenarios=(), apis=apis_of(defect)))
+    series, passed = _ask(defect, through, part or ScenarioSubset(scenarios=(), apis=apis_of(defect)))
     failing = _failing(x for x in passed if _digest(x) not in right.passed)
     changed_ones = [x for one in changed(series, right.sent) for x in one.exchanges.values()]
     unseen = {

@@ -20,7 +20,7 @@ from typing import Self, TypeVar
 
 import httpx
 
-from harmony_conformance.transport.content_coding import ACCEPTED, BadCoding, Decoder, decoder
+from harmony_conformance.transport.content_coding import ACCEPTED, ContentDecodingError, Decoder, decoder
 from harmony_conformance.transport.http_transport import (
     STREAM_RESET,
     Network,
@@ -29,7 +29,7 @@ from harmony_conformance.transport.http_transport import (
     trailing_data,
 )
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
-from harmony_conformance.transport.redaction import Mask, handed_out, secrets
+from harmony_conformance.transport.redaction import Mask, cookie_secrets, secrets
 from harmony_conformance.transport.sse import EventDecoder
 
 BODY_LIMIT = 10 * 1024 * 1024  # escaped as JSON it is still a line that the readers of recordings take
@@ -51,7 +51,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class ConnectionSettings:
     """How to connect. `timeout` is the longest silence between bytes, in seconds; `key` is never stored elsewhere."""
 
     base: str
@@ -63,15 +63,15 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sent:
+class SendResult:
     """What came of a request: a response, or a failure, or both where a body broke off; and the waits that a busy server asked for."""
 
     response: Response | None = None
     failure: Failure | None = None
-    waited: tuple[float, ...] = ()
+    retry_waits: tuple[float, ...] = ()
 
 
-SendRequest = Callable[[Request], Awaitable[Sent]]
+SendRequest = Callable[[Request], Awaitable[SendResult]]
 """Sends a request, and says what came of it."""
 
 
@@ -79,17 +79,21 @@ SendRequest = Callable[[Request], Awaitable[Sent]]
 class Wait:
     """A wait that a busy server asked for, in seconds: `asked` is None where its Retry-After can not be read; `place` counts from 1."""
 
-    asked: float | None
+    requested_seconds: float | None
     seconds: float
-    place: int
+    attempt: int
 
     def __str__(self) -> str:
         """One line."""
-        asks = "the server is busy" if self.asked is None else f"the server asks to wait {self.asked:.0f} s"
-        return f"{asks}; waiting {self.seconds:.0f} s, {self.place} of {_WAITS}"
+        asks = (
+            "the server is busy"
+            if self.requested_seconds is None
+            else f"the server asks to wait {self.requested_seconds:.0f} s"
+        )
+        return f"{asks}; waiting {self.seconds:.0f} s, {self.attempt} of {_WAITS}"
 
 
-def unheard(wait: Wait) -> None:
+def ignore_wait(wait: Wait) -> None:
     """For those who do not want to be told of waits."""
 
 
@@ -109,7 +113,7 @@ class _Trace:
 class Client:
     """What is sent to one endpoint; an asynchronous context manager."""
 
-    def __init__(self, settings: Settings, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, settings: ConnectionSettings, transport: httpx.AsyncBaseTransport | None = None) -> None:
         """`transport`: carries the requests, where that is no network.
 
         Raises:
@@ -135,8 +139,8 @@ class Client:
         await self._transport.aclose()
 
     async def send(
-        self, request: Request, waiting: Callable[[Wait], None] = unheard, leave_after: int | None = None
-    ) -> Sent:
+        self, request: Request, waiting: Callable[[Wait], None] = ignore_wait, leave_after: int | None = None
+    ) -> SendResult:
         """Send a request; wait and repeat where the server says 429 or 503 with Retry-After, at most three times. `waiting` is told of each wait.
 
         Where it asks for more than three of the longest waits, as one whose limit is of a day does, none would help, and none is made.
@@ -150,7 +154,7 @@ class Client:
             sent = await self._once(request, leave_after)
             wait = _wait(sent.response, len(waited) + 1)
             if wait is None:
-                return replace(sent, waited=tuple(waited), failure=sent.failure or _limited(sent.response))
+                return replace(sent, retry_waits=tuple(waited), failure=sent.failure or _limited(sent.response))
             is_hopeless = _is_hopeless(wait)
             if len(waited) == _WAITS or is_hopeless:
                 so_far = f"HTTP {sent.response.status if sent.response else 0} after {len(waited)} waits"
@@ -158,13 +162,13 @@ class Client:
                     f"{so_far}, and the server asks to wait longer than {_PATIENCE:.0f} s" if is_hopeless else so_far
                 )
                 return replace(
-                    sent, waited=tuple(waited), failure=Failure(kind=FailureKind.RATE_LIMITED, detail=detail)
+                    sent, retry_waits=tuple(waited), failure=Failure(kind=FailureKind.RATE_LIMITED, detail=detail)
                 )
             waited.append(wait.seconds)
             waiting(wait)
             await _pause(wait.seconds)
 
-    async def _once(self, request: Request, leave_after: int | None) -> Sent:
+    async def _once(self, request: Request, leave_after: int | None) -> SendResult:
         """What came of the request on one connection; on another where one that had been kept open turns out to be closed.
 
         A server may close a connection after any answer, llama.cpp does so without a word, and only the next request finds out. Where that request
@@ -187,7 +191,7 @@ class Client:
                 )
                 if failure.kind is FailureKind.RESET and not trace.is_new and STREAM_RESET not in failure.detail:
                     continue
-            except BadCoding as problem:
+            except ContentDecodingError as problem:
                 failure = Failure(kind=FailureKind.MALFORMED_HTTP, detail=str(problem))
             return self._sent(heads, chunks, failure)
 
@@ -261,18 +265,18 @@ class Client:
             headers = {**headers, "Content-Length": length}
         return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
 
-    def _sent(self, heads: list[_Head], chunks: list[Chunk], failure: Failure | None) -> Sent:
+    def _sent(self, heads: list[_Head], chunks: list[Chunk], failure: Failure | None) -> SendResult:
         """What came, without secrets."""
         if failure is not None:
             failure = replace(failure, detail=self._mask.text(failure.detail))
         if not heads:
-            return Sent(failure=failure)
+            return SendResult(failure=failure)
         (head,) = heads
-        cookies = handed_out(head.headers.items())
+        cookies = cookie_secrets(head.headers.items())
         mask = Mask((*self._secrets, *cookies)) if cookies else self._mask
         kept = {mask.text(name): mask.text(value) for name, value in head.headers.items() if name not in _NOT_KEPT}
         response = Response(status=head.status, headers=kept, chunks=mask.chunks(chunks))
-        return Sent(response=response, failure=failure)
+        return SendResult(response=response, failure=failure)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,7 +327,7 @@ def _told(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return told
 
 
-def completed(work: Coroutine[object, object, Value]) -> Value:
+def run_async(work: Coroutine[object, object, Value]) -> Value:
     """What `work` answers, on a loop of its own.
 
     It is kept from `asyncio.run`, which before Python 3.13 spells out what its task has answered, to no end: for the results of a run, seconds.
@@ -358,7 +362,7 @@ def is_longest(waited: Iterable[float]) -> bool:
 
 
 def _is_hopeless(wait: Wait) -> bool:
-    return wait.asked is not None and wait.asked > _PATIENCE
+    return wait.requested_seconds is not None and wait.requested_seconds > _PATIENCE
 
 
 def _limited(response: Response | None) -> Failure | None:
@@ -374,10 +378,10 @@ def _wait(response: Response | None, place: int) -> Wait | None:
         return None
     asked = response.headers.get("retry-after", "").strip()
     if asked.isascii() and asked.isdigit():
-        return Wait(asked=float(asked), seconds=min(float(asked), _LONGEST_WAIT), place=place)
+        return Wait(requested_seconds=float(asked), seconds=min(float(asked), _LONGEST_WAIT), attempt=place)
     try:
         until = parsedate_to_datetime(asked).timestamp()
     except (ValueError, OverflowError):
-        return Wait(asked=None, seconds=_UNREADABLE_WAIT, place=place) if asked else None
+        return Wait(requested_seconds=None, seconds=_UNREADABLE_WAIT, attempt=place) if asked else None
     left = max(until - time.time(), 0.0)
-    return Wait(asked=left, seconds=min(left, _LONGEST_WAIT), place=place)
+    return Wait(requested_seconds=left, seconds=min(left, _LONGEST_WAIT), attempt=place)

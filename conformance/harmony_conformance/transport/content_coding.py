@@ -14,7 +14,7 @@ _OUTPUT = 64 * 1024  # bytes that one step of zlib adds at most
 _INPUT = 64  # bytes that brotli and Zstandard, which have no such limit, get at a time
 
 
-class BadCoding(ValueError):  # noqa: N818 - it says what the bytes are
+class ContentDecodingError(ValueError):
     """Bytes that are not in the coding that their headers name."""
 
 
@@ -52,7 +52,7 @@ class _Zlib(Decoder):
                 left = self._inflating.unconsumed_tail
         except zlib.error as problem:
             if not others:
-                raise BadCoding(str(problem)) from None
+                raise ContentDecodingError(str(problem)) from None
             self._inflating = others[0]
             yield from self.decode(data)
 
@@ -70,7 +70,7 @@ class _Brotli(Decoder):
         try:
             yield from map(self._decode, _slices(data))
         except self._error as problem:
-            raise BadCoding(str(problem)) from None
+            raise ContentDecodingError(str(problem)) from None
 
     def end(self) -> Iterator[bytes]:
         yield b""
@@ -95,11 +95,11 @@ class _Zstandard(Decoder):
                     rest, self._decoding = self._decoding.unused_data, self._begin()
                     yield self._decoding.decompress(rest)
         except self._error as problem:
-            raise BadCoding(str(problem)) from None
+            raise ContentDecodingError(str(problem)) from None
 
     def end(self) -> Iterator[bytes]:
         if self._has_begun and not self._decoding.eof:
-            raise BadCoding("Zstandard data is incomplete")
+            raise ContentDecodingError("Zstandard data is incomplete")
         yield b""
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from harmony_conformance.json_value import Json, NotJson, loads
+from harmony_conformance.json_value import InvalidJsonError, Json, loads
 from harmony_conformance.runtime.caching import cached_property
 
 _FIRST_REDIRECT = 300
@@ -55,7 +55,7 @@ class Request:
         """The body as JSON, None where it is none (a request that is malformed on purpose)."""
         try:
             return loads(self.body)
-        except NotJson:
+        except InvalidJsonError:
             return None
 
 

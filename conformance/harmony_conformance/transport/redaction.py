@@ -47,7 +47,7 @@ def secrets(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for word in (key or "", *parts) if _is_secret(word)))
 
 
-def handed_on(request: Json) -> tuple[str, ...]:
+def request_secrets(request: Json) -> tuple[str, ...]:
     """The secrets that the body of a request holds: what the servers of its tools (MCP) are to be sent, or have in their URL, and a key beside the messages."""
     held = members(request)
     told = [text(held[name]) for name in _KEYS if name in held]
@@ -57,7 +57,7 @@ def handed_on(request: Json) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for word in told if _is_secret(word))) if told else ()
 
 
-def in_query(query: str) -> tuple[str, ...]:
+def query_secrets(query: str) -> tuple[str, ...]:
     """The secrets in the query of a URL, each as it stands there and as it is read."""
     if not query:
         return ()
@@ -66,7 +66,7 @@ def in_query(query: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for value in raw for word in (value, unquote_plus(value)) if _is_secret(word)))
 
 
-def handed_out(headers: Iterable[tuple[str, str]]) -> tuple[str, ...]:
+def cookie_secrets(headers: Iterable[tuple[str, str]]) -> tuple[str, ...]:
     """The secrets that a server gives to a client: the values of its cookies, without their names. Names of headers are in lower case."""
     cookies = [value for name, value in headers if name == "set-cookie"]
     pairs = (pair.partition("=") for cookie in cookies for pair in _BETWEEN_PAIRS.split(cookie))
@@ -91,7 +91,7 @@ def _in_url(url: str) -> Iterator[str]:
     user, has_password, password = split.netloc.rpartition("@")[0].partition(":")
     asking = [password, *([user] if not has_password or _RANDOM.fullmatch(user) else [])]
     yield from (word for part in asking for word in (part, unquote(part)))
-    yield from (*in_query(split.query), *in_query(split.fragment))
+    yield from (*query_secrets(split.query), *query_secrets(split.fragment))
     yield from (part for part in split.path.split("/") if _RANDOM.fullmatch(part))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from harmony_conformance.json_value import Json, NotJson, dumps, loads
+from harmony_conformance.json_value import InvalidJsonError, Json, dumps, loads
 from harmony_conformance.runtime.caching import cached_property
 from harmony_conformance.transport.messages import Chunk
 
@@ -47,7 +47,7 @@ class Event:
         """The data as JSON, None where it is none."""
         try:
             return loads(self.data)
-        except NotJson:
+        except InvalidJsonError:
             return None
 
     @cached_property

@@ -17,13 +17,13 @@ from harmony_conformance.apis.registry import (
     SGLANG_GENERATE,
     TGI,
     TGI_GENERATE,
-    NotSpelled,
+    UnsupportedByApiError,
     api_named,
 )
 from harmony_conformance.golden import data as golden
 from harmony_conformance.json_value import at, loads
-from harmony_conformance.prompts.conversation import Reading, conversation_of
-from harmony_conformance.prompts.prompt_parser import Kind, wanted
+from harmony_conformance.prompts.conversation import RequestReading, conversation_of
+from harmony_conformance.prompts.prompt_parser import PartKind, expected_parts
 from harmony_conformance.reference_server import MODEL
 from harmony_ref import render_conversation_for_completion
 
@@ -67,7 +67,7 @@ def test_a_tool_loop_means_the_same_there_and_back(api):
         "seed": 3,
         "harmony_script": SAID,
     }
-    back = api.asked(api.spell(request))
+    back = api.read_request(api.write_request(request))
     assert _written(back) == _written(request)
     for name in ("model", "tools", "reasoning_effort", "stop", "seed", "harmony_script"):
         assert back[name] == request[name]
@@ -76,8 +76,8 @@ def test_a_tool_loop_means_the_same_there_and_back(api):
 
 def _written(request):
     return [
-        (part.kind, loads(part.text) if part.kind is Kind.CALL else part.text, part.function, part.keep)
-        for part in wanted(request)
+        (part.kind, loads(part.text) if part.kind is PartKind.CALL else part.text, part.function, part.retention)
+        for part in expected_parts(request)
     ]
 
 
@@ -116,7 +116,7 @@ HISTORY = st.lists(
 @given(messages=HISTORY)
 def test_histories_mean_the_same_there_and_back(api, messages):
     request = {"model": MODEL, "messages": messages}
-    assert _written(api.asked(api.spell(request))) == _written(request)
+    assert _written(api.read_request(api.write_request(request))) == _written(request)
 
 
 JSON = st.recursive(
@@ -148,8 +148,8 @@ def test_garbage_raises_nothing_and_every_event_has_a_value(api, values):
 @settings(max_examples=25, deadline=None)
 @given(value=st.dictionaries(st.sampled_from(NAMES), ODD, max_size=4))
 def test_spelling_raises_nothing_else(api, value):
-    with suppress(NotSpelled):
-        api.spell(value)
+    with suppress(UnsupportedByApiError):
+        api.write_request(value)
 
 
 @pytest.mark.parametrize(
@@ -181,15 +181,15 @@ def test_spelling_raises_nothing_else(api, value):
     ],
 )
 def test_what_an_api_has_not_is_not_spelled(api, members):
-    with pytest.raises(NotSpelled):
-        api.spell({"model": MODEL, "messages": [USER], **members})
+    with pytest.raises(UnsupportedByApiError):
+        api.write_request({"model": MODEL, "messages": [USER], **members})
 
 
 @pytest.mark.parametrize("api", TALKING, ids=lambda api: api.name)
 def test_a_form_of_the_answer_comes_back(api):
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
     form = {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}}
-    assert api.asked(api.spell({"messages": [USER], "response_format": form}))["response_format"] == form
+    assert api.read_request(api.write_request({"messages": [USER], "response_format": form}))["response_format"] == form
 
 
 GOLDEN = {"ollama_chat": "ollama", "ollama_generate": "ollama-generate"}
@@ -204,8 +204,8 @@ GOLDEN = {"ollama_chat": "ollama", "ollama_generate": "ollama-generate"}
     ],
 )
 def test_a_native_request_is_read_as_the_conversation_that_it_means(test, render_by_library):
-    asked = api_named(GOLDEN[test["api"]]).asked(test["request"])
-    said = conversation_of(asked, Reading(), date=DATE)
+    asked = api_named(GOLDEN[test["api"]]).read_request(test["request"])
+    said = conversation_of(asked, RequestReading(), date=DATE)
     rendered = list(render_conversation_for_completion(said))
     assert rendered in [
         list(render_by_library(messages))
@@ -217,7 +217,7 @@ def test_a_native_request_is_read_as_the_conversation_that_it_means(test, render
 
 
 def post(http, api, path="", **members):
-    request = api.spell({"model": MODEL, "messages": [USER], "tools": [WEATHER], "return_token_ids": True, **members})
+    request = api.write_request({"model": MODEL, "messages": [USER], "tools": [WEATHER], "return_token_ids": True, **members})
     response = http.post(path or api.path, json=request)
     assert response.status_code == 200, response.text
     return response
@@ -231,8 +231,8 @@ def values(response):
 @pytest.mark.parametrize("api", TALKING, ids=lambda api: api.name)
 @pytest.mark.parametrize("script", [SAID, CALLED], ids=["answer", "call"])
 def test_an_answer_says_the_same_whole_and_streamed(api, script, http):
-    whole = read_completion(api.whole(post(http, api, harmony_script=script).json()))
-    told = list(api.chunks(values(post(http, api, harmony_script=script, stream=True))))
+    whole = read_completion(api.read_response(post(http, api, harmony_script=script).json()))
+    told = list(api.read_events(values(post(http, api, harmony_script=script, stream=True))))
     streamed = read_stream(told)
     for name in ("role", "content", "reasoning", "reasoning_field", "tool_calls", "finish_reason", "output_ids"):
         if api is not TGI or name != "output_ids":
@@ -254,7 +254,7 @@ def test_older_lines_with_calls_are_read_too():
         {"message": {"role": "assistant", "content": "", "tool_calls": [call]}, "done": False},
         {"message": {"role": "assistant", "content": ""}, "done": True, "done_reason": "stop", "eval_count": 3},
     ]
-    turn = read_stream(OLLAMA.chunks(lines))
+    turn = read_stream(OLLAMA.read_events(lines))
     assert [(call.name, call.arguments, call.id) for call in turn.tool_calls] == [
         ("f", '{"a":1}', "call 0"),
         ("f", '{"a":1}', "call 1"),
@@ -263,7 +263,7 @@ def test_older_lines_with_calls_are_read_too():
 
 
 def test_a_failure_within_a_stream_stays_a_failure():
-    (told,) = OLLAMA.chunks([{"error": "no"}])
+    (told,) = OLLAMA.read_events([{"error": "no"}])
     assert told["error"]["message"] == "no"
 
 
@@ -272,9 +272,9 @@ def test_a_failure_within_a_stream_stays_a_failure():
 )
 def test_a_conversation_is_sent_as_the_prompt_that_it_is(api, ids, http):
     request = {"model": MODEL, "messages": LOOP, "tools": [WEATHER], "max_tokens": 9, "temperature": 0}
-    spelled = api.spell({**request, "return_token_ids": True})
+    spelled = api.write_request({**request, "return_token_ids": True})
     chat = http.post("/v1/chat/completions", json={**request, "return_token_ids": True}).json()
-    turn = read_completion(api.whole(http.post(api.path, json=spelled).json()))
+    turn = read_completion(api.read_response(http.post(api.path, json=spelled).json()))
     assert turn.prompt_ids == tuple(chat["prompt_token_ids"])
     assert any(isinstance(spelled.get(name), list) for name in ("prompt", "inputs", "input_ids")) is ids
 
@@ -294,7 +294,7 @@ RAW = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
 )
 def test_a_raw_continuation_shows_its_ids(api, body, http):
     answer = http.post(api.path, json={"model": MODEL, "harmony_script": SAID, **body}).json()
-    turn = read_completion(api.whole(answer))
+    turn = read_completion(api.read_response(answer))
     assert turn.prompt_ids is not None
     assert turn.output_ids is not None
     assert len(turn.prompt_ids) == turn.usage.prompt_tokens
@@ -314,7 +314,7 @@ def test_a_raw_continuation_shows_its_ids(api, body, http):
 )
 def test_a_raw_stream_is_a_completion(api, path, body, http):
     response = http.post(path or api.path, json={"model": MODEL, "harmony_script": SAID, **body})
-    turn = read_stream(api.chunks(values(response)))
+    turn = read_stream(api.read_events(values(response)))
     assert "Sunny, 21 °C. 🫠" in turn.content
     assert turn.finish_reason == "stop"
     assert turn.usage.completion_tokens
@@ -330,35 +330,35 @@ def real(name):
     [("pass-llama-cpp", "stop", 14), ("pass-llama-cpp-cut", "length", 2), ("na-llama-cpp-stop-string", "stop", 8)],
 )
 def test_an_answer_of_llama_cpp_is_a_completion(name, finish, ids):
-    turn = read_completion(LLAMACPP_COMPLETION.whole(real(name)["json"]))
+    turn = read_completion(LLAMACPP_COMPLETION.read_response(real(name)["json"]))
     assert (turn.finish_reason, len(turn.output_ids), turn.usage.prompt_tokens) == (finish, ids, 265)
 
 
 def test_a_stream_of_llama_cpp_is_a_completion():
-    turn = read_stream(LLAMACPP_COMPLETION.chunks(real("na-llama-cpp-stream")["events"]))
+    turn = read_stream(LLAMACPP_COMPLETION.read_events(real("na-llama-cpp-stream")["events"]))
     assert turn.content == "<|channel|>final<|message|> Teal, grün 🫠. "
     assert (turn.finish_reason, turn.output_ids, turn.usage.completion_tokens) == ("stop", None, 14)
 
 
 def test_llama_cpp_is_asked_in_its_own_words():
     request = {"model": MODEL, "messages": LOOP, "tools": [WEATHER], "max_tokens": 9, "stop": "x", "stream": True}
-    spelled = LLAMACPP_COMPLETION.spell({**request, "stream_options": {"include_usage": True}, "top_k": 1})
-    prompt = list(render_conversation_for_completion(conversation_of(request, Reading(), date=DATE)))
+    spelled = LLAMACPP_COMPLETION.write_request({**request, "stream_options": {"include_usage": True}, "top_k": 1})
+    prompt = list(render_conversation_for_completion(conversation_of(request, RequestReading(), date=DATE)))
     told = {"model": MODEL, "n_predict": 9, "stop": ["x"], "stream": True, "top_k": 1, "return_tokens": True}
     assert spelled == told | {"prompt": prompt}
-    assert LLAMACPP_COMPLETION.asked(spelled)["max_tokens"] == 9
-    with pytest.raises(NotSpelled, match="logprobs"):
-        LLAMACPP_COMPLETION.spell({**request, "logprobs": True})
+    assert LLAMACPP_COMPLETION.read_request(spelled)["max_tokens"] == 9
+    with pytest.raises(UnsupportedByApiError, match="logprobs"):
+        LLAMACPP_COMPLETION.write_request({**request, "logprobs": True})
 
 
 def test_sglang_is_asked_in_its_own_words():
     request = {"model": MODEL, "messages": LOOP, "tools": [WEATHER], "max_tokens": 9, "stop": "x", "seed": 3}
-    spelled = SGLANG_GENERATE.spell({**request, "stream": True, "return_token_ids": True, "temperature": 0})
-    prompt = list(render_conversation_for_completion(conversation_of(request, Reading(), date=DATE)))
+    spelled = SGLANG_GENERATE.write_request({**request, "stream": True, "return_token_ids": True, "temperature": 0})
+    prompt = list(render_conversation_for_completion(conversation_of(request, RequestReading(), date=DATE)))
     sampling = {"max_new_tokens": 9, "sampling_seed": 3, "temperature": 0, "stop": "x"}
     told = {"model": MODEL, "input_ids": prompt, "sampling_params": sampling, "stream": True}
     assert spelled == told | {"return_prompt_token_ids": True}
-    asked = SGLANG_GENERATE.asked(spelled)
+    asked = SGLANG_GENERATE.read_request(spelled)
     assert [asked[name] for name in ("max_tokens", "seed", "stop", "stream")] == [9, 3, "x", True]
 
 
@@ -380,24 +380,27 @@ def of_sglang(text, ids, count, ending=None, **more):
     ids=["all so far", "what is new"],
 )
 def test_a_stream_of_sglang_is_read_either_way(events):
-    turn = read_stream(SGLANG_GENERATE.chunks([*events, None]))
+    turn = read_stream(SGLANG_GENERATE.read_events([*events, None]))
     assert (turn.content, turn.output_ids, turn.finish_reason) == ("aab", (64, 200007, 375), "stop")
     assert (turn.usage.prompt_tokens, turn.usage.completion_tokens, turn.usage.cached_tokens) == (5, 3, 4)
 
 
 def test_several_answers_of_sglang_are_choices():
     answers = [of_sglang("a", [64], 1, {"type": "stop"}), of_sglang("b", [65], 1, {"type": "length", "length": 1})]
-    told = SGLANG_GENERATE.whole(answers)
+    told = SGLANG_GENERATE.read_response(answers)
     assert [at(choice, "finish_reason") for choice in told["choices"]] == ["stop", "length"]
     assert told["usage"]["completion_tokens"] == 2
     streamed = [{**answer, "index": index} for index, answer in enumerate(answers)]
-    assert [at(chunk, "choices", 0, "delta", "content") for chunk in SGLANG_GENERATE.chunks(streamed)] == ["a", "b"]
+    assert [at(chunk, "choices", 0, "delta", "content") for chunk in SGLANG_GENERATE.read_events(streamed)] == [
+        "a",
+        "b",
+    ]
 
 
 def test_an_aborted_generation_of_sglang_is_a_failure():
     ending = {"type": "abort", "message": "too long", "status_code": 400, "err_type": "BadRequestError"}
-    assert SGLANG_GENERATE.whole(of_sglang("", [], 0, ending))["error"]["message"] == "too long"
-    assert SGLANG_GENERATE.whole({"error": "no"})["error"]["message"] == "no"
+    assert SGLANG_GENERATE.read_response(of_sglang("", [], 0, ending))["error"]["message"] == "too long"
+    assert SGLANG_GENERATE.read_response({"error": "no"})["error"]["message"] == "no"
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harmony_conformance.apis.chat_completion import read_completion, read_stream
-from harmony_conformance.apis.registry import RESPONSES, NotSpelled
+from harmony_conformance.apis.registry import RESPONSES, UnsupportedByApiError
 from harmony_conformance.golden import data as golden
 from harmony_conformance.json_value import at
-from harmony_conformance.prompts.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading, conversation_of
-from harmony_conformance.prompts.prompt_parser import wanted
+from harmony_conformance.prompts.conversation import MAY_BE_KEPT, MUST_BE_KEPT, RequestReading, conversation_of
+from harmony_conformance.prompts.prompt_parser import expected_parts
 from harmony_conformance.reference_server import MODEL
 from harmony_conformance.transport.messages import Chunk
 from harmony_conformance.transport.sse import read_events
@@ -26,7 +26,7 @@ TRIPLES = {
 OF_CHAT = {name: test["request"] for name, test in TRIPLES.items() if "api" not in test}
 OF_RESPONSES = {name: test for name, test in TRIPLES.items() if test.get("api") == "responses"}
 READINGS = [
-    Reading(keeps=keeps, joins=joins, declares_formats=declares)
+    RequestReading(keeps=keeps, joins=joins, declares_formats=declares)
     for keeps, joins, declares in itertools.product((MUST_BE_KEPT, MAY_BE_KEPT), (True, False), (True, False))
 ]
 DATE = "2025-06-28"
@@ -45,7 +45,7 @@ def rendered(request, reading):
 @pytest.mark.parametrize("name", OF_RESPONSES)
 def test_a_request_means_what_its_triple_says(name, render_by_library):
     test = OF_RESPONSES[name]
-    request = RESPONSES.asked(test["request"])
+    request = RESPONSES.read_request(test["request"])
     right = [render_by_library(m) for m in (test["messages"], *(other["messages"] for other in test.get("also", [])))]
     assert any(rendered(request, reading) in right for reading in READINGS) == (test["id"] not in NOT_SAID)
 
@@ -54,16 +54,16 @@ def test_a_request_means_what_its_triple_says(name, render_by_library):
 def test_a_chat_request_means_the_same_when_it_was_spelled(name):
     request = OF_CHAT[name]
     if TRIPLES[name]["id"] in NOT_SPELLED:
-        with pytest.raises(NotSpelled):
-            RESPONSES.spell(request)
+        with pytest.raises(UnsupportedByApiError):
+            RESPONSES.write_request(request)
         return
-    again = RESPONSES.asked(RESPONSES.spell(request))
+    again = RESPONSES.read_request(RESPONSES.write_request(request))
     assert said(again) == said(request)
     assert [rendered(again, reading) for reading in READINGS] == [rendered(request, reading) for reading in READINGS]
 
 
 def said(request):
-    return [(part.kind, part.text, part.function, part.keep) for part in wanted(request)]
+    return [(part.kind, part.text, part.function, part.retention) for part in expected_parts(request)]
 
 
 TEXT = st.text(max_size=8)
@@ -136,7 +136,7 @@ REQUESTS = st.fixed_dictionaries(
 @given(REQUESTS)
 @settings(max_examples=200, deadline=None)
 def test_what_is_spelled_is_read_back(request):
-    again = RESPONSES.asked(RESPONSES.spell(request))
+    again = RESPONSES.read_request(RESPONSES.write_request(request))
     assert said(again) == said(request)
     assert {name: value for name, value in again.items() if name != "messages"} == {
         name: value for name, value in request.items() if name != "messages"
@@ -147,8 +147,8 @@ def test_what_is_spelled_is_read_back(request):
     "member", [{"n": 2}, {"logprobs": 5}, {"stop": ["x"]}, {"logit_bias": {"1": 1}}, {"frequency_penalty": 1}]
 )
 def test_what_the_api_does_not_have_is_not_spelled(member):
-    with pytest.raises(NotSpelled):
-        RESPONSES.spell({"model": MODEL, "messages": [], **member})
+    with pytest.raises(UnsupportedByApiError):
+        RESPONSES.write_request({"model": MODEL, "messages": [], **member})
 
 
 JSON = st.recursive(
@@ -185,9 +185,9 @@ JSON = st.recursive(
 @given(JSON, st.lists(JSON, max_size=3))
 @settings(max_examples=300, deadline=None)
 def test_no_reading_raises(value, values):
-    wanted(RESPONSES.asked(value))
-    read_completion(RESPONSES.whole(value))
-    assert len(list(RESPONSES.chunks(iter(values)))) == len(values)
+    expected_parts(RESPONSES.read_request(value))
+    read_completion(RESPONSES.read_response(value))
+    assert len(list(RESPONSES.read_events(iter(values)))) == len(values)
 
 
 # answers, beside what the same server says in chat
@@ -239,10 +239,10 @@ def test_an_answer_is_the_chat_answer(http, name, limit):
         **({"max_completion_tokens": limit} if limit else {}),
     }
     right = read_completion(told_by(http, "/v1/chat/completions", asked))
-    whole = read_completion(RESPONSES.whole(told_by(http, RESPONSES.path, RESPONSES.spell(asked))))
+    whole = read_completion(RESPONSES.read_response(told_by(http, RESPONSES.path, RESPONSES.write_request(asked))))
     assert without_id(whole) == without_id(right)
-    events = told_by(http, RESPONSES.path, RESPONSES.spell({**asked, "stream": True}))
-    told = list(RESPONSES.chunks(events))
+    events = told_by(http, RESPONSES.path, RESPONSES.write_request({**asked, "stream": True}))
+    told = list(RESPONSES.read_events(events))
     assert len(told) == len(events)
     stream = read_stream(told)
     assert without_id(stream) == without_id(right)
@@ -250,7 +250,7 @@ def test_an_answer_is_the_chat_answer(http, name, limit):
     # whatever of the telling is left out, the rest tells all
     for left_out in (".delta", ".done", "output_item.added", "part.added", "_text.done", "output_item"):
         kept = [event for event in events if left_out not in event["type"]]
-        again = read_stream(RESPONSES.chunks(kept))
+        again = read_stream(RESPONSES.read_events(kept))
         assert (again.content or "", again.reasoning) == (whole.content or "", whole.reasoning), left_out
         assert [(c.name, c.arguments, c.id) for c in again.tool_calls] == [
             (c.name, c.arguments, c.id) for c in stream.tool_calls
@@ -259,17 +259,17 @@ def test_an_answer_is_the_chat_answer(http, name, limit):
 
 def test_a_failure_is_an_error():
     failed = {"object": "response", "status": "failed", "error": {"code": "server_error", "message": "x"}, "output": []}
-    assert RESPONSES.whole(failed)["error"] == failed["error"]
-    last = list(RESPONSES.chunks([{"type": "response.failed", "response": failed}]))[-1]
+    assert RESPONSES.read_response(failed)["error"] == failed["error"]
+    last = list(RESPONSES.read_events([{"type": "response.failed", "response": failed}]))[-1]
     assert last["error"] == failed["error"]
     event = {"type": "error", "code": None, "message": "x", "param": None}
-    assert at(next(RESPONSES.chunks([event])), "error", "message") == "x"
-    assert at(next(RESPONSES.chunks([{"error": {"message": "y"}}])), "error", "message") == "y"
+    assert at(next(RESPONSES.read_events([event])), "error", "message") == "x"
+    assert at(next(RESPONSES.read_events([{"error": {"message": "y"}}])), "error", "message") == "y"
 
 
 def test_a_refusal_of_the_request_stays_as_it_is():
     refused = {"error": {"message": "no", "type": "invalid_request_error", "param": None, "code": None}}
-    assert RESPONSES.whole(refused) == refused
+    assert RESPONSES.read_response(refused) == refused
 
 
 def test_an_item_that_moved_up_in_the_last_response_is_told_once():
@@ -293,4 +293,4 @@ def test_an_item_that_moved_up_in_the_last_response_is_told_once():
         {"type": "response.output_item.done", "output_index": 1, "item": message},
         {"type": "response.completed", "response": {"status": "completed", "output": [message]}},
     ]
-    assert read_stream(RESPONSES.chunks(events)).content == "ok"
+    assert read_stream(RESPONSES.read_events(events)).content == "ok"

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_conformance.audit.log_readers import Form, Found, LeftOut, read_line
+from harmony_conformance.audit.log_readers import Found, LeftOut, LineFormat, read_line
 from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.file_lines import Line, Problem
+from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 from harmony_conformance.evidence.recording import write_exchange
-from harmony_conformance.evidence.recording_file import BrokenRecording, read_recorded
+from harmony_conformance.evidence.recording_file import BrokenRecordingError, read_recorded
 from harmony_conformance.json_value import dumps
 from harmony_conformance.transport.messages import Chunk, Request, Response
 
@@ -23,7 +23,7 @@ ANSWER = {
 CHUNK = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hello"}}]}
 
 
-def read(value, form=Form.AUTO):
+def read(value, form=LineFormat.AUTO):
     data = value if isinstance(value, bytes) else json.dumps(value).encode()
     return read_line(Line(offset=7, number=1, data=data), form, name="log:7")
 
@@ -68,7 +68,7 @@ def test_a_plain_line_is_an_exchange(line, content, events):
     assert isinstance(found, Found)
     assert found.offset == 7
     assert found.exchange.id == "log:7"
-    assert found.exchange.asked == ASKED
+    assert found.exchange.chat_request == ASKED
     assert found.exchange.turn is not None
     assert found.exchange.turn.content == content
     assert (len(found.exchange.stream.events) if found.exchange.stream else None) == events
@@ -88,7 +88,7 @@ def test_a_status_is_read(line):
 
 def test_a_merged_stream_is_judged_as_the_whole_answer_that_the_logger_made_of_it():
     merged = read({"request": {**ASKED, "stream": True, "stream_options": {}}, "response": ANSWER})
-    assert merged.exchange.asked == ASKED
+    assert merged.exchange.chat_request == ASKED
 
 
 def test_a_whole_answer_that_crossed_the_wire_to_a_request_for_a_stream_stays_what_it_was():
@@ -146,14 +146,14 @@ NO_EXCHANGE = [
 @pytest.mark.parametrize(("line", "kind"), NO_EXCHANGE)
 def test_a_line_that_is_no_exchange_says_why_and_quotes_nothing(line, kind):
     problem = read(line)
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, UnreadableLine)
     assert (problem.kind, problem.offset) == (kind, 7)
     assert "secret" not in str(problem)
 
 
 @pytest.mark.parametrize("line", [{"kind": "discovery"}, {"kind": "exchange", "scenario": "discovery", "request": {}}])
 def test_discovery_is_read_and_left_out(line):
-    assert read(line, Form.EXCHANGES) == LeftOut(offset=7)
+    assert read(line, LineFormat.EXCHANGES) == LeftOut(offset=7)
 
 
 def test_a_recorded_line_is_told_from_a_plain_one():
@@ -162,7 +162,7 @@ def test_a_recorded_line_is_told_from_a_plain_one():
 
 
 def test_a_form_that_was_asked_for_is_kept_to():
-    assert isinstance(read(write_exchange(recorded()), Form.OPENAI), Problem)
+    assert isinstance(read(write_exchange(recorded()), LineFormat.OPENAI), UnreadableLine)
 
 
 JSON = st.recursive(
@@ -196,7 +196,7 @@ JSON = st.recursive(
 @given(st.fixed_dictionaries({"request": JSON, "response": JSON}, optional={"kind": st.just("exchange"), "try": JSON}))
 def test_no_json_value_breaks_the_reader(line):
     found = read(line)
-    assert isinstance(found, Found | LeftOut | Problem)
+    assert isinstance(found, Found | LeftOut | UnreadableLine)
     if isinstance(found, Found):
         assert found.exchange.turn is None or found.exchange.turn is not None
 
@@ -232,7 +232,7 @@ BROKEN = [
 @pytest.mark.parametrize(("lines", "said"), BROKEN)
 def test_a_broken_recording_is_refused_in_one_line(tmp_path, lines, said):
     path = write_recording(tmp_path / "exchanges.jsonl", lines)
-    with pytest.raises(BrokenRecording) as raised:
+    with pytest.raises(BrokenRecordingError) as raised:
         read_recorded(path)
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -243,13 +243,13 @@ def test_a_broken_recording_is_refused_in_one_line(tmp_path, lines, said):
 def test_a_recording_that_is_no_text_is_said_to_be_none(tmp_path):
     path = tmp_path / "rnd"
     path.write_bytes(b"{}\xff\xfe")
-    with pytest.raises(BrokenRecording) as raised:
+    with pytest.raises(BrokenRecordingError) as raised:
         read_recorded(path)
     assert str(raised.value) == f"{path}, line 1: not UTF-8 text at byte 2"
 
 
 @pytest.mark.parametrize(("name", "said"), [("absent", "no such file"), ("", "it is a folder, not a file")])
 def test_what_is_no_file_has_no_lines(tmp_path, name, said):
-    with pytest.raises(BrokenRecording) as raised:
+    with pytest.raises(BrokenRecordingError) as raised:
         read_recorded(tmp_path / name)
     assert str(raised.value) == f"{tmp_path / name}: {said}"

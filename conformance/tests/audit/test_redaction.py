@@ -23,10 +23,10 @@ from harmony_conformance.audit.redaction import (
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.golden import data as golden
-from harmony_conformance.json_value import NotJson, dumps
+from harmony_conformance.json_value import InvalidJsonError, dumps
 from harmony_conformance.judge.check import Finding, Outcome
 from harmony_conformance.judge.judge import judge
-from harmony_conformance.redactable_text import Location, Phrase, quote
+from harmony_conformance.redactable_text import Location, RedactableText, quote
 from harmony_conformance.transport.messages import Chunk, FailureKind, Request, Response
 from harmony_ref import decode_bytes
 
@@ -64,7 +64,7 @@ def test_no_letter_of_other_words_stays(text):
 
 
 FINDING = Finding(
-    message=Phrase("the call of {} is not in the prompt", "look_up_patient"),
+    message=RedactableText("the call of {} is not in the prompt", "look_up_patient"),
     at="/messages/1",
     expected=quote("Sue"),
     actual=quote("Sue Miller"),
@@ -120,28 +120,28 @@ def test_ids_that_are_no_tokens_name_nothing():
     [
         ("the arguments were written anew: equal as JSON, another text",) * 2,
         ("the content differs from what the model wrote for the user",) * 2,
-        (Phrase("{} tokens were generated after the model had ended its turn", 14),) * 2,
-        (Phrase("a {}request was answered with HTTP {}", Phrase("valid "), 500),) * 2,
-        (Phrase("the call of {} is not in the prompt", "look_up"), "the call of xxxx_xx is not in the prompt"),
+        (RedactableText("{} tokens were generated after the model had ended its turn", 14),) * 2,
+        (RedactableText("a {}request was answered with HTTP {}", RedactableText("valid "), 500),) * 2,
+        (RedactableText("the call of {} is not in the prompt", "look_up"), "the call of xxxx_xx is not in the prompt"),
         (
-            Phrase("the parameter {} of {} is not declared in the prompt", "city", "look_up"),
+            RedactableText("the parameter {} of {} is not declared in the prompt", "city", "look_up"),
             "the parameter xxxx of xxxx_xx is not declared in the prompt",
         ),
         (
-            Phrase("effort {!r} was accepted and rendered as {}", "Sue", quote("Sue")),
+            RedactableText("effort {!r} was accepted and rendered as {}", "Sue", quote("Sue")),
             "effort 'xxx' was accepted and rendered as xxx",
         ),
-        (Phrase("{} holds Harmony markup", Location("tool_calls/12/function/name")),) * 2,
-        (Phrase("{} holds Harmony markup", "tool_calls/12/Sue"), "tool_calls/00/xxx holds Harmony markup"),
+        (RedactableText("{} holds Harmony markup", Location("tool_calls/12/function/name")),) * 2,
+        (RedactableText("{} holds Harmony markup", "tool_calls/12/Sue"), "tool_calls/00/xxx holds Harmony markup"),
         (
-            Phrase("the exchange ended badly ({}): {}", FailureKind.RESET, "PIN is 4711"),
+            RedactableText("the exchange ended badly ({}): {}", FailureKind.RESET, "PIN is 4711"),
             "the exchange ended badly (reset): xxx xx 0000",
         ),
         (
-            Phrase("the exchange ended badly ({}): {}", FailureKind.RESET, "born 12/05/1990"),
+            RedactableText("the exchange ended badly ({}): {}", FailureKind.RESET, "born 12/05/1990"),
             "the exchange ended badly (reset): xxxx 00/00/0000",
         ),
-        (Phrase("{} tokens", 123456), "000000 tokens"),
+        (RedactableText("{} tokens", 123456), "000000 tokens"),
         (quote("Sue wrote this, not we"), "xxx xxxxx xxxx, xxx xx"),
     ],
 )
@@ -158,7 +158,7 @@ def test_a_message_keeps_our_words_and_no_value(message, shown):
         (quote(4711), "0000"),
         (quote("content/4711"), "content/0000"),
         (quote("12/05/1990"), "00/00/0000"),
-        (Phrase("at most {}", 4711), "at most 0000"),
+        (RedactableText("at most {}", 4711), "at most 0000"),
         (quote("Sue"), "xxx"),
     ],
 )
@@ -171,7 +171,7 @@ def test_a_value_keeps_our_words_and_no_number(value, shown):
 @example(r"look\g<9>up", "")
 @example(r"look\1up", "{} {0} %s")
 def test_a_name_of_any_characters_is_masked(name, around):
-    finding = Finding(message=Phrase("the call of {} is lost", name), expected=quote(f"{around}({name})"))
+    finding = Finding(message=RedactableText("the call of {} is lost", name), expected=quote(f"{around}({name})"))
     told = redact_finding(finding, {name})
     assert re.fullmatch(r"the call of (?:[x0]|[\W_])+ is lost", told.message)
     assert len(told.message) == len(finding.message)
@@ -187,7 +187,7 @@ def test_a_location_of_any_characters_holds_known_words_alone(name):
 
 
 def test_a_phrase_is_its_text_and_copies_as_it_is():
-    phrase = Phrase("{}: {}, {}", "{}", Phrase("{!r}", "a"), NotJson("Extra data", "1 2", 2))
+    phrase = RedactableText("{}: {}, {}", "{}", RedactableText("{!r}", "a"), InvalidJsonError("Extra data", "1 2", 2))
     copy = pickle.loads(pickle.dumps(phrase))
     assert phrase == copy == "{}: 'a', Extra data at character 2: '2'"
     assert (copy.template, copy.values) == (phrase.template, phrase.values)
@@ -282,10 +282,10 @@ def is_masked(value):
 
 def wordings(wording):
     """The texts of a finding that count as ours, and its values."""
-    if not isinstance(wording, Phrase):
+    if not isinstance(wording, RedactableText):
         return [wording], []
-    inner = [wordings(value) for value in wording.values if isinstance(value, Phrase)]
-    values = [value for value in wording.values if not isinstance(value, Phrase | Enum | int)]
+    inner = [wordings(value) for value in wording.values if isinstance(value, RedactableText)]
+    values = [value for value in wording.values if not isinstance(value, RedactableText | Enum | int)]
     return (
         [*wording.template.split("{}"), *(text for ours, _ in inner for text in ours)],
         [*values, *(value for _, others in inner for value in others)],

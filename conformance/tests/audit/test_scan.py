@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from harmony_conformance.audit.scan import EXAMPLES, Judged, Tally, tally
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.file_lines import Place, Problem
+from harmony_conformance.evidence.file_lines import LinePosition, UnreadableLine
 from harmony_conformance.golden import data as golden
-from harmony_conformance.judge.applicability import agenda_of
+from harmony_conformance.judge.applicability import build_index
 from harmony_conformance.judge.check import Finding, Outcome, Severity
 from harmony_conformance.judge.harmony_clauses import CLAUSES
-from harmony_conformance.judge.judge import Result, is_comparison, judge_alone, judge_apart
+from harmony_conformance.judge.judge import Result, is_comparison, judge_alone, judge_split
 from harmony_conformance.transport.messages import Request
 
 CLAUSE = next(iter(CLAUSES.values()))
@@ -34,7 +34,7 @@ def result(check, outcome):
     )
 
 
-PLACES = st.builds(Place, file=st.sampled_from(["a", "b"]), offset=st.integers(0, 40))
+PLACES = st.builds(LinePosition, file=st.sampled_from(["a", "b"]), offset=st.integers(0, 40))
 RESULTS = st.lists(
     st.builds(result, st.sampled_from(["one.a", "two.b"]), st.sampled_from(list(Outcome))), min_size=1, max_size=3
 )
@@ -45,7 +45,8 @@ JUDGED = st.lists(
 )
 PROBLEMS = st.lists(
     st.tuples(
-        PLACES, st.builds(Problem, offset=st.just(0), number=st.just(1), kind=st.sampled_from(["no JSON", "cut"]))
+        PLACES,
+        st.builds(UnreadableLine, offset=st.just(0), number=st.just(1), kind=st.sampled_from(["no JSON", "cut"])),
     ),
     max_size=30,
 )
@@ -93,14 +94,16 @@ def test_what_does_not_apply_is_counted_the_same_where_it_is_told_apart(judged, 
 @pytest.mark.parametrize("example", [pytest.param(one, id=one.id) for one in [*golden.examples()][7::200]])
 def test_a_line_is_told_in_two_parts_that_are_the_whole(example):
     for x in example.series.exchanges.values():
-        aside, told = judge_apart(x, agenda_of(CHECKS))
+        aside, told = judge_split(x, build_index(CHECKS))
         assert sorted([*aside, *told]) == sorted(judge_alone(x, CHECKS))
-        assert judge_apart(x, agenda_of(CHECKS))[0] is aside
+        assert judge_split(x, build_index(CHECKS))[0] is aside
 
 
 def test_the_first_examples_are_kept_by_file_and_offset():
     failing = (result("one.a", Outcome.FAIL),)
-    judged = [Judged(place=Place(file="f", offset=n), exchange=NOTHING, results=failing) for n in range(100, 0, -1)]
+    judged = [
+        Judged(place=LinePosition(file="f", offset=n), exchange=NOTHING, results=failing) for n in range(100, 0, -1)
+    ]
     examples = tally(judged).checks["one.a"].examples
     assert [example.place.offset for example in examples] == list(range(1, EXAMPLES + 1))
     assert examples[0].findings[0].exchange == "f@1"

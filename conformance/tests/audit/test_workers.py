@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from harmony_conformance.audit import workers
-from harmony_conformance.audit.batches import Reading, Scanned, batches, scan_batch
+from harmony_conformance.audit.batches import ReadOptions, Scanned, batches, scan_batch
 from harmony_conformance.audit.scan import Tally
 from harmony_conformance.audit.workers import scan_all
 from harmony_conformance.cli import audit
 from harmony_conformance.cli import main as cli
-from harmony_conformance.evidence.file_lines import Line, Problem
+from harmony_conformance.evidence.file_lines import Line, UnreadableLine
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
@@ -60,7 +60,7 @@ def test_a_batch_holds_what_it_may_and_no_file_shares_one(tmp_path):
         ("absent", 1),
     ]
     assert [line.data for batch in found[:3] for line in batch.lines] == LINES
-    assert isinstance(found[-1].lines[0], Problem)
+    assert isinstance(found[-1].lines[0], UnreadableLine)
 
 
 def test_a_line_longer_than_a_batch_is_a_batch(tmp_path):
@@ -71,7 +71,7 @@ def test_a_line_longer_than_a_batch_is_a_batch(tmp_path):
 
 def test_it_is_the_same_whatever_the_batches_and_processes(tmp_path):
     path = log(tmp_path / "log", LINES)
-    whole = [scan_batch(batch, Reading()) for batch in batches([path])]
+    whole = [scan_batch(batch, ReadOptions()) for batch in batches([path])]
     offsets = [sum(len(line) + 1 for line in LINES[:number]) for number in range(len(LINES))]
     failures, unreadable = told(whole)
     assert len(whole) == 1
@@ -79,7 +79,7 @@ def test_it_is_the_same_whatever_the_batches_and_processes(tmp_path):
     assert unreadable == [(offsets[2], "no JSON"), (offsets[5], "no UTF-8")]
     assert (total(whole).exchanges, total(whole).left_out, total(whole).unreadable) == (4, 1, 2)
     for processes in (1, 2):
-        parted = list(scan_all(batches([path], lines=2), Reading(), workers=processes))
+        parted = list(scan_all(batches([path], lines=2), ReadOptions(), workers=processes))
         assert len(parted) == 4
         assert told(parted) == (failures, unreadable)
         assert total(parted) == total(whole)
@@ -115,7 +115,7 @@ def _ended_from_outside(batch, reading):
 
 def test_who_stops_reading_leaves_no_process_behind(tmp_path):
     before = set(active_children())
-    came = scan_all(batches([log(tmp_path / "log", LINES)], lines=1), Reading(), workers=2)
+    came = scan_all(batches([log(tmp_path / "log", LINES)], lines=1), ReadOptions(), workers=2)
     next(came)
     assert len(set(active_children()) - before) == 2
     came.close()
@@ -127,7 +127,7 @@ def test_a_process_that_is_killed_is_no_result(tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "get_context", lambda _: __import__("multiprocessing").get_context("fork"))
     [good] = batches([log(tmp_path / "good", LINES[:1])])
     with pytest.raises(BrokenProcessPool):
-        list(scan_all([good, replace(good, file="fatal"), good], Reading(), workers=2))
+        list(scan_all([good, replace(good, file="fatal"), good], ReadOptions(), workers=2))
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "two", "1.5"])

@@ -10,7 +10,7 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange, Series, Validity
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import judge_one
-from harmony_conformance.transport.client import Client, Settings
+from harmony_conformance.transport.client import Client, ConnectionSettings
 from harmony_conformance.transport.messages import FailureKind, Request
 
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
@@ -48,7 +48,7 @@ def judged(url, timeout=5.0):
     """The exchange, and the MUST checks that fail on it."""
 
     async def once():
-        async with Client(Settings(base=url, headers={}, timeout=timeout)) as client:
+        async with Client(ConnectionSettings(base=url, headers={}, timeout=timeout)) as client:
             return await client.send(ASK)
 
     sent = asyncio.run(once())

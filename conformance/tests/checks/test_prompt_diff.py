@@ -100,7 +100,7 @@ def test_a_servers_own_choice_is_no_failure(messages, prompt, told):
         assert found is None
     else:
         assert found.failures == ()
-        assert [one.summary for one in found.departures] == told
+        assert [one.summary for one in found.differences] == told
 
 
 def test_the_fewest_tokens_that_differ_are_shown():

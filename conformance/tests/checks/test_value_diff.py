@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_conformance.checks.helpers.value_diff import (
-    Difference,
+    ValueDifference,
     first_difference,
     json_differences,
     text_difference,
@@ -71,5 +71,5 @@ def test_differences_of_json(expected, actual, found):
 
 
 def test_a_difference_is_a_sentence():
-    said = str(Difference(path="a.b", expected="1", actual="2"))
+    said = str(ValueDifference(path="a.b", expected="1", actual="2"))
     assert said == "a.b is 2 where 1 was expected"

@@ -12,8 +12,8 @@ from harmony_conformance.cli.main import main
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.check import Outcome
-from harmony_conformance.runner.run import Options, look, make_plan, run
-from harmony_conformance.runner.sender import Gate
+from harmony_conformance.runner.run import Options, discover_target, make_plan, run
+from harmony_conformance.runner.sender import RateLimiter
 
 COMPLETION = {
     "object": "chat.completion",
@@ -65,10 +65,10 @@ def test_an_api_that_was_too_busy_to_be_asked_is_left_open(endpoint):
     over = [result for result in done.results if result.api == "responses"]
     reason = f"whether the endpoint offers this API could not be found out: {WHY}"
     assert {(result.outcome, result.reason) for result in over} == {(Outcome.INCONCLUSIVE, reason)}
-    assert done.capabilities.told()["apis"]["responses"] == {"offered": None, "reason": WHY}
+    assert done.capabilities.to_json()["apis"]["responses"] == {"offered": None, "reason": WHY}
     absent = finished(f"openai:{endpoint(b'nothing of all')}", **options)
     assert {result.api for result in absent.results} == {"chat"}
-    assert absent.capabilities.told()["apis"]["responses"] == {"offered": False, "reason": "HTTP 404"}
+    assert absent.capabilities.to_json()["apis"]["responses"] == {"offered": False, "reason": "HTTP 404"}
 
 
 def test_evidence_that_an_endpoint_was_too_busy_to_show_is_left_open(endpoint):
@@ -124,7 +124,7 @@ def watched(raw_server):
 
 def test_an_endpoint_is_looked_at_no_faster_than_is_allowed(watched):
     url, came = watched
-    asyncio.run(look(parse_target(f"openai:{url}"), Options(max_rps=20)))
+    asyncio.run(discover_target(parse_target(f"openai:{url}"), Options(max_rps=20)))
     assert len(came) >= 3
     assert paced(came, 20)
 
@@ -153,7 +153,7 @@ def test_its_latency_is_probed_no_faster_than_is_allowed(watched, tmp_path):
 
 def test_requests_that_wait_at_the_same_time_go_one_after_the_other():
     async def passed():
-        gate = Gate(8, 8, None, 50)
+        gate = RateLimiter(8, 8, None, 50)
         times = []
 
         async def one():

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from harmony_conformance.apis.registry import APIS
-from harmony_conformance.engines.diagnosis import KeyRefused, NothingThere
-from harmony_conformance.engines.discovery import Question, discover
-from harmony_conformance.engines.profiles import ENGINES, ScriptBy
+from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
+from harmony_conformance.engines.discovery import ProbeOptions, discover
+from harmony_conformance.engines.profiles import ENGINES, ScriptMethod
 from harmony_conformance.engines.prompt_endpoint import asks_for_prompt, shown_prompt
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import PromptLevel
 from harmony_conformance.golden.scenario import Send, expand
 from harmony_conformance.reference_server import MODEL, running
-from harmony_conformance.runner.request_builder import Asking, build
-from harmony_conformance.runner.run import Options, load_scenarios, look
-from harmony_conformance.transport.client import Sent
+from harmony_conformance.runner.request_builder import RequestProfile, build_request
+from harmony_conformance.runner.run import Options, discover_target, load_scenarios
+from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 from harmony_ref import decode
 
@@ -30,7 +30,7 @@ MODELS = {"data": [{"id": "first"}, {"id": "second"}]}
 def answered(body, status=200, **headers):
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     kind = {"content-type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
-    return Sent(response=Response(status=status, headers=kind, chunks=(Chunk(at=0.1, data=data),)))
+    return SendResult(response=Response(status=status, headers=kind, chunks=(Chunk(at=0.1, data=data),)))
 
 
 class Endpoint:
@@ -63,7 +63,7 @@ class Endpoint:
 
 def found(endpoint, engine="openai", model=None, script="auto", extra=None):
     return asyncio.run(
-        discover(endpoint.send, Question(engine=ENGINES[engine], model=model, script=script, extra=extra or {}))
+        discover(endpoint.send, ProbeOptions(engine=ENGINES[engine], model=model, script=script, extra=extra or {}))
     )
 
 
@@ -109,7 +109,10 @@ def test_token_ids_are_the_best_evidence():
 
 def test_a_side_endpoint_that_shows_ids_comes_next():
     capabilities = found(Endpoint(render=answered({"token_ids": [1, 2, 3]})), "vllm")
-    assert (capabilities.prompt, capabilities.side.name) == (PromptLevel.RENDERED, "/v1/chat/completions/render")
+    assert (capabilities.prompt, capabilities.prompt_endpoint.name) == (
+        PromptLevel.RENDERED,
+        "/v1/chat/completions/render",
+    )
 
 
 PROMPT = "<|start|>user<|message|>Say hello.<|end|><|start|>assistant"
@@ -140,8 +143,8 @@ SHOWN_BY = {
 def test_each_engine_is_asked_for_its_prompt_in_its_own_way(engine):
     endpoint = Endpoint(**SIDES[engine])
     capabilities = found(endpoint, engine)
-    assert (capabilities.prompt, capabilities.told()["prompt_source"]) == (PromptLevel.RENDERED, SHOWN_BY[engine])
-    side = ENGINES[engine].side
+    assert (capabilities.prompt, capabilities.to_json()["prompt_source"]) == (PromptLevel.RENDERED, SHOWN_BY[engine])
+    side = ENGINES[engine].prompt_endpoint
     asked = asks_for_prompt(side, endpoint.asked[-1])
     shown = shown_prompt(side, asyncio.run(endpoint.send(asked)).response.json)
     assert (shown.source, list(shown.ids)) == (SHOWN_BY[engine], PROMPT_IDS)
@@ -149,7 +152,7 @@ def test_each_engine_is_asked_for_its_prompt_in_its_own_way(engine):
 
 @pytest.mark.parametrize("engine", SIDES)
 def test_a_side_that_does_not_answer_as_its_engine_does_is_no_evidence(engine):
-    assert found(Endpoint(), engine).side is None
+    assert found(Endpoint(), engine).prompt_endpoint is None
 
 
 def verbose(body):
@@ -164,8 +167,8 @@ def verbose(body):
 def test_an_answer_that_tells_its_prompt_is_better_than_a_side_endpoint():
     endpoint = Endpoint(chat=verbose, **SIDES["llamacpp"])
     capabilities = found(endpoint, "llamacpp")
-    assert (capabilities.prompt, capabilities.told()["prompt_source"]) == (PromptLevel.RENDERED, "__verbose.prompt")
-    assert capabilities.side is None
+    assert (capabilities.prompt, capabilities.to_json()["prompt_source"]) == (PromptLevel.RENDERED, "__verbose.prompt")
+    assert capabilities.prompt_endpoint is None
     assert "/apply-template" not in {request.path for request in endpoint.asked}
 
 
@@ -174,16 +177,19 @@ def test_an_answer_that_tells_its_prompt_is_better_than_a_side_endpoint():
     [answered({**COMPLETION, "__verbose": {"tokens": [17]}}), answered({**COMPLETION, "__verbose": {"prompt": ""}})],
 )
 def test_an_answer_without_its_prompt_reveals_nothing(chat):
-    assert found(Endpoint(chat=chat), "llamacpp").reveals is None
+    assert found(Endpoint(chat=chat), "llamacpp").prompt_echo is None
 
 
 def test_a_count_without_a_generation_is_evidence_where_no_usage_is():
     silent = answered({**COMPLETION, "usage": None})
     endpoint = Endpoint(chat=silent, input_tokens=answered({"object": "response.input_tokens", "input_tokens": 9}))
     capabilities = found(endpoint, "llamacpp")
-    assert (capabilities.prompt, capabilities.counts) == (PromptLevel.ACCOUNTING, "/v1/chat/completions/input_tokens")
-    assert capabilities.told()["prompt_source"] == "/v1/chat/completions/input_tokens"
-    assert found(Endpoint(chat=silent, input_tokens=answered({"count": 9})), "llamacpp").counts is None
+    assert (capabilities.prompt, capabilities.count_endpoint) == (
+        PromptLevel.ACCOUNTING,
+        "/v1/chat/completions/input_tokens",
+    )
+    assert capabilities.to_json()["prompt_source"] == "/v1/chat/completions/input_tokens"
+    assert found(Endpoint(chat=silent, input_tokens=answered({"count": 9})), "llamacpp").count_endpoint is None
     assert found(Endpoint(chat=silent), "llamacpp").prompt is PromptLevel.NONE
 
 
@@ -191,21 +197,23 @@ def test_ids_that_are_not_told_in_streams_leave_the_streams_to_the_side_endpoint
     endpoint = Endpoint(chat=answered({**COMPLETION, "prompt_token_ids": PROMPT_IDS}), **SIDES["sglang"])
     capabilities = found(endpoint, "sglang")
     assert (capabilities.prompt, capabilities.ids_field) == (PromptLevel.IDS, "return_token_ids")
-    assert capabilities.side.path == "/v1/tokenize"
+    assert capabilities.prompt_endpoint.path == "/v1/tokenize"
 
 
 @pytest.mark.parametrize(("engine", "asked"), [("vllm", True), ("tgi", True), ("llamacpp", False), ("ollama", False)])
 def test_a_text_is_not_asked_for_where_the_request_quotes_markers(engine, asked):
     """It could not show whether they were fed as special tokens."""
     body = json.dumps({"messages": [{"role": "user", "content": "<|end|>"}]}).encode()
-    request = asks_for_prompt(ENGINES[engine].side, Request(path="/v1/chat/completions", body=body))
+    request = asks_for_prompt(ENGINES[engine].prompt_endpoint, Request(path="/v1/chat/completions", body=body))
     assert (request is not None) is asked
 
 
 def test_ids_that_are_refused_with_streams_are_only_asked_for_without():
     scenario = next(one for one in load_scenarios() if [step.send for step in one.steps] == [Send.BOTH])
-    asking = Asking(model="m", ids_field="return_prompt_token_ids", ids_in_streams=False, extra={})
-    asked = [("return_prompt_token_ids" in build(one, asking, {}).json, one.is_streamed) for one in expand(scenario)]
+    asking = RequestProfile(model="m", ids_field="return_prompt_token_ids", ids_in_streams=False, extra={})
+    asked = [
+        ("return_prompt_token_ids" in build_request(one, asking, {}).json, one.is_streamed) for one in expand(scenario)
+    ]
     assert sorted(asked) == [(False, True), (True, False)]
 
 
@@ -229,20 +237,20 @@ def test_an_endpoint_that_needs_a_larger_limit_is_given_one():
 
 
 SCRIPTS = {
-    ("reference", "auto", "harmony-conformance/1"): ScriptBy.REFERENCE,
-    ("reference", "auto", "nginx"): ScriptBy.NONE,
-    ("openai", "auto", "harmony-conformance/1"): ScriptBy.REFERENCE,
-    ("vllm", "auto", "uvicorn"): ScriptBy.NONE,
-    ("vllm", "vllm", "uvicorn"): ScriptBy.VLLM,
-    ("openai", "reference", "nginx"): ScriptBy.REFERENCE,
-    ("reference", "none", "harmony-conformance/1"): ScriptBy.NONE,
+    ("reference", "auto", "harmony-conformance/1"): ScriptMethod.REFERENCE,
+    ("reference", "auto", "nginx"): ScriptMethod.NONE,
+    ("openai", "auto", "harmony-conformance/1"): ScriptMethod.REFERENCE,
+    ("vllm", "auto", "uvicorn"): ScriptMethod.NONE,
+    ("vllm", "vllm", "uvicorn"): ScriptMethod.VLLM,
+    ("openai", "reference", "nginx"): ScriptMethod.REFERENCE,
+    ("reference", "none", "harmony-conformance/1"): ScriptMethod.NONE,
 }
 
 
 @pytest.mark.parametrize(("engine", "script", "server"), SCRIPTS)
 def test_a_script_goes_to_a_server_that_identified_itself_or_was_named(engine, script, server):
     endpoint = Endpoint(models=answered(MODELS, server=server), chat=playing)
-    assert found(endpoint, engine, script=script).script_by is SCRIPTS[engine, script, server]
+    assert found(endpoint, engine, script=script).script_method is SCRIPTS[engine, script, server]
 
 
 def playing(body):
@@ -254,7 +262,7 @@ def playing(body):
 
 
 def test_a_server_that_ignores_the_script_is_not_tested_as_if_it_had_followed_it():
-    with pytest.raises(NothingThere, match="--script vllm: the server did not follow the script"):
+    with pytest.raises(EndpointUnusableError, match="--script vllm: the server did not follow the script"):
         found(Endpoint(), "vllm", script="vllm")
 
 
@@ -268,17 +276,17 @@ RESPONSE = {
 
 def test_an_endpoint_without_chat_requests_is_asked_in_the_other_api():
     endpoint = Endpoint(chat=answered({"detail": "Not Found"}, 404), responses=answered(RESPONSE))
-    question = Question(engine=ENGINES["openai"], apis=(APIS["responses"],))
+    question = ProbeOptions(engine=ENGINES["openai"], apis=(APIS["responses"],))
     capabilities = asyncio.run(discover(endpoint.send, question))
-    assert capabilities.ways == {"responses": ScriptBy.NONE}
-    assert (capabilities.model, capabilities.steady_count, capabilities.told()["chat"]) == ("first", True, False)
-    with pytest.raises(NothingThere, match="--script reference: the server did not follow the script"):
+    assert capabilities.script_methods == {"responses": ScriptMethod.NONE}
+    assert (capabilities.model, capabilities.steady_count, capabilities.to_json()["chat"]) == ("first", True, False)
+    with pytest.raises(EndpointUnusableError, match="--script reference: the server did not follow the script"):
         asyncio.run(discover(endpoint.send, replace(question, script="reference")))
-    with pytest.raises(NothingThere, match="the model or the path was refused"):
+    with pytest.raises(EndpointUnusableError, match="the model or the path was refused"):
         asyncio.run(discover(endpoint.send, replace(question, apis=())))
 
 
-LOST = Sent(failure=Failure(kind=FailureKind.NO_CONNECTION, detail="refused"))
+LOST = SendResult(failure=Failure(kind=FailureKind.NO_CONNECTION, detail="refused"))
 BUSY = Failure(kind=FailureKind.RATE_LIMITED, detail="HTTP 429 after 3 waits")
 CUT = Failure(kind=FailureKind.CUT, detail="7 of 9 bytes")
 NOTHING = {
@@ -325,11 +333,11 @@ NOTHING = {
     ),
     "no path of models": ({"models": answered(b"", 404)}, "^GET /v1/models answered HTTP 404: give the URL up to /v1"),
     "a rate limit at the list": (
-        {"models": Sent(response=answered({}, 429).response, failure=BUSY)},
+        {"models": SendResult(response=answered({}, 429).response, failure=BUSY)},
         "^rate limited: HTTP 429 after 3 waits$",
     ),
     "a rate limit at the request": (
-        {"chat": Sent(response=answered({}, 429).response, failure=BUSY)},
+        {"chat": SendResult(response=answered({}, 429).response, failure=BUSY)},
         "^rate limited: HTTP 429 after 3 waits$",
     ),
     "the model is refused": (
@@ -374,21 +382,21 @@ NOTHING = {
 @pytest.mark.parametrize("what", NOTHING)
 def test_an_endpoint_that_can_not_be_used_is_told_in_one_line(what):
     answers, said = NOTHING[what]
-    with pytest.raises(NothingThere, match=said) as nothing:
+    with pytest.raises(EndpointUnusableError, match=said) as nothing:
         found(Endpoint(**answers))
     assert "\n" not in str(nothing.value)
 
 
 def test_a_rate_limit_is_waited_for_once():
-    endpoint = Endpoint(chat=Sent(response=answered({}, 429).response, failure=BUSY))
-    with pytest.raises(NothingThere):
+    endpoint = Endpoint(chat=SendResult(response=answered({}, 429).response, failure=BUSY))
+    with pytest.raises(EndpointUnusableError):
         found(endpoint)
     assert len(endpoint.chats) == 1
 
 
 @pytest.mark.parametrize("path", ["models", "chat"])
 def test_a_key_that_was_refused_is_told_by_the_name_of_its_variable(path):
-    with pytest.raises(KeyRefused) as refused:
+    with pytest.raises(KeyRefusedError) as refused:
         found(Endpoint(**{path: answered({}, 401)}))
     assert refused.value.told("MY_KEY") == "the key in MY_KEY was refused (HTTP 401)"
     assert refused.value.told(None) == str(refused.value)
@@ -397,6 +405,6 @@ def test_a_key_that_was_refused_is_told_by_the_name_of_its_variable(path):
 @pytest.mark.parametrize("spelling", ["{base}", "{base}/", "{base}/v1", "{base}/v1/"])
 def test_a_server_is_found_at_its_root_and_at_its_v1(spelling):
     with running() as base:
-        capabilities = asyncio.run(look(parse_target(f"reference:{spelling.format(base=base)}"), Options()))
-    assert (capabilities.model, capabilities.script_by) == (MODEL, ScriptBy.REFERENCE)
+        capabilities = asyncio.run(discover_target(parse_target(f"reference:{spelling.format(base=base)}"), Options()))
+    assert (capabilities.model, capabilities.script_method) == (MODEL, ScriptMethod.REFERENCE)
     assert (capabilities.prompt, capabilities.engine_version is not None) == (PromptLevel.IDS, True)

@@ -3,10 +3,10 @@ import json
 
 import pytest
 
-from harmony_conformance.engines.diagnosis import KeyRefused, NothingThere
+from harmony_conformance.engines.diagnosis import EndpointUnusableError, KeyRefusedError
 from harmony_conformance.engines.identification import SIGNS, identify
 from harmony_conformance.engines.profiles import ENGINES
-from harmony_conformance.transport.client import Sent
+from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Response
 
 NOT_FOUND = (404, {}, b'{"detail":"Not Found"}')
@@ -77,7 +77,7 @@ class Server:
     async def send(self, request):
         self.asked.append(request.path)
         status, headers, body = self.paths.get(request.path, NOT_FOUND)
-        return Sent(response=Response(status=status, headers=headers, chunks=(Chunk(at=0.0, data=body),)))
+        return SendResult(response=Response(status=status, headers=headers, chunks=(Chunk(at=0.0, data=body),)))
 
 
 def known(paths, *, is_open=True, named=None):
@@ -89,13 +89,13 @@ def known(paths, *, is_open=True, named=None):
 def test_a_server_is_known_by_what_it_says_of_itself(name):
     paths, (engine, version, sign) = SERVERS[name]
     told, server = known(paths)
-    assert (told.engine.name, told.version, told.signs) == (engine, version, (sign,))
+    assert (told.engine.name, told.version, told.signatures) == (engine, version, (sign,))
     assert len(server.asked) == len(set(server.asked))
 
 
 def test_a_server_that_shows_no_sign_stays_unknown_after_each_was_looked_for():
     told, server = known({"/v1/models": (200, {"server": "cloudflare"}, listing(owned_by="openai"))})
-    assert (told.engine, told.signs, told.version) == (None, (), None)
+    assert (told.engine, told.signatures, told.version) == (None, (), None)
     assert set(server.asked) == {sign.path for sign in SIGNS} | {"/version"}
 
 
@@ -112,9 +112,9 @@ def test_a_page_of_html_at_every_path_is_no_sign():
 
 
 def test_a_refused_key_and_an_empty_list_are_told():
-    with pytest.raises(KeyRefused):
+    with pytest.raises(KeyRefusedError):
         known({"/v1/models": (401, {}, b"{}")})
-    with pytest.raises(NothingThere, match="lists no model"):
+    with pytest.raises(EndpointUnusableError, match="lists no model"):
         known({"/v1/models": (200, {}, b'{"object":"list","data":[]}')})
 
 

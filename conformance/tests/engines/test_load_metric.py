@@ -2,13 +2,13 @@ import pytest
 
 from harmony_conformance.engines.load_metric import requests_running
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.levels import API
+from harmony_conformance.evidence.levels import METRICS_API
 from harmony_conformance.transport.messages import Chunk, Request, Response
 
 NAME = "vllm:num_requests_running"
 
 
-def answered(text, *, status=200, engine="vllm", api=API):
+def answered(text, *, status=200, engine="vllm", api=METRICS_API):
     return Exchange(
         id="load",
         api=api,

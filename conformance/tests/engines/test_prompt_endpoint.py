@@ -10,15 +10,15 @@ from harmony_conformance.apis.api import CHAT
 from harmony_conformance.engines.profiles import ENGINES
 from harmony_conformance.engines.prompt_endpoint import asks_for_prompt, counted_prompt, revealed_prompt
 from harmony_conformance.engines.target import parse_target
-from harmony_conformance.evidence.exchange import Counted, Exchange, OutputLevel, PromptLevel
+from harmony_conformance.evidence.exchange import Exchange, OutputLevel, PromptLevel, PromptTokenCount
 from harmony_conformance.evidence.recording import read_exchange, write_exchange
 from harmony_conformance.golden.scenario import expand
-from harmony_conformance.runner.request_builder import Asking, build
+from harmony_conformance.runner.request_builder import RequestProfile, build_request
 from harmony_conformance.runner.run import Options, load_scenarios, make_plan, run
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import encode_with_special_tokens
 
-REVEALS, COUNTS = ENGINES["llamacpp"].reveals, f"{CHAT}{ENGINES['llamacpp'].counts}"
+REVEALS, COUNTS = ENGINES["llamacpp"].prompt_echo, f"{CHAT}{ENGINES['llamacpp'].count_endpoint}"
 PROMPT = "<|start|>user<|message|>Hi<|end|><|start|>assistant"
 IDS = tuple(encode_with_special_tokens(PROMPT))
 SAID = [17196, 200002]
@@ -69,7 +69,7 @@ def test_tokens_that_were_not_asked_for_are_not_known():
 def test_a_text_proves_nothing_where_the_request_quotes_markers(said):
     x = exchange({**WHOLE, "__verbose": VERBOSE}, said=said)
     assert revealed_prompt(REVEALS, x) is None
-    assert asks_for_prompt(ENGINES["llamacpp"].side, x.request) is None
+    assert asks_for_prompt(ENGINES["llamacpp"].prompt_endpoint, x.request) is None
 
 
 @pytest.mark.parametrize("answer", [WHOLE, {**WHOLE, "__verbose": {"prompt": None}}, {**WHOLE, "__verbose": []}])
@@ -85,8 +85,8 @@ def test_a_prompt_of_another_length_than_is_billed_is_no_evidence_but_a_finding(
 def test_a_count_is_used_where_no_usage_is_told_and_recorded():
     x = replace(exchange({**WHOLE, "usage": None}), counted=counted_prompt(COUNTS, {"input_tokens": 9}))
     assert (x.prompt.level, x.prompt.source, x.prompt.count) == (PromptLevel.ACCOUNTING, COUNTS, 9)
-    assert read_exchange(write_exchange(x)).counted == Counted(source=COUNTS, tokens=9)
-    assert replace(exchange(WHOLE), counted=x.counted).prompt.source == "usage.prompt_tokens"
+    assert read_exchange(write_exchange(x)).counted_prompt == PromptTokenCount(source=COUNTS, tokens=9)
+    assert replace(exchange(WHOLE), counted=x.counted_prompt).prompt.source == "usage.prompt_tokens"
 
 
 @pytest.mark.parametrize("answer", [None, {}, {"input_tokens": "9"}, {"input_tokens": 0}, {"error": {}}])
@@ -96,9 +96,14 @@ def test_no_number_is_no_count(answer):
 
 def test_an_answer_is_asked_to_reveal_itself_where_it_can():
     scenario = next(one for one in load_scenarios() if one.name == "simple_answer")
-    asked = [build(step, Asking(model="m", reveals=REVEALS, extra={}), {}).json for step in expand(scenario)]
+    asked = [
+        build_request(step, RequestProfile(model="m", prompt_echo=REVEALS, extra={}), {}).json
+        for step in expand(scenario)
+    ]
     assert [(body["verbose"], body["return_tokens"]) for body in asked] == [(True, True)] * 2
-    assert not any("verbose" in build(step, Asking(model="m", extra={}), {}).json for step in expand(scenario))
+    assert not any(
+        "verbose" in build_request(step, RequestProfile(model="m", extra={}), {}).json for step in expand(scenario)
+    )
 
 
 def test_a_run_uses_what_llama_cpp_tells(raw_server):
@@ -127,7 +132,7 @@ def test_a_run_uses_what_llama_cpp_tells(raw_server):
         "__verbose.prompt",
         OutputLevel.EXACT,
     )
-    assert x.counted == Counted(source=COUNTS, tokens=len(IDS) - 1)
+    assert x.counted_prompt == PromptTokenCount(source=COUNTS, tokens=len(IDS) - 1)
     (counted,) = (result for result in done.results if result.check == "usage.counts_the_prompt")
     assert [finding.message for finding in counted.findings][:1] == [f"prompt_tokens is not what {COUNTS} counts"]
 
@@ -170,4 +175,4 @@ def test_prompts_of_another_api_are_shown_or_counted_behind_its_own_path(engine,
     asyncio.run(run(target, options, make_plan(options), kept.append, lambda _: None))
     x = next(x for x in kept if x.id == "simple_answer/responses/answer/0")
     assert (x.prompt.level, x.prompt.source) == evidence
-    assert x.counted == (Counted(source=beside, tokens=len(IDS)) if engine == "llamacpp" else None)
+    assert x.counted_prompt == (PromptTokenCount(source=beside, tokens=len(IDS)) if engine == "llamacpp" else None)

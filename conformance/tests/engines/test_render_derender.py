@@ -7,9 +7,9 @@ import pytest
 
 from harmony_conformance.apis.api import CHAT
 from harmony_conformance.apis.registry import COMPLETIONS, OLLAMA, RESPONSES
-from harmony_conformance.engines.diagnosis import NothingThere
-from harmony_conformance.engines.discovery import Question, discover
-from harmony_conformance.engines.profiles import DERENDER, ENGINES, RENDER, ScriptBy
+from harmony_conformance.engines.diagnosis import EndpointUnusableError
+from harmony_conformance.engines.discovery import ProbeOptions, discover
+from harmony_conformance.engines.profiles import DERENDER, ENGINES, RENDER, ScriptMethod
 from harmony_conformance.engines.render_derender import answer_in_halves, events, framed, whole_request
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import AnsweredBy, Exchange, OutputLevel, PromptLevel
@@ -18,7 +18,7 @@ from harmony_conformance.judge.check import Outcome
 from harmony_conformance.reference_server import MODEL, running
 from harmony_conformance.runner.reproduce import reproduce
 from harmony_conformance.runner.run import Options, make_plan, run
-from harmony_conformance.transport.client import Client, Sent, Settings
+from harmony_conformance.transport.client import Client, ConnectionSettings, SendResult
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import Delta, MessageStarted, Role, StreamParser, encode_with_special_tokens, tokens
 
@@ -92,7 +92,7 @@ class Halves:
         return sent.response.status, sent.response.json
 
     async def _post(self, body):
-        async with Client(Settings(base=self.base, headers={})) as client:
+        async with Client(ConnectionSettings(base=self.base, headers={})) as client:
             return await client.send(Request(path=CHAT, body=body))
 
 
@@ -162,7 +162,7 @@ def sending(halves):
     async def send(request):
         status, answer = await asyncio.to_thread(halves.answer, request.path, request.body)
         data = json.dumps(answer).encode()
-        return Sent(
+        return SendResult(
             response=Response(
                 status=status, headers={"content-type": "application/json"}, chunks=(Chunk(at=0.5, data=data),)
             )
@@ -198,7 +198,7 @@ def test_the_ids_of_the_prompt_are_rendered_and_a_client_is_given_the_script(hal
 
 def test_what_was_told_to_the_server_is_not_what_it_says(halves):
     x = answer(halves, asked())
-    assert x.body["usage"]["completion_tokens"] == 7
+    assert x.chat_completion["usage"]["completion_tokens"] == 7
     assert (x.turn.usage, x.turn.prompt_ids, x.turn.output_ids, x.prompt.count) == (None, None, None, None)
 
 
@@ -253,13 +253,13 @@ def test_a_request_without_a_script_is_only_rendered(halves):
 
 def test_a_request_that_is_refused_is_refused_by_the_half_that_renders(halves):
     x = answer(halves, asked(messages="none"))
-    assert (x.answered_by, x.rendered, x.response.status) == (AnsweredBy.RENDER, None, 400)
+    assert (x.answered_by, x.rendered_prompt, x.response.status) == (AnsweredBy.RENDER, None, 400)
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_half_that_refuses_the_output_is_the_answer(base, stream):
     x = answer(Halves(base, refuses=(DERENDER,)), asked(stream=stream))
-    assert (x.answered_by, x.response.status, x.body) == (AnsweredBy.DERENDER, *NOT_FOUND)
+    assert (x.answered_by, x.response.status, x.chat_completion) == (AnsweredBy.DERENDER, *NOT_FOUND)
 
 
 def test_no_more_is_sent_than_allowed():
@@ -294,28 +294,35 @@ def test_the_requests_that_were_sent_are_shown_again(halves):
 
 
 def found(halves, script="auto", engine="vllm"):
-    return asyncio.run(discover(sending(halves), Question(engine=ENGINES[engine], script=script)))
+    return asyncio.run(discover(sending(halves), ProbeOptions(engine=ENGINES[engine], script=script)))
 
 
 @pytest.mark.parametrize(
-    ("script", "way"), [("auto", ScriptBy.DERENDER), ("derender", ScriptBy.DERENDER), ("none", ScriptBy.NONE)]
+    ("script", "way"),
+    [("auto", ScriptMethod.DERENDER), ("derender", ScriptMethod.DERENDER), ("none", ScriptMethod.NONE)],
 )
 def test_discovery_finds_out_that_nothing_is_generated(halves, script, way):
     capabilities = found(halves, script)
-    assert (capabilities.generates, capabilities.script_by, capabilities.prompt) == (False, way, PromptLevel.RENDERED)
+    assert (capabilities.generates, capabilities.script_method, capabilities.prompt) == (
+        False,
+        way,
+        PromptLevel.RENDERED,
+    )
     lean = replace(capabilities, exchanges=())
     assert pickle.loads(pickle.dumps(lean)) == lean  # as a worker of pytest-xdist is told
     assert (capabilities.model, capabilities.engine_version) == (MODEL, "0.33.0")
-    assert capabilities.told()["prompt_source"] == RENDER
+    assert capabilities.to_json()["prompt_source"] == RENDER
     assert "none is generated" in capabilities.output
     assert [path for path, _ in halves.asked].count(CHAT) == 1
 
 
 def test_prompts_of_other_apis_are_shown_behind_their_own_paths(halves):
     others = (RESPONSES, OLLAMA, COMPLETIONS)
-    asked_for = Question(engine=ENGINES["vllm"], apis=others)
-    offers = asyncio.run(discover(sending(halves), asked_for)).offers
-    assert [(offer.api, offer.side and offer.side.path, bool(offer.reason)) for offer in offers] == [
+    asked_for = ProbeOptions(engine=ENGINES["vllm"], apis=others)
+    offers = asyncio.run(discover(sending(halves), asked_for)).api_support
+    assert [
+        (offer.api, offer.prompt_endpoint and offer.prompt_endpoint.path, bool(offer.reason)) for offer in offers
+    ] == [
         (RESPONSES, OF_RESPONSES, False),
         (OLLAMA, None, True),
         (COMPLETIONS, None, True),
@@ -327,20 +334,20 @@ def test_prompts_of_other_apis_are_shown_behind_their_own_paths(halves):
 
 
 def test_without_the_half_that_reads_outputs_only_prompts_are_looked_at(base):
-    assert found(Halves(base, refuses=(DERENDER,))).script_by is ScriptBy.NONE
-    with pytest.raises(NothingThere, match="--script derender: the server did not follow"):
+    assert found(Halves(base, refuses=(DERENDER,))).script_method is ScriptMethod.NONE
+    with pytest.raises(EndpointUnusableError, match="--script derender: the server did not follow"):
         found(Halves(base, refuses=(DERENDER,)), "derender")
 
 
 def test_a_server_without_either_half_is_told_as_any_other(base):
-    with pytest.raises(NothingThere, match="the model or the path was refused"):
+    with pytest.raises(EndpointUnusableError, match="the model or the path was refused"):
         found(Halves(base, refuses=(RENDER,)))
-    with pytest.raises(NothingThere, match="the model or the path was refused"):
+    with pytest.raises(EndpointUnusableError, match="the model or the path was refused"):
         found(Halves(base), engine="openai")
 
 
 def test_a_script_that_needs_a_generation_is_refused(halves):
-    with pytest.raises(NothingThere, match="--script vllm: nothing is generated there; --script derender"):
+    with pytest.raises(EndpointUnusableError, match="--script vllm: nothing is generated there; --script derender"):
         found(halves, "vllm")
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from harmony_conformance.engines.profiles import ScriptBy
+from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.scripting import (
-    NotCarried,
     Scripting,
+    ScriptUnsupportedError,
     as_played,
     as_proven,
     in_chat,
@@ -17,15 +17,15 @@ from harmony_conformance.engines.scripting import (
     with_script,
 )
 from harmony_conformance.engines.teleprompter.script import answer, write_script
-from harmony_conformance.engines.teleprompter_calibration import Door, find_way
+from harmony_conformance.engines.teleprompter_calibration import CalibrationTarget, calibrate
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.transport.client import Sent
+from harmony_conformance.transport.client import SendResult
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import encode, encode_with_special_tokens
 
 SCRIPT = tuple(encode_with_special_tokens("<|channel|>final<|message|>Hello!<|return|>"))
 BESIDE = tuple(encode_with_special_tokens("<|channel|>final<|message|>Bye!<|return|>"))
-WAY = Scripting(by=ScriptBy.TELEPROMPTER, trailers={"user": 3, "tool": 4})
+WAY = Scripting(method=ScriptMethod.TELEPROMPTER, suffix_tokens={"user": 3, "tool": 4})
 END, END_QUOTED = write_script(SCRIPT, 3), write_script(SCRIPT, 4)
 PARTS = [{"type": "text", "text": "What "}, {"type": "text", "text": "now?"}]
 
@@ -62,12 +62,12 @@ def test_a_script_stands_at_the_end_of(what):
 @pytest.mark.parametrize("what", NOT_CARRIED)
 def test_a_script_is_not_carried_by(what):
     messages, reason = NOT_CARRIED[what]
-    with pytest.raises(NotCarried, match=reason):
+    with pytest.raises(ScriptUnsupportedError, match=reason):
         with_script({"messages": messages}, SCRIPT, WAY)
 
 
 def test_a_script_that_is_too_long_is_not_carried():
-    with pytest.raises(NotCarried, match="the script has 300 tokens, the teleprompter says 254 at most"):
+    with pytest.raises(ScriptUnsupportedError, match="the script has 300 tokens, the teleprompter says 254 at most"):
         with_script({"messages": [{"role": "user", "content": "Hi"}]}, [200002] * 300, WAY)
 
 
@@ -76,9 +76,11 @@ def test_a_script_is_not_carried_by_a_text_whose_quoting_would_change_it():
         '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
     )
     result = {"role": "tool", "tool_call_id": "a", "content": "5"}
-    with pytest.raises(NotCarried, match="of the role tool, is quoted, and that changes the script"):
+    with pytest.raises(ScriptUnsupportedError, match="of the role tool, is quoted, and that changes the script"):
         with_script({"messages": [result]}, call, WAY)
-    plain = with_script({"messages": [result]}, call, Scripting(by=ScriptBy.TELEPROMPTER, trailers={"tool": 3}))
+    plain = with_script(
+        {"messages": [result]}, call, Scripting(method=ScriptMethod.TELEPROMPTER, suffix_tokens={"tool": 3})
+    )
     assert plain["messages"][-1]["content"].startswith("5\n704707commentary to=functions.f")
 
 
@@ -129,7 +131,7 @@ def test_a_script_does_not_count_as_played_where(what):
     x = as_played(asked(NOT_PLAYED[what]), WAY)
     assert x.script is None
     assert x.expected is None
-    assert "something else than its script" in x.unplayed
+    assert "something else than its script" in x.script_not_played
 
 
 STREAMED = {
@@ -147,14 +149,14 @@ def test_a_stream_of_as_many_tokens_is_believed_by_the_whole_answer(what):
         "a+stream": as_played(asked(said(streamed, len(SCRIPT)), stream=True), WAY),
     }
     x = settled(Series(name="s", exchanges=sent)).exchanges["a+stream"]
-    assert bool(x.unplayed) is is_noise
+    assert bool(x.script_not_played) is is_noise
     assert (x.script is None) is is_noise
 
 
 def test_what_is_said_instead_of_a_script_means_nothing():
     x = as_played(asked(said(BESIDE, len(SCRIPT))), WAY)
     assert x.output.ids == BESIDE
-    assert x.meant is None
+    assert x.expected_output is None
 
 
 def test_a_script_that_the_limit_cuts_was_played():
@@ -167,10 +169,10 @@ def test_a_script_that_meets_a_stop_string_was_played():
     assert as_played(x, WAY) == x
 
 
-@pytest.mark.parametrize("by", [ScriptBy.REFERENCE, ScriptBy.VLLM])
+@pytest.mark.parametrize("by", [ScriptMethod.REFERENCE, ScriptMethod.VLLM])
 def test_a_server_that_is_told_the_ids_plays_them(by):
     x = asked(said(BESIDE, 1))
-    assert as_played(x, Scripting(by=by)) == x
+    assert as_played(x, Scripting(method=by)) == x
 
 
 def serving(trailers, *, shows_count=True, counts_stop=True, held=()):
@@ -182,7 +184,7 @@ def serving(trailers, *, shows_count=True, counts_stop=True, held=()):
         ids = answer(fed, request.json["max_tokens"])
         is_held = any(name in request.json for name in held)
         length = len(ids) - (not counts_stop and ids[-1] in (200002, 200012))
-        return Sent(response=said(None, length if shows_count else None, "{}" if is_held else "quokka"))
+        return SendResult(response=said(None, length if shows_count else None, "{}" if is_held else "quokka"))
 
     return send
 
@@ -191,17 +193,17 @@ PLAIN = {"model": "m", "messages": [], "max_tokens": 16}
 
 
 def way_of(*args, **kwargs):
-    return asyncio.run(find_way(Door(send=serving(*args, **kwargs)), PLAIN))
+    return asyncio.run(calibrate(CalibrationTarget(send=serving(*args, **kwargs)), PLAIN))
 
 
 def test_the_trailer_is_found_for_each_role():
     way, shown = way_of({"user": 3, "tool": 4})
-    assert (way.trailers, way.counts_stop) == ({"user": 3, "tool": 4}, True)
+    assert (way.suffix_tokens, way.counts_stop) == ({"user": 3, "tool": 4}, True)
     assert [x.step for x in shown] == ["script after user", "script after tool"]
 
 
 def test_other_trailers_are_found():
-    assert way_of({"user": 7, "tool": 2})[0].trailers == {"user": 7, "tool": 2}
+    assert way_of({"user": 7, "tool": 2})[0].suffix_tokens == {"user": 7, "tool": 2}
 
 
 @pytest.mark.parametrize(
@@ -209,28 +211,28 @@ def test_other_trailers_are_found():
 )
 def test_a_server_that_does_not_count_the_token_that_ends_a_turn_is_known_by_it(trailers):
     way, _ = way_of(trailers, counts_stop=False)
-    assert (way.trailers, way.counts_stop) == (trailers, False)
+    assert (way.suffix_tokens, way.counts_stop) == (trailers, False)
     x = asked(said(None, len(SCRIPT) - 1))
     assert as_played(x, way).script == SCRIPT
     assert as_played(asked(said(None, len(SCRIPT))), way).script is None
 
 
 def test_a_role_without_a_trailer_is_left_out():
-    assert way_of({"user": 3, "tool": 40})[0].trailers == {"user": 3}
+    assert way_of({"user": 3, "tool": 40})[0].suffix_tokens == {"user": 3}
 
 
 def test_a_trailer_beyond_those_that_are_tried_is_not_taken_for_a_token_that_is_not_counted():
-    assert way_of({"user": 9, "tool": 9})[0].trailers == {}
+    assert way_of({"user": 9, "tool": 9})[0].suffix_tokens == {}
 
 
 def test_no_trailer_is_believed_by_the_text():
-    assert way_of({"user": 3, "tool": 4}, shows_count=False) == (Scripting(by=ScriptBy.TELEPROMPTER), [])
+    assert way_of({"user": 3, "tool": 4}, shows_count=False) == (Scripting(method=ScriptMethod.TELEPROMPTER), [])
 
 
 @pytest.mark.parametrize("held", [(), ("tools",), ("tools", "response_format")])
 def test_what_a_grammar_may_hold_is_not_believed_by_the_number_of_its_tokens(held):
     way, _ = way_of({"user": 3, "tool": 4}, held=held)
-    assert way.held_by == frozenset(held)
+    assert way.grammar_members == frozenset(held)
     for name in ("tools", "response_format"):
         x = asked(said(None, len(SCRIPT)), **{name: [{}]})
         assert (as_played(x, way).script is None) is (name in held)
@@ -238,8 +240,8 @@ def test_what_a_grammar_may_hold_is_not_believed_by_the_number_of_its_tokens(hel
 
 
 def test_where_ids_are_shown_nothing_else_is_tried():
-    door = Door(send=serving({"user": 3, "tool": 4}, held=("tools",)), shows_ids=True)
-    assert asyncio.run(find_way(door, PLAIN))[0].held_by == frozenset()
+    door = CalibrationTarget(send=serving({"user": 3, "tool": 4}, held=("tools",)), shows_ids=True)
+    assert asyncio.run(calibrate(door, PLAIN))[0].grammar_members == frozenset()
 
 
 def over_responses(shown, **request):
@@ -258,7 +260,7 @@ def test_what_shows_no_ids_is_asked_of_chat_completions_where_a_grammar_may_hold
     assert is_unproven(x, WAY)
     assert not is_unproven(replace(x, script=None), WAY)
     assert not is_unproven(over_responses(None, tools=[])[0], WAY)
-    assert not is_unproven(x, Scripting(by=ScriptBy.VLLM))
+    assert not is_unproven(x, Scripting(method=ScriptMethod.VLLM))
     assert chat.request.json == {
         "messages": [{"role": "user", "content": "Hi"}],
         "max_completion_tokens": 50,
@@ -292,5 +294,5 @@ def test_a_script_stands_at_the_end_of_the_last_message_of_a_raw_prompt(is_text)
 
 @pytest.mark.parametrize("prompt", ["A colour: ", [], 7, [[200006]], [200006, 999999]])
 def test_a_script_is_not_carried_by_a_raw_prompt_without_a_message_that_ends(prompt):
-    with pytest.raises(NotCarried, match="no message that ends"):
+    with pytest.raises(ScriptUnsupportedError, match="no message that ends"):
         with_script({"prompt": prompt}, SCRIPT, WAY)

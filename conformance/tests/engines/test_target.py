@@ -1,7 +1,7 @@
 import pytest
 
 from harmony_conformance.engines.profiles import ENGINES
-from harmony_conformance.engines.target import BadTarget, parse_target
+from harmony_conformance.engines.target import InvalidTargetError, parse_target
 
 GOOD = {
     "reference": ("reference", None, ()),
@@ -74,14 +74,14 @@ BAD = {
 
 @pytest.mark.parametrize("text", BAD)
 def test_what_is_no_target_is_refused_in_one_line_that_says_what_would_be_right(text):
-    with pytest.raises(BadTarget) as refused:
+    with pytest.raises(InvalidTargetError) as refused:
         parse_target(text)
     assert BAD[text] in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_password_in_a_url_is_not_repeated():
-    with pytest.raises(BadTarget) as refused:
+    with pytest.raises(InvalidTargetError) as refused:
         parse_target("vllm:http://user:hunter22@host")
     assert "hunter22" not in str(refused.value)
 

@@ -8,7 +8,7 @@ from harmony_conformance.engines.vllm_logits_processor import (
     VOCABULARY,
     Script,
     ScriptedLogits,
-    ScriptError,
+    VllmScriptError,
     read_script,
 )
 
@@ -76,7 +76,7 @@ def test_script_is_read(extra, expected):
     ],
 )
 def test_bad_script_is_refused_before_it_is_queued(extra, field):
-    with pytest.raises(ScriptError) as refused:
+    with pytest.raises(VllmScriptError) as refused:
         ScriptedLogits.validate_params(SimpleNamespace(extra_args=extra))
     assert refused.value.field == field
     assert f"vllm_xargs.{field}:" in str(refused.value)

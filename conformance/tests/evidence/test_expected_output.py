@@ -3,24 +3,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harmony_conformance.evidence.expected_output import (
-    Called,
     Expectation,
-    Meaning,
-    Written,
+    ExpectedOutput,
+    FunctionCall,
+    OutputTokenCounts,
     cut_at_stop,
     read_ids,
     read_row,
+    strip_endoftext,
     told_in_order,
-    unpadded,
     write_row,
     written_tokens,
 )
 from harmony_ref import encode, encode_with_special_tokens
 
 TEXTS = st.lists(st.text(), max_size=3).map(tuple)
-CALLS = st.lists(st.builds(Called, name=st.text(), arguments=st.text()), max_size=2).map(tuple)
+CALLS = st.lists(st.builds(FunctionCall, name=st.text(), arguments=st.text()), max_size=2).map(tuple)
 FINISH = st.lists(st.sampled_from(["stop", "length", "tool_calls"]), max_size=2, unique=True).map(tuple)
-MEANINGS = st.builds(Meaning, reasoning=TEXTS, preambles=TEXTS, finals=TEXTS, calls=CALLS, finish=st.none())
+MEANINGS = st.builds(ExpectedOutput, reasoning=TEXTS, preambles=TEXTS, finals=TEXTS, calls=CALLS, finish=st.none())
 ROWS = st.builds(Expectation, must=MEANINGS, finish=FINISH) | st.builds(
     Expectation, must=MEANINGS, anywhere=TEXTS, may_call=CALLS, never=TEXTS, finish=FINISH, is_whole=st.just(False)
 )
@@ -37,55 +37,61 @@ def test_a_row_is_read_as_it_was_written(row):
 
 @pytest.mark.parametrize("row", [None, 7, [], {}, {"reasoning": "x", "calls": {}, "finish": 7}])
 def test_a_row_of_other_shapes_means_nothing(row):
-    assert read_row(row) == Expectation(must=Meaning())
+    assert read_row(row) == Expectation(must=ExpectedOutput())
 
 
-CALL = Called(name="f", arguments="{}")
+CALL = FunctionCall(name="f", arguments="{}")
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("<|channel|>final<|message|>hi<|return|>", Meaning(finals=("hi",), finish="stop"), id="an answer"),
+        pytest.param(
+            "<|channel|>final<|message|>hi<|return|>", ExpectedOutput(finals=("hi",), finish="stop"), id="an answer"
+        ),
         pytest.param(
             "<|channel|>analysis<|message|>x<|end|><|start|>assistant<|channel|>final<|message|>hi<|return|>",
-            Meaning(reasoning=("x",), finals=("hi",), finish="stop"),
+            ExpectedOutput(reasoning=("x",), finals=("hi",), finish="stop"),
             id="a thought and an answer",
         ),
         pytest.param(
             "<|channel|>commentary<|message|>look<|end|><|start|>assistant<|channel|>commentary to=functions.f "
             "<|constrain|>json<|message|>{}<|call|>",
-            Meaning(preambles=("look",), calls=(CALL,), finish="tool_calls"),
+            ExpectedOutput(preambles=("look",), calls=(CALL,), finish="tool_calls"),
             id="a preamble and a call",
         ),
         pytest.param(
             " to=functions.f<|channel|>commentary json<|message|>{}<|call|>",
-            Meaning(calls=(CALL,), finish="tool_calls"),
+            ExpectedOutput(calls=(CALL,), finish="tool_calls"),
             id="the recipient before the channel",
         ),
         pytest.param(
             "<|channel|>analysis to=functions.f code<|message|>{}<|call|>",
-            Meaning(calls=(CALL,), finish="tool_calls"),
+            ExpectedOutput(calls=(CALL,), finish="tool_calls"),
             id="a call on the analysis channel",
         ),
         pytest.param(
             "<|channel|>commentary to=functions.f<|message|>{}<|return|>",
-            Meaning(calls=(CALL,), finish="tool_calls"),
+            ExpectedOutput(calls=(CALL,), finish="tool_calls"),
             id="a call ended by return",
         ),
         pytest.param(
-            '<|channel|>final json<|message|>{"a":1}<|return|>', Meaning(finals=('{"a":1}',), finish="stop"), id="JSON"
+            '<|channel|>final json<|message|>{"a":1}<|return|>',
+            ExpectedOutput(finals=('{"a":1}',), finish="stop"),
+            id="JSON",
         ),
         pytest.param(
             '<|channel|>final <|constrain|>json<|message|>{"a":1}<|return|>',
-            Meaning(finals=('{"a":1}',), finish="stop"),
+            ExpectedOutput(finals=('{"a":1}',), finish="stop"),
             id="constrained JSON",
         ),
-        pytest.param("<|channel|>final<|message|>cut", Meaning(finals=("cut",)), id="a cut answer"),
-        pytest.param("<|channel|>final<|message|>hi<|endoftext|>", Meaning(finals=("hi",)), id="ended by the engine"),
-        pytest.param("<|channel|>final<|message|>hi<|end|><|endoftext|>", Meaning(finals=("hi",)), id="padded"),
+        pytest.param("<|channel|>final<|message|>cut", ExpectedOutput(finals=("cut",)), id="a cut answer"),
         pytest.param(
-            "<|channel|>final<|message|><|return|>", Meaning(finals=("",), finish="stop"), id="an empty answer"
+            "<|channel|>final<|message|>hi<|endoftext|>", ExpectedOutput(finals=("hi",)), id="ended by the engine"
+        ),
+        pytest.param("<|channel|>final<|message|>hi<|end|><|endoftext|>", ExpectedOutput(finals=("hi",)), id="padded"),
+        pytest.param(
+            "<|channel|>final<|message|><|return|>", ExpectedOutput(finals=("",), finish="stop"), id="an empty answer"
         ),
     ],
 )
@@ -124,7 +130,7 @@ def test_malformed_completions_mean_nothing(text):
 
 def test_markers_in_ordinary_tokens_are_text():
     spelled = [*ids("<|channel|>final<|message|>"), *encode("<|end|>"), *ids("<|return|>")]
-    assert read_ids(spelled) == Meaning(finals=("<|end|>",), finish="stop")
+    assert read_ids(spelled) == ExpectedOutput(finals=("<|end|>",), finish="stop")
 
 
 @pytest.mark.parametrize(
@@ -150,7 +156,7 @@ def test_a_completion_is_cut_at_its_first_stop(text, kept):
     ],
 )
 def test_padding_is_taken_off(text, kept):
-    assert unpadded(ids(text)) == tuple(ids(kept))
+    assert strip_endoftext(ids(text)) == tuple(ids(kept))
 
 
 @pytest.mark.parametrize(
@@ -178,12 +184,14 @@ def test_texts_told_in_order(texts, whole, expected):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param("<|channel|>analysis<|message|>one two<|end|>", Written(), id="a thought"),
-        pytest.param("<|channel|>final<|message|>Hello!<|return|>", Written(shown=2), id="an answer"),
-        pytest.param("<|channel|>final<|message|><|return|>", Written(), id="an empty answer"),
-        pytest.param("<|message|>Hello!<|return|>", Written(shown=2), id="no channel"),
-        pytest.param("<|channel|>commentary to=functions.f<|message|>{}<|call|>", Written(called=1), id="a call"),
-        pytest.param("<|channel|>commentary to=functions.f", Written(), id="cut in a header"),
+        pytest.param("<|channel|>analysis<|message|>one two<|end|>", OutputTokenCounts(), id="a thought"),
+        pytest.param("<|channel|>final<|message|>Hello!<|return|>", OutputTokenCounts(shown=2), id="an answer"),
+        pytest.param("<|channel|>final<|message|><|return|>", OutputTokenCounts(), id="an empty answer"),
+        pytest.param("<|message|>Hello!<|return|>", OutputTokenCounts(shown=2), id="no channel"),
+        pytest.param(
+            "<|channel|>commentary to=functions.f<|message|>{}<|call|>", OutputTokenCounts(called=1), id="a call"
+        ),
+        pytest.param("<|channel|>commentary to=functions.f", OutputTokenCounts(), id="cut in a header"),
     ],
 )
 def test_tokens_written_for_somebody(text, expected):
@@ -191,4 +199,4 @@ def test_tokens_written_for_somebody(text, expected):
 
 
 def test_what_is_shown_is_preambles_and_answers():
-    assert Meaning(reasoning=("r",), preambles=("p",), finals=("f",)).shown == ("p", "f")
+    assert ExpectedOutput(reasoning=("r",), preambles=("p",), finals=("f",)).shown == ("p", "f")

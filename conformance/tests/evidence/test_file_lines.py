@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from harmony_conformance.evidence import file_lines
-from harmony_conformance.evidence.file_lines import Line, Problem, read_lines, split_lines
+from harmony_conformance.evidence.file_lines import Line, UnreadableLine, read_lines, split_lines
 
 UTF16 = "the file is UTF-16: convert it (iconv -f utf-16 -t utf-8)"
 
@@ -65,7 +65,7 @@ def test_a_compressed_file_that_breaks_off_gives_its_whole_lines_and_says_where(
     text = b"".join(b'{"number": %d}\n' % number for number in range(20_000))
     packed = gzip.compress(text)
     found = list(read_lines(written(tmp_path, packed[: len(packed) // 2])))
-    assert isinstance(found[-1], Problem)
+    assert isinstance(found[-1], UnreadableLine)
     assert found[-1].kind == "the compressed file breaks off"
     whole = [one for one in found[:-2] if isinstance(one, Line)]
     assert whole
@@ -77,7 +77,7 @@ def test_a_damaged_compressed_file_says_so(tmp_path):
     packed = bytearray(gzip.compress(b"line\n" * 50_000))
     packed[40:60] = bytes(20)
     found = list(read_lines(written(tmp_path, bytes(packed))))
-    assert isinstance(found[-1], Problem)
+    assert isinstance(found[-1], UnreadableLine)
     assert found[-1].kind.startswith("the compressed file ")
 
 
@@ -110,7 +110,7 @@ def test_where_blocks_end_makes_no_difference(data, block, limit):
 @given(data=st.binary(max_size=80))
 def test_every_byte_that_is_no_white_space_is_in_a_line_or_a_problem(data):
     found = list(split_lines(io.BytesIO(data), limit=1000))
-    if any(isinstance(one, Problem) for one in found):
+    if any(isinstance(one, UnreadableLine) for one in found):
         assert found[0].kind.startswith("the file is ")
         return
     seen = b"".join(line.data for line in found)
@@ -131,5 +131,5 @@ def test_a_long_line_is_skipped_in_little_memory(monkeypatch):
     found = list(split_lines(Endless(), limit=4 * file_lines._BLOCK))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert [type(one) for one in found] == [Problem, Line]
+    assert [type(one) for one in found] == [UnreadableLine, Line]
     assert peak < 12 * file_lines._BLOCK

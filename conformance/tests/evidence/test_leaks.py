@@ -1,7 +1,7 @@
 import pytest
 
 from harmony_conformance.apis.chat_completion import ToolCall, Turn
-from harmony_conformance.apis.text_fields import Answer, Field, Place, fields
+from harmony_conformance.apis.text_fields import AnswerTexts, FieldKind, TextField, fields
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks import (
     GLUED,
@@ -202,11 +202,11 @@ def emitted(answer, ids):
 
 
 def told(content="", **others):
-    places = {"reasoning": Place.REASONING, "name": Place.NAME, "arguments": Place.ARGUMENTS}
-    return Answer(
+    places = {"reasoning": FieldKind.REASONING, "name": FieldKind.NAME, "arguments": FieldKind.ARGUMENTS}
+    return AnswerTexts(
         fields=(
-            Field(where="content", text=content),
-            *(Field(where=name, text=text, place=places[name]) for name, text in others.items()),
+            TextField(where="content", text=content),
+            *(TextField(where=name, text=text, place=places[name]) for name, text in others.items()),
         )
     )
 

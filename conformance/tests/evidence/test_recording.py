@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_conformance.evidence.exchange import Exchange, Rendered, Validity
-from harmony_conformance.evidence.expected_output import Called, Expectation, Meaning
-from harmony_conformance.evidence.recording import BadRecording, read_exchange, read_script, write_exchange
+from harmony_conformance.evidence.exchange import Exchange, RenderedPrompt, Validity
+from harmony_conformance.evidence.expected_output import Expectation, ExpectedOutput, FunctionCall
+from harmony_conformance.evidence.recording import InvalidRecordError, read_exchange, read_script, write_exchange
 from harmony_conformance.json_value import at
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 
@@ -59,17 +59,17 @@ EXCHANGES = st.builds(
     | st.builds(
         Expectation,
         must=st.builds(
-            Meaning,
+            ExpectedOutput,
             reasoning=TEXTS,
             finals=TEXTS,
-            calls=st.lists(st.builds(Called, name=st.text(max_size=4), arguments=st.text(max_size=4)), max_size=1).map(
-                tuple
-            ),
+            calls=st.lists(
+                st.builds(FunctionCall, name=st.text(max_size=4), arguments=st.text(max_size=4)), max_size=1
+            ).map(tuple),
             finish=st.none(),
         ),
         finish=st.just(()) | st.just(("stop",)),
     ),
-    rendered=st.none() | st.builds(Rendered, source=st.text(max_size=8), ids=IDS),
+    rendered=st.none() | st.builds(RenderedPrompt, source=st.text(max_size=8), ids=IDS),
     waited=st.lists(st.floats(min_value=0, max_value=60), max_size=2).map(tuple),
     rebuilt=st.booleans(),
 )
@@ -170,7 +170,7 @@ def test_scripts(script, expected):
     ],
 )
 def test_what_is_no_recording_says_why(line, said):
-    with pytest.raises(BadRecording) as error:
+    with pytest.raises(InvalidRecordError) as error:
         read_exchange(line)
     assert said in str(error.value)
 

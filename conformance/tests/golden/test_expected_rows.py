@@ -9,15 +9,15 @@ from openai_harmony import HarmonyError, Role
 from referencing import Registry, Resource
 
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.engines.profiles import ScriptBy
+from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.evidence.expected_output import cut_at_stop
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.expected_rows import read_expectations
-from harmony_conformance.golden.scenario import BadScenario, expand, is_of_rows, one_of_each_row, why_not_sent
+from harmony_conformance.golden.scenario import InvalidScenarioError, expand, is_of_rows, one_of_each_row, why_not_sent
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import judge_one
 from harmony_conformance.reference_server.defects.stages import Changes
-from harmony_conformance.runner.request_builder import Asking, NotSent, build
+from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
 from harmony_conformance.runner.run import load_scenarios
 from harmony_conformance.selftest.row_runner import ask
 from harmony_ref import decode, encode_with_special_tokens, tokens
@@ -167,7 +167,7 @@ def test_rows_agree_with_the_library_where_that_neither_raises_nor_loses_text(li
     known = [
         (scenario.name, step, read)
         for scenario, step in STEPS
-        if not step.past_stop and (read := read_by(library, step.script)) is not None
+        if not step.continues_after_stop and (read := read_by(library, step.script)) is not None
     ]
     assert len(known) > 150
     assert [f"{name}: {step.name}: {read}" for name, step, read in known if not agree(step, read)] == []
@@ -175,7 +175,7 @@ def test_rows_agree_with_the_library_where_that_neither_raises_nor_loses_text(li
 
 def test_scripts_end_at_their_first_stop_token_unless_they_are_sent_past_it():
     for scenario, step in STEPS:
-        assert (step.past_stop, scenario.name, step.name) == (
+        assert (step.continues_after_stop, scenario.name, step.name) == (
             cut_at_stop(step.script) != step.script or "endoftext" in decode(step.script[:-1]),
             scenario.name,
             step.name,
@@ -221,8 +221,8 @@ def test_one_of_each_row_is_its_first_variety_without_chunkings():
     ]
 
 
-PAST = next(scenario for scenario in SCENARIOS if scenario.steps[0].past_stop)
-UNBOUND = next(scenario for scenario in SCENARIOS if scenario.breaks_grammar)
+PAST = next(scenario for scenario in SCENARIOS if scenario.steps[0].continues_after_stop)
+UNBOUND = next(scenario for scenario in SCENARIOS if scenario.violates_grammar)
 BEHIND = "needs a script that goes on behind a token that ends the turn"
 BOUND = "the server constrains its sampler as parallel_tool_calls, response_format, strict, tool_choice asks, and the scripts leave the grammar"
 
@@ -230,11 +230,11 @@ BOUND = "the server constrains its sampler as parallel_tool_calls, response_form
 @pytest.mark.parametrize(
     ("scenario", "way", "reason"),
     [
-        (PAST, ScriptBy.REFERENCE, None),
-        (PAST, ScriptBy.VLLM, BEHIND),
-        (UNBOUND, ScriptBy.REFERENCE, None),
-        (UNBOUND, ScriptBy.VLLM, BOUND),
-        (UNBOUND, ScriptBy.NONE, "needs a model whose output is scripted"),
+        (PAST, ScriptMethod.REFERENCE, None),
+        (PAST, ScriptMethod.VLLM, BEHIND),
+        (UNBOUND, ScriptMethod.REFERENCE, None),
+        (UNBOUND, ScriptMethod.VLLM, BOUND),
+        (UNBOUND, ScriptMethod.NONE, "needs a model whose output is scripted"),
     ],
 )
 def test_rows_are_sent_where_their_scripts_can_be_emitted(scenario, way, reason):
@@ -243,10 +243,10 @@ def test_rows_are_sent_where_their_scripts_can_be_emitted(scenario, way, reason)
 
 def test_how_many_tokens_an_event_has_is_asked_only_where_it_can_be():
     step = next(step for step in expand(PAST) if step.event_tokens is not None)
-    sent = build(step, Asking(model="m", script_by=ScriptBy.REFERENCE, extra={}), {}).json
+    sent = build_request(step, RequestProfile(model="m", script_method=ScriptMethod.REFERENCE, extra={}), {}).json
     assert (sent["harmony_event_tokens"], sent["ignore_eos"], sent["stream"]) == (step.event_tokens, True, True)
-    with pytest.raises(NotSent, match="how many tokens an event of a stream has"):
-        build(step, Asking(model="m", script_by=ScriptBy.VLLM, extra={}), {})
+    with pytest.raises(StepSkippedError, match="how many tokens an event of a stream has"):
+        build_request(step, RequestProfile(model="m", script_method=ScriptMethod.VLLM, extra={}), {})
 
 
 HI = {"id": "hi", "request": "r", "script": "<|channel|>final<|message|>hi<|return|>", "must": {"finals": ["hi"]}}
@@ -264,6 +264,6 @@ HI = {"id": "hi", "request": "r", "script": "<|channel|>final<|message|>hi<|retu
     ],
 )
 def test_a_row_that_can_not_be_used_is_refused_with_its_name(rows, said):
-    with pytest.raises(BadScenario) as error:
+    with pytest.raises(InvalidScenarioError) as error:
         list(read_expectations({"requests": {"r": {"messages": []}}, "groups": [{"name": "g", "rows": rows}]}))
     assert str(error.value).startswith(said)

@@ -6,7 +6,7 @@ from jsonschema import Draft202012Validator
 
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.golden import data as golden
-from harmony_conformance.golden.data import BadExample, read_example
+from harmony_conformance.golden.data import InvalidExampleError, read_example
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import judge
 
@@ -80,7 +80,7 @@ def test_an_example_is_not_there_twice():
                 {
                     name: [
                         x.request.body.decode(),
-                        *map(str, (x.response, x.script, x.failure, x.rendered, x.validity)),
+                        *map(str, (x.response, x.script, x.failure, x.rendered_prompt, x.validity)),
                     ]
                     for name, x in example.series.exchanges.items()
                 }
@@ -113,7 +113,7 @@ def test_exchanges_of_a_series_have_the_name_of_their_step():
     example = example_of(
         '{"comment": "c", "exchanges": {"first": {"request": {"json": 1}}, "again": {"request": {"json": 2}}}}'
     )
-    assert [(name, x.step, x.asked) for name, x in example.series.exchanges.items()] == [
+    assert [(name, x.step, x.chat_request) for name, x in example.series.exchanges.items()] == [
         ("first", "first", 1),
         ("again", "again", 2),
     ]
@@ -130,6 +130,6 @@ def test_exchanges_of_a_series_have_the_name_of_their_step():
     ],
 )
 def test_a_file_that_is_no_example_says_why(text, name, said):
-    with pytest.raises(BadExample) as error:
+    with pytest.raises(InvalidExampleError) as error:
         example_of(text, name)
     assert said in str(error.value)

@@ -1,10 +1,10 @@
 import pytest
 
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.engines.profiles import Gauge, ScriptBy
+from harmony_conformance.engines.profiles import LoadMetric, ScriptMethod
 from harmony_conformance.evidence.exchange import Validity
-from harmony_conformance.golden.scenario import CHAT, BadScenario, Send, Step, expand, grouped, read_scenario
-from harmony_conformance.runner.request_builder import Asking, NotSent, build
+from harmony_conformance.golden.scenario import CHAT, InvalidScenarioError, Send, Step, expand, grouped, read_scenario
+from harmony_conformance.runner.request_builder import RequestProfile, StepSkippedError, build_request
 from harmony_conformance.runner.run import load_scenarios
 from harmony_ref import encode, encode_with_special_tokens
 
@@ -12,7 +12,7 @@ SCENARIOS = load_scenarios()
 SCRIPT = "<|channel|>final<|message|>Hi<|return|>"
 IDS = tuple(encode_with_special_tokens(SCRIPT))
 HELLO = {"messages": [{"role": "user", "content": "Hi"}]}
-PLAIN = Asking(model="m", extra={})
+PLAIN = RequestProfile(model="m", extra={})
 
 
 def scenario(*steps, **members):
@@ -20,7 +20,7 @@ def scenario(*steps, **members):
 
 
 def body(step, asking=PLAIN, answers=None):
-    return build(step, asking, answers or {}).json
+    return build_request(step, asking, answers or {}).json
 
 
 def test_a_scenario_is_read_with_all_its_members():
@@ -41,7 +41,7 @@ def test_a_scenario_is_read_with_all_its_members():
     first, second = read.steps
     assert (read.name, read.needs_script, read.exercises) == ("example", True, {"errors.valid_request_is_answered"})
     assert (first.name, first.request, first.send, first.script) == ("first", HELLO, Send.WHOLE, IDS)
-    assert (first.expected.must.finals, first.pace, first.together, first.path) == (("Hi",), 0.5, "both", CHAT)
+    assert (first.expected.must.finals, first.pace, first.parallel_group, first.path) == (("Hi",), 0.5, "both", CHAT)
     assert (second.raw, second.validity, second.path, second.send) == ("{", Validity.INVALID, "/v1/x", Send.BOTH)
 
 
@@ -59,7 +59,7 @@ BAD = {
 @pytest.mark.parametrize("what", BAD)
 def test_a_scenario_that_can_not_be_used_is_refused_with_its_name_and_the_reason(what):
     value, said = BAD[what]
-    with pytest.raises(BadScenario, match="^" + said.replace("{", r"\{").replace("}", r"\}")):
+    with pytest.raises(InvalidScenarioError, match="^" + said.replace("{", r"\{").replace("}", r"\}")):
         read_scenario(value, "example")
 
 
@@ -91,7 +91,7 @@ GROUPS = [
 
 @pytest.mark.parametrize(("names", "sizes"), GROUPS)
 def test_neighbours_of_one_group_are_sent_together(names, sizes):
-    steps = [Step(name=str(place), request={}, together=name) for place, name in enumerate(names)]
+    steps = [Step(name=str(place), request={}, parallel_group=name) for place, name in enumerate(names)]
     groups = list(grouped(steps))
     assert [len(group) for group in groups] == sizes
     assert [step for group in groups for step in group] == steps
@@ -114,17 +114,17 @@ def test_a_streamed_request_asks_for_usage_too():
 
 def test_what_a_scenario_sets_itself_is_left_as_it_is():
     request = {"temperature": 1, "max_completion_tokens": 5, "model": "other", "stream": False, "seed": 9}
-    sent = body(Step(name="a", request=request, send=Send.STREAM), Asking(model="m", extra={}, seed=1))
+    sent = body(Step(name="a", request=request, send=Send.STREAM), RequestProfile(model="m", extra={}, seed=1))
     assert sent == request
 
 
 def test_to_an_invalid_request_only_a_limit_is_added():
     step = Step(name="a", request={"messages": 7}, send=Send.WHOLE, validity=Validity.INVALID)
-    assert body(step, Asking(model="m", extra={}, seed=1)) == {"model": "m", "messages": 7, "max_tokens": 16}
+    assert body(step, RequestProfile(model="m", extra={}, seed=1)) == {"model": "m", "messages": 7, "max_tokens": 16}
 
 
 def test_bytes_that_are_no_json_are_sent_as_they_are():
-    request = build(Step(name="a", request={}, raw='{"model": '), PLAIN, {})
+    request = build_request(Step(name="a", request={}, raw='{"model": '), PLAIN, {})
     assert (request.method, request.path, request.body, request.json) == ("POST", CHAT, b'{"model": ', None)
 
 
@@ -139,27 +139,31 @@ EXACT = {
 @pytest.mark.parametrize("what", EXACT)
 def test_an_exact_body_is_sent_byte_by_byte(what):
     raw, sent = EXACT[what]
-    assert build(Step(name="a", request={}, raw=raw), Asking(model="m", extra={"x": 1}), {}).body == sent
+    assert (
+        build_request(Step(name="a", request={}, raw=raw), RequestProfile(model="m", extra={"x": 1}), {}).body == sent
+    )
 
 
 def test_a_step_may_have_a_method_and_headers_of_its_own():
     value = {"as": "a", "method": "PUT", "headers": {"Content-Type": "text/plain"}, "raw": "x"}
-    request = build(scenario(value).steps[0], PLAIN, {})
+    request = build_request(scenario(value).steps[0], PLAIN, {})
     assert (request.method, dict(request.headers)) == ("PUT", {"content-type": "text/plain"})
 
 
 def test_a_step_may_ask_how_busy_the_server_is():
     (step,) = scenario({"as": "load", "settles": 2, "send": "whole"}).steps
-    request = build(step, Asking(model="m", extra={}, gauge=Gauge(path="/metrics", name="running")), {})
+    request = build_request(
+        step, RequestProfile(model="m", extra={}, load_metric=LoadMetric(path="/metrics", name="running")), {}
+    )
     assert (request.method, request.path, request.body) == ("GET", "/metrics", b"")
-    with pytest.raises(NotSent, match="not known to tell"):
-        build(step, PLAIN, {})
+    with pytest.raises(StepSkippedError, match="not known to tell"):
+        build_request(step, PLAIN, {})
 
 
 @pytest.mark.parametrize("validity", [Validity.INVALID, Validity.QUESTIONABLE])
 def test_an_odd_request_asks_for_no_token_ids(validity):
     step = Step(name="a", request=HELLO, send=Send.WHOLE, validity=validity)
-    assert body(step, Asking(model="m", extra={}, ids_field="return_token_ids")) == {
+    assert body(step, RequestProfile(model="m", extra={}, ids_field="return_token_ids")) == {
         "model": "m",
         **HELLO,
         "max_tokens": 16,
@@ -167,34 +171,34 @@ def test_an_odd_request_asks_for_no_token_ids(validity):
 
 
 def test_members_given_for_each_request_win():
-    asking = Asking(model="m", extra={"temperature": 0.5, "top_k": 3}, seed=4, ids_field="return_token_ids")
+    asking = RequestProfile(model="m", extra={"temperature": 0.5, "top_k": 3}, seed=4, ids_field="return_token_ids")
     sent = body(Step(name="a", request=HELLO, send=Send.WHOLE), asking)
     assert (sent["temperature"], sent["top_k"], sent["seed"], sent["return_token_ids"]) == (0.5, 3, 4, True)
 
 
 WAYS = {
-    ScriptBy.NONE: {},
-    ScriptBy.REFERENCE: {"harmony_script": list(IDS), "harmony_token_delay": 0.5},
-    ScriptBy.VLLM: {"vllm_xargs": {"harmony_script": " ".join(map(str, IDS))}},
+    ScriptMethod.NONE: {},
+    ScriptMethod.REFERENCE: {"harmony_script": list(IDS), "harmony_token_delay": 0.5},
+    ScriptMethod.VLLM: {"vllm_xargs": {"harmony_script": " ".join(map(str, IDS))}},
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_script_travels_as_the_engine_takes_it_and_only_there(way):
     step = Step(name="a", request=HELLO, send=Send.WHOLE, script=IDS, pace=0.5)
-    sent = body(step, Asking(model="m", extra={}, script_by=way))
-    limit = 2048 if way is ScriptBy.NONE else len(IDS) + 16
+    sent = body(step, RequestProfile(model="m", extra={}, script_method=way))
+    limit = 2048 if way is ScriptMethod.NONE else len(IDS) + 16
     assert sent == {"model": "m", **HELLO, "temperature": 0, "max_tokens": limit, **WAYS[way]}
 
 
 BEGUN = {
-    ScriptBy.NONE: {"max_tokens": 2048},
-    ScriptBy.REFERENCE: {
+    ScriptMethod.NONE: {"max_tokens": 2048},
+    ScriptMethod.REFERENCE: {
         "harmony_script": list(IDS),
         "harmony_script_then": "model",
         "max_tokens": len(IDS) + 64,
     },
-    ScriptBy.VLLM: {
+    ScriptMethod.VLLM: {
         "vllm_xargs": {"harmony_script": " ".join(map(str, IDS)), "harmony_script_then": "model"},
         "max_tokens": len(IDS) + 64,
     },
@@ -203,8 +207,8 @@ BEGUN = {
 
 @pytest.mark.parametrize("way", BEGUN)
 def test_an_answer_is_begun_where_it_can_be_and_the_model_goes_on(way):
-    step = Step(name="a", request=HELLO, send=Send.WHOLE, begins=IDS)
-    sent = body(step, Asking(model="m", extra={}, script_by=way))
+    step = Step(name="a", request=HELLO, send=Send.WHOLE, forced_prefix=IDS)
+    sent = body(step, RequestProfile(model="m", extra={}, script_method=way))
     assert sent == {"model": "m", **HELLO, "temperature": 0, **BEGUN[way]}
 
 
@@ -248,7 +252,7 @@ MISSING = {
 @pytest.mark.parametrize("what", MISSING)
 def test_a_step_whose_source_is_missing_is_not_sent(what):
     reference, said = MISSING[what]
-    with pytest.raises(NotSent, match=said):
+    with pytest.raises(StepSkippedError, match=said):
         body(Step(name="a", request={"x": {"$from": reference}}), answers={"first": ANSWER})
 
 

@@ -10,16 +10,16 @@ from harmony_conformance.checks import CHECKS
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.leaks import broken_characters, markers, role_play
 from harmony_conformance.golden import data as golden
-from harmony_conformance.judge.applicability import agenda_of
+from harmony_conformance.judge.applicability import build_index
 from harmony_conformance.judge.check import MUST, Outcome, check, condition
 from harmony_conformance.judge.conditions import has_response
-from harmony_conformance.judge.judge import is_comparison, judge, judge_alone, judge_apart, judge_one
-from harmony_conformance.runtime.caching import once
+from harmony_conformance.judge.judge import is_comparison, judge, judge_alone, judge_one, judge_split
+from harmony_conformance.runtime.caching import cached_view
 from harmony_conformance.transport.messages import Request
 
 EXAMPLES = tuple(golden.examples())
 OF_SEVERAL = tuple(
-    dict.fromkeys(needed for rule in CHECKS if is_comparison(rule) for needed in rule.when if needed.is_of_several)
+    dict.fromkeys(needed for rule in CHECKS if is_comparison(rule) for needed in rule.when if needed.is_series_only)
 )
 
 
@@ -44,21 +44,21 @@ def test_what_applies_says_the_same_apart_from_what_does_not(example):
     rules = (*CHECKS, breaks)
     for x in example.series.exchanges.values():
         told = [one for one in judge_alone(x, rules) if one.outcome is not Outcome.NOT_APPLICABLE]
-        assert judge_apart(x, agenda_of(rules))[1] == told
+        assert judge_split(x, build_index(rules))[1] == told
 
 
 def test_what_takes_several_exchanges_holds_of_none_alone():
     assert OF_SEVERAL
     alone = [Series(name=x.id, exchanges={name: x}) for one in EXAMPLES for name, x in one.series.exchanges.items()]
-    assert [(one.name, needed.about) for one in alone for needed in OF_SEVERAL if needed.holds(one)] == []
+    assert [(one.name, needed.description) for one in alone for needed in OF_SEVERAL if needed.holds(one)] == []
 
 
 def test_what_holds_on_some_apis_alone_holds_on_no_other():
     of_few = {needed for rule in CHECKS for needed in rule.when if needed.apis is not None}
     exchanges = [x for one in EXAMPLES for x in one.series.exchanges.values()]
-    held = {(needed.about, x.api) for needed in of_few for x in exchanges if needed.holds(x)}
-    assert {about for about, _ in held} == {needed.about for needed in of_few}  # each does somewhere
-    assert held <= {(needed.about, api) for needed in of_few for api in needed.apis}
+    held = {(needed.description, x.api) for needed in of_few for x in exchanges if needed.holds(x)}
+    assert {about for about, _ in held} == {needed.description for needed in of_few}  # each does somewhere
+    assert held <= {(needed.description, api) for needed in of_few for api in needed.apis}
 
 
 def test_a_condition_is_asked_once_for_all_checks_that_begin_with_it():
@@ -81,7 +81,7 @@ def test_a_condition_is_asked_once_for_all_checks_that_begin_with_it():
     rules = tuple(map(made, "abc"))
     outcomes = [[one.outcome for one in judge([lone(name)], rules)] for name in ("good", "bad")]
     assert (outcomes, asked) == ([[Outcome.PASS] * 3, [Outcome.NOT_APPLICABLE] * 3], ["good", "bad"])
-    assert len(agenda_of(rules).first[Exchange]) == 1
+    assert len(build_index(rules).first[Exchange]) == 1
 
 
 def test_a_condition_that_raises_is_an_error_of_every_check_that_asks_it_and_of_no_other():
@@ -110,7 +110,7 @@ def test_a_condition_that_raises_is_an_error_of_every_check_that_asks_it_and_of_
 def test_a_view_is_computed_once_of_each_value():
     seen = []
 
-    @once
+    @cached_view
     def length(x):
         seen.append(x.id)
         return len(x.id)

@@ -12,8 +12,8 @@ from harmony_conformance.judge.check import (
     MUST,
     SHOULD,
     Finding,
-    Ground,
     Severity,
+    UnmetReason,
     Verdict,
     check,
     comparison,
@@ -64,10 +64,10 @@ def test_a_must_check_has_a_quotation(rule):
 @EACH
 def test_the_conditions_complete_applies_to(rule):
     for needed in rule.when:
-        assert needed.about, "a condition without a docstring"
-        assert not needed.about.endswith(".")
-        assert needed.about[0].islower()
-        assert re.match(r"[a-z`]+", needed.about)
+        assert needed.description, "a condition without a docstring"
+        assert not needed.description.endswith(".")
+        assert needed.description[0].islower()
+        assert re.match(r"[a-z`]+", needed.description)
     assert applies_to(rule)
 
 
@@ -152,19 +152,19 @@ def test_a_comparison_judges_a_series():
     ("rule", "subject", "expected"),
     [
         pytest.param(something, ONE, None, id="it holds"),
-        pytest.param(something, NONE, ("requests with a body", Ground.BEHAVIOUR), id="it does not hold"),
+        pytest.param(something, NONE, ("requests with a body", UnmetReason.BEHAVIOUR), id="it does not hold"),
         pytest.param(
             something_else,
             Series(name="s", exchanges={"a": ONE}),
-            ("series of two", Ground.EVIDENCE),
+            ("series of two", UnmetReason.EVIDENCE),
             id="evidence is missing",
         ),
         pytest.param(something_else, Series(name="s", exchanges={"a": ONE, "b": ONE}), None, id="evidence is there"),
     ],
 )
 def test_the_first_condition_that_does_not_hold_is_told(rule, subject, expected):
-    unmet = rule.unmet(subject)
-    assert expected == (None if unmet is None else (unmet.about, unmet.ground))
+    unmet = rule.first_unmet(subject)
+    assert expected == (None if unmet is None else (unmet.description, unmet.unmet_reason))
 
 
 def test_an_unknown_clause_can_not_be_cited():

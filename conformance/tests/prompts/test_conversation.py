@@ -6,7 +6,7 @@ import json
 import pytest
 
 from harmony_conformance.golden import data as golden
-from harmony_conformance.prompts.conversation import MAY_BE_KEPT, MUST_BE_KEPT, Reading, conversation_of
+from harmony_conformance.prompts.conversation import MAY_BE_KEPT, MUST_BE_KEPT, RequestReading, conversation_of
 from harmony_ref import render_conversation
 
 TRIPLES = {
@@ -16,7 +16,7 @@ TRIPLES = {
     if "api" not in test  # Chat Completions
 }
 READINGS = [
-    Reading(keeps=keeps, joins=joins, declares_formats=declares)
+    RequestReading(keeps=keeps, joins=joins, declares_formats=declares)
     for keeps, joins, declares in itertools.product((MUST_BE_KEPT, MAY_BE_KEPT), (True, False), (True, False))
 ]
 DATE = "2025-06-28"
@@ -73,6 +73,6 @@ def test_every_reading_of_the_triples_is_made_but_those_listed(render_by_library
 
 def test_no_date_is_no_line():
     request = {"messages": [{"role": "user", "content": "Hi"}]}
-    system, user = conversation_of(request, Reading(), date=None)
+    system, user = conversation_of(request, RequestReading(), date=None)
     assert "Current date" not in str(system.content)
     assert user.author.role == "user"

@@ -2,7 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_conformance.prompts.prompt_parser import Keep, Kind, Place, pieces, read_prompt, show, wanted
+from harmony_conformance.prompts.prompt_parser import (
+    PartKind,
+    RecipientPosition,
+    Retention,
+    expected_parts,
+    pieces,
+    read_prompt,
+    show,
+)
 from harmony_conformance.prompts.token_injection import injected
 from harmony_conformance.prompts.tool_declarations import as_identifier, declarations, is_same_function
 from harmony_conformance.redactable_text import shorten
@@ -65,7 +73,11 @@ MESSAGES = st.one_of(
 @given(messages=st.lists(MESSAGES, max_size=6))
 def test_what_the_library_renders_is_read_back(render_by_library, messages):
     reading = read_prompt(render_by_library(messages))
-    assert (read_back(reading), reading.trailer, reading.stray) == (messages, "⟦start⟧assistant", ())
+    assert (read_back(reading), reading.generation_prompt, reading.unparsed_tokens) == (
+        messages,
+        "⟦start⟧assistant",
+        (),
+    )
     assert [message.specials for message in reading.messages] == [0] * len(messages)
 
 
@@ -78,7 +90,11 @@ def test_the_constrain_marker_is_a_content_type(render_by_library):
         "content": "{}",
     }
     (message,) = read_prompt(render_by_library([call])).messages
-    assert (message.content_type, message.recipient, message.place) == ("⟦constrain⟧json", "functions.f", Place.ROLE)
+    assert (message.content_type, message.recipient, message.recipient_position) == (
+        "⟦constrain⟧json",
+        "functions.f",
+        RecipientPosition.ROLE,
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,14 +146,16 @@ def test_headers(header, expected):
 @pytest.mark.parametrize(
     ("header", "expected"),
     [
-        pytest.param("assistant<|channel|>final", Place.NONE, id="no recipient"),
-        pytest.param("assistant to=functions.f<|channel|>commentary", Place.ROLE, id="before the channel"),
-        pytest.param("assistant<|channel|>commentary to=functions.f", Place.CHANNEL, id="after the channel"),
-        pytest.param("assistant to=a<|channel|>commentary to=b", Place.ROLE, id="twice: the first counts"),
+        pytest.param("assistant<|channel|>final", RecipientPosition.NONE, id="no recipient"),
+        pytest.param("assistant to=functions.f<|channel|>commentary", RecipientPosition.ROLE, id="before the channel"),
+        pytest.param(
+            "assistant<|channel|>commentary to=functions.f", RecipientPosition.CHANNEL, id="after the channel"
+        ),
+        pytest.param("assistant to=a<|channel|>commentary to=b", RecipientPosition.ROLE, id="twice: the first counts"),
     ],
 )
 def test_the_place_of_the_recipient(header, expected):
-    assert read_prompt(ids(f"<|start|>{header}<|message|>x<|end|>")).messages[0].place is expected
+    assert read_prompt(ids(f"<|start|>{header}<|message|>x<|end|>")).messages[0].recipient_position is expected
 
 
 @pytest.mark.parametrize(
@@ -177,7 +195,7 @@ def test_the_function_of_a_message(text, function):
 )
 def test_nothing_of_a_prompt_is_dropped(text, contents, trailer, stray):
     reading = read_prompt(ids(text))
-    assert ([message.content for message in reading.messages], reading.trailer, reading.stray) == (
+    assert ([message.content for message in reading.messages], reading.generation_prompt, reading.unparsed_tokens) == (
         contents,
         trailer,
         stray,
@@ -192,7 +210,7 @@ def test_nothing_of_a_prompt_is_dropped(text, contents, trailer, stray):
 def test_every_word_of_a_prompt_is_shown_somewhere(words):
     text = "".join(words)
     reading = read_prompt(ids(text))
-    shown = "".join((*map(str, reading.messages), reading.trailer, *reading.stray))
+    shown = "".join((*map(str, reading.messages), reading.generation_prompt, *reading.unparsed_tokens))
     assert shown.count("x") == text.count("x")
 
 
@@ -235,60 +253,64 @@ def history(code):
 @pytest.mark.parametrize(
     ("code", "keeps"),
     [
-        pytest.param("u nf u", [Keep.ABSENT], id="a finished turn"),
-        pytest.param("u nc r", [Keep.PRESENT], id="an open loop"),
-        pytest.param("u nc r nc r", [Keep.PRESENT, Keep.PRESENT], id="a longer loop"),
-        pytest.param("u nc r nf u", [Keep.ABSENT, Keep.ABSENT], id="a finished loop"),
-        pytest.param("u nf u nf u", [Keep.ABSENT, Keep.EITHER], id="between two finals the sources differ"),
-        pytest.param("u nf u nc r", [Keep.EITHER, Keep.PRESENT], id="a finished turn while a new loop is open"),
-        pytest.param("u f u nc r", [Keep.PRESENT], id="an open loop after a finished turn"),
-        pytest.param("u nc r u", [Keep.EITHER], id="a user who interrupts a loop"),
-        pytest.param("u nf", [Keep.EITHER], id="an answer to be continued"),
+        pytest.param("u nf u", [Retention.ABSENT], id="a finished turn"),
+        pytest.param("u nc r", [Retention.PRESENT], id="an open loop"),
+        pytest.param("u nc r nc r", [Retention.PRESENT, Retention.PRESENT], id="a longer loop"),
+        pytest.param("u nc r nf u", [Retention.ABSENT, Retention.ABSENT], id="a finished loop"),
+        pytest.param("u nf u nf u", [Retention.ABSENT, Retention.EITHER], id="between two finals the sources differ"),
+        pytest.param(
+            "u nf u nc r", [Retention.EITHER, Retention.PRESENT], id="a finished turn while a new loop is open"
+        ),
+        pytest.param("u f u nc r", [Retention.PRESENT], id="an open loop after a finished turn"),
+        pytest.param("u nc r u", [Retention.EITHER], id="a user who interrupts a loop"),
+        pytest.param("u nf", [Retention.EITHER], id="an answer to be continued"),
         pytest.param("u f u", [], id="no reasoning"),
     ],
 )
 def test_which_reasoning_has_to_be_kept(code, keeps):
-    assert [part.keep for part in wanted(history(code)) if part.kind is Kind.REASONING] == keeps
+    assert [part.retention for part in expected_parts(history(code)) if part.kind is PartKind.REASONING] == keeps
 
 
 @pytest.mark.parametrize(
     ("code", "kinds"),
     [
-        pytest.param("u", [Kind.USER], id="a question"),
-        pytest.param("u f u", [Kind.USER, Kind.FINAL, Kind.USER], id="an answer"),
+        pytest.param("u", [PartKind.USER], id="a question"),
+        pytest.param("u f u", [PartKind.USER, PartKind.FINAL, PartKind.USER], id="an answer"),
         pytest.param(
-            "u npc r", [Kind.USER, Kind.REASONING, Kind.PREAMBLE, Kind.CALL, Kind.RESULT], id="a call with all"
+            "u npc r",
+            [PartKind.USER, PartKind.REASONING, PartKind.PREAMBLE, PartKind.CALL, PartKind.RESULT],
+            id="a call with all",
         ),
     ],
 )
 def test_the_parts_of_a_request_stand_in_order(code, kinds):
-    assert [part.kind for part in wanted(history(code))] == kinds
+    assert [part.kind for part in expected_parts(history(code))] == kinds
 
 
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
         pytest.param(
-            {"role": "system", "content": "a"}, [(Kind.INSTRUCTIONS, "a", "/messages/0/content")], id="system"
+            {"role": "system", "content": "a"}, [(PartKind.INSTRUCTIONS, "a", "/messages/0/content")], id="system"
         ),
         pytest.param(
-            {"role": "developer", "content": "a"}, [(Kind.INSTRUCTIONS, "a", "/messages/0/content")], id="developer"
+            {"role": "developer", "content": "a"}, [(PartKind.INSTRUCTIONS, "a", "/messages/0/content")], id="developer"
         ),
-        pytest.param({"role": "user", "content": None}, [(Kind.USER, "", "/messages/0/content")], id="no content"),
+        pytest.param({"role": "user", "content": None}, [(PartKind.USER, "", "/messages/0/content")], id="no content"),
         pytest.param(
-            {"role": "assistant", "thinking": "t"}, [(Kind.REASONING, "t", "/messages/0/thinking")], id="thinking"
+            {"role": "assistant", "thinking": "t"}, [(PartKind.REASONING, "t", "/messages/0/thinking")], id="thinking"
         ),
         pytest.param({"role": "robot", "content": "a"}, [], id="an unknown role"),
         pytest.param("no object", [], id="no object"),
     ],
 )
 def test_what_a_message_becomes(message, expected):
-    assert [(part.kind, part.text, part.where) for part in wanted({"messages": [message]})] == expected
+    assert [(part.kind, part.text, part.where) for part in expected_parts({"messages": [message]})] == expected
 
 
 @pytest.mark.parametrize("request_body", [None, {}, {"messages": None}, {"messages": 7}, []])
 def test_a_request_without_messages_wants_nothing(request_body):
-    assert wanted(request_body) == ()
+    assert expected_parts(request_body) == ()
 
 
 SYSTEM = "<|start|>system<|message|>s<|end|>"

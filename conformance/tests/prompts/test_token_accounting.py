@@ -14,9 +14,9 @@ from harmony_conformance.prompts.known_mistakes import MISTAKES
 from harmony_conformance.prompts.token_accounting import (
     FORMS,
     Requests,
+    cost_tables,
     count_in_form,
     explain_counts,
-    ledgers,
     nearest,
 )
 from harmony_conformance.reference_server import MODEL, running
@@ -41,7 +41,7 @@ def counts_of_server(*defects):
 def told(accounts):
     """What the accounts say, each once: the same may hold in several forms."""
     said = [
-        (tuple(sorted(mistake.says for group in account.mistakes for mistake in group)), account.growth)
+        (tuple(sorted(mistake.description for group in account.mistakes for mistake in group)), account.growth)
         for account in accounts
     ]
     return list(dict.fromkeys(said))
@@ -124,7 +124,9 @@ def test_a_mistake_is_found_in_every_form(form):
         gap = {wrong - count for wrong, count in zip(counts, right, strict=True)}
         if gap == {0} or any(not account.mistakes for account in explain_counts(REQUESTS, counts)):
             continue  # no count shows it, or it costs what another accepted form does
-        assert any(mistake.says in said for said, _ in told(explain_counts(REQUESTS, counts))), mistake.says
+        assert any(mistake.description in said for said, _ in told(explain_counts(REQUESTS, counts))), (
+            mistake.description
+        )
 
 
 def test_nothing_explains_arbitrary_counts():
@@ -147,14 +149,16 @@ def test_no_request_can_be_left_out(name):
 
 
 def told_apart(requests):
-    found = ledgers(requests)
+    found = cost_tables(requests)
     growths = {numbers for _, numbers in found[0].growths if any(numbers)}
     return len(found) + len(found[0].groups) + len(growths)
 
 
 def test_every_mistake_can_be_seen():
-    groups = ledgers(REQUESTS)[0].groups
-    assert {mistake.says for group in groups for mistake in group.mistakes} == {mistake.says for mistake in MISTAKES}
+    groups = cost_tables(REQUESTS)[0].groups
+    assert {mistake.description for group in groups for mistake in group.mistakes} == {
+        mistake.description for mistake in MISTAKES
+    }
 
 
 def test_the_published_table_is_the_present_one(capsys):

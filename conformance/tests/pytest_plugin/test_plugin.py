@@ -133,7 +133,7 @@ def counting_server():
 
 
 CHANGED_CHECKS = """
-from harmony_conformance.check import Finding, variant
+from harmony_conformance.judge.check import Finding, variant
 from harmony_conformance.checks import CHECKS
 
 def raising(x):

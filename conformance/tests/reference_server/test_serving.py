@@ -9,7 +9,7 @@ import pytest
 
 from harmony_conformance.reference_server import MODEL
 from harmony_conformance.reference_server.server import serving as module
-from harmony_conformance.reference_server.server.serving import NotStarted, running_beside
+from harmony_conformance.reference_server.server.serving import ServerStartError, running_beside
 from harmony_conformance.runtime.processes import may_fork
 
 ASK = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
@@ -62,5 +62,5 @@ def test_it_has_its_defects_and_is_gone_afterwards(forks, monkeypatch):
 @pytest.mark.parametrize("forks", [FORKS, False])
 def test_one_that_does_not_come_up_is_an_error(forks, monkeypatch):
     monkeypatch.setattr(module, "may_fork", lambda: forks)
-    with pytest.raises(NotStarted), running_beside(defects=["no such defect"]):
+    with pytest.raises(ServerStartError), running_beside(defects=["no such defect"]):
         pass

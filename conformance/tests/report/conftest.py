@@ -3,12 +3,12 @@ from collections import Counter
 
 import pytest
 
-from harmony_conformance.engines.profiles import ENGINES, ScriptBy
+from harmony_conformance.engines.profiles import ENGINES, ScriptMethod
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.report import ResultLine, make_report, result_line
 from harmony_conformance.runner.latency import probe, summarise
-from harmony_conformance.runner.request_builder import Asking
+from harmony_conformance.runner.request_builder import RequestProfile
 from harmony_conformance.runner.run import Options, connected, make_plan, run
 
 HEADER = {
@@ -87,7 +87,9 @@ def real_report():
 
     async def measured(model):
         async with connected(target, options) as client:
-            how = Asking(model=model, script_by=ScriptBy.REFERENCE, ids_field="return_token_ids", extra={})
+            how = RequestProfile(
+                model=model, script_method=ScriptMethod.REFERENCE, ids_field="return_token_ids", extra={}
+            )
             return await probe(client.send, how, ENGINES["reference"], requests=3, concurrency=2)
 
     finished = asyncio.run(run(target, options, make_plan(options), lambda _: None, lambda _: None))
@@ -99,7 +101,7 @@ def real_report():
         "model": found.model,
         "url_host": "embedded",
     }
-    header = {**HEADER, "target": known, "capabilities": found.told()}
+    header = {**HEADER, "target": known, "capabilities": found.to_json()}
     return make_report(
         header, (result_line(one, "harmony-conformance run reference") for one in finished.results), latency
     )

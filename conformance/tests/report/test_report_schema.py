@@ -4,7 +4,7 @@ from copy import deepcopy
 import pytest
 from jsonschema import Draft202012Validator
 
-from harmony_conformance.engines.profiles import ScriptBy
+from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.evidence.exchange import PromptLevel
 from harmony_conformance.golden import data as golden
 from harmony_conformance.judge.check import Outcome, Severity
@@ -93,7 +93,7 @@ def test_no_member_may_be_added_and_none_left_out(samples, kind):
         pytest.param(
             [level.value for level in PromptLevel], ("header", "capabilities", "prompt"), id="prompt evidence"
         ),
-        pytest.param([way.value for way in ScriptBy], ("header", "capabilities", "script"), id="ways of scripting"),
+        pytest.param([way.value for way in ScriptMethod], ("header", "capabilities", "script"), id="ways of scripting"),
         pytest.param([outcome.value for outcome in Outcome], ("result", "outcome"), id="outcomes"),
         pytest.param([severity.value for severity in Severity], ("result", "severity"), id="severities"),
     ],

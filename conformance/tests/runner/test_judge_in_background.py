@@ -12,8 +12,8 @@ from harmony_conformance.checks.rendering.renderer_fingerprint import fingerprin
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.recording import exchange_line
 from harmony_conformance.runner import judge_in_background
-from harmony_conformance.runner.judge_in_background import JudgeGone, judge_of
-from harmony_conformance.runner.judge_run import Judge
+from harmony_conformance.runner.judge_in_background import JudgeProcessError, judge_of
+from harmony_conformance.runner.judge_run import RunJudge
 from harmony_conformance.runner.run import Options, make_plan, run
 from harmony_conformance.runtime import processes
 
@@ -28,7 +28,7 @@ def plan():
 
 def finished(plan, judge, options=OPTIONS):
     def keep(x):
-        judge.hold(x, exchange_line(x))
+        judge.on_exchange(x, exchange_line(x))
 
     return asyncio.run(run(TARGET, options, plan, keep, lambda _: None, judge))
 
@@ -41,16 +41,16 @@ def beside(monkeypatch):
 
 def test_it_says_the_same_in_the_same_order(plan, beside):
     with judge_of(plan, OPTIONS) as judge:
-        assert type(judge) is not Judge
+        assert type(judge) is not RunJudge
         told = finished(plan, judge)
-    ways = told.capabilities.ways
+    ways = told.capabilities.script_methods
     assert fingerprint(told.series) is not None
     assert judge.renderer(()) == fingerprint(told.series)
-    assert told.results == asyncio.run(Judge(plan).results(told.series, ways, None))
+    assert told.results == asyncio.run(RunJudge(plan).results(told.series, ways, None))
     assert any(result.check.startswith("apis.") and result.applied for result in told.results)
     with judge_of(plan, OPTIONS) as judge:
         unsent = asyncio.run(judge.results((), ways, None))
-    assert unsent == asyncio.run(Judge(plan).results((), ways, None))
+    assert unsent == asyncio.run(RunJudge(plan).results((), ways, None))
     assert unsent
 
 
@@ -62,7 +62,7 @@ def test_it_says_the_same_where_nothing_can_be_forked(beside, monkeypatch):
         assert judge._pool._mp_context.get_start_method() == "spawn"
         told = finished(plan, judge, once)
     assert judge.renderer(()) == fingerprint(told.series)
-    assert told.results == asyncio.run(Judge(plan).results(told.series, told.capabilities.ways, None))
+    assert told.results == asyncio.run(RunJudge(plan).results(told.series, told.capabilities.script_methods, None))
 
 
 def test_a_process_that_is_gone_is_told_and_everything_is_sent(plan, beside, monkeypatch):
@@ -78,7 +78,7 @@ def test_a_process_that_is_gone_is_told_and_everything_is_sent(plan, beside, mon
     with judge_of(plan, OPTIONS) as judge:
         (process,) = pools[0]._processes.values()
         os.kill(process.pid, signal.SIGKILL)
-        with pytest.raises(JudgeGone, match="can be replayed"):
+        with pytest.raises(JudgeProcessError, match="can be replayed"):
             asyncio.run(run(TARGET, OPTIONS, plan, sent.append, lambda _: None, judge))
     assert {x.scenario for x in sent} >= {scenario.name for scenario in plan.scenarios}
 
@@ -86,4 +86,4 @@ def test_a_process_that_is_gone_is_told_and_everything_is_sent(plan, beside, mon
 @pytest.mark.parametrize("options", [replace(OPTIONS, max_requests=5), replace(OPTIONS, tries=1)])
 def test_a_small_run_and_a_limited_one_are_judged_in_the_end(plan, options):
     with judge_of(plan, options) as judge:
-        assert type(judge) is Judge
+        assert type(judge) is RunJudge

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from harmony_conformance.engines.profiles import ENGINES, ScriptBy
+from harmony_conformance.engines.profiles import ENGINES, ScriptMethod
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.recording import read_exchange, write_exchange
 from harmony_conformance.json_value import at, dumps, loads
 from harmony_conformance.reference_server.server.serving import running
 from harmony_conformance.runner.latency import Timing, Unmeasured, measure, probe, summarise
-from harmony_conformance.runner.request_builder import Asking
-from harmony_conformance.transport.client import Client, Sent, Settings
+from harmony_conformance.runner.request_builder import RequestProfile
+from harmony_conformance.transport.client import Client, ConnectionSettings, SendResult
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 
 MODEL = "gpt-oss-reference"
@@ -196,17 +196,17 @@ def test_percentiles_come_with_the_requests_that_carry_them():
     assert [line(n)["p99"] is None for n in (299, 300)] == [True, False]
 
 
-def asking(script_by=ScriptBy.REFERENCE, **extra):
-    return Asking(model=MODEL, script_by=script_by, ids_field="return_token_ids", extra=extra)
+def asking(script_by=ScriptMethod.REFERENCE, **extra):
+    return RequestProfile(model=MODEL, script_method=script_by, ids_field="return_token_ids", extra=extra)
 
 
 @asynccontextmanager
 async def connected(base):
-    async with Client(Settings(base=base, headers={}, timeout=10.0)) as client:
+    async with Client(ConnectionSettings(base=base, headers={}, timeout=10.0)) as client:
         yield client
 
 
-def run_probe(base, *, delay, requests, concurrency, engine=REFERENCE, script_by=ScriptBy.REFERENCE):
+def run_probe(base, *, delay, requests, concurrency, engine=REFERENCE, script_by=ScriptMethod.REFERENCE):
     async def run():
         async with connected(base) as client:
             how = asking(script_by, harmony_token_delay=delay)
@@ -252,7 +252,7 @@ def test_a_recorded_probe_gives_the_same_figures():
 
 def test_an_unscripted_answer_is_measured_as_it_comes():
     with running() as base:
-        exchanges = run_probe(base, delay=0.0, requests=2, concurrency=1, engine=OPENAI, script_by=ScriptBy.NONE)
+        exchanges = run_probe(base, delay=0.0, requests=2, concurrency=1, engine=OPENAI, script_by=ScriptMethod.NONE)
     (line,) = summarise(exchanges)
     assert (line["requests"], line["failed"]) == (2, 0)
     assert "output length limited by max_tokens 128, not fixed: a shorter answer counts as it came" in line["notes"]
@@ -328,10 +328,10 @@ def test_a_server_that_always_hangs_up_is_given_up():
 @pytest.mark.parametrize(
     ("engine", "script_by", "expected"),
     [
-        pytest.param(REFERENCE, ScriptBy.REFERENCE, {"ignore_eos": None, "scripted": True}, id="the reference plays a script"),
-        pytest.param(VLLM, ScriptBy.VLLM, {"ignore_eos": None, "scripted": True}, id="vLLM with a script"),
-        pytest.param(VLLM, ScriptBy.NONE, {"ignore_eos": True, "scripted": False}, id="vLLM as it is goes on to the limit"),
-        pytest.param(OPENAI, ScriptBy.NONE, {"ignore_eos": None, "scripted": False}, id="no other server gets a field it may refuse"),
+        pytest.param(REFERENCE, ScriptMethod.REFERENCE, {"ignore_eos": None, "scripted": True}, id="the reference plays a script"),
+        pytest.param(VLLM, ScriptMethod.VLLM, {"ignore_eos": None, "scripted": True}, id="vLLM with a script"),
+        pytest.param(VLLM, ScriptMethod.NONE, {"ignore_eos": True, "scripted": False}, id="vLLM as it is goes on to the limit"),
+        pytest.param(OPENAI, ScriptMethod.NONE, {"ignore_eos": None, "scripted": False}, id="no other server gets a field it may refuse"),
     ],
 )  # fmt: skip
 def test_the_length_is_fixed_where_the_server_can(engine, script_by, expected):
@@ -339,7 +339,7 @@ def test_the_length_is_fixed_where_the_server_can(engine, script_by, expected):
 
     async def send(request):
         sent.append(request.json)
-        return Sent(response=streamed(*FINE).response)
+        return SendResult(response=streamed(*FINE).response)
 
     asyncio.run(probe(send, asking(script_by), engine, requests=1))
     scripted = at(sent[0], "harmony_script") or at(sent[0], "vllm_xargs", "harmony_script")
@@ -359,7 +359,7 @@ def test_no_more_requests_are_open_than_asked(requests, concurrency, most):
         seen.append(open_now)
         await asyncio.sleep(0.001)
         open_now -= 1
-        return Sent(response=streamed(*FINE).response)
+        return SendResult(response=streamed(*FINE).response)
 
     lines = summarise(asyncio.run(probe(send, asking(), REFERENCE, requests=requests, concurrency=concurrency)))
     assert max(seen) == most

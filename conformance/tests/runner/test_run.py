@@ -7,7 +7,7 @@ from threading import Lock
 import pytest
 
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.engines.profiles import ScriptBy
+from harmony_conformance.engines.profiles import ScriptMethod
 from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import ODD
 from harmony_conformance.evidence.recording import exchange_line
@@ -15,7 +15,7 @@ from harmony_conformance.evidence.recording_file import read_recorded
 from harmony_conformance.golden.scenario import why_not_sent
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.runner.judge_run import in_order, is_about, judge_all
-from harmony_conformance.runner.run import NothingSelected, Options, load_scenarios, make_plan, run
+from harmony_conformance.runner.run import NothingSelectedError, Options, load_scenarios, make_plan, run
 
 ONE = Options(select=("simple_answer",), seed=1)
 
@@ -122,7 +122,7 @@ def test_select_and_skip_choose_checks_and_scenarios(what):
 
 @pytest.mark.parametrize("options", [Options(select=("tool_cals.*",)), Options(skip=("nothing_*",))])
 def test_a_pattern_that_matches_nothing_is_refused(options):
-    with pytest.raises(NothingSelected, match="matches no check and no scenario"):
+    with pytest.raises(NothingSelectedError, match="matches no check and no scenario"):
         make_plan(options)
 
 
@@ -130,7 +130,7 @@ def test_what_a_limit_of_requests_kept_from_being_sent_is_inconclusive_and_not_b
     done, _ = finished("reference", Options(max_requests=3, concurrency=1))
     unsent = [result for result in done.results if not result.exchanges and result.reason.startswith(("no", "needs "))]
     assert {result.scenario for result in unsent} > {
-        name for name, scenario in SCENARIOS.items() if scenario.needs_own_words
+        name for name, scenario in SCENARIOS.items() if scenario.needs_unscripted_model
     }
     assert {(result.outcome, result.reason) for result in unsent} <= {
         (Outcome.INCONCLUSIVE, "not sent: --max-requests 3 was reached"),
@@ -144,13 +144,13 @@ def test_a_limit_of_requests_that_was_not_reached_is_no_reason():
 
 
 NEEDS = {
-    "a script, and none can be played": (True, False, ScriptBy.NONE, "needs a model whose output is scripted"),
-    "a script, and vLLM plays it": (True, False, ScriptBy.VLLM, None),
-    "a script, and the reference plays it": (True, False, ScriptBy.REFERENCE, None),
-    "words of its own, and vLLM has none": (False, True, ScriptBy.VLLM, "needs a model that speaks for itself"),
-    "words of its own, and the reference has some": (False, True, ScriptBy.REFERENCE, None),
-    "words of its own, and it has": (False, True, ScriptBy.NONE, None),
-    "nothing": (False, False, ScriptBy.VLLM, None),
+    "a script, and none can be played": (True, False, ScriptMethod.NONE, "needs a model whose output is scripted"),
+    "a script, and vLLM plays it": (True, False, ScriptMethod.VLLM, None),
+    "a script, and the reference plays it": (True, False, ScriptMethod.REFERENCE, None),
+    "words of its own, and vLLM has none": (False, True, ScriptMethod.VLLM, "needs a model that speaks for itself"),
+    "words of its own, and the reference has some": (False, True, ScriptMethod.REFERENCE, None),
+    "words of its own, and it has": (False, True, ScriptMethod.NONE, None),
+    "nothing": (False, False, ScriptMethod.VLLM, None),
 }
 
 
@@ -231,7 +231,7 @@ def test_a_server_that_stays_busy_is_inconclusive_and_named_so(raw_server, after
     assert all(reason.startswith("rate limited: simple_answer/chat/") for reason in reasons)
     assert outcomes(done)[Outcome.FAIL] == 0
     scenario = [x for x in kept if x.scenario == "simple_answer"]
-    assert {x.waited for x in scenario} == {waits}
+    assert {x.retry_waits for x in scenario} == {waits}
     assert len(chats) == DISCOVERY + (1 + len(waits)) * len(scenario)
 
 

@@ -12,7 +12,7 @@ from harmony_conformance.engines.target import parse_target
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.runner.run import Options, make_plan, run
 from harmony_conformance.selftest.in_memory_transport import at_once, client_to
-from harmony_conformance.selftest.selftest import Catch, judge_defect, read_switches, run_reference
+from harmony_conformance.selftest.selftest import ExpectedDetections, judge_defect, read_switches, run_reference
 from harmony_conformance.selftest.unchanged_answers import changed, digests
 from harmony_conformance.transport.messages import Chunk, FailureKind, Request, Response
 
@@ -149,7 +149,7 @@ def test_every_check_is_there_for_a_defect():
     ids=["as named", "another check fails too", "missed", "a consequence does not show"],
 )
 def test_what_fails_is_what_the_table_names(failed, expected):
-    catch = Catch(caught_by=frozenset({"a"}), also=frozenset({"b"}), by_wire=frozenset({"d"}))
+    catch = ExpectedDetections(caught_by=frozenset({"a"}), also=frozenset({"b"}), by_wire=frozenset({"d"}))
     one = judge_defect("defect", frozenset(failed), catch)
-    assert (one.caught_by, one.unrelated, one.silent, one.as_named) == expected
-    assert one.line()["silent"] == list(one.silent)
+    assert (one.caught_by, one.unrelated, one.missed, one.as_expected) == expected
+    assert one.line()["silent"] == list(one.missed)

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 import harmony_conformance.transport.client
 from harmony_conformance.errors import UsageError
-from harmony_conformance.transport.client import BODY_LIMIT, Client, Settings, Wait
+from harmony_conformance.transport.client import BODY_LIMIT, Client, ConnectionSettings, Wait
 from harmony_conformance.transport.messages import Failure, FailureKind, Request
 
 JSON_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n"
@@ -27,7 +27,7 @@ ASK = Request(path="/v1/chat/completions", body=b'{"model":"m"}')
 
 def send(url, *, timeout=5.0, key=None, headers=None, request=ASK):
     async def once():
-        async with Client(Settings(base=url, key=key, headers=headers or {}, timeout=timeout)) as client:
+        async with Client(ConnectionSettings(base=url, key=key, headers=headers or {}, timeout=timeout)) as client:
             return await client.send(request)
 
     return asyncio.run(once())
@@ -143,7 +143,7 @@ def test_a_kept_connection_that_turns_out_to_be_closed_is_no_failure_of_the_next
     server = raw_server(closing_when_asked_again)
 
     async def twice():
-        async with Client(Settings(base=server.url, headers={}, timeout=5.0)) as client:
+        async with Client(ConnectionSettings(base=server.url, headers={}, timeout=5.0)) as client:
             return [await client.send(ASK) for _ in range(2)]
 
     assert [(sent.failure, sent.response.body) for sent in asyncio.run(twice())] == [(None, b"{}")] * 2
@@ -160,7 +160,7 @@ def test_a_request_that_makes_the_server_close_is_not_sent_for_ever(raw_server):
     server = raw_server(answering_only_the_first)
 
     async def twice():
-        async with Client(Settings(base=server.url, headers={}, timeout=5.0)) as client:
+        async with Client(ConnectionSettings(base=server.url, headers={}, timeout=5.0)) as client:
             return [await client.send(ASK) for _ in range(2)]
 
     assert [sent.failure and sent.failure.kind for sent in asyncio.run(twice())] == [None, FailureKind.RESET]
@@ -362,7 +362,7 @@ def test_a_client_that_is_told_to_leave_closes_the_connection_after_so_many_even
             closed.put(True)
 
     async def once(url):
-        async with Client(Settings(base=url, headers={}, timeout=5.0)) as client:
+        async with Client(ConnectionSettings(base=url, headers={}, timeout=5.0)) as client:
             sent = await client.send(ASK, leave_after=2)
             return sent, left is None or await asyncio.to_thread(closed.get, timeout=5)
 
@@ -419,7 +419,7 @@ def test_a_busy_server_is_waited_for_as_it_asks_and_the_waits_are_recorded(raw_s
     sent = send(server.url)
     assert sent.failure is None
     assert sent.response.json == {"ok": True}
-    assert sent.waited == (0.0, 0.0)
+    assert sent.retry_waits == (0.0, 0.0)
     assert len(server.requests) == 3
 
 
@@ -428,7 +428,7 @@ def test_a_server_that_stays_busy_is_asked_four_times_and_rate_limits(raw_server
     sent = send(server.url)
     assert sent.failure.kind is FailureKind.RATE_LIMITED
     assert sent.response.status == 429
-    assert len(sent.waited) == 3
+    assert len(sent.retry_waits) == 3
     assert len(server.requests) == 4
 
 
@@ -440,7 +440,7 @@ def test_without_retry_after_nothing_is_repeated(raw_server, status, failure):
     head = refusal(status) if status in (429, 503) else refusal(status, b"retry-after: 0")
     server = raw_server(saying(head))
     sent = send(server.url)
-    assert (sent.response.status, sent.failure, sent.waited) == (status, failure, ())
+    assert (sent.response.status, sent.failure, sent.retry_waits) == (status, failure, ())
     assert len(server.requests) == 1
 
 
@@ -451,7 +451,7 @@ def test_each_wait_is_told_before_it_begins(raw_server, monkeypatch):
         slept.append((seconds, len(told)))
 
     async def once(url):
-        async with Client(Settings(base=url, headers={})) as client:
+        async with Client(ConnectionSettings(base=url, headers={})) as client:
             return await client.send(ASK, told.append)
 
     server = raw_server(busy(99, refusal(429, b"retry-after: 150")))
@@ -462,7 +462,7 @@ def test_each_wait_is_told_before_it_begins(raw_server, monkeypatch):
         f"the server asks to wait 150 s; waiting 60 s, {place} of 3" for place in (1, 2, 3)
     ]
     assert sent.failure.detail == "HTTP 429 after 3 waits"
-    assert str(Wait(asked=None, seconds=1.0, place=1)) == "the server is busy; waiting 1 s, 1 of 3"
+    assert str(Wait(requested_seconds=None, seconds=1.0, attempt=1)) == "the server is busy; waiting 1 s, 1 of 3"
 
 
 SOON, TOMORROW = timedelta(minutes=2), timedelta(days=1)
@@ -483,7 +483,7 @@ def test_a_server_that_asks_for_more_than_all_waits_is_not_waited_for(raw_server
     sent = send(server.url)
     detail = "HTTP 429 after 0 waits, and the server asks to wait longer than 180 s"
     assert sent.failure == Failure(kind=FailureKind.RATE_LIMITED, detail=detail)
-    assert (sent.waited, len(server.requests)) == ((), 1)
+    assert (sent.retry_waits, len(server.requests)) == ((), 1)
 
 
 @pytest.mark.parametrize(

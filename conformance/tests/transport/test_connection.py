@@ -17,7 +17,7 @@ import httpx
 import pytest
 import zstandard
 
-from harmony_conformance.transport.client import BODY_LIMIT, Client, Settings
+from harmony_conformance.transport.client import BODY_LIMIT, Client, ConnectionSettings
 from harmony_conformance.transport.http_transport import Network, open_transport
 from harmony_conformance.transport.messages import FailureKind, Request
 
@@ -29,7 +29,9 @@ CUT, MALFORMED, RESET = FailureKind.CUT, FailureKind.MALFORMED_HTTP, FailureKind
 
 def send(url, *requests, **settings):
     async def all_of_them():
-        async with Client(Settings(base=url, headers=settings.pop("headers", {}), timeout=5.0, **settings)) as client:
+        async with Client(
+            ConnectionSettings(base=url, headers=settings.pop("headers", {}), timeout=5.0, **settings)
+        ) as client:
             return [await client.send(request) for request in requests or (ASK,)]
 
     return asyncio.run(all_of_them())

@@ -27,7 +27,7 @@ from harmony_conformance.errors import UsageError
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.reference_server import running
 from harmony_conformance.runner.reproduce import reproduce
-from harmony_conformance.transport.client import Client, Settings
+from harmony_conformance.transport.client import Client, ConnectionSettings
 from harmony_conformance.transport.http_transport import Network, proxy_from_environment, read_proxy
 from harmony_conformance.transport.messages import FailureKind, Request
 
@@ -316,7 +316,7 @@ def run(capsys, *words):
 def send(url, *, leave_after=None, settings=None, **network):
     async def once():
         async with Client(
-            Settings(base=url, headers={}, timeout=5.0, network=Network(**network), **(settings or {}))
+            ConnectionSettings(base=url, headers={}, timeout=5.0, network=Network(**network), **(settings or {}))
         ) as client:
             return await client.send(ASK, leave_after=leave_after)
 
@@ -469,7 +469,7 @@ def test_a_stream_of_http_2_that_is_reset_at_once_is_not_asked_for_again(started
     async def twice():
         network = Network(http2=True, ca_file=str(authority.file))
         async with Client(
-            Settings(base=f"https://127.0.0.1:{server.port}", headers={}, timeout=5.0, network=network)
+            ConnectionSettings(base=f"https://127.0.0.1:{server.port}", headers={}, timeout=5.0, network=network)
         ) as client:
             return [await client.send(ASK) for _ in range(2)]
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_conformance.transport.client import Client, Settings
+from harmony_conformance.transport.client import Client, ConnectionSettings
 from harmony_conformance.transport.messages import Chunk, Request
-from harmony_conformance.transport.redaction import MASK, Mask, handed_on, handed_out, in_query, secrets
+from harmony_conformance.transport.redaction import MASK, Mask, cookie_secrets, query_secrets, request_secrets, secrets
 
 KEY = "sk-0123456789abcdef"
 BODY = f'data: {{"a":"{KEY}"}}\n\ndata: {{"b":"{KEY} {KEY}"}}\n\ndata: [DONE]\n\n'
@@ -83,9 +83,9 @@ def test_what_the_servers_of_tools_are_sent_is_secret():
         {"type": "mcp", "authorization": "abcdef-1", "headers": {"Authorization": "Bearer abcdef-2", "X": "abcdef-3"}},
         {"type": "function", "name": "authorization", "parameters": {"properties": {"headers": {"type": "object"}}}},
     ]
-    assert handed_on({"tools": tools}) == ("abcdef-1", "abcdef-2", "abcdef-3")
+    assert request_secrets({"tools": tools}) == ("abcdef-1", "abcdef-2", "abcdef-3")
     for odd in (None, [], {"tools": 1}, {"tools": [1, {"authorization": 1, "headers": ["x"]}]}):
-        assert handed_on(odd) == ()
+        assert request_secrets(odd) == ()
 
 
 @pytest.mark.parametrize(
@@ -102,16 +102,16 @@ def test_what_the_servers_of_tools_are_sent_is_secret():
     ],
 )
 def test_a_key_in_a_query_is_secret(query):
-    assert in_query(query) == ("abcdef-1",)
+    assert query_secrets(query) == ("abcdef-1",)
 
 
 def test_a_key_in_a_query_is_secret_as_it_stands_there_and_as_it_is_read():
-    assert in_query("sig=ab%2fcd%3D&x") == ("ab%2fcd%3D", "ab/cd=")
+    assert query_secrets("sig=ab%2fcd%3D&x") == ("ab%2fcd%3D", "ab/cd=")
 
 
 @pytest.mark.parametrize("query", ["", "api-version=2024-10-21", "max_tokens=100000", "keyword=weather", "key=", "key"])
 def test_other_parameters_of_a_query_are_none(query):
-    assert in_query(query) == ()
+    assert query_secrets(query) == ()
 
 
 URLS = {
@@ -127,21 +127,21 @@ URLS = {
 
 @pytest.mark.parametrize("url", URLS)
 def test_a_key_in_the_url_of_a_tool_is_secret(url):
-    assert set(handed_on({"tools": [{"type": "mcp", "server_label": "weather", "server_url": url}]})) == URLS[url]
+    assert set(request_secrets({"tools": [{"type": "mcp", "server_label": "weather", "server_url": url}]})) == URLS[url]
 
 
 def test_a_key_beside_the_messages_is_secret():
-    assert handed_on({"messages": [], "api_key": "abcdef-1"}) == ("abcdef-1",)
+    assert request_secrets({"messages": [], "api_key": "abcdef-1"}) == ("abcdef-1",)
 
 
 def test_a_cookie_that_a_server_sets_is_secret_without_its_name_and_what_is_no_credential_is_not():
     one = "sid=abcdef-1; Path=/; Expires=Wed, 21 Oct 2026 07:28:00 GMT; Domain=example.com; HttpOnly; SameSite=Strict"
-    assert handed_out([("content-type", "text/html"), ("set-cookie", one), ("set-cookie", 'b="abcdef-2"')]) == (
+    assert cookie_secrets([("content-type", "text/html"), ("set-cookie", one), ("set-cookie", 'b="abcdef-2"')]) == (
         "abcdef-1",
         "abcdef-2",
     )
-    assert handed_out([("set-cookie", "a=abcdef-1; Path=/, b=abcdef-2")]) == ("abcdef-1", "abcdef-2")
-    assert handed_out([("set-cookie", "language=german"), ("x-request-id", "abcdef-1")]) == ()
+    assert cookie_secrets([("set-cookie", "a=abcdef-1; Path=/, b=abcdef-2")]) == ("abcdef-1", "abcdef-2")
+    assert cookie_secrets([("set-cookie", "language=german"), ("x-request-id", "abcdef-1")]) == ()
 
 
 ECHOES = {
@@ -167,7 +167,7 @@ def test_a_key_that_a_server_echoes_is_masked_in_headers_and_body(raw_server, ho
     server = raw_server(answer)
 
     async def once():
-        async with Client(Settings(base=server.url, key=KEY, headers={}, timeout=5)) as client:
+        async with Client(ConnectionSettings(base=server.url, key=KEY, headers={}, timeout=5)) as client:
             return await client.send(Request(path="/v1/models", method="GET", body=b""))
 
     sent = asyncio.run(once())
@@ -187,7 +187,7 @@ def test_a_cookie_that_a_server_sets_is_masked_where_it_says_it_again(raw_server
     server = raw_server(answer)
 
     async def once():
-        async with Client(Settings(base=server.url, key=KEY, headers={}, timeout=5)) as client:
+        async with Client(ConnectionSettings(base=server.url, key=KEY, headers={}, timeout=5)) as client:
             return await client.send(Request(path="/v1/models", method="GET", body=b""))
 
     sent = asyncio.run(once())

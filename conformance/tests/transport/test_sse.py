@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harmony_conformance.json_value import NotJson
+from harmony_conformance.json_value import InvalidJsonError
 from harmony_conformance.transport.messages import Chunk
 from harmony_conformance.transport.sse import Event, EventDecoder, EventStream, read_events, read_lines
 
@@ -153,7 +153,7 @@ def test_an_event_is_json_or_the_end(data, is_done, value):
 
 
 def test_data_that_is_no_json_says_so():
-    with pytest.raises(NotJson):
+    with pytest.raises(InvalidJsonError):
         _ = Event(data="{", at=0.0).json
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from harmony_ref.explanation.divergence import Difference, Part, Problem
 from harmony_ref.explanation.nearest_rendering import shared_length
-from harmony_ref.explanation.prompt_reader import Place, PromptMessage, quoted
+from harmony_ref.explanation.prompt_reader import PromptMessage, RecipientPosition, quoted
 from harmony_ref.messages.header import CONSTRAIN_MARKER
 from harmony_ref.messages.message_types import Role
 
@@ -62,8 +62,11 @@ def header_differences(expected: PromptMessage, actual: PromptMessage) -> Iterat
     author = Part.ROLE if len(roles) > 1 and roles & _ROLES else Part.NAME
     yield from _difference_of_fields(author, expected.author, actual.author)
     yield from _difference_of_fields(Part.RECIPIENT, expected.recipient, actual.recipient)
-    if expected.place is not actual.place and Place.NONE not in (expected.place, actual.place):
-        words = f"the {actual.place.replace('recipient', 'recipient stands')}"
+    if expected.recipient_position is not actual.recipient_position and RecipientPosition.NONE not in (
+        expected.recipient_position,
+        actual.recipient_position,
+    ):
+        words = f"the {actual.recipient_position.replace('recipient', 'recipient stands')}"
         yield Difference(Part.RECIPIENT, Problem.MISPLACED, words)
     yield from _difference_of_fields(Part.CHANNEL, expected.channel, actual.channel)
     yield from _difference_of_fields(Part.CONTENT_TYPE, expected.content_type, actual.content_type)

@@ -23,7 +23,7 @@ _CONSTRAIN: Final = "⟦constrain⟧"
 _RECIPIENT: Final = "to="
 
 
-class Place(StrEnum):
+class RecipientPosition(StrEnum):
     """Where a header names the recipient: among the words of the role, or after the channel."""
 
     NONE = "no recipient"
@@ -63,7 +63,7 @@ class PromptMessage:
     role: str
     name: str | None
     recipient: str | None
-    place: Place
+    recipient_position: RecipientPosition
     channel: str | None
     content_type: str | None
 
@@ -84,15 +84,15 @@ class PromptMessage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PromptReading:
+class ParsedPrompt:
     """The messages of a prompt, the text behind the last of them, and the texts between them."""
 
     messages: tuple[PromptMessage, ...]
-    trailer: str
-    stray: tuple[str, ...] = ()
+    generation_prompt: str
+    unparsed_tokens: tuple[str, ...] = ()
 
 
-def read_prompt(ids: Sequence[int]) -> PromptReading:
+def read_prompt(ids: Sequence[int]) -> ParsedPrompt:
     """Split ids into messages that are as long as can be: `<|start|>` inside a content ends none.
 
     Nothing is dropped: tokens outside of messages are in `stray` or `trailer`.
@@ -111,7 +111,7 @@ def read_prompt(ids: Sequence[int]) -> PromptReading:
         later = bisect_right(ends, marker)
         position = ends[later] + 1 if later < len(ends) else len(ids)
         messages.append(_message(ids[start:position]))
-    return PromptReading(messages=tuple(messages), trailer=show(ids[position:]), stray=tuple(stray))
+    return ParsedPrompt(messages=tuple(messages), generation_prompt=show(ids[position:]), unparsed_tokens=tuple(stray))
 
 
 def prompt_messages(prompt: Sequence[int], start: int) -> Iterator[PromptMessage]:
@@ -191,10 +191,10 @@ def _read(ids: tuple[int, ...]) -> PromptMessage:
     channel = _CHANNEL.search(header)
     before = header[: channel.start()] if channel else header
     author, *role_words = _words(before) or [""]
-    words = [(word, Place.ROLE) for word in role_words]
-    words += [(word, Place.CHANNEL) for word in _words(header[channel.end() :] if channel else "")]
+    words = [(word, RecipientPosition.ROLE) for word in role_words]
+    words += [(word, RecipientPosition.CHANNEL) for word in _words(header[channel.end() :] if channel else "")]
     recipients = [(word.removeprefix(_RECIPIENT), place) for word, place in words if word.startswith(_RECIPIENT)]
-    recipient, place = recipients[0] if recipients else (None, Place.NONE)
+    recipient, place = recipients[0] if recipients else (None, RecipientPosition.NONE)
     role, _, name = author.partition(":")
     return PromptMessage(
         ids=ids,
@@ -208,7 +208,7 @@ def _read(ids: tuple[int, ...]) -> PromptMessage:
         role=role if role in _ROLES else "tool",
         name=(name or None) if role in _ROLES else author,
         recipient=recipient,
-        place=place,
+        recipient_position=place,
         channel=channel[1] if channel else None,
         content_type=" ".join(word for word, _ in words if not word.startswith(_RECIPIENT)) or None,
     )

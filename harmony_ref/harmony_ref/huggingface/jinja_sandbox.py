@@ -84,7 +84,7 @@ class Generations(jinja2.ext.Extension):
         return text
 
 
-class _Raised(jinja2.TemplateError):
+class _TemplateRaisedError(jinja2.TemplateError):
     """What `raise_exception` raises: other errors of Jinja have classes of their own."""
 
 
@@ -130,7 +130,7 @@ def render(source: str, variables: Mapping[str, object], *, now: Moment | None) 
         raise
     except jinja2.TemplateSyntaxError as error:
         raise ChatTemplateSyntaxError(str(error.message), line=error.lineno) from error
-    except _Raised as error:
+    except _TemplateRaisedError as error:
         raise ChatTemplateRaisedError(str(error), line=_line(error.__traceback__)) from error
     except SecurityError as error:
         raise ChatTemplateSecurityError(str(error), line=_line(error.__traceback__)) from error
@@ -182,7 +182,7 @@ def _compiled(source: str) -> CodeType:
 
 
 def _raise_exception(message: str) -> NoReturn:
-    raise _Raised(message)
+    raise _TemplateRaisedError(message)
 
 
 def _tojson(

@@ -47,7 +47,7 @@ Rule: TypeAlias = Mapping[str, Json]
 """One node of a schema."""
 
 
-class NothingFound(Exception):  # noqa: N818 - no error: the rule gives nothing
+class NoMatchError(Exception):
     """A pattern has no match."""
 
 
@@ -97,7 +97,7 @@ def _substituted(text: str, rule: Rule, at: str) -> str:
 def _searched(value: Json, argument: Json, _: Rule, at: str) -> Json:
     match = _pattern(argument, at).search(_text(value, "a pattern", at))
     if match is None:
-        raise NothingFound
+        raise NoMatchError
     return _groups(match, at)
 
 
@@ -107,7 +107,7 @@ def _iterated(value: Json, argument: Json, rule: Rule, at: str) -> Json:
         raise SchemaRuleError(problem, f"type {rule.get('type')!r}", pointer=at, expected="type 'array'")
     found = [_groups(match, at) for match in _matches(value, argument, at)]
     if not found:
-        raise NothingFound
+        raise NoMatchError
     return found
 
 
@@ -124,7 +124,7 @@ def _key_values(value: Json, argument: Json, rule: Rule, at: str) -> Json:
                 problem = SchemaProblem.NO_KEY_AND_VALUE
                 raise SchemaRuleError(problem, repr(groups), pointer=at, expected="named groups `key` and `value`")
     if not found:
-        raise NothingFound
+        raise NoMatchError
     return found
 
 

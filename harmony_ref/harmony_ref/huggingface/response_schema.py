@@ -24,7 +24,7 @@ Source: the response-parsing guide of transformers, and what its 5.14.1 does, th
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from harmony_ref.huggingface.response_extraction import NothingFound, Rule, extract
+from harmony_ref.huggingface.response_extraction import NoMatchError, Rule, extract
 from harmony_ref.huggingface.response_schema_errors import (
     ResponseMismatchError,
     ResponseSchemaError,
@@ -69,7 +69,7 @@ def _evaluate(value: Json, rule: Json, at: str) -> Json:
         return None
     try:
         value = extract(value, rule, at)
-    except NothingFound:
+    except NoMatchError:
         return None
     kind = "any" if rule.get("type") is None else rule["type"]
     reader = _READERS.get(kind) if isinstance(kind, str) else None

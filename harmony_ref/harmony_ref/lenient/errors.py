@@ -20,7 +20,7 @@ from harmony_ref.errors import ParseError, UnexpectedEndError
 from harmony_ref.stream_state import StreamState
 
 
-class Rule(StrEnum):
+class RecoveryRule(StrEnum):
     """What was wrong, and thereby which recovery was made."""
 
     JUNK = "junk between messages"
@@ -54,7 +54,14 @@ class Rule(StrEnum):
     CUT_HEADER = "cut header"
 
 
-UNREAD = frozenset({Rule.DOUBLED_CHANNEL, Rule.DOUBLED_RECIPIENT, Rule.DOUBLED_CONTENT_TYPE, Rule.EXTRA_WORDS})
+UNREAD = frozenset(
+    {
+        RecoveryRule.DOUBLED_CHANNEL,
+        RecoveryRule.DOUBLED_RECIPIENT,
+        RecoveryRule.DOUBLED_CONTENT_TYPE,
+        RecoveryRule.EXTRA_WORDS,
+    }
+)
 """Rules that leave words of a header in no field of the message: they are junk inside the header."""
 
 
@@ -66,7 +73,9 @@ class RecoveredError(ParseError):
         span: the tokens concerned, first and after the last; empty where something is missing.
     """
 
-    def __init__(self, *, rule: Rule, span: tuple[int, int], position: int | None = None, found: str = "") -> None:
+    def __init__(
+        self, *, rule: RecoveryRule, span: tuple[int, int], position: int | None = None, found: str = ""
+    ) -> None:
         entry = RULES[rule]
         quoted = f": {found}" if found else ""
         ParseError.__init__(
@@ -123,37 +132,39 @@ def _content(expected: str) -> _Entry:
     return _Entry(kind=ContentTokensError, state=StreamState.CONTENT, expected=expected)
 
 
-RULES: Mapping[Rule, _Entry] = MappingProxyType(
+RULES: Mapping[RecoveryRule, _Entry] = MappingProxyType(
     {
-        Rule.JUNK: _junk(StreamState.EXPECT_START, "<|start|>"),
-        Rule.ABANDONED_HEADER: _junk(StreamState.HEADER, "a complete header and <|message|>"),
-        Rule.DOUBLED_START: _junk(StreamState.HEADER, "a header after <|start|>"),
-        Rule.MISSING_START: _missing(StreamState.EXPECT_START, "<|start|> and a role"),
-        Rule.MISSING_MESSAGE: _missing(StreamState.HEADER, "<|message|>"),
-        Rule.MISSING_END: _missing(StreamState.CONTENT, "<|end|>, <|call|> or <|return|>"),
-        Rule.MISSING_ROLE: _words("a role as the first word"),
-        Rule.ROLE_SPELLING: _words("one role, spelt as the format does"),
-        Rule.NAMED_AUTHOR: _words("a role without a name: no strict parser reads named authors"),
-        Rule.TOOL_ALONE: _words("a recipient after the name of a tool"),
-        Rule.NO_CHANNEL: _words("a channel directly after <|channel|>"),
-        Rule.SPACED_CHANNEL: _words("a channel directly after <|channel|>"),
-        Rule.DOUBLED_CHANNEL: _words("one channel"),
-        Rule.UNMARKED_CHANNEL: _words("<|channel|> before the channel"),
-        Rule.BARE_RECIPIENT: _words("to= before the recipient"),
-        Rule.SPLIT_RECIPIENT: _words("a recipient directly after to="),
-        Rule.DOUBLED_RECIPIENT: _words("one recipient"),
-        Rule.LONE_CONTENT_TYPE: _words("a recipient before a content type: strict parsers read a lone word as one"),
-        Rule.SPACED_CONSTRAIN: _words("a content type directly after <|constrain|>"),
-        Rule.DOUBLED_CONTENT_TYPE: _words("one content type"),
-        Rule.CONTENT_TYPE_NOT_LAST: _words("the content type as the last word"),
-        Rule.EXTRA_WORDS: _words("at most a recipient and a content type after the role"),
-        Rule.ODD_WHITE_SPACE: _words("blanks between words"),
-        Rule.STRAY_IN_HEADER: _words("only <|channel|> and <|constrain|> in a header"),
-        Rule.HEADER_BYTES: _words("known tokens that are UTF-8"),
-        Rule.STRAY_IN_CONTENT: _content("text"),
-        Rule.UNKNOWN_ID: _content("an id of the vocabulary"),
-        Rule.INVALID_UTF8: _content("tokens that are UTF-8 together"),
-        Rule.CUT_HEADER: _Entry(kind=CutHeaderError, state=StreamState.HEADER, expected="<|message|>"),
+        RecoveryRule.JUNK: _junk(StreamState.EXPECT_START, "<|start|>"),
+        RecoveryRule.ABANDONED_HEADER: _junk(StreamState.HEADER, "a complete header and <|message|>"),
+        RecoveryRule.DOUBLED_START: _junk(StreamState.HEADER, "a header after <|start|>"),
+        RecoveryRule.MISSING_START: _missing(StreamState.EXPECT_START, "<|start|> and a role"),
+        RecoveryRule.MISSING_MESSAGE: _missing(StreamState.HEADER, "<|message|>"),
+        RecoveryRule.MISSING_END: _missing(StreamState.CONTENT, "<|end|>, <|call|> or <|return|>"),
+        RecoveryRule.MISSING_ROLE: _words("a role as the first word"),
+        RecoveryRule.ROLE_SPELLING: _words("one role, spelt as the format does"),
+        RecoveryRule.NAMED_AUTHOR: _words("a role without a name: no strict parser reads named authors"),
+        RecoveryRule.TOOL_ALONE: _words("a recipient after the name of a tool"),
+        RecoveryRule.NO_CHANNEL: _words("a channel directly after <|channel|>"),
+        RecoveryRule.SPACED_CHANNEL: _words("a channel directly after <|channel|>"),
+        RecoveryRule.DOUBLED_CHANNEL: _words("one channel"),
+        RecoveryRule.UNMARKED_CHANNEL: _words("<|channel|> before the channel"),
+        RecoveryRule.BARE_RECIPIENT: _words("to= before the recipient"),
+        RecoveryRule.SPLIT_RECIPIENT: _words("a recipient directly after to="),
+        RecoveryRule.DOUBLED_RECIPIENT: _words("one recipient"),
+        RecoveryRule.LONE_CONTENT_TYPE: _words(
+            "a recipient before a content type: strict parsers read a lone word as one"
+        ),
+        RecoveryRule.SPACED_CONSTRAIN: _words("a content type directly after <|constrain|>"),
+        RecoveryRule.DOUBLED_CONTENT_TYPE: _words("one content type"),
+        RecoveryRule.CONTENT_TYPE_NOT_LAST: _words("the content type as the last word"),
+        RecoveryRule.EXTRA_WORDS: _words("at most a recipient and a content type after the role"),
+        RecoveryRule.ODD_WHITE_SPACE: _words("blanks between words"),
+        RecoveryRule.STRAY_IN_HEADER: _words("only <|channel|> and <|constrain|> in a header"),
+        RecoveryRule.HEADER_BYTES: _words("known tokens that are UTF-8"),
+        RecoveryRule.STRAY_IN_CONTENT: _content("text"),
+        RecoveryRule.UNKNOWN_ID: _content("an id of the vocabulary"),
+        RecoveryRule.INVALID_UTF8: _content("tokens that are UTF-8 together"),
+        RecoveryRule.CUT_HEADER: _Entry(kind=CutHeaderError, state=StreamState.HEADER, expected="<|message|>"),
     }
 )
 """Of each rule: the class of its error, the parser's state, and what would have been right."""

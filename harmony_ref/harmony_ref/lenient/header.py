@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from harmony_ref.lenient.errors import Rule
+from harmony_ref.lenient.errors import RecoveryRule
 from harmony_ref.lenient.header_words import (
     CHANNELS,
     CONTENT_TYPES,
@@ -18,8 +18,8 @@ from harmony_ref.lenient.header_words import (
     ROLES,
     SPELLING,
     Extent,
-    Kind,
     Lexeme,
+    LexemeKind,
     is_author,
     lexemes_of,
     value_of,
@@ -35,13 +35,13 @@ _SEPARATOR: Final = re.compile(r"[ \t\n\x0c\r]+")
 class Fault:
     """A rule that a header breaks, and which of its characters do."""
 
-    rule: Rule
+    rule: RecoveryRule
     start: int
     end: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class HeaderReading:
     """What a header says.
 
     Attributes:
@@ -61,7 +61,7 @@ class Reading:
     faults: tuple[Fault, ...]
 
 
-def read_leniently(text: str, *, role: Role | None, fallback: Author, extent: Extent) -> Reading:
+def read_leniently(text: str, *, role: Role | None, fallback: Author, extent: Extent) -> HeaderReading:
     """Read a header.
 
     Args:
@@ -90,7 +90,7 @@ class _Words:
         self.type_end = 0
         self.faults: list[Fault] = []
 
-    def read(self) -> Reading:
+    def read(self) -> HeaderReading:
         lexemes = list(lexemes_of(self.text))
         self._check_separators()
         words = self._without_marked(lexemes)
@@ -100,14 +100,14 @@ class _Words:
         for step in (self._without_recipient, self._without_known_words, self._without_bare_words):
             rest = step(rest)
         for word in rest:
-            self._fault(Rule.EXTRA_WORDS, word.start, word.end)
+            self._fault(RecoveryRule.EXTRA_WORDS, word.start, word.end)
         if self.content_type is not None:
             self._check_content_type(words)
         if is_tool_by_name and self.author is not None and self.author.role is Role.TOOL and self.recipient is None:
             self._check_tool(words[0])
         author = self.author or (None if self.role is None else Author(role=self.role)) or self.fallback
         channel = None if self.channel is None else self.channel.text
-        return Reading(
+        return HeaderReading(
             author=author,
             recipient=self.recipient,
             channel=channel,
@@ -116,7 +116,7 @@ class _Words:
             faults=tuple(self.faults),
         )
 
-    def _fault(self, rule: Rule, start: int, end: int) -> None:
+    def _fault(self, rule: RecoveryRule, start: int, end: int) -> None:
         self.faults.append(Fault(rule=rule, start=start, end=end))
 
     def _check_separators(self) -> None:
@@ -124,9 +124,9 @@ class _Words:
         for index, match in enumerate(found):
             inner = 0 < index < len(found) - 1
             if match.lastgroup == "stray":
-                self._fault(Rule.STRAY_IN_HEADER, match.start(), match.end())
+                self._fault(RecoveryRule.STRAY_IN_HEADER, match.start(), match.end())
             elif match.lastgroup == "space" and inner and not _SEPARATOR.fullmatch(match.group()):
-                self._fault(Rule.ODD_WHITE_SPACE, match.start(), match.end())
+                self._fault(RecoveryRule.ODD_WHITE_SPACE, match.start(), match.end())
 
     def _without_marked(self, lexemes: Sequence[Lexeme]) -> list[Lexeme]:
         """Take what has a marker, the channel and a constrained content type."""
@@ -135,11 +135,11 @@ class _Words:
         while index < len(lexemes):
             lexeme = lexemes[index]
             index += 1
-            if lexeme.kind is Kind.WORD:
+            if lexeme.kind is LexemeKind.WORD:
                 words.append(lexeme)
                 continue
             take: Callable[[Lexeme, Lexeme | None], None]
-            take = self._take_channel if lexeme.kind is Kind.CHANNEL else self._take_constrained
+            take = self._take_channel if lexeme.kind is LexemeKind.CHANNEL else self._take_constrained
             following = lexemes[index] if index < len(lexemes) else None
             value = value_of(lexeme, following, extent=self.extent)
             take(lexeme, value)
@@ -147,29 +147,29 @@ class _Words:
                 index += 1
                 if value.end < following.end:
                     after = following.text[len(value.text) :]
-                    words.append(Lexeme(Kind.WORD, after, value.end, following.end))
+                    words.append(Lexeme(LexemeKind.WORD, after, value.end, following.end))
         return words
 
     def _take_channel(self, marker: Lexeme, value: Lexeme | None) -> None:
         if value is None:
-            self._fault(Rule.NO_CHANNEL, marker.start, marker.end)
+            self._fault(RecoveryRule.NO_CHANNEL, marker.start, marker.end)
             return
         if value.start > marker.end:
-            self._fault(Rule.SPACED_CHANNEL, marker.start, value.end)
-        found = Lexeme(Kind.CHANNEL, value.text, marker.start, value.end)
+            self._fault(RecoveryRule.SPACED_CHANNEL, marker.start, value.end)
+        found = Lexeme(LexemeKind.CHANNEL, value.text, marker.start, value.end)
         kept = self.channel
         if kept is not None and (kept.text in CHANNELS or found.text not in CHANNELS):
             kept, found = found, kept
         if kept is not None:
-            self._fault(Rule.DOUBLED_CHANNEL, kept.start, kept.end)
+            self._fault(RecoveryRule.DOUBLED_CHANNEL, kept.start, kept.end)
         self.channel = found
 
     def _take_constrained(self, marker: Lexeme, value: Lexeme | None) -> None:
         end = marker.end if value is None else value.end
         if value is not None and value.start > marker.end:
-            self._fault(Rule.SPACED_CONSTRAIN, marker.start, end)
+            self._fault(RecoveryRule.SPACED_CONSTRAIN, marker.start, end)
         if self.content_type is not None:
-            self._fault(Rule.DOUBLED_CONTENT_TYPE, marker.start, end)
+            self._fault(RecoveryRule.DOUBLED_CONTENT_TYPE, marker.start, end)
             return
         self.content_type = CONSTRAIN_MARKER if value is None else CONSTRAIN_MARKER + value.text
         self.type_start, self.type_end = marker.start, end
@@ -177,11 +177,11 @@ class _Words:
     def _without_author(self, words: list[Lexeme], lexemes: Sequence[Lexeme]) -> list[Lexeme]:
         used = self._author_words(words, lexemes)
         if self.author is None and self.role is None:
-            self._fault(Rule.MISSING_ROLE, 0, 0)
+            self._fault(RecoveryRule.MISSING_ROLE, 0, 0)
         role = self.role if self.author is None else self.author.role
         repeated = words[used] if used and used < len(words) else None
         if repeated is not None and role is not None and repeated.text == role.value and role is not Role.TOOL:
-            self._fault(Rule.ROLE_SPELLING, words[0].start, repeated.end)
+            self._fault(RecoveryRule.ROLE_SPELLING, words[0].start, repeated.end)
             used += 1
         return words[used:]
 
@@ -197,16 +197,16 @@ class _Words:
             return 1
         named = NAMED.fullmatch(first.text)
         if named is not None and named["role"] in expected:
-            self._fault(Rule.NAMED_AUTHOR, first.start, first.end)
+            self._fault(RecoveryRule.NAMED_AUTHOR, first.start, first.end)
             self.author = Author(role=expected[named["role"]], name=named["name"])
             return 1
         spelling = SPELLING.fullmatch(first.text)
         if spelling is not None and spelling["role"].lower() in expected:
-            self._fault(Rule.ROLE_SPELLING, first.start, first.end)
+            self._fault(RecoveryRule.ROLE_SPELLING, first.start, first.end)
             role = expected[spelling["role"].lower()]
             self.author = Author(role=role, name=role.value if role is Role.TOOL and self.role is None else None)
             if spelling["channel"] and self.channel is None:
-                self.channel = Lexeme(Kind.CHANNEL, spelling["channel"].lower(), first.start, first.end)
+                self.channel = Lexeme(LexemeKind.CHANNEL, spelling["channel"].lower(), first.start, first.end)
             return 1
         is_recipient = first.text.startswith(RECIPIENT_PREFIX) or _is_split(words)
         is_addressed = len(words) > 1 and words[1].text.startswith(RECIPIENT_PREFIX)
@@ -249,10 +249,10 @@ class _Words:
             used = 2
         end = words[used - 1].end
         if self.recipient is not None:
-            self._fault(Rule.DOUBLED_RECIPIENT, first.start, end)
+            self._fault(RecoveryRule.DOUBLED_RECIPIENT, first.start, end)
             return used
         if used > 1:
-            self._fault(Rule.SPLIT_RECIPIENT, first.start, end)
+            self._fault(RecoveryRule.SPLIT_RECIPIENT, first.start, end)
         self.recipient = value
         self.recipient_start = first.start
         return used
@@ -262,14 +262,14 @@ class _Words:
         rest: list[Lexeme] = []
         for word in words:
             if word.text in CHANNELS and self.channel is None:
-                self._fault(Rule.UNMARKED_CHANNEL, word.start, word.end)
+                self._fault(RecoveryRule.UNMARKED_CHANNEL, word.start, word.end)
                 self.channel = word
             elif word.text in CHANNELS:
-                self._fault(Rule.DOUBLED_CHANNEL, word.start, word.end)
+                self._fault(RecoveryRule.DOUBLED_CHANNEL, word.start, word.end)
             elif word.text in CONTENT_TYPES and self.content_type is None:
                 self._take_bare_type(word)
             elif word.text in CONTENT_TYPES:
-                self._fault(Rule.DOUBLED_CONTENT_TYPE, word.start, word.end)
+                self._fault(RecoveryRule.DOUBLED_CONTENT_TYPE, word.start, word.end)
             else:
                 rest.append(word)
         return rest
@@ -283,7 +283,7 @@ class _Words:
         is_before_type = self.content_type is None or words[0].start < self.type_start
         if self.recipient is None and len(words) <= most and is_before_type:
             bare = names.pop(0)
-            self._fault(Rule.BARE_RECIPIENT, bare.start, bare.end)
+            self._fault(RecoveryRule.BARE_RECIPIENT, bare.start, bare.end)
             self.recipient, self.recipient_start = bare.text, bare.start
         if self.content_type is None and len(names) == 1 and names[0].start > self.recipient_start:
             self._take_bare_type(names.pop())
@@ -294,14 +294,14 @@ class _Words:
 
     def _check_content_type(self, words: Sequence[Lexeme]) -> None:
         if self.recipient is None:
-            self._fault(Rule.LONE_CONTENT_TYPE, self.type_start, self.type_end)
+            self._fault(RecoveryRule.LONE_CONTENT_TYPE, self.type_start, self.type_end)
         if words and words[-1].start > self.type_start:
-            self._fault(Rule.CONTENT_TYPE_NOT_LAST, self.type_start, self.type_end)
+            self._fault(RecoveryRule.CONTENT_TYPE_NOT_LAST, self.type_start, self.type_end)
 
     def _check_tool(self, name: Lexeme) -> None:
         assert self.author is not None, "the tool is the author"
         if self.author.name != Role.TOOL.value or name.text != Role.TOOL.value:
-            self._fault(Rule.TOOL_ALONE, name.start, name.end)
+            self._fault(RecoveryRule.TOOL_ALONE, name.start, name.end)
 
 
 def _is_split(words: Sequence[Lexeme]) -> bool:

@@ -53,7 +53,7 @@ class Extent(Enum):
     """It was told from the content that follows it without a marker."""
 
 
-class Kind(Enum):
+class LexemeKind(Enum):
     """A word, or one of the two markers that a header can have."""
 
     WORD = auto()
@@ -65,7 +65,7 @@ class Kind(Enum):
 class Lexeme:
     """A word or marker, and which characters of the header it is."""
 
-    kind: Kind
+    kind: LexemeKind
     text: str
     start: int
     end: int
@@ -95,7 +95,7 @@ def header_length(
 
 def _length_of_words(lexemes: Sequence[Lexeme], role: Role | None, begins_token: Callable[[int], bool]) -> int:
     """Where the words that belong to a header end. All that stands before the first channel is header."""
-    first = next((index for index, lexeme in enumerate(lexemes) if lexeme.kind is Kind.CHANNEL), None)
+    first = next((index for index, lexeme in enumerate(lexemes) if lexeme.kind is LexemeKind.CHANNEL), None)
     index = first or 0
     length = 0
     if first is None and lexemes:
@@ -107,7 +107,7 @@ def _length_of_words(lexemes: Sequence[Lexeme], role: Role | None, begins_token:
     while index < len(lexemes) and (index in {0, first} or length >= lexemes[index - 1].end):
         lexeme = lexemes[index]
         index += 1
-        if lexeme.kind is not Kind.WORD:
+        if lexeme.kind is not LexemeKind.WORD:
             length = lexeme.end
             value = value_of(lexeme, lexemes[index] if index < len(lexemes) else None, extent=Extent.GUESSED)
             if value is not None:
@@ -125,7 +125,7 @@ def _length_of_words(lexemes: Sequence[Lexeme], role: Role | None, begins_token:
 
 def _length_of_value(marker: Lexeme, value: Lexeme, begins_token: Callable[[int], bool]) -> int:
     """How much of the word after a marker is its value, where content may follow without a blank."""
-    if marker.kind is Kind.CONSTRAIN:
+    if marker.kind is LexemeKind.CONSTRAIN:
         return len(_before_json(value.text))
     known = (len(name) for name in CHANNELS if value.text.startswith(name))
     return next((length for length in known if begins_token(value.start + length)), len(value.text))
@@ -138,7 +138,7 @@ def _before_json(word: str) -> str:
 
 def _author_before_text(word: Lexeme, begins_token: Callable[[int], bool]) -> int:
     """Where an assistant that text follows without a blank ends; 0 where there is none."""
-    found = SPELLING.match(word.text) if word.kind is Kind.WORD else None
+    found = SPELLING.match(word.text) if word.kind is LexemeKind.WORD else None
     if found is None or found["role"] != Role.ASSISTANT or word.text[found.end() : found.end() + 1] in _IN_NAMES:
         return 0
     end = word.start + found.end()
@@ -147,20 +147,20 @@ def _author_before_text(word: Lexeme, begins_token: Callable[[int], bool]) -> in
 
 def value_of(marker: Lexeme, word: Lexeme | None, *, extent: Extent) -> Lexeme | None:
     """The part of the next word that is the value of a marker; after a blank only if it can be nothing else."""
-    if word is None or word.kind is not Kind.WORD:
+    if word is None or word.kind is not LexemeKind.WORD:
         return None
-    text = word.text.partition("<")[0] if marker.kind is Kind.CHANNEL else word.text
+    text = word.text.partition("<")[0] if marker.kind is LexemeKind.CHANNEL else word.text
     if word.start > marker.end:
-        known = CHANNELS if marker.kind is Kind.CHANNEL else CONTENT_TYPES
+        known = CHANNELS if marker.kind is LexemeKind.CHANNEL else CONTENT_TYPES
         if text.startswith(RECIPIENT_PREFIX) or (extent is Extent.GUESSED and text not in known):
             return None
-    return Lexeme(Kind.WORD, text, word.start, word.start + len(text)) if text else None
+    return Lexeme(LexemeKind.WORD, text, word.start, word.start + len(text)) if text else None
 
 
 def is_author(lexemes: Sequence[Lexeme], role: Role | None) -> bool:
     """Whether the first word says who speaks, where text may follow it."""
     first = lexemes[0]
-    if first.kind is not Kind.WORD:
+    if first.kind is not LexemeKind.WORD:
         return False
     if role is not None:
         return first.text == role.value
@@ -169,7 +169,7 @@ def is_author(lexemes: Sequence[Lexeme], role: Role | None) -> bool:
         return True
     if TOOL_NAME.fullmatch(first.text) is None:
         return False
-    if len(lexemes) == 1 or lexemes[1].kind is Kind.CHANNEL or lexemes[1].text.startswith(RECIPIENT_PREFIX):
+    if len(lexemes) == 1 or lexemes[1].kind is LexemeKind.CHANNEL or lexemes[1].text.startswith(RECIPIENT_PREFIX):
         return True
     # The input may have been cut inside ` to=`.
     return [lexeme.text for lexeme in lexemes[1:]] == ["to"]
@@ -177,8 +177,8 @@ def is_author(lexemes: Sequence[Lexeme], role: Role | None) -> bool:
 
 def lexemes_of(text: str) -> Iterator[Lexeme]:
     """The words and markers, without white space and stray special tokens."""
-    kinds = {CHANNEL_MARKER: Kind.CHANNEL, CONSTRAIN_MARKER: Kind.CONSTRAIN}
+    kinds = {CHANNEL_MARKER: LexemeKind.CHANNEL, CONSTRAIN_MARKER: LexemeKind.CONSTRAIN}
     for found in LEXEME.finditer(text):
         if found.lastgroup in {"word", "marker"}:
-            kind = kinds.get(found.group(), Kind.WORD)
+            kind = kinds.get(found.group(), LexemeKind.WORD)
             yield Lexeme(kind, found.group(), found.start(), found.end())

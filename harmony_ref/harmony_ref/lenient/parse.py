@@ -51,7 +51,7 @@ from dataclasses import dataclass
 from operator import index
 from typing import Final
 
-from harmony_ref.lenient.errors import RULES, UNREAD, RecoveredError, Rule
+from harmony_ref.lenient.errors import RULES, UNREAD, RecoveredError, RecoveryRule
 from harmony_ref.lenient.header_words import CHANNELS
 from harmony_ref.lenient.result import LenientParse, Remainder, Segment, SegmentKind, message_of
 from harmony_ref.lenient.token_text import (
@@ -111,10 +111,10 @@ class _Opening:
     begin: int
     start: int
     role: Role | None = None
-    excused: AbstractSet[Rule] = frozenset()
+    excused: AbstractSet[RecoveryRule] = frozenset()
 
 
-_SAID_ALREADY: Final = frozenset({Rule.MISSING_ROLE})
+_SAID_ALREADY: Final = frozenset({RecoveryRule.MISSING_ROLE})
 """The marker and the role are left out together; one error is enough."""
 
 
@@ -136,7 +136,7 @@ class _Reader:
         if self._given is not None:
             at = self._read_header(_Opening(begin=0, start=0, role=self._given))
         elif self._begins_as_text():
-            self._error(Rule.MISSING_START, 0, 0)
+            self._error(RecoveryRule.MISSING_START, 0, 0)
             at = self._read_header(_Opening(begin=0, start=0, role=Role.ASSISTANT))
         while at < len(self._ids):
             at = self._read_between(at)
@@ -174,16 +174,16 @@ class _Reader:
             odd = self._next_odd(at)
             token = self._token(odd)
             if token is None:
-                self._junk(Rule.JUNK, begin, odd)
+                self._junk(RecoveryRule.JUNK, begin, odd)
                 return odd
             if token == tokens.START:
-                self._junk(Rule.JUNK, begin, odd)
+                self._junk(RecoveryRule.JUNK, begin, odd)
                 return self._read_header(_Opening(begin=odd, start=odd + 1))
             if token in _OPENS_HEADER and self._opens_header(odd):
                 start = self._header_start(at, odd)
-                self._junk(Rule.JUNK, begin, start)
+                self._junk(RecoveryRule.JUNK, begin, start)
                 if self._excused != start:
-                    self._error(Rule.MISSING_START, start, start)
+                    self._error(RecoveryRule.MISSING_START, start, start)
                 return self._read_header(_Opening(begin=start, start=start, excused=_SAID_ALREADY))
             at = odd + 1
 
@@ -226,7 +226,7 @@ class _Reader:
             )
             return end
         if token not in tokens.STOP_TOKENS:
-            self._error(Rule.MISSING_END, end, end)
+            self._error(RecoveryRule.MISSING_END, end, end)
             self._excused = end
             self._messages.append(message_of(header, text))
             return end
@@ -260,12 +260,12 @@ class _Reader:
         run = self._ids[start:end]
         faulty = self._odd[bisect_left(self._odd, start) : bisect_left(self._odd, end)]
         for known in (True, False):
-            rule = Rule.STRAY_IN_CONTENT if known else Rule.UNKNOWN_ID
+            rule = RecoveryRule.STRAY_IN_CONTENT if known else RecoveryRule.UNKNOWN_ID
             for first, after in _runs([place for place in faulty if tokens.is_special(self._ids[place]) is known]):
                 self._error(rule, first, after)
         traced = TracedText(run)
         for first, after in traced.invalid_runs(is_cut=end == len(self._ids)):
-            self._error(Rule.INVALID_UTF8, start + first, start + after)
+            self._error(RecoveryRule.INVALID_UTF8, start + first, start + after)
         return clean(traced.text)
 
     def _read_without_marker(self, opening: _Opening) -> int:
@@ -280,7 +280,7 @@ class _Reader:
         if not text and (token == tokens.START or not read.says_something):
             return self._abandon(opening, end)
         self._header_errors(read.faults, opening)
-        self._error(Rule.MISSING_MESSAGE, opening.start + read.stop, end)
+        self._error(RecoveryRule.MISSING_MESSAGE, opening.start + read.stop, end)
         self._content_text(opening.start + read.stop, end)
         self._segment(SegmentKind.START, opening.begin, opening.start)
         self._header_segments(read, opening.start)
@@ -294,17 +294,17 @@ class _Reader:
         """Leave a header that has no message; returns where reading goes on."""
         begin = opening.begin
         if self._token(end) in tokens.STOP_TOKENS:
-            self._junk(Rule.ABANDONED_HEADER, begin, end + 1)
+            self._junk(RecoveryRule.ABANDONED_HEADER, begin, end + 1)
             return end + 1
         if text_of_tokens(self._ids[opening.start : end]).strip():
-            self._junk(Rule.ABANDONED_HEADER, begin, end)
+            self._junk(RecoveryRule.ABANDONED_HEADER, begin, end)
         elif begin == end:
-            self._error(Rule.DOUBLED_START, end, end + 1)
+            self._error(RecoveryRule.DOUBLED_START, end, end + 1)
             self._excused = end
         elif self._excused == begin:
             self._segment(SegmentKind.JUNK, begin, end)
         else:
-            self._junk(Rule.DOUBLED_START, begin, end)
+            self._junk(RecoveryRule.DOUBLED_START, begin, end)
         return end
 
     def _cut(self, opening: _Opening, read: TracedHeader, text: str) -> None:
@@ -313,9 +313,13 @@ class _Reader:
         is_open_turn = words in _ROLES if opening.role is None else words in {"", opening.role.value}
         if not is_open_turn:
             # What further words might have put right is no fault yet.
-            faults = [fault for fault in read.faults if fault.stop < read.stop and fault.rule is not Rule.TOOL_ALONE]
+            faults = [
+                fault for fault in read.faults if fault.stop < read.stop and fault.rule is not RecoveryRule.TOOL_ALONE
+            ]
             self._header_errors(faults, opening)
-            self._errors.append(RULES[Rule.CUT_HEADER].kind(rule=Rule.CUT_HEADER, span=(begin, end), position=end))
+            self._errors.append(
+                RULES[RecoveryRule.CUT_HEADER].kind(rule=RecoveryRule.CUT_HEADER, span=(begin, end), position=end)
+            )
         self._content_text(start + read.stop, end)
         self._segment(SegmentKind.START, begin, start)
         self._segment(SegmentKind.HEADER, start, start + read.stop)
@@ -345,7 +349,7 @@ class _Reader:
                 at = start + fault.stop
         self._segment(SegmentKind.HEADER, at, start + read.stop)
 
-    def _junk(self, rule: Rule, start: int, end: int) -> None:
+    def _junk(self, rule: RecoveryRule, start: int, end: int) -> None:
         if start < end:
             self._error(rule, start, end)
             self._segment(SegmentKind.JUNK, start, end)
@@ -358,7 +362,7 @@ class _Reader:
                 Segment(kind=kind, start=start, tokens=run, text=text_of_tokens(run), message=message)
             )
 
-    def _error(self, rule: Rule, start: int, end: int) -> None:
+    def _error(self, rule: RecoveryRule, start: int, end: int) -> None:
         found = text_of_tokens(self._ids[start : min(end, start + _QUOTED)])
         quoted = found if len(found) <= _QUOTED and end - start <= _QUOTED else f"{found[:_QUOTED]}…"
         self._errors.append(RULES[rule].kind(rule=rule, span=(start, end), found=quoted and repr(quoted)))

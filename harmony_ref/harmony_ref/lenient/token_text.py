@@ -9,8 +9,8 @@ from itertools import accumulate
 from typing import Final
 
 from harmony_ref.errors import UnknownTokenError
-from harmony_ref.lenient.errors import Rule
-from harmony_ref.lenient.header import Reading, read_leniently
+from harmony_ref.lenient.errors import RecoveryRule
+from harmony_ref.lenient.header import HeaderReading, read_leniently
 from harmony_ref.lenient.header_words import TOOL_NAME, Extent, header_length
 from harmony_ref.messages.header import CHANNEL_MARKER, CONSTRAIN_MARKER, RECIPIENT_PREFIX, Header
 from harmony_ref.messages.message_types import Author, Role
@@ -35,7 +35,7 @@ _REMEMBERED_LENGTH: Final = 64
 class TracedFault:
     """A rule that a header breaks, and which of its tokens do: from `start` up to `stop`."""
 
-    rule: Rule
+    rule: RecoveryRule
     start: int
     stop: int
 
@@ -107,7 +107,7 @@ def _read_all(run: tuple[int, ...], role: Role | None, fallback: Author) -> Trac
 _read_remembered = lru_cache(maxsize=4096)(_read_all)
 
 
-def _traced(reading: Reading, traced: "TracedText", *, length: int, stop: int) -> TracedHeader:
+def _traced(reading: HeaderReading, traced: "TracedText", *, length: int, stop: int) -> TracedHeader:
     faults = [
         TracedFault(
             rule=fault.rule,
@@ -117,7 +117,7 @@ def _traced(reading: Reading, traced: "TracedText", *, length: int, stop: int) -
         for fault in reading.faults
     ]
     if not traced.is_text(length):
-        faults.append(TracedFault(rule=Rule.HEADER_BYTES, start=0, stop=stop))
+        faults.append(TracedFault(rule=RecoveryRule.HEADER_BYTES, start=0, stop=stop))
     return TracedHeader(
         header=Header(
             author=Author(role=reading.author.role, name=_cleaned(reading.author.name)),

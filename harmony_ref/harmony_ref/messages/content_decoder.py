@@ -19,7 +19,7 @@ _WINDOW: Final = 256
 """Bytes looked at first; doubled while they are valid, so that waiting bytes are not read again for every token."""
 
 
-class PlainText(dict[int, str]):
+class TokenTexts(dict[int, str]):
     """The text of each token that is whole UTF-8 and does not end a message; "" for every other id.
 
     Such a token, where no bytes are waiting, is its text and nothing else: one look-up instead of the rules above.
@@ -47,14 +47,14 @@ class PlainText(dict[int, str]):
         return text
 
 
-class NoText(PlainText):
+class NoText(TokenTexts):
     """The same table where no token may be taken for its text: in a header, or while bytes are waiting."""
 
     def __missing__(self, token: int) -> str:
         return ""
 
 
-PLAIN_TEXT: Final = PlainText()
+PLAIN_TEXT: Final = TokenTexts()
 """The shared table; it fills as it is used."""
 
 NO_TEXT: Final = NoText()

@@ -20,7 +20,7 @@ from harmony_ref.errors import (
 )
 from harmony_ref.json_value import Json
 from harmony_ref.messages.construction import message_of
-from harmony_ref.messages.content_decoder import NO_TEXT, PLAIN_TEXT, ContentDecoder, ContentTokens, PlainText
+from harmony_ref.messages.content_decoder import NO_TEXT, PLAIN_TEXT, ContentDecoder, ContentTokens, TokenTexts
 from harmony_ref.messages.header import Header, read_header, split_channel, words_of
 from harmony_ref.messages.message_types import Author, Message, Role
 from harmony_ref.snapshot import Snapshot
@@ -67,7 +67,7 @@ class StreamMachine:
         self._header: Header | None = None
         self._decoder = ContentDecoder()
         # What may be taken from the next token without asking for the state: its text, or nothing.
-        self._plain: PlainText = NO_TEXT
+        self._plain: TokenTexts = NO_TEXT
         self._known = NO_TEXT.table
         # The open message's content: text, pieces of text that follow it, and from `_untold` on the tokens that the
         # short cut through `_plain` took, which become text when somebody asks.

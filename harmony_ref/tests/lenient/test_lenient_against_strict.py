@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harmony_ref import Author, Message, Role, StreamState, encode_with_special_tokens
-from harmony_ref.lenient.errors import Rule
+from harmony_ref.lenient.errors import RecoveryRule
 from harmony_ref.lenient.parse import parse_leniently
 
 CASES = [
@@ -29,78 +29,88 @@ def said(content="C", **fields):
 
 # Where strict parsers succeed and misread: the case, the rule that says so, and what was meant.
 DIFFERENCES = {
-    "none/to=x": (Rule.MISSING_ROLE, [said(recipient="x")]),
+    "none/to=x": (RecoveryRule.MISSING_ROLE, [said(recipient="x")]),
     "none/to=functions.f<|channel|>commentary": (
-        Rule.MISSING_ROLE,
+        RecoveryRule.MISSING_ROLE,
         [said(recipient="functions.f", channel="commentary")],
     ),
-    "none/to=functions.f <|constrain|>json": (Rule.MISSING_ROLE, [said(recipient="functions.f", content_type=JSON)]),
-    "none/ASSISTANT to=x": (Rule.ROLE_SPELLING, [said(recipient="x")]),
-    "none/assistant assistant": (Rule.ROLE_SPELLING, [said()]),
+    "none/to=functions.f <|constrain|>json": (
+        RecoveryRule.MISSING_ROLE,
+        [said(recipient="functions.f", content_type=JSON)],
+    ),
+    "none/ASSISTANT to=x": (RecoveryRule.ROLE_SPELLING, [said(recipient="x")]),
+    "none/assistant assistant": (RecoveryRule.ROLE_SPELLING, [said()]),
     "none/assistant<|channel|>commentary json": (
-        Rule.LONE_CONTENT_TYPE,
+        RecoveryRule.LONE_CONTENT_TYPE,
         [said(channel="commentary", content_type="json")],
     ),
-    "none/assistant<|channel|>final json": (Rule.LONE_CONTENT_TYPE, [said(channel="final", content_type="json")]),
+    "none/assistant<|channel|>final json": (
+        RecoveryRule.LONE_CONTENT_TYPE,
+        [said(channel="final", content_type="json")],
+    ),
     "none/assistant<|channel|>final <|constrain|>json": (
-        Rule.LONE_CONTENT_TYPE,
+        RecoveryRule.LONE_CONTENT_TYPE,
         [said(channel="final", content_type=JSON)],
     ),
     "none/assistant<|channel|>final<|constrain|>json": (
-        Rule.LONE_CONTENT_TYPE,
+        RecoveryRule.LONE_CONTENT_TYPE,
         [said(channel="final", content_type=JSON)],
     ),
     "none/assistant<|channel|>final <|constrain|>": (
-        Rule.LONE_CONTENT_TYPE,
+        RecoveryRule.LONE_CONTENT_TYPE,
         [said(channel="final", content_type="<|constrain|>")],
     ),
-    "none/assistant <|constrain|>json": (Rule.LONE_CONTENT_TYPE, [said(content_type=JSON)]),
-    "none/assistant json": (Rule.LONE_CONTENT_TYPE, [said(content_type="json")]),
-    "none/assistant<|channel|>analysis <|channel|>final": (Rule.DOUBLED_CHANNEL, [said(channel="analysis")]),
+    "none/assistant <|constrain|>json": (RecoveryRule.LONE_CONTENT_TYPE, [said(content_type=JSON)]),
+    "none/assistant json": (RecoveryRule.LONE_CONTENT_TYPE, [said(content_type="json")]),
+    "none/assistant<|channel|>analysis <|channel|>final": (RecoveryRule.DOUBLED_CHANNEL, [said(channel="analysis")]),
     "none/assistant<|channel|>commentary to= functions.f": (
-        Rule.SPLIT_RECIPIENT,
+        RecoveryRule.SPLIT_RECIPIENT,
         [said(recipient="functions.f", channel="commentary")],
     ),
     "none/assistant<|channel|>commentary to =functions.f": (
-        Rule.SPLIT_RECIPIENT,
+        RecoveryRule.SPLIT_RECIPIENT,
         [said(recipient="functions.f", channel="commentary")],
     ),
     "none/assistant<|channel|>commentary to=functions.f\xa0json": (
-        Rule.ODD_WHITE_SPACE,
+        RecoveryRule.ODD_WHITE_SPACE,
         [said(recipient="functions.f", channel="commentary", content_type="json")],
     ),
     "none/assistant<|channel|>commentary to=functions.f<|channel|>commentary": (
-        Rule.DOUBLED_CHANNEL,
+        RecoveryRule.DOUBLED_CHANNEL,
         [said(recipient="functions.f", channel="commentary")],
     ),
     "none/assistant to=functions.f<|channel|>commentary<|reserved_200013|>": (
-        Rule.STRAY_IN_HEADER,
+        RecoveryRule.STRAY_IN_HEADER,
         [said(recipient="functions.f", channel="commentary")],
     ),
-    "none/functions.f json": (Rule.LONE_CONTENT_TYPE, [said(author=TOOL, content_type="json")]),
+    "none/functions.f json": (RecoveryRule.LONE_CONTENT_TYPE, [said(author=TOOL, content_type="json")]),
     **{
         f"{role}/{header}": (rule, [said(author=role, **fields)])
         for role in (Role.ASSISTANT, Role.TOOL, Role.USER)
         for header, rule, fields in (
-            (" json", Rule.LONE_CONTENT_TYPE, {"content_type": "json"}),
-            ("json extra", Rule.EXTRA_WORDS, {"content_type": "json"}),
-            ("<|channel|>final <|constrain|>json", Rule.LONE_CONTENT_TYPE, {"channel": "final", "content_type": JSON}),
+            (" json", RecoveryRule.LONE_CONTENT_TYPE, {"content_type": "json"}),
+            ("json extra", RecoveryRule.EXTRA_WORDS, {"content_type": "json"}),
+            (
+                "<|channel|>final <|constrain|>json",
+                RecoveryRule.LONE_CONTENT_TYPE,
+                {"channel": "final", "content_type": JSON},
+            ),
         )
     },
     **{
-        f"{role}/{FINAL}": (Rule.DOUBLED_START, [said(channel="final")])
+        f"{role}/{FINAL}": (RecoveryRule.DOUBLED_START, [said(channel="final")])
         for role in (Role.ASSISTANT, Role.TOOL, Role.USER)
     },
-    f"{FINAL}<|message|>hi{FINAL}<|message|>yo<|end|>": (Rule.MISSING_END, [HI, YO]),
+    f"{FINAL}<|message|>hi{FINAL}<|message|>yo<|end|>": (RecoveryRule.MISSING_END, [HI, YO]),
     f"{FINAL} hello there<|end|>{FINAL}<|message|>ok<|end|>": (
-        Rule.MISSING_MESSAGE,
+        RecoveryRule.MISSING_MESSAGE,
         [said(" hello there", channel="final"), OK],
     ),
-    f"{FINAL}<|message|>hi<|end|> as the assistant": (Rule.DOUBLED_START, [HI]),
-    f"hi<|end|>{FINAL}<|message|>ok<|end|> as the assistant": (Rule.MISSING_MESSAGE, [said("hi"), OK]),
-    "a,201089,b,c": (Rule.UNKNOWN_ID, [said("a\ufffdbc", channel="final")]),
-    "a,201089,b no stop": (Rule.UNKNOWN_ID, [said("a\ufffdb", channel="final")]),
-    "partial,unknown,a": (Rule.UNKNOWN_ID, [said(" \ufffd\ufffda", channel="final")]),
+    f"{FINAL}<|message|>hi<|end|> as the assistant": (RecoveryRule.DOUBLED_START, [HI]),
+    f"hi<|end|>{FINAL}<|message|>ok<|end|> as the assistant": (RecoveryRule.MISSING_MESSAGE, [said("hi"), OK]),
+    "a,201089,b,c": (RecoveryRule.UNKNOWN_ID, [said("a\ufffdbc", channel="final")]),
+    "a,201089,b no stop": (RecoveryRule.UNKNOWN_ID, [said("a\ufffdb", channel="final")]),
+    "partial,unknown,a": (RecoveryRule.UNKNOWN_ID, [said(" \ufffd\ufffda", channel="final")]),
 }
 
 
@@ -199,4 +209,4 @@ def test_a_completion_that_is_cut_keeps_what_was_finished_and_what_is_known_of_t
     known = None if text == "<|start|>" else KNOWN[header]
     assert (StreamState.HEADER, "", known) == (remainder.state, remainder.text, fields)
     is_open_turn = text in {"", "<|start|>assistant"}
-    assert [error.rule for error in read.errors] == ([] if is_open_turn else [Rule.CUT_HEADER])
+    assert [error.rule for error in read.errors] == ([] if is_open_turn else [RecoveryRule.CUT_HEADER])

@@ -14,7 +14,14 @@ from harmony_ref import (
     parse,
     tokens,
 )
-from harmony_ref.lenient.errors import RULES, HeaderWordsError, JunkError, MissingMarkerError, RecoveredError, Rule
+from harmony_ref.lenient.errors import (
+    RULES,
+    HeaderWordsError,
+    JunkError,
+    MissingMarkerError,
+    RecoveredError,
+    RecoveryRule,
+)
 from harmony_ref.lenient.parse import parse_leniently
 from harmony_ref.lenient.result import SegmentKind
 from harmony_ref.lenient.token_text import text_of_tokens
@@ -90,21 +97,21 @@ MATRIX = [
         "a doubled channel",
         "<|channel|>commentary to=functions.f<|channel|>commentary<|message|>{}<|call|>",
         [CALL],
-        [(Rule.DOUBLED_CHANNEL, "<|channel|>commentary")],
+        [(RecoveryRule.DOUBLED_CHANNEL, "<|channel|>commentary")],
     ),
     (
         "a recipient in both sections",
         " to=functions.f<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>",
         [JSON_CALL],
-        [(Rule.DOUBLED_RECIPIENT, " to=functions.f")],
+        [(RecoveryRule.DOUBLED_RECIPIENT, " to=functions.f")],
     ),
     (
         "a blank in the name of a tool",
         "<|channel|>commentary to=functions.Web Search <|constrain|>json<|message|>{}<|call|>",
         [("{}", {**JSON_CALL[1], "recipient": "functions.Web"})],
-        [(Rule.EXTRA_WORDS, " Search")],
+        [(RecoveryRule.EXTRA_WORDS, " Search")],
     ),
-    ("no markup", "just text", [], [(Rule.CUT_HEADER, "just text")], "just text"),
+    ("no markup", "just text", [], [(RecoveryRule.CUT_HEADER, "just text")], "just text"),
     (
         "a channel that is none of the three",
         "<|channel|>analysis\u2013\u2013commentary<|message|>x<|end|>",
@@ -115,25 +122,25 @@ MATRIX = [
         "a doubled role",
         "<|channel|>analysis<|message|>x<|end|><|start|>assistantassistant<|channel|>final<|message|>hi<|return|>",
         [THOUGHT, HI],
-        [(Rule.ROLE_SPELLING, "assistantassistant")],
+        [(RecoveryRule.ROLE_SPELLING, "assistantassistant")],
     ),
     (
         "a channel in the place of the role",
         "<|channel|>analysis<|message|>x<|end|><|start|>final<|message|>hi<|return|>",
         [THOUGHT, HI],
-        [(Rule.MISSING_ROLE, ""), (Rule.UNMARKED_CHANNEL, "final")],
+        [(RecoveryRule.MISSING_ROLE, ""), (RecoveryRule.UNMARKED_CHANNEL, "final")],
     ),
     (
         "a missing end",
         "<|channel|>analysis<|message|>x<|start|>assistant<|channel|>final<|message|>hi<|return|>",
         [THOUGHT, HI],
-        [(Rule.MISSING_END, "")],
+        [(RecoveryRule.MISSING_END, "")],
     ),
     (
         "text after an end",
         "<|channel|>analysis<|message|>x<|end|>hello<|return|>",
         [THOUGHT],
-        [(Rule.JUNK, "hello<|return|>")],
+        [(RecoveryRule.JUNK, "hello<|return|>")],
     ),
     (
         "a message after a return",
@@ -151,7 +158,7 @@ MATRIX = [
         "a header that is cut off",
         "<|channel|>commentary to=functions.f",
         [],
-        [(Rule.CUT_HEADER, "<|channel|>commentary to=functions.f")],
+        [(RecoveryRule.CUT_HEADER, "<|channel|>commentary to=functions.f")],
         "",
     ),
     (
@@ -194,19 +201,29 @@ MATRIX = [
     ),
 ]
 FRAMING = [
-    ("a doubled stop token", "<|channel|>final<|message|>hi<|end|><|return|>", [HI], [(Rule.JUNK, "<|return|>")]),
+    (
+        "a doubled stop token",
+        "<|channel|>final<|message|>hi<|end|><|return|>",
+        [HI],
+        [(RecoveryRule.JUNK, "<|return|>")],
+    ),
     (
         "a line between two messages",
         "<|channel|>final<|message|>hi<|end|>\n<|start|>assistant<|channel|>final<|message|>hi<|end|>",
         [HI, HI],
-        [(Rule.JUNK, "\n")],
+        [(RecoveryRule.JUNK, "\n")],
     ),
-    ("an end of text between messages", "<|message|>a<|end|><|endoftext|>", ["a"], [(Rule.JUNK, "<|endoftext|>")]),
+    (
+        "an end of text between messages",
+        "<|message|>a<|end|><|endoftext|>",
+        ["a"],
+        [(RecoveryRule.JUNK, "<|endoftext|>")],
+    ),
     (
         "a header without message marker",
         "<|channel|>final  hi  there\n<|end|>",
         [("  hi  there\n", {"channel": "final"})],
-        [(Rule.MISSING_MESSAGE, "  hi  there\n")],
+        [(RecoveryRule.MISSING_MESSAGE, "  hi  there\n")],
     ),
     (
         "a second header without message marker",
@@ -215,282 +232,291 @@ FRAMING = [
             "<|start|>assistant<|channel|>final<|message|>hi<|end|>"
         ),
         ["a", (" hi", {"channel": "final"}), HI],
-        [(Rule.MISSING_MESSAGE, " hi")],
+        [(RecoveryRule.MISSING_MESSAGE, " hi")],
     ),
     (
         "a call without message marker",
         '<|channel|>commentary to=functions.f {"a": 1}<|call|>',
         [(' {"a": 1}', CALL[1])],
-        [(Rule.MISSING_MESSAGE, ' {"a": 1}')],
+        [(RecoveryRule.MISSING_MESSAGE, ' {"a": 1}')],
     ),
     (
         "a constrained call without message marker",
         '<|channel|>commentary to=functions.f <|constrain|>json {"a": 1}<|call|>',
         [(' {"a": 1}', JSON_CALL[1])],
-        [(Rule.MISSING_MESSAGE, ' {"a": 1}')],
+        [(RecoveryRule.MISSING_MESSAGE, ' {"a": 1}')],
     ),
     (
         "a plain json call without message marker",
         'assistant to=functions.f<|channel|>commentary json {"a": 1}<|call|>',
         [(' {"a": 1}', {**CALL[1], "content_type": "json"})],
-        [(Rule.MISSING_MESSAGE, ' {"a": 1}')],
+        [(RecoveryRule.MISSING_MESSAGE, ' {"a": 1}')],
     ),
     (
         "arguments glued to the recipient",
         'to=functions.f{"a": 1}<|call|>',
         [('{"a": 1}', {"recipient": "functions.f"})],
-        [(Rule.MISSING_MESSAGE, '{"a": 1}')],
+        [(RecoveryRule.MISSING_MESSAGE, '{"a": 1}')],
     ),
     (
         "only text and a stop token",
         "I  have\n\ntwo<|end|>",
         ["I  have\n\ntwo"],
-        [(Rule.MISSING_MESSAGE, "I  have\n\ntwo")],
+        [(RecoveryRule.MISSING_MESSAGE, "I  have\n\ntwo")],
     ),
     (
         "the role and text",
         "assistant hello<|end|>",
         [" hello"],
-        [(Rule.MISSING_MESSAGE, " hello")],
+        [(RecoveryRule.MISSING_MESSAGE, " hello")],
     ),
     (
         "text before a channel without message marker",
         "x <|channel|>final y<|end|>",
         [(" y", {"channel": "final"})],
-        [(Rule.EXTRA_WORDS, "x"), (Rule.MISSING_MESSAGE, " y")],
+        [(RecoveryRule.EXTRA_WORDS, "x"), (RecoveryRule.MISSING_MESSAGE, " y")],
     ),
     (
         "an answer of which only the message marker was left out",
         "<|channel|>finalHello! 🙂<|return|>",
         [("Hello! 🙂", {"channel": "final"})],
-        [(Rule.MISSING_MESSAGE, "Hello! 🙂")],
+        [(RecoveryRule.MISSING_MESSAGE, "Hello! 🙂")],
     ),
     (
         "reasoning of which only the message marker was left out",
         "<|channel|>analysisWe need to\nthink.<|end|><|start|>assistant<|channel|>final<|message|>hi<|return|>",
         [("We need to\nthink.", {"channel": "analysis"}), HI],
-        [(Rule.MISSING_MESSAGE, "We need to\nthink.")],
+        [(RecoveryRule.MISSING_MESSAGE, "We need to\nthink.")],
     ),
     (
         "a Korean answer of which only the message marker was left out",
         "<|channel|>final안녕하세요<|return|>",
         [("안녕하세요", {"channel": "final"})],
-        [(Rule.MISSING_MESSAGE, "안녕하세요")],
+        [(RecoveryRule.MISSING_MESSAGE, "안녕하세요")],
     ),
     (
         "a channel that only begins like one of the three",
         "<|channel|>finally then<|return|>",
         [(" then", {"channel": "finally"})],
-        [(Rule.MISSING_MESSAGE, " then")],
+        [(RecoveryRule.MISSING_MESSAGE, " then")],
     ),
     (
         "arguments glued to a constrained content type",
         '<|channel|>commentary to=functions.f <|constrain|>json{"a": 1}<|call|>',
         [('{"a": 1}', JSON_CALL[1])],
-        [(Rule.MISSING_MESSAGE, '{"a": 1}')],
+        [(RecoveryRule.MISSING_MESSAGE, '{"a": 1}')],
     ),
     (
         "arguments glued to a plain content type",
         '<|channel|>commentary to=functions.f json{"a": 1}<|call|>',
         [('{"a": 1}', {**CALL[1], "content_type": "json"})],
-        [(Rule.MISSING_MESSAGE, '{"a": 1}')],
+        [(RecoveryRule.MISSING_MESSAGE, '{"a": 1}')],
     ),
     (
         "arguments glued to the channel",
         '<|channel|>commentary{"a": 1}<|call|>',
         [('{"a": 1}', {"channel": "commentary"})],
-        [(Rule.MISSING_MESSAGE, '{"a": 1}')],
+        [(RecoveryRule.MISSING_MESSAGE, '{"a": 1}')],
     ),
     (
         "arguments glued to an empty constrain",
         '<|channel|>commentary to=functions.f <|constrain|>{"a": 1}<|call|>',
         [('{"a": 1}', {**CALL[1], "content_type": "<|constrain|>"})],
-        [(Rule.MISSING_MESSAGE, '{"a": 1}')],
+        [(RecoveryRule.MISSING_MESSAGE, '{"a": 1}')],
     ),
     (
         "code that begins like a content type",
         "<|channel|>analysis to=python jsonify(x)<|call|>",
         [(" jsonify(x)", {"channel": "analysis", "recipient": "python"})],
-        [(Rule.MISSING_MESSAGE, " jsonify(x)")],
+        [(RecoveryRule.MISSING_MESSAGE, " jsonify(x)")],
     ),
     (
         "text glued to the assistant",
         "<|message|>a<|end|><|start|>assistantHello there<|end|>",
         ["a", "Hello there"],
-        [(Rule.MISSING_MESSAGE, "Hello there")],
+        [(RecoveryRule.MISSING_MESSAGE, "Hello there")],
     ),
     (
         "text glued to the assistant and the channel",
         "<|message|>a<|end|><|start|>assistantfinalHello there<|end|>",
         ["a", ("Hello there", {"channel": "final"})],
-        [(Rule.ROLE_SPELLING, "assistantfinal"), (Rule.MISSING_MESSAGE, "Hello there")],
+        [(RecoveryRule.ROLE_SPELLING, "assistantfinal"), (RecoveryRule.MISSING_MESSAGE, "Hello there")],
     ),
     (
         "text that begins like the assistant",
         "<|message|>a<|end|><|start|>assistant-led<|end|>",
         ["a", "assistant-led"],
-        [(Rule.MISSING_ROLE, ""), (Rule.MISSING_MESSAGE, "assistant-led")],
+        [(RecoveryRule.MISSING_ROLE, ""), (RecoveryRule.MISSING_MESSAGE, "assistant-led")],
     ),
     (
         "text that the end cuts and only the message marker was left out",
         "<|channel|>finalHello",
         [],
-        [(Rule.CUT_HEADER, "<|channel|>finalHello")],
+        [(RecoveryRule.CUT_HEADER, "<|channel|>finalHello")],
         "Hello",
     ),
     (
         "a header without message marker that a start ends",
         "<|channel|>analysis hm<|start|>assistant<|channel|>final<|message|>hi<|end|>",
         [(" hm", {"channel": "analysis"}), HI],
-        [(Rule.MISSING_MESSAGE, " hm")],
+        [(RecoveryRule.MISSING_MESSAGE, " hm")],
     ),
     (
         "an empty message without its marker",
         "<|channel|>final<|end|>",
         [("", {"channel": "final"})],
-        [(Rule.MISSING_MESSAGE, "")],
+        [(RecoveryRule.MISSING_MESSAGE, "")],
     ),
-    ("a stop token alone", "<|end|>", [], [(Rule.ABANDONED_HEADER, "<|end|>")]),
-    ("a channel marker and a stop token", "<|channel|> <|end|>", [], [(Rule.ABANDONED_HEADER, "<|channel|> <|end|>")]),
+    ("a stop token alone", "<|end|>", [], [(RecoveryRule.ABANDONED_HEADER, "<|end|>")]),
+    (
+        "a channel marker and a stop token",
+        "<|channel|> <|end|>",
+        [],
+        [(RecoveryRule.ABANDONED_HEADER, "<|channel|> <|end|>")],
+    ),
     (
         "a missing start and role",
         "<|channel|>analysis<|message|>x<|end|><|channel|>final<|message|>hi<|end|>",
         [THOUGHT, HI],
-        [(Rule.MISSING_START, "")],
+        [(RecoveryRule.MISSING_START, "")],
     ),
     (
         "a missing start before the role",
         "<|channel|>analysis<|message|>x<|end|>\nassistant<|channel|>final<|message|>hi<|end|>",
         [THOUGHT, HI],
-        [(Rule.JUNK, "\n"), (Rule.MISSING_START, "")],
+        [(RecoveryRule.JUNK, "\n"), (RecoveryRule.MISSING_START, "")],
     ),
     (
         "a missing start before a recipient",
         "<|channel|>analysis<|message|>x<|end|> to=functions.f<|channel|>commentary <|constrain|>json<|message|>{}<|call|>",
         [THOUGHT, JSON_CALL],
-        [(Rule.MISSING_START, "")],
+        [(RecoveryRule.MISSING_START, "")],
     ),
     (
         "a missing start and words before a recipient",
         "<|message|>x<|end|>so the answer: to=functions.f<|channel|>commentary <|constrain|>json<|message|>{}<|call|>",
         ["x", JSON_CALL],
-        [(Rule.JUNK, "so the answer:"), (Rule.MISSING_START, "")],
+        [(RecoveryRule.JUNK, "so the answer:"), (RecoveryRule.MISSING_START, "")],
     ),
     (
         "a missing start before the result of a tool",
         "<|message|>x<|end|>so functions.f to=assistant<|channel|>commentary<|message|>1<|end|>",
         ["x", ("1", {**TOOL, "recipient": "assistant", "channel": "commentary"})],
-        [(Rule.JUNK, "so"), (Rule.MISSING_START, "")],
+        [(RecoveryRule.JUNK, "so"), (RecoveryRule.MISSING_START, "")],
     ),
     (
         "an into= that is no recipient",
         "<|message|>x<|end|>into=y<|channel|>final<|message|>hi<|end|>",
         ["x", HI],
-        [(Rule.JUNK, "into=y"), (Rule.MISSING_START, "")],
+        [(RecoveryRule.JUNK, "into=y"), (RecoveryRule.MISSING_START, "")],
     ),
     (
         "a channel directly after an end",
         "<|channel|>analysis<|message|>x<|end|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>",
         [THOUGHT, JSON_CALL],
-        [(Rule.MISSING_START, ""), (Rule.UNMARKED_CHANNEL, "commentary")],
+        [(RecoveryRule.MISSING_START, ""), (RecoveryRule.UNMARKED_CHANNEL, "commentary")],
     ),
     (
         "a doubled start",
         "<|message|>a<|end|><|start|><|start|>assistant<|channel|>final<|message|>hi<|end|>",
         ["a", HI],
-        [(Rule.DOUBLED_START, "<|start|>")],
+        [(RecoveryRule.DOUBLED_START, "<|start|>")],
     ),
     (
         "the start of the prompt repeated twice",
         "<|start|><|start|>assistant<|channel|>final<|message|>hi<|end|>",
         [HI],
-        [(Rule.DOUBLED_START, "<|start|>")],
+        [(RecoveryRule.DOUBLED_START, "<|start|>")],
     ),
     (
         "the start of the prompt repeated",
         "<|start|>assistant<|channel|>final<|message|>hi<|end|>",
         [HI],
-        [(Rule.DOUBLED_START, "<|start|>")],
+        [(RecoveryRule.DOUBLED_START, "<|start|>")],
     ),
     (
         "a doubled header",
         "<|channel|>analysis<|message|>x<|end|><|start|>assistant<|start|>assistant<|channel|>final<|message|>hi<|end|>",
         [THOUGHT, HI],
-        [(Rule.ABANDONED_HEADER, "<|start|>assistant")],
+        [(RecoveryRule.ABANDONED_HEADER, "<|start|>assistant")],
     ),
     (
         "a channel in content with a header of its own",
         "<|channel|>analysis<|message|>x<|channel|>final<|message|>hi<|end|>",
         [THOUGHT, HI],
-        [(Rule.MISSING_END, "")],
+        [(RecoveryRule.MISSING_END, "")],
     ),
     (
         "the role and a channel in content",
         "<|channel|>analysis<|message|>xassistant<|channel|>commentary to=functions.f<|message|>{}<|call|>",
         [THOUGHT, CALL],
-        [(Rule.MISSING_END, "")],
+        [(RecoveryRule.MISSING_END, "")],
     ),
     (
         "a long header in content",
         "<|message|>x<|channel|>commentary to=functions.one.of.many.functions.that.have.long.names<|message|>{}<|call|>",
         ["x", ("{}", {**CALL[1], "recipient": "functions.one.of.many.functions.that.have.long.names"})],
-        [(Rule.MISSING_END, "")],
+        [(RecoveryRule.MISSING_END, "")],
     ),
     (
         "a header in content that is too long to be one",
         f"<|message|>x<|channel|>commentary to={'f.' * 70}<|message|>y<|end|>",
         [f"x<|channel|>commentary to={'f.' * 70}<|message|>y"],
-        [(Rule.STRAY_IN_CONTENT, "<|channel|>"), (Rule.STRAY_IN_CONTENT, "<|message|>")],
+        [(RecoveryRule.STRAY_IN_CONTENT, "<|channel|>"), (RecoveryRule.STRAY_IN_CONTENT, "<|message|>")],
     ),
     (
         "stray specials in content",
         "<|message|>a<|channel|>b<|constrain|>c<|message|>d<|endoftext|><|reserved_200013|>e<|end|>",
         ["a<|channel|>b<|constrain|>c<|message|>d<|endoftext|><|reserved_200013|>e"],
         [
-            (Rule.STRAY_IN_CONTENT, "<|channel|>"),
-            (Rule.STRAY_IN_CONTENT, "<|constrain|>"),
-            (Rule.STRAY_IN_CONTENT, "<|message|>"),
-            (Rule.STRAY_IN_CONTENT, "<|endoftext|><|reserved_200013|>"),
+            (RecoveryRule.STRAY_IN_CONTENT, "<|channel|>"),
+            (RecoveryRule.STRAY_IN_CONTENT, "<|constrain|>"),
+            (RecoveryRule.STRAY_IN_CONTENT, "<|message|>"),
+            (RecoveryRule.STRAY_IN_CONTENT, "<|endoftext|><|reserved_200013|>"),
         ],
     ),
     (
         "a channel in content with words that are no header",
         "<|message|>see <|channel|>final to be or not<|message|>d<|end|>",
         ["see <|channel|>final to be or not<|message|>d"],
-        [(Rule.STRAY_IN_CONTENT, "<|channel|>"), (Rule.STRAY_IN_CONTENT, "<|message|>")],
+        [(RecoveryRule.STRAY_IN_CONTENT, "<|channel|>"), (RecoveryRule.STRAY_IN_CONTENT, "<|message|>")],
     ),
     (
         "a constrain between messages",
         "<|message|>a<|end|>hello<|constrain|>json<|return|>",
         ["a"],
-        [(Rule.JUNK, "hello<|constrain|>json<|return|>")],
+        [(RecoveryRule.JUNK, "hello<|constrain|>json<|return|>")],
     ),
     (
         "words before a channel without message marker, after a start",
         "<|message|>a<|end|><|start|>hello there <|channel|>final y<|end|>",
         ["a", (" y", {"channel": "final"})],
-        [(Rule.MISSING_ROLE, ""), (Rule.EXTRA_WORDS, "hello there"), (Rule.MISSING_MESSAGE, " y")],
+        [
+            (RecoveryRule.MISSING_ROLE, ""),
+            (RecoveryRule.EXTRA_WORDS, "hello there"),
+            (RecoveryRule.MISSING_MESSAGE, " y"),
+        ],
     ),
     (
         "a constrain before text",
         "to=f <|constrain|> hello<|end|>",
         [(" hello", {"recipient": "f", "content_type": "<|constrain|>"})],
-        [(Rule.MISSING_MESSAGE, " hello")],
+        [(RecoveryRule.MISSING_MESSAGE, " hello")],
     ),
     (
         "a second recipient without message marker",
         "to=a to=b hi<|end|>",
         [(" to=b hi", {"recipient": "a"})],
-        [(Rule.MISSING_MESSAGE, " to=b hi")],
+        [(RecoveryRule.MISSING_MESSAGE, " to=b hi")],
     ),
     (
         "a role that belonged to an earlier header",
         "a b c<|message|>x<|end|><|start|>user<|message|>ok<|end|>",
         ["x", ("ok", {"author": Role.USER})],
-        [(Rule.EXTRA_WORDS, "a b c")],
+        [(RecoveryRule.EXTRA_WORDS, "a b c")],
     ),
-    ("half a recipient", "<|channel|>commentary to", [], [(Rule.CUT_HEADER, "<|channel|>commentary to")], ""),
-    ("a header that stops after its marker", "<|channel|>", [], [(Rule.CUT_HEADER, "<|channel|>")], ""),
+    ("half a recipient", "<|channel|>commentary to", [], [(RecoveryRule.CUT_HEADER, "<|channel|>commentary to")], ""),
+    ("a header that stops after its marker", "<|channel|>", [], [(RecoveryRule.CUT_HEADER, "<|channel|>")], ""),
     ("an open turn", "", [], [], ""),
     ("an open turn whose role is said again", "assistant", [], [], ""),
 ]
@@ -501,7 +527,7 @@ ROWS = [
         "just text",
         None,
         [],
-        [(Rule.MISSING_START, ""), (Rule.CUT_HEADER, "just text")],
+        [(RecoveryRule.MISSING_START, ""), (RecoveryRule.CUT_HEADER, "just text")],
         "just text",
     ),
     (
@@ -509,35 +535,35 @@ ROWS = [
         "hi<|end|>",
         None,
         ["hi"],
-        [(Rule.MISSING_START, ""), (Rule.MISSING_MESSAGE, "hi")],
+        [(RecoveryRule.MISSING_START, ""), (RecoveryRule.MISSING_MESSAGE, "hi")],
     ),
     (
         "text that begins with a role, and no role was given",
         "user experience is key<|end|>",
         None,
         ["user experience is key"],
-        [(Rule.MISSING_START, ""), (Rule.MISSING_MESSAGE, "user experience is key")],
+        [(RecoveryRule.MISSING_START, ""), (RecoveryRule.MISSING_MESSAGE, "user experience is key")],
     ),
     (
         "text that is the name of a tool, and no role was given",
         "browser.search<|end|>",
         None,
         ["browser.search"],
-        [(Rule.MISSING_START, ""), (Rule.MISSING_MESSAGE, "browser.search")],
+        [(RecoveryRule.MISSING_START, ""), (RecoveryRule.MISSING_MESSAGE, "browser.search")],
     ),
     (
         "a call without a start, and no role was given",
         "to=functions.f {}<|call|>",
         None,
         [(" {}", {"recipient": "functions.f"})],
-        [(Rule.MISSING_START, ""), (Rule.MISSING_MESSAGE, " {}")],
+        [(RecoveryRule.MISSING_START, ""), (RecoveryRule.MISSING_MESSAGE, " {}")],
     ),
     (
         "a tool's header that is cut inside to=",
         "<|start|>functions.f to",
         None,
         [],
-        [(Rule.CUT_HEADER, "<|start|>functions.f to")],
+        [(RecoveryRule.CUT_HEADER, "<|start|>functions.f to")],
         "",
     ),
     (
@@ -545,24 +571,24 @@ ROWS = [
         "<|channel|>final<|message|>hi<|end|>",
         None,
         [HI],
-        [(Rule.MISSING_START, "")],
+        [(RecoveryRule.MISSING_START, "")],
     ),
-    ("content without any header", "<|message|>hi<|end|>", None, ["hi"], [(Rule.MISSING_START, "")]),
+    ("content without any header", "<|message|>hi<|end|>", None, ["hi"], [(RecoveryRule.MISSING_START, "")]),
     (
         "white space before the first message",
         "\n<|start|>user<|message|>a<|end|>",
         None,
         [("a", {"author": Role.USER})],
-        [(Rule.JUNK, "\n")],
+        [(RecoveryRule.JUNK, "\n")],
     ),
     ("a prompt", "<|start|>user<|message|>a<|end|><|start|>assistant", None, [("a", {"author": Role.USER})], [], ""),
-    ("a start and nothing more", "<|start|>", None, [], [(Rule.CUT_HEADER, "<|start|>")], ""),
+    ("a start and nothing more", "<|start|>", None, [], [(RecoveryRule.CUT_HEADER, "<|start|>")], ""),
     (
         "a tool's header without message marker",
         '<|start|>functions.f to=assistant {"t":1}<|end|>',
         None,
         [(' {"t":1}', {**TOOL, "recipient": "assistant"})],
-        [(Rule.MISSING_MESSAGE, ' {"t":1}')],
+        [(RecoveryRule.MISSING_MESSAGE, ' {"t":1}')],
     ),
 ]
 
@@ -580,60 +606,84 @@ def test_a_completion_is_read_for_what_it_means(row):
 def test_there_are_enough_rows_and_each_rule_of_framing_and_content_has_one():
     assert len(ROWS) == len({row[0] for row in ROWS}) >= 60
     rules = {rule for row in [*ROWS, *BROKEN] for rule, *_ in row[4 if row in ROWS else 3]}
-    framing = {rule for rule in Rule if RULES[rule].kind is not HeaderWordsError}
+    framing = {rule for rule in RecoveryRule if RULES[rule].kind is not HeaderWordsError}
     assert framing - rules == set()
 
 
 # Tokens that are no text: the messages' texts, and the errors with their spans.
 BROKEN = [
-    ("an unknown id in content", [200008, 64, 201089, 65, 66, 200007], ["a\ufffdbc"], [(Rule.UNKNOWN_ID, 2, 3)]),
-    ("unknown ids of any size", [200008, 64, -1, 2**70, 65, 200007], ["a\ufffd\ufffdb"], [(Rule.UNKNOWN_ID, 2, 4)]),
-    ("broken characters", [200008, 64, 78747, 65, 200007], ["a\ufffdppb"], [(Rule.INVALID_UTF8, 2, 3)]),
+    (
+        "an unknown id in content",
+        [200008, 64, 201089, 65, 66, 200007],
+        ["a\ufffdbc"],
+        [(RecoveryRule.UNKNOWN_ID, 2, 3)],
+    ),
+    (
+        "unknown ids of any size",
+        [200008, 64, -1, 2**70, 65, 200007],
+        ["a\ufffd\ufffdb"],
+        [(RecoveryRule.UNKNOWN_ID, 2, 4)],
+    ),
+    ("broken characters", [200008, 64, 78747, 65, 200007], ["a\ufffdppb"], [(RecoveryRule.INVALID_UTF8, 2, 3)]),
     (
         "broken characters in two places, and one of two tokens",
         [200008, 64, 186978, 65, 66, 4103, 104, 67, 200007],
         ["a" + tokens.decode_bytes([186978, 65, 66, 4103, 104, 67]).decode("utf-8", "replace")],
-        [(Rule.INVALID_UTF8, 2, 3), (Rule.INVALID_UTF8, 5, 7)],
+        [(RecoveryRule.INVALID_UTF8, 2, 3), (RecoveryRule.INVALID_UTF8, 5, 7)],
     ),
-    ("two broken characters", [200008, 78747, 78747, 65, 200007], ["\ufffdpp\ufffdppb"], [(Rule.INVALID_UTF8, 1, 3)]),
+    (
+        "two broken characters",
+        [200008, 78747, 78747, 65, 200007],
+        ["\ufffdpp\ufffdppb"],
+        [(RecoveryRule.INVALID_UTF8, 1, 3)],
+    ),
     (
         "a token that ends a second recipient and begins extra words",
         [*encode("assistant to=a json to=b"), 5754, 945, 200008, 64, 200007],
         ["a"],
-        [(Rule.CONTENT_TYPE_NOT_LAST, 3, 4), (Rule.DOUBLED_RECIPIENT, 4, 7), (Rule.EXTRA_WORDS, 6, 8)],
+        [
+            (RecoveryRule.CONTENT_TYPE_NOT_LAST, 3, 4),
+            (RecoveryRule.DOUBLED_RECIPIENT, 4, 7),
+            (RecoveryRule.EXTRA_WORDS, 6, 8),
+        ],
     ),
-    ("a character that an end cuts", [200008, 64, 4103, 200007], ["a\ufffd"], [(Rule.INVALID_UTF8, 2, 3)]),
+    ("a character that an end cuts", [200008, 64, 4103, 200007], ["a\ufffd"], [(RecoveryRule.INVALID_UTF8, 2, 3)]),
     (
         "an unknown id in a character",
         [200008, 4103, 201089, 64, 200007],
         ["\ufffd\ufffda"],
-        [(Rule.INVALID_UTF8, 1, 2), (Rule.UNKNOWN_ID, 2, 3)],
+        [(RecoveryRule.INVALID_UTF8, 1, 2), (RecoveryRule.UNKNOWN_ID, 2, 3)],
     ),
     (
         "an unknown id in a header",
         [201089, 200005, 17196, 200008, 64, 200007],
         ["a"],
-        [(Rule.BARE_RECIPIENT, 0, 1), (Rule.HEADER_BYTES, 0, 3)],
+        [(RecoveryRule.BARE_RECIPIENT, 0, 1), (RecoveryRule.HEADER_BYTES, 0, 3)],
     ),
-    ("a broken character in a channel", [200005, 17196, 4103, 200008, 64, 200007], ["a"], [(Rule.HEADER_BYTES, 0, 3)]),
+    (
+        "a broken character in a channel",
+        [200005, 17196, 4103, 200008, 64, 200007],
+        ["a"],
+        [(RecoveryRule.HEADER_BYTES, 0, 3)],
+    ),
     (
         "a stray marker after an unknown id",
         [200008, 64, 201089, 200003, 200007],
         ["a\ufffd<|constrain|>"],
-        [(Rule.UNKNOWN_ID, 2, 3), (Rule.STRAY_IN_CONTENT, 3, 4)],
+        [(RecoveryRule.UNKNOWN_ID, 2, 3), (RecoveryRule.STRAY_IN_CONTENT, 3, 4)],
     ),
     (
         "an unknown id in text that the end cuts",
         [200005, 17196, 220, 201089, 64],
         [],
-        [(Rule.UNKNOWN_ID, 3, 4), (Rule.CUT_HEADER, 0, 5)],
+        [(RecoveryRule.UNKNOWN_ID, 3, 4), (RecoveryRule.CUT_HEADER, 0, 5)],
     ),
-    ("unknown ids between messages", [200008, 64, 200007, 201089, -5], ["a"], [(Rule.JUNK, 3, 5)]),
+    ("unknown ids between messages", [200008, 64, 200007, 201089, -5], ["a"], [(RecoveryRule.JUNK, 3, 5)]),
     (
         "unknown ids and no message marker",
         [64, 201089, 65, 200007],
         ["a\ufffdb"],
-        [(Rule.MISSING_MESSAGE, 0, 3), (Rule.UNKNOWN_ID, 1, 2)],
+        [(RecoveryRule.MISSING_MESSAGE, 0, 3), (RecoveryRule.UNKNOWN_ID, 1, 2)],
     ),
 ]
 
@@ -668,7 +718,7 @@ def test_a_character_that_the_end_of_the_input_cuts_is_no_error():
 def test_a_broken_character_before_the_one_that_is_cut_is_an_error():
     for ids, span in (([200008, 78747, 65, 4103], (1, 2)), ([200008, 64, 160, 4103, 104], (2, 3))):
         read = parse_leniently(ids, A)
-        assert [(error.rule, error.span) for error in read.errors] == [(Rule.INVALID_UTF8, span)]
+        assert [(error.rule, error.span) for error in read.errors] == [(RecoveryRule.INVALID_UTF8, span)]
 
 
 @pytest.mark.parametrize(
@@ -763,7 +813,7 @@ def test_parse_is_the_other_door_to_it():
     run = encode_with_special_tokens("<|message|>hi<|end|><|end|>")
     read = parse(iter(run), A, lenient=True)
     assert [said("hi")] == list(read.messages)
-    assert [error.rule for error in read.errors] == [Rule.JUNK]
+    assert [error.rule for error in read.errors] == [RecoveryRule.JUNK]
 
 
 @pytest.mark.parametrize("completion", ["text", [1.0], [None], [[]]], ids=["text", "a float", "None", "a list"])

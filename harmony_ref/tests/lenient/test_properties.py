@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from harmony_ref import Role, StreamState, encode, encode_with_special_tokens, text_of, tokens
-from harmony_ref.lenient.errors import Rule
+from harmony_ref.lenient.errors import RecoveryRule
 from harmony_ref.lenient.parse import parse_leniently
 from harmony_ref.lenient.result import SegmentKind
 from harmony_ref.lenient.token_text import text_of_tokens
@@ -205,7 +205,7 @@ def test_what_strict_parsing_reads_rightly_is_read_equally(oracle, given):
     event(f"read rightly: {min(2, len(strict['ok']))} messages")
     read = parse_leniently(ids, role)
     assert strict["ok"] == [message.to_dict() for message in read.closed]
-    assert Rule.JUNK not in {error.rule for error in read.errors}
+    assert RecoveryRule.JUNK not in {error.rule for error in read.errors}
     assert not any(segment.kind is SegmentKind.JUNK for segment in read.segments)
 
 

@@ -11,7 +11,7 @@ from harmony_proxy.guard.guard import Guard
 from harmony_proxy.judging.counters import Gauges
 
 
-class Blocked(OSError):  # noqa: N818 - it says what happened
+class BlockedError(OSError):
     """What an application gets that goes on with an answer that was blocked: the same as from a client that has left."""
 
 
@@ -21,7 +21,7 @@ def _how_it_broke(recorder: Recorder, *, has_left: bool) -> End:
     return End.CUT if recorder.has_status else End.RESET
 
 
-class Acting:
+class ActingExchange:
     """One exchange that is acted on. State: whether the client has had the head, whether it was blocked or is over or is counted as held."""
 
     def __init__(self, guard: Guard, receive: Receive, send: Send, clock: Clock, gauges: Gauges) -> None:
@@ -57,7 +57,7 @@ class Acting:
     async def send(self, message: Message) -> None:
         """What the application sends: what the guard makes of it."""
         if self._stopped.is_set():
-            raise Blocked("the answer was blocked")
+            raise BlockedError("the answer was blocked")
         begun = self._now()
         match message["type"]:
             case _ if self._is_ours:

@@ -15,13 +15,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from harmony_proxy.asgi.acting_exchange import Acting
+from harmony_proxy.asgi.acting_exchange import ActingExchange
 from harmony_proxy.capture.observation import (
     ENDED,
     App,
     Clock,
     Message,
-    Noting,
+    Observer,
     Receive,
     Scope,
     Send,
@@ -34,10 +34,10 @@ from harmony_proxy.capture.recorder import HEADER_COST, LIMIT, End, Recorder
 from harmony_proxy.capture.routes import api_of
 from harmony_proxy.configuration import Configuration, Rules, from_environment, load_rules
 from harmony_proxy.guard.guard import Guard
-from harmony_proxy.guard.response_head import Heads
+from harmony_proxy.guard.response_head import ResponseHeads
 from harmony_proxy.judging.counters import Gauges
-from harmony_proxy.judging.judge_queue import LARGE_BYTES, Handing
-from harmony_proxy.judging.judge_settings import Settings
+from harmony_proxy.judging.judge_queue import LARGE_BYTES, JudgeQueue
+from harmony_proxy.judging.judge_settings import JudgeSettings
 from harmony_proxy.policy.policy import Policy
 
 _PAST_US = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
@@ -72,7 +72,7 @@ class HarmonyGuard:
         log: str | Path | None = None,
         excerpts: str | None = None,
         capture: str | None = None,
-        handing: Handing | None = None,
+        handing: JudgeQueue | None = None,
         limit: int = LIMIT,
         clock: Clock = time.perf_counter,
     ) -> None:
@@ -84,7 +84,7 @@ class HarmonyGuard:
         self._observes = rules.policy.observes
         self._limit = limit
         self._clock = clock
-        self._handing = handing or Handing(_judging(told, log, excerpts, capture))
+        self._handing = handing or JudgeQueue(_judging(told, log, excerpts, capture))
         self._run = os.urandom(4).hex()
         self._is_told = getattr(app, "tells_its_end", False)
         self._ours: dict[str, bytes] = {}  # where we observe: paths of an API of ours, seen before, as they are noted
@@ -95,7 +95,7 @@ class HarmonyGuard:
         self._is_started = False
 
     @property
-    def handing(self) -> Handing:
+    def handing(self) -> JudgeQueue:
         """What exchanges are handed to."""
         return self._handing
 
@@ -109,7 +109,7 @@ class HarmonyGuard:
         if where is None:
             await self._served(scope, receive, send)
             return
-        noting = Noting()
+        noting = Observer()
         noting.asked = receive
         noting.sent = send
         noting.terms = self._terms
@@ -165,10 +165,14 @@ class HarmonyGuard:
     async def _acted(self, scope: Scope, receive: Receive, send: Send) -> None:
         name = self._name()
         guard = Guard(
-            self._policy, request_id=name, limit=self._limit, actors=self._rules.actors, heads=Heads.WITH_BYTES
+            self._policy,
+            request_id=name,
+            limit=self._limit,
+            actors=self._rules.handlers,
+            heads=ResponseHeads.WITH_BYTES,
         )
         headers = list(guard.request_head(scope["method"], _asked(scope), scope["headers"]))
-        acting = Acting(guard, receive, send, self._clock, self.gauges)
+        acting = ActingExchange(guard, receive, send, self._clock, self.gauges)
         inner = {**scope, "headers": headers, ENDED: acting.ended}
         told: dict[str, object] = scope.get("extensions") or {}
         inner["extensions"] = {name: value for name, value in told.items() if name not in _PAST_US}
@@ -219,7 +223,7 @@ def _asked(scope: Scope) -> str:
     return f"{path}?{query.decode('latin-1')}" if query else path
 
 
-def _judging(told: Configuration, log: str | Path | None, excerpts: str | None, capture: str | None) -> Settings:
+def _judging(told: Configuration, log: str | Path | None, excerpts: str | None, capture: str | None) -> JudgeSettings:
     return replace(
         told.judging,
         log=Path(log) if log is not None else told.judging.log,

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import at, text
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
-from harmony_conformance.transport.redaction import Mask, handed_on, handed_out, in_query, secrets
-from harmony_proxy.capture.decoding import NotDecoded, decode_chunks
-from harmony_proxy.capture.recorder import End, Headers, Kept
+from harmony_conformance.transport.redaction import Mask, cookie_secrets, query_secrets, request_secrets, secrets
+from harmony_proxy.capture.decoding import BodyDecodingError, decode_chunks
+from harmony_proxy.capture.recorder import End, Headers, RecordedExchange
 from harmony_proxy.capture.routes import api_as_asked, api_of
 
 _KEPT_HEADERS = frozenset(
@@ -36,26 +36,26 @@ _FAILURES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Passage:
+class BuiltExchange:
     """What is known of an exchange that went by. `unjudged` says why `exchange` is None. `request_id` is the one that client or server gave it."""
 
-    kept: Kept
+    kept: RecordedExchange
     end: End
     request_id: str
     exchange: Exchange | None
     unjudged: str
 
 
-def passage(kept: Kept, *, engine: str = "openai") -> Passage:
+def build_exchange(kept: RecordedExchange, *, engine: str = "openai") -> BuiltExchange:
     """The exchange put together."""
     asked, answered = _read(kept.request_headers), _read(kept.response_headers)
-    held = (*secrets(None, _joined(asked)), *in_query(kept.query), *handed_out(answered))
+    held = (*secrets(None, _joined(asked)), *query_secrets(kept.query), *cookie_secrets(answered))
     exchange: Exchange | None = None
     end, unjudged = End(kept.end), _why_not(kept)
     if not unjudged:
         try:
             exchange = _exchange(kept, asked, answered, held, engine)
-        except NotDecoded as problem:
+        except BodyDecodingError as problem:
             unjudged = str(problem)
     if end is End.CLIENT_LEFT and kept.is_whole:
         if exchange is not None and _was_told_to_its_end(exchange):
@@ -67,7 +67,7 @@ def passage(kept: Kept, *, engine: str = "openai") -> Passage:
     else:  # which knows all that is secret
         names = exchange.request.headers, exchange.response.headers if exchange.response is not None else {}
     told = names[1].get("x-request-id") or names[0].get("x-request-id") or ""
-    return Passage(
+    return BuiltExchange(
         kept=kept,
         end=end,
         request_id="".join(char for char in _told(told, held) if char.isprintable())[:_ID_LENGTH],
@@ -79,15 +79,15 @@ def passage(kept: Kept, *, engine: str = "openai") -> Passage:
 def is_unread(x: Exchange) -> bool:
     """Whether it was answered with something that nobody can read as an answer of its API."""
     response = x.response
-    is_read = x.events is not None or isinstance(x.told, dict | list)
+    is_read = x.events is not None or isinstance(x.response_json, dict | list)
     return response is not None and response.is_success and not is_read and bool(response.body.strip())
 
 
-def _is_judged(kept: Kept) -> bool:
+def _is_judged(kept: RecordedExchange) -> bool:
     return kept.method == "POST" and bool(api_of(kept.path))
 
 
-def _why_not(kept: Kept) -> str:
+def _why_not(kept: RecordedExchange) -> str:
     if kept.end == End.MALFORMED:
         return f"the request is malformed: {kept.detail}"
     if kept.end == End.REFUSED:
@@ -114,7 +114,7 @@ def _was_told_to_its_end(x: Exchange) -> bool:
 
 
 def _exchange(
-    kept: Kept, asked: Sequence[_Header], answered: Sequence[_Header], held: tuple[str, ...], engine: str
+    kept: RecordedExchange, asked: Sequence[_Header], answered: Sequence[_Header], held: tuple[str, ...], engine: str
 ) -> Exchange:
     end = End(kept.end)
     failure = Failure(kind=_FAILURES[end], detail=kept.detail) if end in _FAILURES else None
@@ -126,7 +126,7 @@ def _exchange(
         headers=_some(asked, held),
         body=b"".join(chunk.data for chunk in unpacked),
     )
-    if further := handed_on(request.json):
+    if further := request_secrets(request.json):
         held = (*held, *further)
         body = b"".join(chunk.data for chunk in Mask(further).chunks(unpacked))
         request = replace(request, headers=_some(asked, held), body=body)
@@ -144,7 +144,7 @@ def _exchange(
     )
 
 
-def _chunks(kept: Kept) -> Iterator[Chunk]:
+def _chunks(kept: RecordedExchange) -> Iterator[Chunk]:
     start = 0
     for came, size in zip(kept.times, kept.sizes, strict=True):
         yield Chunk(at=came, data=kept.response_body[start : start + size])

@@ -17,7 +17,7 @@ from harmony_conformance.transport.messages import Chunk
 _ZLIB_HEADER, _DEFLATE = 2, 8
 
 
-class NotDecoded(ValueError):  # noqa: N818 - it says what happened
+class BodyDecodingError(ValueError):
     """A body that could not be unpacked; says why."""
 
 
@@ -51,11 +51,11 @@ class Unpacking:
             return
         make, self._step = _UNPACKERS.get(self._encoding, (None, 0))
         if make is None:
-            raise NotDecoded(f"the body is encoded as {self._encoding[:40]!r}, which is not unpacked here")
+            raise BodyDecodingError(f"the body is encoded as {self._encoding[:40]!r}, which is not unpacked here")
         try:
             self._unpacker = make()
         except ImportError as missing:
-            raise NotDecoded(f"unpacking {self._encoding} needs {missing.name}") from None
+            raise BodyDecodingError(f"unpacking {self._encoding} needs {missing.name}") from None
 
     @property
     def is_plain(self) -> bool:
@@ -77,10 +77,10 @@ class Unpacking:
             try:
                 unpacked.append(self._unpacker.unpack(data[start : start + self._step]))
             except Exception as error:  # noqa: BLE001 - each library has errors of its own
-                raise NotDecoded(f"the body is not {self._encoding}: {type(error).__name__}") from None
+                raise BodyDecodingError(f"the body is not {self._encoding}: {type(error).__name__}") from None
             size += len(unpacked[-1])
             if size > most:
-                raise NotDecoded(f"the body unpacks to more than {most} bytes")
+                raise BodyDecodingError(f"the body unpacks to more than {most} bytes")
         return b"".join(unpacked)
 
     def end(self) -> None:
@@ -90,7 +90,7 @@ class Unpacking:
             NotDecoded: its encoding says that there is more.
         """
         if self._unpacker is not None and self._is_begun and not self._unpacker.is_complete:
-            raise NotDecoded(f"the body ends within its {self._encoding}")
+            raise BodyDecodingError(f"the body ends within its {self._encoding}")
 
 
 def decode_chunks(chunks: Iterable[Chunk], encoding: str, *, limit: int) -> tuple[Chunk, ...]:
@@ -108,8 +108,8 @@ def _decode(chunks: Iterable[Chunk], unpacking: Unpacking, limit: int) -> Iterat
     for chunk in chunks:
         try:
             unpacked = unpacking.feed(chunk.data, most=left)
-        except NotDecoded as problem:
-            raise NotDecoded(str(problem).replace(f"than {left} ", f"than {limit} ")) from None
+        except BodyDecodingError as problem:
+            raise BodyDecodingError(str(problem).replace(f"than {left} ", f"than {limit} ")) from None
         left -= len(unpacked)
         if unpacked:
             yield Chunk(at=chunk.at, data=unpacked)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from typing import Any, NamedTuple, Protocol
 
-from harmony_proxy.capture.recorder import CHUNK_COST, ENDS, LIMIT, End, Kept, early, kept
+from harmony_proxy.capture.recorder import CHUNK_COST, ENDS, LIMIT, End, RecordedExchange, early, kept
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -36,7 +36,7 @@ LEFT = "harmony_guard.left"
 """In the scope, where the server is our own: what knows more of the client (a `Client`)."""
 
 
-class Client(Protocol):
+class ClientConnection(Protocol):
     """What a server of ours knows of who it serves, beyond the messages."""
 
     fault: str
@@ -73,7 +73,7 @@ class Terms:
         self.clock, self.limit, self.problem = clock, limit, problem
 
 
-class Noting:
+class Observer:
     """What stands between an application and its server, and notes. It is set up by whoever makes it: an `__init__` would be a call more.
 
     Attributes:
@@ -191,7 +191,7 @@ def place(run: str, path: str) -> bytes:
     return f"{run} {path}".encode(errors="replace")
 
 
-def read_note(note: Note, epoch: float) -> Kept:
+def read_note(note: Note, epoch: float) -> RecordedExchange:
     """What was noted, read; it may come from another process. `epoch` is what the clock's 0 is in seconds since 1970."""
     where, number, asked, begun = note[:_HEAD]
     placed, mark, query = where.partition(b"?")

@@ -47,7 +47,7 @@ def early(end: End, detail: str) -> tuple[End, str]:
     return (end, detail) if end in _NOBODYS_FAULT else (End.EARLY, f"{end.value} {detail}".rstrip())
 
 
-class Kept(NamedTuple):
+class RecordedExchange(NamedTuple):
     """An exchange that is over: plain values.
 
     `request_headers` and `query` hold credentials: what they were is masked wherever the server echoed them, then forgotten; they are never written. Times are
@@ -222,7 +222,7 @@ class Recorder:
             self._further() if self._is_acted_on or self._gone is not None or self._detail else None,
         )
 
-    def kept(self, name: str, started: float) -> Kept:
+    def kept(self, name: str, started: float) -> RecordedExchange:
         """The same, read."""
         return kept(self.packed(name, started))
 
@@ -268,7 +268,7 @@ class _Gone:
         self.chunks += 1
 
 
-def kept(packed: Packed) -> Kept:
+def kept(packed: Packed) -> RecordedExchange:
     """What was packed, read; it may come from another process."""
     name, started, method, path, asked, request, status, answered, parts, times, begun, over, end, limit, further = (
         packed
@@ -279,7 +279,7 @@ def kept(packed: Packed) -> Kept:
     sizes = [len(part) for part in parts]
     whole = (len(request_body), sum(sizes), len(parts), times[0] if times else None)
     request_bytes, response_bytes, chunks, first_byte = gone or whole
-    return Kept(
+    return RecordedExchange(
         id=name,
         started=started,
         method=method,

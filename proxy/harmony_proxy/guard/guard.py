@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
 from harmony_conformance.transport.messages import NO_HEADERS, Request, Response
-from harmony_proxy.capture.build_exchange import is_unread, passage
-from harmony_proxy.capture.decoding import NotDecoded, Unpacking
+from harmony_proxy.capture.build_exchange import build_exchange, is_unread
+from harmony_proxy.capture.decoding import BodyDecodingError, Unpacking
 from harmony_proxy.capture.recorder import LIMIT, End, Headers, Recorder
 from harmony_proxy.capture.routes import api_as_asked, api_of, plain
 from harmony_proxy.guard.error_bodies import BROKEN_OFF, NOT_EXAMINED, error_event, unexamined_message
 from harmony_proxy.guard.error_responses import blocked, refused
 from harmony_proxy.guard.response_head import (
     Closing,
-    Head,
-    Heads,
+    ResponseHead,
+    ResponseHeads,
     is_stream,
     named,
     values_of,
@@ -28,7 +28,7 @@ from harmony_proxy.guard.response_head import (
     with_body,
     without_body,
 )
-from harmony_proxy.policy.actions import Acted, Actors, Streaming
+from harmony_proxy.policy.actions import Actions, Handlers, StreamRepair
 from harmony_proxy.policy.policy import OBSERVING, FailMode, Policy, Route
 
 _AN_ERROR = 400
@@ -83,12 +83,12 @@ class Guard:
         *,
         request_id: str,
         limit: int = LIMIT,
-        actors: Actors | None = None,
-        heads: Heads = Heads.AT_ONCE,
+        actors: Handlers | None = None,
+        heads: ResponseHeads = ResponseHeads.AT_ONCE,
     ) -> None:
         self.recorder = Recorder(limit=limit)
         self.observes = True
-        self.head: Head | None = None
+        self.head: ResponseHead | None = None
         self.must_stop = False
         self.problems = 0
         self._policy, self._request_id = policy, request_id
@@ -97,12 +97,12 @@ class Guard:
         self._route: Route = OBSERVING
         self._api = ""
         self._mode = _Mode.PASSING
-        self._answered: Head | None = None
-        self._streaming: Streaming | None = None
+        self._answered: ResponseHead | None = None
+        self._streaming: StreamRepair | None = None
         self._unpacking: Unpacking | None = None
         self._withheld, self._identical = bytearray(), True
         self._heads = heads
-        self._later: Head | None = None
+        self._later: ResponseHead | None = None
 
     @property
     def is_holding(self) -> bool:
@@ -129,11 +129,11 @@ class Guard:
         except BaseException as error:  # noqa: BLE001 - as above
             self._trouble(error)
 
-    def response_head(self, status: int, headers: Headers) -> Head | None:
+    def response_head(self, status: int, headers: Headers) -> ResponseHead | None:
         """The response begins. What the client gets, None where that is held back until the answer is complete."""
         try:
             self.recorder.response_head(status, headers)
-            self._answered = Head(status=status, headers=tuple(headers))
+            self._answered = ResponseHead(status=status, headers=tuple(headers))
             if not self.observes:
                 self._begin(self._answered)
         except BaseException as error:  # noqa: BLE001 - as above
@@ -203,7 +203,7 @@ class Guard:
         if self._api:
             self._route, self.observes = route, False
 
-    def _begin(self, answered: Head) -> None:
+    def _begin(self, answered: ResponseHead) -> None:
         told = values_of(answered)
         if answered.status in _NO_BODY:
             return
@@ -235,7 +235,7 @@ class Guard:
             )
             self._mode = _Mode.STREAMING
             head = named(without_body(answered), self._request_id)
-            self.head, self._later = (head, None) if self._heads is Heads.AT_ONCE else (None, head)
+            self.head, self._later = (head, None) if self._heads is ResponseHeads.AT_ONCE else (None, head)
 
     def _hold(self, data: bytes, at: float) -> list[bytes]:
         if self.recorder.has_room(len(data)):
@@ -280,7 +280,7 @@ class Guard:
             self._identical = False
             self._withheld.clear()
         if self._streaming is not None and self._streaming.is_over:
-            self._note(self._streaming.acted)
+            self._note(self._streaming.actions)
             self._mode, self.must_stop = _Mode.STOPPED, True
             if self._later is not None:
                 self._later = None
@@ -299,7 +299,7 @@ class Guard:
         if self._unpacking is not None:
             self._unpacking.end()
         out = self._given(self._streaming.close())
-        self._note(self._streaming.acted)
+        self._note(self._streaming.actions)
         self._give_head()
         return out
 
@@ -307,7 +307,7 @@ class Guard:
         if self._streaming is None:
             return []
         out = self._streaming.abort()
-        self._note(self._streaming.acted)
+        self._note(self._streaming.actions)
         self._give_head()
         return out
 
@@ -315,7 +315,7 @@ class Guard:
         """What it gives; where it fails, what was held, if the policy is open and the client has had nothing but the server's own bytes so far."""
         try:
             return act()
-        except NotDecoded as problem:
+        except BodyDecodingError as problem:
             return self._not_decoded(str(problem))
         except BaseException as error:  # noqa: BLE001 - as above
             self._trouble(error)
@@ -356,16 +356,16 @@ class Guard:
         return self._unexamined()
 
     def _whole(self) -> Closing:
-        told = passage(self.recorder.kept(self._request_id, 0.0))
+        told = build_exchange(self.recorder.kept(self._request_id, 0.0))
         if told.exchange is None or self._actors is None or self._answered is None:
             self._give_up(told.unjudged)
             return self._unexamined()
         whole = self._actors.whole(told.exchange, self._route.actions, fallback=self._route.fallback)
-        self._note(whole.acted)
+        self._note(whole.actions)
         self._mode = _Mode.PASSING
-        if whole.acted.blocked:
-            return self._blocked(whole.acted.blocked)
-        verdict = verdict_of(whole.acted, whole.results)
+        if whole.actions.blocked:
+            return self._blocked(whole.actions.blocked)
+        verdict = verdict_of(whole.actions, whole.results)
         if whole.body is None and is_unread(told.exchange):
             self._give_up("the answer is no JSON")
             return self._unexamined()
@@ -378,7 +378,7 @@ class Guard:
             return self._blocked(())
         return self._finished(named(self._answered, self._request_id, "unexamined"), [self.recorder.response_body])
 
-    def _finished(self, head: Head, body: list[bytes]) -> Closing:
+    def _finished(self, head: ResponseHead, body: list[bytes]) -> Closing:
         return self._ended(Closing(head=head, body=body))
 
     def _blocked(self, checks: Sequence[str]) -> Closing:
@@ -388,7 +388,7 @@ class Guard:
         self.head = closing.head
         return closing
 
-    def _note(self, acted: Acted) -> None:
+    def _note(self, acted: Actions) -> None:
         self.recorder.repaired = dict(acted.repaired)
         self.recorder.blocked = tuple(acted.blocked)
         self.recorder.left = dict(acted.left)

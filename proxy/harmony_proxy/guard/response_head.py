@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result
-from harmony_proxy.policy.actions import Acted
+from harmony_proxy.policy.actions import Actions
 
 REQUEST_ID = b"x-harmony-request-id"
 VERDICT = b"x-harmony-verdict"
@@ -22,7 +22,7 @@ _OF_THE_BODY = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Head:
+class ResponseHead:
     """The status and headers that the client gets."""
 
     status: int
@@ -33,18 +33,18 @@ class Head:
 class Closing:
     """The last of an answer. `head` is None where it went before, or where there is no answer."""
 
-    head: Head | None
+    head: ResponseHead | None
     body: list[bytes]
 
 
-class Heads(Enum):
+class ResponseHeads(Enum):
     """When the head of a stream is given out: at once, or with its first bytes, so that a stream that is blocked before them is still a 502."""
 
     AT_ONCE = auto()
     WITH_BYTES = auto()
 
 
-def values_of(head: Head) -> dict[str, str]:
+def values_of(head: ResponseHead) -> dict[str, str]:
     """The headers by name, in small letters; the values of one that is sent more than once are a list, by commas."""
     told: dict[str, str] = {}
     for raw_name, raw_value in head.headers:
@@ -58,27 +58,29 @@ def is_stream(told: Mapping[str, str]) -> bool:
     return told.get("content-type", "").partition(";")[0].strip().lower() in _STREAMS
 
 
-def named(head: Head, request_id: str, verdict: str = "") -> Head:
+def named(head: ResponseHead, request_id: str, verdict: str = "") -> ResponseHead:
     """The head with the id of the request, and the verdict where there is one."""
     added = [(REQUEST_ID, request_id.encode("ascii", "replace"))]
     if verdict:
         added.append((VERDICT, verdict.encode("ascii", "replace")))
     kept = [pair for pair in head.headers if pair[0].lower() not in (REQUEST_ID, VERDICT)]
-    return Head(status=head.status, headers=(*kept, *added))
+    return ResponseHead(status=head.status, headers=(*kept, *added))
 
 
-def without_body(head: Head) -> Head:
+def without_body(head: ResponseHead) -> ResponseHead:
     """The head of a body that is not, or may not be, as the server sent it."""
-    return Head(status=head.status, headers=tuple(pair for pair in head.headers if pair[0].lower() not in _OF_THE_BODY))
+    return ResponseHead(
+        status=head.status, headers=tuple(pair for pair in head.headers if pair[0].lower() not in _OF_THE_BODY)
+    )
 
 
-def with_body(head: Head, body: bytes) -> Head:
+def with_body(head: ResponseHead, body: bytes) -> ResponseHead:
     """The head of a body that is ours."""
     changed = without_body(head)
-    return Head(status=changed.status, headers=(*changed.headers, (b"content-length", b"%d" % len(body))))
+    return ResponseHead(status=changed.status, headers=(*changed.headers, (b"content-length", b"%d" % len(body))))
 
 
-def verdict_of(acted: Acted, results: Iterable[Result]) -> str:
+def verdict_of(acted: Actions, results: Iterable[Result]) -> str:
     """What `x-harmony-verdict` says of an answer that was sent."""
     if acted.repaired:
         return "repaired; " + ", ".join(sorted(acted.repaired))

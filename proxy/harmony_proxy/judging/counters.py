@@ -16,7 +16,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, at, items, number, text
 from harmony_conformance.judge.check import Outcome, Severity
 from harmony_conformance.judge.judge import Result
-from harmony_proxy.capture.build_exchange import Passage
+from harmony_proxy.capture.build_exchange import BuiltExchange
 from harmony_proxy.capture.routes import api_of
 
 Tally = Counter[tuple[str, ...]]
@@ -45,7 +45,7 @@ _MICROSECONDS = 1_000_000
 _BUCKET_NAMES = tuple(str(place) for place in range(len(BUCKETS) + 1))
 
 
-def count(counts: Tally, told: Passage, applied: Sequence[Result], aside: int) -> None:
+def count(counts: Tally, told: BuiltExchange, applied: Sequence[Result], aside: int) -> None:
     """Count one exchange. `applied`: what was said by the checks that applied to it; to how many it did not, `aside`."""
     kept = told.kept
     if told.exchange is not None:

@@ -26,7 +26,7 @@ LONGEST_SECONDS = 0.2
 Seconds = Callable[[], float]
 
 
-class GivingWay:
+class CpuThrottle:
     """State: whether the traffic is busy, as last seen, and what was done since the last rest.
 
     Args:
@@ -58,7 +58,7 @@ class GivingWay:
         return min(worked / SHARE - worked, LONGEST_SECONDS)
 
 
-def giving_way() -> GivingWay | None:
+def cpu_throttle() -> CpuThrottle | None:
     """To the parent of this process; None where there are cores enough, or where the time of a process cannot be read."""
     try:
         cores = len(os.sched_getaffinity(0))
@@ -66,7 +66,7 @@ def giving_way() -> GivingWay | None:
         time.clock_gettime(number)
     except (OSError, AttributeError):  # not Linux
         return None
-    return GivingWay(lambda: _seconds(number)) if cores <= FEW_CORES else None
+    return CpuThrottle(lambda: _seconds(number)) if cores <= FEW_CORES else None
 
 
 def _seconds(number: int) -> float:

@@ -25,14 +25,14 @@ from functools import lru_cache
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.json_value import JsonObject, dumps, items, text
-from harmony_conformance.judge.applicability import agenda_of
+from harmony_conformance.judge.applicability import build_index
 from harmony_conformance.judge.check import Check, Comparison
-from harmony_conformance.judge.judge import Result, judge_apart
-from harmony_proxy.capture.build_exchange import Passage, passage
-from harmony_proxy.capture.recorder import Kept
+from harmony_conformance.judge.judge import Result, judge_split
+from harmony_proxy.capture.build_exchange import BuiltExchange, build_exchange
+from harmony_proxy.capture.recorder import RecordedExchange
 from harmony_proxy.judging.counters import Tally, count, to_json
-from harmony_proxy.judging.cpu_throttle import giving_way
-from harmony_proxy.judging.judge_settings import LENGTH_BYTES, LOW, TOTALS, Settings, read_settings
+from harmony_proxy.judging.cpu_throttle import cpu_throttle
+from harmony_proxy.judging.judge_settings import LENGTH_BYTES, LOW, TOTALS, JudgeSettings, read_settings
 from harmony_proxy.judging.log_file import LogFile
 from harmony_proxy.judging.outcome_log import Samples, log_line
 from harmony_proxy.judging.queue_codec import unframed
@@ -44,24 +44,24 @@ _TELL_SECONDS = 0.2
 _NICE = 10
 
 
-class _TooLong(BaseException):
+class _TimeLimitError(BaseException):
     """An exchange takes too long to judge. No `Exception`: no check may take it for its own."""
 
 
-class Judge:
+class ExchangeJudge:
     """Judges exchanges one by one. State: the samples taken, and since when it is at one. `write` gets the line of each."""
 
     def __init__(
-        self, settings: Settings, write: Callable[[JsonObject], None], checks: Iterable[Check | Comparison]
+        self, settings: JudgeSettings, write: Callable[[JsonObject], None], checks: Iterable[Check | Comparison]
     ) -> None:
         self._settings = settings
         self._write = write
-        self._checks = agenda_of(tuple(checks))
+        self._checks = build_index(tuple(checks))
         self._excerpts = Excerpts(settings.excerpts)
         self._samples = Samples(Excerpts(settings.capture))
         self._since: float | None = None
 
-    def judge(self, kept: Kept | None, counts: Tally) -> None:
+    def judge(self, kept: RecordedExchange | None, counts: Tally) -> None:
         """Judge one, log it, and add it to the counts. None is one that could not be read."""
         if kept is None:
             counts["problems",] += 1
@@ -87,14 +87,14 @@ class Judge:
     def look_up(self, *_: object) -> None:
         """Give up an exchange that takes too long. For a timer that goes on and on: one for each exchange would cost more than many a check."""
         if self._since is not None and time.monotonic() - self._since > EXCHANGE_SECONDS:
-            raise _TooLong
+            raise _TimeLimitError
 
-    def _judged(self, kept: Kept) -> tuple[Passage, JsonObject, list[Result], int]:
-        told = passage(kept, engine=self._settings.engine)
+    def _judged(self, kept: RecordedExchange) -> tuple[BuiltExchange, JsonObject, list[Result], int]:
+        told = build_exchange(kept, engine=self._settings.engine)
         applied: list[Result] = []
         aside = 0
         if told.exchange is not None:
-            closed, applied = judge_apart(told.exchange, self._checks)
+            closed, applied = judge_split(told.exchange, self._checks)
             aside = len(closed)
         line = log_line(told, _iso(kept.started), applied, aside, self._excerpts)
         if told.exchange is not None and (sample := self._samples.take(told.exchange, applied)) is not None:
@@ -120,7 +120,7 @@ class _Frames:
         """Whether we were told to stop."""
         return self._until is not None
 
-    def __iter__(self) -> Iterator[list[Kept | None]]:
+    def __iter__(self) -> Iterator[list[RecordedExchange | None]]:
         while (head := self._read(LENGTH_BYTES)) and (body := self._read(int.from_bytes(head))):
             yield unframed(body)
 
@@ -186,12 +186,12 @@ def main(argument: str) -> int:
             _say(dumps(f"exchange {line['id']}: HTTP {line['status']}, {line['end']}, failed {failed}"))
 
     _give_way(settings.priority)
-    judge = Judge(settings, write, CHECKS)
+    judge = ExchangeJudge(settings, write, CHECKS)
     signal.signal(signal.SIGALRM, judge.look_up)
     signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
     gc.collect()
     gc.freeze()  # what was loaded stays: no collection need look at it again
-    way = giving_way() if settings.priority == LOW else None
+    way = cpu_throttle() if settings.priority == LOW else None
     for batch in frames:
         for kept in batch:
             judge.judge(kept, totals.counts)

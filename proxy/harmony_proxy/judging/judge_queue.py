@@ -17,9 +17,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Lock, Thread
 
-from harmony_conformance.json_value import NotJson, at, loads, number, text
+from harmony_conformance.json_value import InvalidJsonError, at, loads, number, text
 from harmony_proxy.judging.counters import Tally, from_json
-from harmony_proxy.judging.judge_settings import LENGTH_BYTES, TOTALS, Settings
+from harmony_proxy.judging.judge_settings import LENGTH_BYTES, TOTALS, JudgeSettings
 from harmony_proxy.judging.queue_codec import Handed, framed, packed
 
 QUEUED_EXCHANGES = 10_000
@@ -41,7 +41,7 @@ _Batch = tuple[bytes, int]
 """The body of a frame, and how many exchanges are in it."""
 
 
-class Handing:
+class JudgeQueue:
     """The queue, the thread and the process. `say` is given what the process wants said: lines without content.
 
     Attributes:
@@ -51,7 +51,7 @@ class Handing:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: JudgeSettings,
         *,
         say: Callable[[str], None] | None = None,
         queued_exchanges: int = QUEUED_EXCHANGES,
@@ -296,7 +296,7 @@ class Handing:
                     continue
                 try:
                     self._tell(text(loads(line)))
-                except NotJson:
+                except InvalidJsonError:
                     self._count(("problems",), 1)
 
     def _tell(self, words: str) -> None:
@@ -320,12 +320,12 @@ def _written(pipe: int, pieces: list[bytes]) -> int:
 def _counts_of(total: bytes) -> Tally:
     try:
         return from_json(at(loads(total), "counts")) if total else Counter()
-    except NotJson:  # cut off where the process ended
+    except InvalidJsonError:  # cut off where the process ended
         return Counter()
 
 
 def _judged_of(total: bytes) -> int:
     try:
         return number(at(loads(total), "exchanges")) or 0 if total else 0
-    except NotJson:
+    except InvalidJsonError:
         return 0

@@ -20,7 +20,7 @@ QUOTING = ("redacted", "full", NONE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class JudgeSettings:
     """How it judges. Without a log, exchanges that fail are told to the parent.
 
     `excerpts` (what findings quote) and `capture` (samples) are of `QUOTING`, `priority` is `low` or `normal`.
@@ -45,11 +45,11 @@ class Settings:
         )
 
 
-def read_settings(argument: str) -> Settings:
+def read_settings(argument: str) -> JudgeSettings:
     """Back again."""
     told = loads(argument)
     log = text(at(told, "log"))
-    return Settings(
+    return JudgeSettings(
         log=Path(log) if log else None,
         excerpts=text(at(told, "excerpts")),
         capture=text(at(told, "capture")),

@@ -38,7 +38,7 @@ _HISTOGRAMS: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 
 
-class Counted(Protocol):
+class CounterSource(Protocol):
     """Where the counts are."""
 
     @property
@@ -55,7 +55,7 @@ class Counted(Protocol):
 class GuardCollector(Collector):
     """Counts as metrics."""
 
-    def __init__(self, counted: Counted, gauges: Gauges) -> None:
+    def __init__(self, counted: CounterSource, gauges: Gauges) -> None:
         self._counted = counted
         self._gauges = gauges
 
@@ -77,7 +77,7 @@ class GuardCollector(Collector):
         yield GaugeMetricFamily("harmony_guard_queued", "Exchanges that wait to be judged.", value=self._counted.queued)
 
 
-def serve_metrics(address: tuple[str, int], counted: Counted, gauges: Gauges) -> Callable[[], None]:
+def serve_metrics(address: tuple[str, int], counted: CounterSource, gauges: Gauges) -> Callable[[], None]:
     """Serve them on a thread of its own; what it gives ends that.
 
     Raises:

@@ -23,7 +23,7 @@ from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.report.model import ORDER, finding_json
-from harmony_proxy.capture.build_exchange import Passage
+from harmony_proxy.capture.build_exchange import BuiltExchange
 from harmony_proxy.capture.routes import api_of
 
 _TOLD = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
@@ -31,7 +31,9 @@ SAMPLES = 10
 """How many exchanges are kept as samples of each failing check, since the start."""
 
 
-def log_line(told: Passage, started: str, applied: Sequence[Result], aside: int, excerpts: Excerpts) -> JsonObject:
+def log_line(
+    told: BuiltExchange, started: str, applied: Sequence[Result], aside: int, excerpts: Excerpts
+) -> JsonObject:
     """The line of one exchange. `applied`: what was said by the checks that applied to it; to how many it did not, `aside`."""
     kept = told.kept
     line: JsonObject = {

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import EllipsisType
 
 from harmony_proxy.capture.observation import Note, read_note
-from harmony_proxy.capture.recorder import Kept, Packed, kept
+from harmony_proxy.capture.recorder import Packed, RecordedExchange, kept
 from harmony_proxy.judging.judge_settings import LENGTH_BYTES
 
 Handed = Packed | Note
@@ -38,18 +38,18 @@ def framed(body: bytes) -> tuple[bytes, bytes]:
     return len(body).to_bytes(LENGTH_BYTES), body
 
 
-def unframed(body: bytes) -> list[Kept | None]:
+def unframed(body: bytes) -> list[RecordedExchange | None]:
     """The exchanges of a frame, without its length; None in the place of one that cannot be read, such as one with a header of three parts."""
     epoch, exchanges = marshal.loads(body)  # noqa: S302 - of our own parent, over a pipe
     return [_read_or_not(exchange, epoch) for exchange in exchanges]
 
 
-def read(exchange: Handed, epoch: float = 0.0) -> Kept:
+def read(exchange: Handed, epoch: float = 0.0) -> RecordedExchange:
     """One exchange, read. `epoch` is what the 0 of `time.perf_counter` is in seconds since 1970."""
     return read_note(exchange, epoch) if isinstance(exchange, list) else kept(exchange)
 
 
-def _read_or_not(exchange: Handed, epoch: float) -> Kept | None:
+def _read_or_not(exchange: Handed, epoch: float) -> RecordedExchange | None:
     try:
         return read(exchange, epoch)
     except Exception:  # noqa: BLE001 - what one application does wrong must not end the judging of the others

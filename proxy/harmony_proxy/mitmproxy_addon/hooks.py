@@ -27,8 +27,8 @@ from mitmproxy.net.http.status_codes import RESPONSES
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.configuration import Rules
 from harmony_proxy.guard.guard import Guard
-from harmony_proxy.guard.response_head import Head
-from harmony_proxy.judging.judge_queue import Handing
+from harmony_proxy.guard.response_head import ResponseHead
+from harmony_proxy.judging.judge_queue import JudgeQueue
 
 _CLIENT_LEFT = "Client disconnected"
 _ENDS_CHUNKS = b""
@@ -54,7 +54,7 @@ class _Watched:
         """Seconds since the request was sent."""
         return _clock() - self.sent
 
-    def whole(self, body: bytes) -> tuple[Head | None, bytes]:
+    def whole(self, body: bytes) -> tuple[ResponseHead | None, bytes]:
         """What becomes of an answer that was held."""
         begun = self.now()
         out = self.guard.feed(body, begun) if body else []
@@ -67,7 +67,7 @@ class _Watched:
 class ConformanceAddon:
     """Watches flows, in reverse and in regular mode. `prefix` is put before each path, for an upstream whose API does not begin at its root."""
 
-    def __init__(self, handing: Handing, *, rules: Rules | None = None, prefix: str = "") -> None:
+    def __init__(self, handing: JudgeQueue, *, rules: Rules | None = None, prefix: str = "") -> None:
         self.rules = rules or Rules()
         self._handing = handing
         self._prefix = prefix
@@ -87,7 +87,7 @@ class ConformanceAddon:
         try:
             self._number += 1
             name = f"{self._run}-{self._number}"
-            guard = Guard(self.rules.policy, request_id=name, actors=self.rules.actors)
+            guard = Guard(self.rules.policy, request_id=name, actors=self.rules.handlers)
             watched = self._flows[flow.id] = _Watched(guard, name)
             told = request.headers.fields
             headers = tuple(guard.request_head(request.method, path, told))
@@ -275,7 +275,7 @@ def abort_server(flow: HTTPFlow) -> bool:
     return False
 
 
-def _tell(flow: HTTPFlow, response: Response, head: Head) -> None:
+def _tell(flow: HTTPFlow, response: Response, head: ResponseHead) -> None:
     """Give the client this head. Where the length is no longer known, the body goes in chunks."""
     was_framed = any(name in response.headers for name in _FRAMING)
     if head.status != response.status_code:

@@ -16,17 +16,17 @@ from mitmproxy.tools.dump import DumpMaster
 from harmony_conformance.errors import Exit, UsageError
 from harmony_proxy.configuration import Rules
 from harmony_proxy.judging.counters import sentence
-from harmony_proxy.judging.judge_queue import Handing
-from harmony_proxy.judging.judge_settings import Settings
+from harmony_proxy.judging.judge_queue import JudgeQueue
+from harmony_proxy.judging.judge_settings import JudgeSettings
 from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
 
 
-def watch(upstream: str, host: str, port: int, settings: Settings, rules: Rules | None = None) -> int:
+def watch(upstream: str, host: str, port: int, settings: JudgeSettings, rules: Rules | None = None) -> int:
     """Run until SIGINT or SIGTERM; then judge what is queued, close the log, print the summary."""
     logging.getLogger("mitmproxy").setLevel(logging.CRITICAL)
     split = urlsplit(upstream)
     with tempfile.TemporaryDirectory(prefix="harmony-proxy-") as folder:
-        handing = Handing(settings, say=say)
+        handing = JudgeQueue(settings, say=say)
         addon = ConformanceAddon(handing, rules=rules, prefix=split.path)
         handing.start()
         try:

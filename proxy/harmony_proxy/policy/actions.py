@@ -14,7 +14,7 @@ from harmony_proxy.policy.policy import Action, FailMode
 
 
 @dataclass(frozen=True, kw_only=True)
-class Acted:
+class Actions:
     """What was done, by the ids of checks.
 
     Attributes:
@@ -32,19 +32,19 @@ class Acted:
         return bool(self.repaired or self.blocked or self.left)
 
 
-NOTHING_DONE = Acted()
+NOTHING_DONE = Actions()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Whole:
+class RepairedAnswer:
     """What becomes of an answer in one piece. `body` is the new one, decoded, None where it stays as it is; `results` is what the checks said of it."""
 
     body: bytes | None = None
-    acted: Acted = NOTHING_DONE
+    actions: Actions = NOTHING_DONE
     results: tuple[Result, ...] = ()
 
 
-class Streaming(Protocol):
+class StreamRepair(Protocol):
     """One streamed answer that is acted on, as it arrives: decoded bytes of the body in, what goes to the client out."""
 
     def feed(self, data: bytes) -> list[bytes]:
@@ -65,12 +65,12 @@ class Streaming(Protocol):
         ...
 
     @property
-    def acted(self) -> Acted:
+    def actions(self) -> Actions:
         """What was done so far."""
         ...
 
 
-class StreamActing(Protocol):
+class OpenStreamRepair(Protocol):
     """Begins to act on a stream."""
 
     def __call__(  # noqa: PLR0913 - all that a stream is acted on by
@@ -84,23 +84,23 @@ class StreamActing(Protocol):
         request_id: str,
         limit: int,
         fail: FailMode,
-    ) -> Streaming:
+    ) -> StreamRepair:
         """The response has a status and headers, and no body yet."""
         ...
 
 
-class WholeActing(Protocol):
+class RepairAnswer(Protocol):
     """Acts on an answer in one piece."""
 
-    def __call__(self, x: Exchange, actions: Mapping[str, Action], *, fallback: Action) -> Whole:
+    def __call__(self, x: Exchange, actions: Mapping[str, Action], *, fallback: Action) -> RepairedAnswer:
         """What becomes of it."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Actors:
+class Handlers:
     """The two that act, and the ids of the checks that they can repair."""
 
-    stream: StreamActing
-    whole: WholeActing
+    stream: OpenStreamRepair
+    whole: RepairAnswer
     repairs: frozenset[str]

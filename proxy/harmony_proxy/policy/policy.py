@@ -44,7 +44,7 @@ class FailMode(StrEnum):
     CLOSED = "closed"
 
 
-class BadPolicy(ValueError):  # noqa: N818 - it names what the value is
+class InvalidPolicyError(ValueError):
     """A policy that cannot be; says in one line what, where, and what would be right."""
 
 
@@ -107,7 +107,7 @@ def read_policy(value: Json, *, musts: Collection[str], repairable: Collection[s
     )
     asked = told.get("route", [])
     if not isinstance(asked, list):
-        raise BadPolicy("the policy: routes are tables, each begins with [[route]]")
+        raise InvalidPolicyError("the policy: routes are tables, each begins with [[route]]")
     inherited = {name: told[name] for name in ("fail", "fallback") if name in told}
     routes = [
         _route(
@@ -144,21 +144,23 @@ def _route(told: Mapping[str, Json], where: str, musts: Collection[str], repaira
     checks = _table(told.get("checks", {}), f"{where}, checks", _RULE)
     for pattern, action in checks.items():
         if isinstance(action, dict):
-            raise BadPolicy(f"{where}, {pattern}: the id of a check stands in quotation marks: {_RULE}")
+            raise InvalidPolicyError(f"{where}, {pattern}: the id of a check stands in quotation marks: {_RULE}")
     rules = {pattern: _one_of(Action, action, f"{where}, {pattern}") for pattern, action in checks.items()}
     for pattern, action in rules.items():
         fitting = {check for check in musts if fnmatchcase(check, pattern)}
         if not fitting:
-            raise BadPolicy(f"{where}: {pattern!r} is no check that must hold (see `harmony-conformance checks`)")
+            raise InvalidPolicyError(
+                f"{where}: {pattern!r} is no check that must hold (see `harmony-conformance checks`)"
+            )
         if action is Action.REPAIR and not fitting & set(repairable):
             known = ", ".join(sorted(repairable)) or "none"
-            raise BadPolicy(f"{where}: there is no repair of {pattern!r}; there are: {known}")
+            raise InvalidPolicyError(f"{where}: there is no repair of {pattern!r}; there are: {known}")
     fallback = _one_of(Action, told.get("fallback", Action.OBSERVE.value), f"{where}, fallback")
     if fallback is Action.REPAIR:
-        raise BadPolicy(f"{where}: fallback is what happens where a repair cannot: 'observe' or 'block'")
+        raise InvalidPolicyError(f"{where}: fallback is what happens where a repair cannot: 'observe' or 'block'")
     path = told.get("path", "*")
     if not isinstance(path, str):
-        raise BadPolicy(f"{where}: path is a pattern: '*/chat/completions'")
+        raise InvalidPolicyError(f"{where}: path is a pattern: '*/chat/completions'")
     actions = {check: action for check in musts if (action := _action(check, rules, repairable)) is not Action.OBSERVE}
     fail = _one_of(FailMode, told.get("fail", FailMode.OPEN.value), f"{where}, fail")
     return Route(path=path, actions=MappingProxyType(actions), fallback=fallback, fail=fail)
@@ -179,16 +181,16 @@ def _one_of(kind: type[Word], told: Json, where: str) -> Word:
     for word in kind:
         if told == word.value:
             return word
-    raise BadPolicy(f"{where}: {told!r} is none of {', '.join(repr(word.value) for word in kind)}")
+    raise InvalidPolicyError(f"{where}: {told!r} is none of {', '.join(repr(word.value) for word in kind)}")
 
 
 def _table(told: Json, where: str, of: str) -> Mapping[str, Json]:
     if not isinstance(told, dict):
-        raise BadPolicy(f"{where}: {told!r} is no table: {of}")
+        raise InvalidPolicyError(f"{where}: {told!r} is no table: {of}")
     return told
 
 
 def _known(told: Mapping[str, Json], names: Collection[str], where: str) -> None:
     for name in told:
         if name not in names:
-            raise BadPolicy(f"{where}: {name!r} is none of {', '.join(names)}")
+            raise InvalidPolicyError(f"{where}: {name!r} is none of {', '.join(names)}")

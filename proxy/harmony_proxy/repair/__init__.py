@@ -2,19 +2,19 @@
 
 from functools import partial
 
-from harmony_proxy.policy.actions import Actors
+from harmony_proxy.policy.actions import Handlers
 from harmony_proxy.repair.answer.repair_table import REPAIRS, Repair
-from harmony_proxy.repair.answer.whole_answer import act_on_whole
-from harmony_proxy.repair.stream_repairer import StreamActor
+from harmony_proxy.repair.answer.whole_answer import repair_answer
+from harmony_proxy.repair.stream_repairer import StreamRepairer
 
 
-def actors(*, reasoning_field: str | None = None) -> Actors:
+def handlers(*, reasoning_field: str | None = None) -> Handlers:
     """Those who act. `reasoning_field`: the name under which the client expects the reasoning (`reasoning`, `reasoning_content`); None: as it comes."""
-    return Actors(
-        stream=partial(StreamActor, reasoning_field=reasoning_field),
-        whole=partial(act_on_whole, reasoning_field=reasoning_field),
+    return Handlers(
+        stream=partial(StreamRepairer, reasoning_field=reasoning_field),
+        whole=partial(repair_answer, reasoning_field=reasoning_field),
         repairs=frozenset(REPAIRS),
     )
 
 
-__all__ = ["REPAIRS", "Repair", "StreamActor", "act_on_whole", "actors"]
+__all__ = ["REPAIRS", "Repair", "StreamRepairer", "handlers", "repair_answer"]

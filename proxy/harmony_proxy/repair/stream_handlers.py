@@ -9,26 +9,26 @@ from harmony_conformance.checks.responses.views import ENDS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, at, items, text
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.repair.answer.action_notes import Notes
+from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.answer.fixes import declared_by
 from harmony_proxy.repair.answer.repair_table import REPAIRS
 from harmony_proxy.repair.chat.chat_stream import ChatStream
 from harmony_proxy.repair.responses.responses_stream import STATUS, ResponsesStream
 from harmony_proxy.repair.stream_parts.repair_accounting import FINISH
-from harmony_proxy.repair.stream_parts.rewriter import Stream
-from harmony_proxy.repair.stream_parts.stream_judge import Asking
+from harmony_proxy.repair.stream_parts.rewriter import StreamHandler
+from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge
 from harmony_proxy.repair.text.api_dialects import DIALECTS
 
 
 def stream_of(  # noqa: PLR0913 - all that a stream is read by
     x: Exchange,
     actions: Mapping[str, Action],
-    asking: Asking,
-    notes: Notes,
+    asking: StreamJudge,
+    notes: ActionNotes,
     *,
     keeps_bytes: bool,
     reasoning_field: str | None,
-) -> Stream | None:
+) -> StreamHandler | None:
     """How the answer is read and told anew, None where it is only blocked, or none. `actions`: of the checks that are acted on."""
     if x.response is None or not x.response.is_success:
         return None

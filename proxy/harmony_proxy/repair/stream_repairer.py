@@ -22,22 +22,22 @@ from harmony_proxy.guard.error_bodies import (
     error_event,
     unexamined_message,
 )
-from harmony_proxy.policy.actions import Acted
+from harmony_proxy.policy.actions import Actions
 from harmony_proxy.policy.policy import Action, FailMode
-from harmony_proxy.repair.answer.action_notes import Notes
+from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.answer.repair_table import NO_REPAIR, REPAIRS
 from harmony_proxy.repair.responses.repeated_texts import stand_beside
 from harmony_proxy.repair.stream_handlers import says_it_ends, stream_of
-from harmony_proxy.repair.stream_parts.emitted_history import History
-from harmony_proxy.repair.stream_parts.event_splitter import LineSplitter, Piece, Splitter, SseSplitter
-from harmony_proxy.repair.stream_parts.event_templates import Moulds
-from harmony_proxy.repair.stream_parts.hold_buffer import HOLD_LIMIT, Held, joined
-from harmony_proxy.repair.stream_parts.repair_accounting import FINISH, TOO_LATE, Account
-from harmony_proxy.repair.stream_parts.rewriter import Place, Stream
-from harmony_proxy.repair.stream_parts.stream_judge import PROBES, Asking, Went
+from harmony_proxy.repair.stream_parts.emitted_history import EmittedHistory
+from harmony_proxy.repair.stream_parts.event_splitter import LineSplitter, RawEvent, Splitter, SseSplitter
+from harmony_proxy.repair.stream_parts.event_templates import EventTemplates
+from harmony_proxy.repair.stream_parts.hold_buffer import HOLD_LIMIT, HoldBuffer, joined
+from harmony_proxy.repair.stream_parts.repair_accounting import FINISH, TOO_LATE, RepairAccount
+from harmony_proxy.repair.stream_parts.rewriter import Place, StreamHandler
+from harmony_proxy.repair.stream_parts.stream_judge import PROBES, Emission, StreamJudge
 from harmony_proxy.repair.stream_parts.text_tracker import Status
-from harmony_proxy.repair.text.api_dialects import Part
-from harmony_proxy.repair.text.leaked_text_parser import NoPlace
+from harmony_proxy.repair.text.api_dialects import ChoiceContent
+from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError
 
 TEXTS = frozenset(
     {
@@ -52,7 +52,7 @@ TEXTS = frozenset(
 _NO_NAME = "what was left of the name is no function that the request declares"
 
 
-class StreamActor:
+class StreamRepairer:
     """State: what went out, what is held, the texts of each choice as far as they are told, and what was done."""
 
     def __init__(  # noqa: PLR0913 - all that a stream is acted on by
@@ -82,16 +82,16 @@ class StreamActor:
         self._blocking = frozenset(
             check for check in acting if fallback is Action.BLOCK or actions[check] is Action.BLOCK
         )
-        self._asking = Asking(x, is_lines=self._is_lines)
-        self._notes = Notes()
-        self._moulds = Moulds()
+        self._asking = StreamJudge(x, is_lines=self._is_lines)
+        self._notes = ActionNotes()
+        self._moulds = EventTemplates()
         repairs = {check for check in acting & REPAIRS.keys() if actions[check] is Action.REPAIR}
-        self._account = Account(self._asking, self._notes, repairs)
+        self._account = RepairAccount(self._asking, self._notes, repairs)
         asked, keeps = {check: actions[check] for check in acting}, bool(self._blocking)
         self._told = stream_of(x, asked, self._asking, self._notes, keeps_bytes=keeps, reasoning_field=reasoning_field)
         self._unrepaired = repairs & {FINISH} if self._told is None and response.is_success else frozenset[str]()
-        self._plain = History(None, keeps_bytes=bool(self._blocking or self._unrepaired))
-        self._held = Held(limit=limit)
+        self._plain = EmittedHistory(None, keeps_bytes=bool(self._blocking or self._unrepaired))
+        self._held = HoldBuffer(limit=limit)
         self._size = 0
         self._seen: set[int] = set()
         self._over: set[int] = set()
@@ -99,11 +99,11 @@ class StreamActor:
         self._blocked: tuple[str, ...] = ()
 
     @property
-    def _went(self) -> Went:
+    def _went(self) -> Emission:
         return self._plain if self._told is None else self._told.went
 
     @property
-    def acted(self) -> Acted:
+    def actions(self) -> Actions:
         """What was done so far."""
         return self._notes.acted(self._blocked)
 
@@ -160,7 +160,7 @@ class StreamActor:
 
     # what has to wait
 
-    def _take(self, piece: Piece) -> list[bytes]:
+    def _take(self, piece: RawEvent) -> list[bytes]:
         if self.is_over or self._passing:
             return [] if self.is_over else [piece.raw]
         told = self._told
@@ -197,7 +197,7 @@ class StreamActor:
         told.grow(raw, found[0].key, found[1], found[2])
         return True
 
-    def _take_plain(self, piece: Piece) -> list[bytes]:
+    def _take_plain(self, piece: RawEvent) -> list[bytes]:
         """An event of an answer that is only blocked: its end waits until all of it was judged."""
         if piece.is_done:
             self._hold(piece)
@@ -208,20 +208,20 @@ class StreamActor:
         self._plain.add(piece.raw, ())
         return [piece.raw]
 
-    def _unread(self, piece: Piece) -> list[bytes]:
+    def _unread(self, piece: RawEvent) -> list[bytes]:
         """The end of the answer, where an event cannot be read and may not pass."""
         if not (piece.is_unread and self._is_answer):
             return []
         self._notes.leave(("*",), "an event that is no JSON object")
         return self._unexamined() if self._is_closed else []
 
-    def _hold(self, piece: Piece) -> None:
+    def _hold(self, piece: RawEvent) -> None:
         self._account.came(piece)
         told = self._told
         is_suspect = told is not None and told.is_suspect(piece)
         self._held.add(piece, told.is_odd if told is not None and told.declared else None, is_suspect=is_suspect)
 
-    def _passes(self, told: Stream, piece: Piece) -> bool:
+    def _passes(self, told: StreamHandler, piece: RawEvent) -> bool:
         """Whether an event is nothing but text without a needle."""
         if told.is_at_work or told.announces(piece) or told.is_end(piece) or told.is_suspect(piece):
             return False
@@ -232,7 +232,7 @@ class StreamActor:
                 return False
         return True
 
-    def _track(self, told: Stream, part: Part) -> None:
+    def _track(self, told: StreamHandler, part: ChoiceContent) -> None:
         self._seen.add(part.choice)
         if part.finish is not None:
             self._over.add(part.choice)
@@ -270,7 +270,7 @@ class StreamActor:
     def _may_grow(self, place: Place) -> bool:
         return place[0] not in self._over
 
-    def _goes_on(self, told: Stream, place: Place) -> bool:
+    def _goes_on(self, told: StreamHandler, place: Place) -> bool:
         tracked = told.texts[place]
         return self._may_grow(place) and not tracked.is_read and bool(tracked.unsent) and tracked.goes_on
 
@@ -298,7 +298,7 @@ class StreamActor:
     # what goes out
 
     def _act(
-        self, told: Stream, found: Collection[str], statuses: Mapping[Place, Status], *, is_last: bool
+        self, told: StreamHandler, found: Collection[str], statuses: Mapping[Place, Status], *, is_last: bool
     ) -> list[bytes]:
         """Repair or block what fails. A repair is judged before it goes out."""
         if blocked := [check for check in found if self._actions[check] is Action.BLOCK]:
@@ -310,7 +310,7 @@ class StreamActor:
         try:
             told.begin(statuses)
             out = self._release(() if is_last and not self._withholds else self._waiting(told, statuses))
-        except NoPlace as problem:
+        except NoDestinationError as problem:
             reason = f"the model wrote {problem}"
         else:
             late = NO_REPAIR if b"".join(out) == b"".join(piece.raw for piece in held) else TOO_LATE
@@ -329,7 +329,7 @@ class StreamActor:
         self._notes.leave(found, reason)
         return self._block(found) if self._fallback is Action.BLOCK else self._release()
 
-    def _waiting(self, told: Stream, statuses: Mapping[Place, Status]) -> frozenset[int]:
+    def _waiting(self, told: StreamHandler, statuses: Mapping[Place, Status]) -> frozenset[int]:
         """The choices that wait on while another one is told anew: of theirs there is no verdict yet."""
         of = {status: {place[0] for place, one in statuses.items() if one is status} for status in Status}
         return frozenset(of[Status.OPEN] - of[Status.READY] - self._over if told.ends_with_choices else ())
@@ -347,7 +347,7 @@ class StreamActor:
                 tracked.settle()
         return out if not told.problem or told.is_trying else self._with_problem(told, out)
 
-    def _with_problem(self, told: Stream, out: list[bytes]) -> list[bytes]:
+    def _with_problem(self, told: StreamHandler, out: list[bytes]) -> list[bytes]:
         """What goes out where something behind a leak cannot be told anew: it stands where it stood, or the answer is blocked."""
         self._notes.leave(self._asked, told.problem)
         if self._fallback is not Action.BLOCK:
@@ -401,5 +401,5 @@ class StreamActor:
             return self._unexamined()
         out = [*self._release(), *self._remains(), self._splitter.rest()]
         self._passing = True
-        self._told, self._plain = None, History(None, keeps_bytes=False)
+        self._told, self._plain = None, EmittedHistory(None, keeps_bytes=False)
         return out

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from harmony_proxy.capture.observation import Client, Receive
+from harmony_proxy.capture.observation import ClientConnection, Receive
 
 _ROOM = 64 * 1024
 """So many bytes wait here for the upstream; as long as there are that many, no more are asked of the client."""
@@ -34,7 +34,7 @@ class Limits:
     )
 
 
-class Refused(Exception):  # noqa: N818 - it says what happened
+class UploadRefusedError(Exception):
     """A request that is not passed on, or not to its end; a status and one line."""
 
     def __init__(self, status: int, words: str) -> None:
@@ -42,7 +42,7 @@ class Refused(Exception):  # noqa: N818 - it says what happened
         self.status = status
 
 
-class Left(Exception):  # noqa: N818 - it says what happened
+class ClientDisconnectError(Exception):
     """The client is gone; as text, what of its request was malformed, where it was broken off for that."""
 
 
@@ -71,7 +71,7 @@ class Upload:
         size: how many bytes it has sent.
     """
 
-    def __init__(self, receive: Receive, limits: Limits, *, client: Client, reserve: Reserve) -> None:
+    def __init__(self, receive: Receive, limits: Limits, *, client: ClientConnection, reserve: Reserve) -> None:
         self.is_whole = False
         self.size = 0
         self._receive = receive
@@ -113,7 +113,7 @@ class Upload:
             self._room = _ROOM
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        raise Left(self._client.fault)
+        raise ClientDisconnectError(self._client.fault)
 
     async def _held_back(self) -> None:
         """Wait until there is room: the upstream takes some, or there is some in the reserve.
@@ -127,7 +127,7 @@ class Upload:
                     await self._has_room.wait()
                     continue
             if self._client.has_left():
-                raise Left
+                raise ClientDisconnectError
             self._untaken += LOOK_SECONDS
             if self._untaken >= self._limits.idle_seconds:
                 raise TimeoutError
@@ -154,10 +154,10 @@ class Upload:
             async with asyncio.timeout(self._patience):
                 message = await self._receive()
         except TimeoutError:
-            raise Refused(408, "the request did not come in time") from None
+            raise UploadRefusedError(408, "the request did not come in time") from None
         self._patience -= clock() - begun
         if message["type"] != "http.request":
-            raise Left(self._client.fault)
+            raise ClientDisconnectError(self._client.fault)
         part: bytes = message.get("body", b"")
         self.size += len(part)
         if self.size > self._limits.body:
@@ -170,6 +170,6 @@ class Upload:
             self._has_come.set()
 
 
-def too_large(most: int) -> Refused:
+def too_large(most: int) -> UploadRefusedError:
     """What a client is told whose request is larger than what is passed on."""
-    return Refused(413, f"a request's body of more than {most} bytes is not passed on")
+    return UploadRefusedError(413, f"a request's body of more than {most} bytes is not passed on")

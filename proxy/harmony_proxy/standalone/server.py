@@ -19,8 +19,8 @@ from harmony_conformance.errors import Exit, UsageError
 from harmony_proxy.asgi.guard import HarmonyGuard
 from harmony_proxy.configuration import Rules
 from harmony_proxy.judging.counters import sentence
-from harmony_proxy.judging.judge_queue import Handing
-from harmony_proxy.judging.judge_settings import Settings
+from harmony_proxy.judging.judge_queue import JudgeQueue
+from harmony_proxy.judging.judge_settings import JudgeSettings
 from harmony_proxy.standalone.http_protocol import Refusing, connections
 from harmony_proxy.standalone.request_body import Limits
 from harmony_proxy.standalone.upstream import Upstream
@@ -37,7 +37,7 @@ class Standalone:
     upstream: str
     host: str
     port: int
-    judging: Settings
+    judging: JudgeSettings
     rules: Rules = field(default_factory=Rules)
     metrics: tuple[str, int] | None = None
     drain: float = 30.0
@@ -99,7 +99,7 @@ def serve(how: Standalone) -> int:
     Raises:
         UsageError: it cannot listen there.
     """
-    handing = Handing(how.judging, say=say)
+    handing = JudgeQueue(how.judging, say=say)
     guard = HarmonyGuard(Upstream(how.upstream, limits=how.limits), policy=how.rules, handing=handing)
     with listening_on(how.host, how.port) as listening:
         stop_metrics = _metrics(how.metrics, guard)

@@ -21,7 +21,14 @@ from yarl import URL
 from harmony_conformance.json_value import dumps
 from harmony_proxy.capture.observation import ENDED, LEFT, Message, Receive, Scope, Send
 from harmony_proxy.capture.recorder import End
-from harmony_proxy.standalone.request_body import Left, Limits, Refused, Reserve, Upload, too_large
+from harmony_proxy.standalone.request_body import (
+    ClientDisconnectError,
+    Limits,
+    Reserve,
+    Upload,
+    UploadRefusedError,
+    too_large,
+)
 
 HEALTH = "/healthz"
 _HOP_BY_HOP = frozenset(
@@ -114,11 +121,11 @@ class Upstream:
             if length is not None and int(length) > self._limits.body:
                 raise too_large(self._limits.body)
             body = await upload.begin()
-        except Refused as refused:
+        except UploadRefusedError as refused:
             ended(End.REFUSED, str(refused))
             await _answer(send, refused.status, _told(str(refused)))
             return
-        except Left as left:
+        except ClientDisconnectError as left:
             ended(*_how(left))
             return
         if body is None and length is not None:
@@ -127,17 +134,17 @@ class Upstream:
 
     def _address(self, scope: Scope) -> URL:
         if scope["method"] in _REFUSED_METHODS:
-            raise Refused(405, f"{scope['method']} is not passed on")
+            raise UploadRefusedError(405, f"{scope['method']} is not passed on")
         if _coding(scope["headers"]) not in _CODINGS:
-            raise Refused(501, "a transfer coding other than chunked is not passed on")
+            raise UploadRefusedError(501, "a transfer coding other than chunked is not passed on")
         path: str = scope["path"]
         if self._has_path and ".." in path.split("/"):
-            raise Refused(400, "a path with .. in it is not passed on")
+            raise UploadRefusedError(400, "a path with .. in it is not passed on")
         raw: bytes = scope.get("raw_path") or path.encode()
         query: bytes = scope["query_string"]
         text = raw.decode("latin-1") + (f"?{query.decode('latin-1')}" if query else "")
         if not text.startswith("/"):
-            raise Refused(400, "a path begins with /")
+            raise UploadRefusedError(400, "a path begins with /")
         return URL(self._base + text, encoded=True)
 
 
@@ -205,9 +212,9 @@ class _Passing:
 
     async def _gave_up(self, why: BaseException) -> None:
         match why:
-            case Left():
+            case ClientDisconnectError():
                 self._ended(*_how(why))
-            case Refused():
+            case UploadRefusedError():
                 await self._broken(End.REFUSED, why.status, str(why), why)
             case TimeoutError():
                 await self._broken(End.TIMEOUT, 504, "the upstream did not take the request in time", why)
@@ -286,7 +293,7 @@ def _sent_on(headers: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
             (name.decode("latin-1"), value.decode("utf-8")) for name, value in _without(headers, _NOT_SENT_ON)
         )
     except UnicodeDecodeError:  # aiohttp would leave those bytes out
-        raise Refused(400, "a header that is no UTF-8 is not passed on") from None
+        raise UploadRefusedError(400, "a header that is no UTF-8 is not passed on") from None
 
 
 def _coding(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -327,7 +334,7 @@ def _nobody(_: End, __: str) -> None:
     """Nobody wants to know how it ended."""
 
 
-def _how(left: Left) -> tuple[End, str]:
+def _how(left: ClientDisconnectError) -> tuple[End, str]:
     return (End.MALFORMED if str(left) else End.CLIENT_LEFT), str(left)
 
 

@@ -13,15 +13,15 @@ from starlette.routing import Route as Path
 
 from harmony_conformance.reference_server.server.app import create_app
 from harmony_proxy.asgi.guard import HarmonyGuard
-from harmony_proxy.capture.build_exchange import passage
+from harmony_proxy.capture.build_exchange import build_exchange
 from harmony_proxy.capture.observation import ENDED
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.configuration import Rules
 from harmony_proxy.guard.response_head import REQUEST_ID, VERDICT
-from harmony_proxy.judging.judge_queue import Handing
-from harmony_proxy.judging.judge_settings import Settings
+from harmony_proxy.judging.judge_queue import JudgeQueue
+from harmony_proxy.judging.judge_settings import JudgeSettings
 from harmony_proxy.judging.queue_codec import read, unframed
-from harmony_proxy.policy.actions import Acted, Actors, Whole
+from harmony_proxy.policy.actions import Actions, Handlers, RepairedAnswer
 from harmony_proxy.policy.policy import Action, Policy, Route
 
 openai = pytest.importorskip("openai")
@@ -63,18 +63,18 @@ class Hands:
     @property
     def passage(self):
         (handed,) = self.handed
-        return passage(handed)
+        return build_exchange(handed)
 
 
 class Swapping:
     """Acts on a stream: writes b for a, blocks at a leak."""
 
     def __init__(self, *_, request_id, **__):
-        self.is_over, self.acted, self.request_id = False, Acted(repaired={CHECK: 1}), request_id
+        self.is_over, self.acted, self.request_id = False, Actions(repaired={CHECK: 1}), request_id
 
     def feed(self, data):
         if b"leak" in data:
-            self.is_over, self.acted = True, Acted(blocked=(CHECK,))
+            self.is_over, self.acted = True, Actions(blocked=(CHECK,))
             return [b"data: blocked\n\n"]
         return [data.replace(b": a", b": b")]
 
@@ -87,13 +87,13 @@ class Swapping:
 
 def whole(x, actions, *, fallback):
     if b"leak" in x.response.body:
-        return Whole(acted=Acted(blocked=(CHECK,)))
-    return Whole(body=x.response.body.replace(b"a", b"bb"), acted=Acted(repaired={CHECK: 1}))
+        return RepairedAnswer(actions=Actions(blocked=(CHECK,)))
+    return RepairedAnswer(body=x.response.body.replace(b"a", b"bb"), actions=Actions(repaired={CHECK: 1}))
 
 
 ACTING = Rules(
     policy=Policy(routes=(Route(actions={CHECK: Action.REPAIR}),)),
-    actors=Actors(stream=Swapping, whole=whole, repairs=frozenset({CHECK})),
+    handlers=Handlers(stream=Swapping, whole=whole, repairs=frozenset({CHECK})),
 )
 
 
@@ -493,11 +493,11 @@ def test_observed_some_are_packed_at_a_time_and_a_large_one_at_once():
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"x" * size})
 
-    class Unstarted(Handing):
+    class Unstarted(JudgeQueue):
         def start(self):
             pass
 
-    handing = Unstarted(Settings())
+    handing = Unstarted(JudgeSettings())
     guard = HarmonyGuard(app, handing=handing)
 
     def after(*sizes):

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from harmony_conformance.audit.redaction import Excerpts
 from harmony_conformance.checks import CHECKS
-from harmony_conformance.judge.applicability import agenda_of
-from harmony_conformance.judge.judge import judge_apart
+from harmony_conformance.judge.applicability import build_index
+from harmony_conformance.judge.judge import judge_split
 from harmony_conformance.transport.messages import FailureKind
-from harmony_proxy.capture.build_exchange import passage
+from harmony_proxy.capture.build_exchange import build_exchange
 from harmony_proxy.capture.recorder import End, Recorder
 from harmony_proxy.judging.judge_settings import LENGTH_BYTES
 from harmony_proxy.judging.outcome_log import Samples, log_line
@@ -27,7 +27,7 @@ def read(recorder, name="x"):
     """What the other process makes of what is handed to it."""
     body, count = packed([recorder.packed(name, 0.0)])
     assert count == 1
-    return passage(*unframed(b"".join(framed(body))[LENGTH_BYTES:]))
+    return build_exchange(*unframed(b"".join(framed(body))[LENGTH_BYTES:]))
 
 
 def recorded(
@@ -112,7 +112,7 @@ def test_a_secret_stands_nowhere_in_a_line_nor_in_its_sample(place):
     recorder.feed(f'data: {{"choices": [{{"index": 0, "delta": {{"content": "{TOKEN}"}}}}]}}\n\n'.encode(), 0.1)
     recorder.end(0.2)
     told = read(recorder)
-    _, results = judge_apart(told.exchange, agenda_of(CHECKS))
+    _, results = judge_split(told.exchange, build_index(CHECKS))
     sample = Samples(Excerpts.FULL).take(told.exchange, results)
     line = log_line(told, "", results, 0, Excerpts.FULL)
     assert sample is not None

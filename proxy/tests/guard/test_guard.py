@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.capture.routes import api_as_asked, api_of
 from harmony_proxy.guard.guard import Guard
-from harmony_proxy.guard.response_head import Heads
-from harmony_proxy.policy.actions import Acted, Actors, Whole
+from harmony_proxy.guard.response_head import ResponseHeads
+from harmony_proxy.policy.actions import Actions, Handlers, RepairedAnswer
 from harmony_proxy.policy.policy import OBSERVE, Action, FailMode, Policy, Route
 
 PATH = "/v1/chat/completions"
@@ -30,13 +30,13 @@ class Shouting:
         self.how = how
         self.held = b""
         self.is_over = False
-        self.acted = Acted()
+        self.acted = Actions()
 
     def feed(self, data):
         if b"panic" in data:
             raise BaseException("of a tokenizer")  # noqa: TRY002
         if b"leak" in data:
-            self.is_over, self.acted = True, Acted(blocked=(CHECK,))
+            self.is_over, self.acted = True, Actions(blocked=(CHECK,))
             return [b"error\n\n"]
         out, self.held = self.held, data
         return [out.upper()] if out else []
@@ -62,7 +62,7 @@ class Accounting(Shouting):
     """The same, and says what it did when the stream is over."""
 
     def abort(self):
-        self.acted = Acted(repaired={CHECK: 1})
+        self.acted = Actions(repaired={CHECK: 1})
         return super().abort()
 
 
@@ -71,15 +71,15 @@ def whole(x, actions, *, fallback):
     if b"panic" in body:
         raise BaseException("of a tokenizer")  # noqa: TRY002
     if b"leak" in body:
-        return Whole(acted=Acted(blocked=(CHECK,)))
+        return RepairedAnswer(actions=Actions(blocked=(CHECK,)))
     if b"mend" in body:
-        return Whole(body=b'{"mended": true}', acted=Acted(repaired={CHECK: 1}))
-    return Whole()
+        return RepairedAnswer(body=b'{"mended": true}', actions=Actions(repaired={CHECK: 1}))
+    return RepairedAnswer()
 
 
-def acting(stream=Shouting, fail=FailMode.OPEN, limit=100_000, heads=Heads.AT_ONCE):
+def acting(stream=Shouting, fail=FailMode.OPEN, limit=100_000, heads=ResponseHeads.AT_ONCE):
     route = Route(actions=MappingProxyType({CHECK: Action.REPAIR}), fail=fail)
-    actors = Actors(stream=stream, whole=whole, repairs=frozenset({CHECK}))
+    actors = Handlers(stream=stream, whole=whole, repairs=frozenset({CHECK}))
     guard = Guard(Policy(routes=(route,)), request_id="run-1", limit=limit, actors=actors, heads=heads)
     guard.request_head("POST", PATH, [(b"accept-encoding", b"gzip")])
     guard.request_body(b"{}")
@@ -138,7 +138,7 @@ CALLS = st.one_of(
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(CALLS, max_size=10), st.sampled_from(FailMode), st.integers(2048, 6000), st.sampled_from(Heads))
+@given(st.lists(CALLS, max_size=10), st.sampled_from(FailMode), st.integers(2048, 6000), st.sampled_from(ResponseHeads))
 def test_it_never_raises_whatever_it_is_told(calls, fail, limit, heads):
     guard = acting(fail=fail, limit=limit, heads=heads)
     for name, *arguments in calls:
@@ -192,18 +192,18 @@ def test_a_stream_that_is_blocked_stops_both_sides():
 
 
 def test_a_stream_that_is_blocked_before_its_first_byte_can_still_be_a_502():
-    guard = acting(heads=Heads.WITH_BYTES)
+    guard = acting(heads=ResponseHeads.WITH_BYTES)
     head, body = through(guard, [b"leak", b"never"])
     assert (head.status, guard.must_stop) == (502, True)
     assert json.loads(body)["error"]["code"] == "blocked_by_policy"
-    guard = acting(heads=Heads.WITH_BYTES)
+    guard = acting(heads=ResponseHeads.WITH_BYTES)
     assert guard.response_head(200, [SSE]) is None
     assert (guard.feed(b"abc", 0.1), guard.head) == ([], None)
     assert guard.feed(b"def", 0.2) == [b"ABC"]
     assert guard.head.status == 200
 
 
-@pytest.mark.parametrize("heads", Heads)
+@pytest.mark.parametrize("heads", ResponseHeads)
 def test_every_stream_has_a_head_at_its_end(heads):
     for end in (lambda guard: guard.close(1.0), lambda guard: guard.abort(End.CUT, "", 1.0)):
         guard = acting(heads=heads)
@@ -248,7 +248,7 @@ def test_an_error_of_ours_in_a_stream_goes_by_the_policy(stream, fail, sent, sto
     ],
 )
 def test_what_cannot_be_examined_passes_or_is_blocked_and_is_logged(body, headers, fail, status):
-    guard = acting(fail=fail, limit=5000, heads=Heads.WITH_BYTES)
+    guard = acting(fail=fail, limit=5000, heads=ResponseHeads.WITH_BYTES)
     head, sent = through(guard, [body], headers)
     assert head.status == status
     assert (sent == body) is (fail is FailMode.OPEN)
@@ -310,7 +310,7 @@ def test_what_is_no_api_of_ours_is_observed(path):
 
 def test_a_path_that_servers_read_as_another_has_the_rules_of_that():
     route = Route(path="/v1/chat/completions", actions=MappingProxyType({CHECK: Action.BLOCK}))
-    actors = Actors(stream=Shouting, whole=whole, repairs=frozenset())
+    actors = Handlers(stream=Shouting, whole=whole, repairs=frozenset())
     for path in ("/v1/chat/completions", "/v1/x/../chat//completions", "/v1/%63hat/completions/"):
         guard = Guard(Policy(routes=(route,)), request_id="1", actors=actors)
         guard.request_head("POST", path, [])

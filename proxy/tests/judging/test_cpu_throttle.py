@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harmony_proxy.judging.cpu_throttle import SHARE, GivingWay, giving_way
+from harmony_proxy.judging.cpu_throttle import SHARE, CpuThrottle, cpu_throttle
 
 EXCHANGE = 0.003
 """Seconds of work for each."""
@@ -18,7 +18,7 @@ class Machine:
 
     def __init__(self, load):
         self.load, self.now, self.used, self.done = load, 0.0, 0.0, 0.0
-        self.way = GivingWay(lambda: self.used, own=lambda: self.done, clock=lambda: self.now)
+        self.way = CpuThrottle(lambda: self.used, own=lambda: self.done, clock=lambda: self.now)
 
     def pass_time(self, seconds):
         self.now += seconds
@@ -70,4 +70,4 @@ def test_the_clock_of_the_parent_is_read():
 
 def test_where_no_clock_of_a_process_can_be_read_nothing_is_waited_for(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert giving_way() is None
+    assert cpu_throttle() is None

@@ -21,9 +21,9 @@ from harmony_conformance.judge.harmony_clauses import CLAUSES
 from harmony_proxy.capture.recorder import End, Recorder
 from harmony_proxy.judging import judge_queue as handing_module
 from harmony_proxy.judging.counters import Tally, from_json, sentence, to_json
-from harmony_proxy.judging.judge_process import Judge
-from harmony_proxy.judging.judge_queue import Handing
-from harmony_proxy.judging.judge_settings import Settings, read_settings
+from harmony_proxy.judging.judge_process import ExchangeJudge
+from harmony_proxy.judging.judge_queue import JudgeQueue
+from harmony_proxy.judging.judge_settings import JudgeSettings, read_settings
 from harmony_proxy.judging.queue_codec import framed, packed, unframed
 
 SECRET = "Sue"
@@ -63,10 +63,10 @@ def handed(number=1, **how):
     return recorder.packed(f"run-{number}", 1_769_860_800.0), recorder.cost
 
 
-def judged(settings=Settings(), checks=CHECKS, write=None, recorder=None):  # noqa: B008 - frozen
+def judged(settings=JudgeSettings(), checks=CHECKS, write=None, recorder=None):  # noqa: B008 - frozen
     lines = []
     counts: Tally = Counter()
-    Judge(settings, write or lines.append, checks).judge((recorder or recorded()).kept("run-1", 1.5), counts)
+    ExchangeJudge(settings, write or lines.append, checks).judge((recorder or recorded()).kept("run-1", 1.5), counts)
     return lines, counts
 
 
@@ -92,7 +92,7 @@ def test_an_exchange_that_takes_too_long_is_given_up_and_counted(monkeypatch):
         yield Finding(message="it ended")
 
     lines, counts = [], Counter()
-    judge = Judge(Settings(), lines.append, (never_ends,))
+    judge = ExchangeJudge(JudgeSettings(), lines.append, (never_ends,))
     monkeypatch.setattr("harmony_proxy.judging.judge_process.EXCHANGE_SECONDS", 0.1)
     before = signal.signal(signal.SIGALRM, judge.look_up)
     signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
@@ -116,7 +116,7 @@ def test_the_timer_is_off_when_there_is_no_more_to_judge():
 
 @pytest.mark.parametrize("excerpts", ["redacted", "full"])
 def test_excerpts_and_samples_are_redacted_or_full_and_never_hold_a_key(excerpts):
-    (line,), _ = judged(Settings(excerpts=excerpts, capture=excerpts))
+    (line,), _ = judged(JudgeSettings(excerpts=excerpts, capture=excerpts))
     assert "<|channel|>analysis<|message|>" in json.dumps(line["findings"])
     assert "<|channel|>analysis<|message|>" in json.dumps(line["sample"])
     for part in ("findings", "sample"):
@@ -135,7 +135,7 @@ def test_a_sample_holds_no_credential_that_a_request_hands_on():
     answer = {"id": "r", "object": "response", "status": "completed", "output": [item], "tools": [tool]}
     recorder.feed(json.dumps(answer).encode(), 0.1)
     recorder.end(0.2)
-    (line,), _ = judged(Settings(excerpts="full", capture="full"), recorder=recorder)
+    (line,), _ = judged(JudgeSettings(excerpts="full", capture="full"), recorder=recorder)
     assert "Hi" in json.dumps(line["sample"]["request"])
     assert "HANDED-ON" not in json.dumps(line)
     assert "COOKIE1234" not in json.dumps(line)
@@ -206,14 +206,14 @@ def test_nor_does_what_cannot_be_counted_and_that_is_counted_once(monkeypatch):
 
 
 def test_settings_travel_as_an_argument():
-    settings = Settings(log=Path("a b"), excerpts="full", capture="redacted", engine="vllm", priority="normal")
+    settings = JudgeSettings(log=Path("a b"), excerpts="full", capture="redacted", engine="vllm", priority="normal")
     assert read_settings(settings.argument()) == settings
 
 
 @pytest.fixture
 def begun(tmp_path):
     said = []
-    one = Handing(Settings(log=tmp_path / "log", priority="normal"), say=said.append)
+    one = JudgeQueue(JudgeSettings(log=tmp_path / "log", priority="normal"), say=said.append)
     one.said, one.log = said, tmp_path / "log"
     one.start()
     yield one
@@ -268,7 +268,7 @@ def test_one_that_cannot_be_begun_is_given_up_and_everything_is_counted(monkeypa
     monkeypatch.setattr(handing_module.sys, "executable", "/bin/false")
     monkeypatch.setattr(handing_module, "RESTARTS", 1)
     said = []
-    one = Handing(Settings(), say=said.append)
+    one = JudgeQueue(JudgeSettings(), say=said.append)
     one.start()
     for number in range(3):
         one.hand_over(*handed(number))
@@ -280,7 +280,7 @@ def test_one_that_cannot_be_begun_is_given_up_and_everything_is_counted(monkeypa
 
 @pytest.mark.parametrize(("bound", "count"), [({"queued_exchanges": 2}, 2), ({"queued_bytes": 1}, 0)])
 def test_a_full_queue_is_counted_and_never_waited_for(bound, count):
-    one = Handing(Settings(), **bound)  # not started: nobody takes anything out
+    one = JudgeQueue(JudgeSettings(), **bound)  # not started: nobody takes anything out
     for number in range(5):
         one.hand_over(*handed(number))
     assert one.queued == count
@@ -289,7 +289,7 @@ def test_a_full_queue_is_counted_and_never_waited_for(bound, count):
 
 
 def test_a_full_queue_drops_some_at_a_time_and_says_when_to_ask_again():
-    one = Handing(Settings(), queued_exchanges=640)
+    one = JudgeQueue(JudgeSettings(), queued_exchanges=640)
     for number in range(640):
         one.hand_over(*handed(number))
     assert (one.queued, one.tally["dropped",]) == (640, 0)
@@ -307,7 +307,7 @@ def test_a_process_whose_parent_died_judges_what_it_has_and_says_nothing(tmp_pat
     reading, writing = os.pipe()
     os.close(reading)
     ended = subprocess.run(
-        [sys.executable, "-P", "-m", "harmony_proxy.judging.judge_process", Settings(log=log).argument()],
+        [sys.executable, "-P", "-m", "harmony_proxy.judging.judge_process", JudgeSettings(log=log).argument()],
         input=frames,
         stdout=writing,
         stderr=subprocess.PIPE,
@@ -320,7 +320,7 @@ def test_a_process_whose_parent_died_judges_what_it_has_and_says_nothing(tmp_pat
 
 
 def test_what_cannot_be_packed_is_counted_and_takes_no_other_with_it():
-    one = Handing(Settings(), queued_exchanges=3)  # packed as soon as the queue would be full
+    one = JudgeQueue(JudgeSettings(), queued_exchanges=3)  # packed as soon as the queue would be full
     for number in range(3):
         recorder = recorded()
         if number == 1:
@@ -332,7 +332,7 @@ def test_what_cannot_be_packed_is_counted_and_takes_no_other_with_it():
 
 
 def test_what_is_dropped_is_not_counted_as_a_problem_too():
-    one = Handing(Settings(), queued_bytes=64)
+    one = JudgeQueue(JudgeSettings(), queued_bytes=64)
     for headers in ((), [(b"one", object())]):
         recorder = Recorder()
         recorder.response_head(200, headers)
@@ -363,19 +363,19 @@ def test_one_that_cannot_be_read_ends_nothing_and_is_a_problem():
     )
     counts = Counter()
     for kept in unframed(body):
-        Judge(Settings(), [].append, ()).judge(kept, counts)
+        ExchangeJudge(JudgeSettings(), [].append, ()).judge(kept, counts)
     assert (counts["problems",], counts["exchanges", "chat", "complete"]) == (1, 1)
 
 
 def test_half_a_line_of_counts_leaves_the_counts_before_it():
-    one = Handing(Settings())
+    one = JudgeQueue(JudgeSettings())
     whole = handing_module.TOTALS + b'{"exchanges":1,"counts":[[["judged"],1]]}'
     one._listen(SimpleNamespace(stdout=io.BytesIO(whole + b"\n" + whole[:-9])))
     assert one.tally == {("judged",): 1}
 
 
 def test_a_few_wait_as_they_are_and_many_are_packed_in_the_order_of_ending():
-    one = Handing(Settings())
+    one = JudgeQueue(JudgeSettings())
     for number in range(40):
         one.hand_over(*handed(number))
     assert (len(one._packed), len(one.over), one.queued) == (1, 8, 40)

@@ -21,14 +21,14 @@ from mitmproxy.test import taddons, tflow, tutils
 
 from harmony_proxy import addon as module
 from harmony_proxy.addon import Configured
-from harmony_proxy.capture.build_exchange import passage
-from harmony_proxy.capture.recorder import End, Kept, Recorder
+from harmony_proxy.capture.build_exchange import build_exchange
+from harmony_proxy.capture.recorder import End, RecordedExchange, Recorder
 from harmony_proxy.configuration import Rules
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.judging.queue_codec import read
 from harmony_proxy.mitmproxy_addon import hooks
 from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
-from harmony_proxy.policy.actions import Acted, Actors, Whole
+from harmony_proxy.policy.actions import Actions, Handlers, RepairedAnswer
 from harmony_proxy.policy.policy import Action, FailMode, Policy, Route
 
 CHECK = "channels.no_marker_leak"
@@ -38,7 +38,7 @@ class Hands:
     """Stands for the judging: keeps what it is handed."""
 
     def __init__(self):
-        self.handed: list[Kept] = []
+        self.handed: list[RecordedExchange] = []
         self.problems = 0
 
     def hand_over(self, exchange, size):
@@ -49,7 +49,7 @@ class Hands:
 
     @property
     def passages(self):
-        return [passage(handed) for handed in self.handed]
+        return [build_exchange(handed) for handed in self.handed]
 
 
 class Shouting:
@@ -61,7 +61,7 @@ class Shouting:
 
     @property
     def acted(self):
-        return Acted(blocked=(CHECK,)) if self.is_over else Acted(repaired={CHECK: 1})
+        return Actions(blocked=(CHECK,)) if self.is_over else Actions(repaired={CHECK: 1})
 
     def feed(self, data):
         if self.is_over:
@@ -84,14 +84,14 @@ def shout(x, actions, *, fallback):
     if b"SLOW" in x.response.body:
         time.sleep(0.3)
     if b"BAD" in x.response.body:
-        return Whole(acted=Acted(blocked=(CHECK,)))
-    return Whole(body=x.response.body.upper() + b"!", acted=Acted(repaired={CHECK: 1}))
+        return RepairedAnswer(actions=Actions(blocked=(CHECK,)))
+    return RepairedAnswer(body=x.response.body.upper() + b"!", actions=Actions(repaired={CHECK: 1}))
 
 
 def rules(fail=FailMode.OPEN):
     route = Route(path="*/chat/completions", actions={CHECK: Action.REPAIR}, fail=fail)
     return Rules(
-        policy=Policy(routes=(route,)), actors=Actors(stream=Shouting, whole=shout, repairs=frozenset({CHECK}))
+        policy=Policy(routes=(route,)), handlers=Handlers(stream=Shouting, whole=shout, repairs=frozenset({CHECK}))
     )
 
 

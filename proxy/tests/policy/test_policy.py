@@ -2,8 +2,8 @@ import tomllib
 
 import pytest
 
-from harmony_proxy.configuration import BadSetting, Rules, address, from_environment, load_rules
-from harmony_proxy.policy.policy import Action, BadPolicy, FailMode, flag_policy, read_policy
+from harmony_proxy.configuration import InvalidSettingError, Rules, address, from_environment, load_rules
+from harmony_proxy.policy.policy import Action, FailMode, InvalidPolicyError, flag_policy, read_policy
 
 MUSTS = frozenset({"channels.a", "channels.b", "tools.c"})
 CAN = frozenset({"channels.a", "tools.c"})
@@ -69,7 +69,7 @@ def test_the_first_route_that_fits_counts(said, fail, fallback):
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(document, said):
-    with pytest.raises(BadPolicy) as raised:
+    with pytest.raises(InvalidPolicyError) as raised:
         policy(document)
     assert said in str(raised.value)
     assert "\n" not in str(raised.value)
@@ -108,7 +108,7 @@ def test_without_settings_everything_is_observed_and_nothing_written():
     ],
 )
 def test_a_setting_that_cannot_be_is_named(name, value, said):
-    with pytest.raises(BadSetting) as raised:
+    with pytest.raises(InvalidSettingError) as raised:
         from_environment({f"HARMONY_GUARD_{name}": value})
     assert said in str(raised.value)
 
@@ -116,9 +116,9 @@ def test_a_setting_that_cannot_be_is_named(name, value, said):
 def test_a_file_that_is_no_toml_is_said_to_be_none(tmp_path):
     file = tmp_path / "policy.toml"
     file.write_text("checks = ", encoding="utf-8")
-    with pytest.raises(BadSetting, match=r"policy\.toml: "):
+    with pytest.raises(InvalidSettingError, match=r"policy\.toml: "):
         load_rules(file)
-    with pytest.raises(BadSetting, match="a policy file says all"):
+    with pytest.raises(InvalidSettingError, match="a policy file says all"):
         load_rules(file, block=["*"])
 
 
@@ -126,7 +126,7 @@ def test_a_file_that_is_no_toml_is_said_to_be_none(tmp_path):
 def test_the_reasoning_has_one_of_the_names_that_clients_know(tmp_path, name):
     file = tmp_path / "policy.toml"
     file.write_text(f"reasoning_field = {name}\n", encoding="utf-8")
-    with pytest.raises(BadSetting, match="is none of 'reasoning', 'reasoning_content', 'thinking'"):
+    with pytest.raises(InvalidSettingError, match="is none of 'reasoning', 'reasoning_content', 'thinking'"):
         load_rules(file)
 
 

@@ -7,7 +7,7 @@ import pytest
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.repair import REPAIRS, StreamActor, act_on_whole
+from harmony_proxy.repair import REPAIRS, StreamRepairer, repair_answer
 from harmony_proxy.repair.text.annotations import moved
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
@@ -68,7 +68,7 @@ def test_whole():
     response = Response(status=200, chunks=(Chunk(at=0.0, data=json.dumps(body).encode()),))
     asked = Request(path=ASKED.path, body=b'{"model": "m", "input": "Hi"}')
     x = Exchange(id="x", request=asked, response=response, api="responses")
-    told = json.loads(act_on_whole(x, REPAIRING, fallback=Action.OBSERVE).body)
+    told = json.loads(repair_answer(x, REPAIRING, fallback=Action.OBSERVE).body)
     assert [one["type"] for one in told["output"]] == ["reasoning", "message"]
     assert told["output"][1]["content"] == [{"type": "output_text", "text": "See Paris.", "annotations": LEFT}]
 
@@ -85,7 +85,7 @@ def test_whole_chat_completions():
     response = Response(status=200, chunks=(Chunk(at=0.0, data=json.dumps(body).encode()),))
     asked = Request(path="/v1/chat/completions", body=b'{"model": "m", "messages": []}')
     x = Exchange(id="x", request=asked, response=response, api="chat")
-    told = json.loads(act_on_whole(x, REPAIRING, fallback=Action.OBSERVE).body)["choices"][0]["message"]
+    told = json.loads(repair_answer(x, REPAIRING, fallback=Action.OBSERVE).body)["choices"][0]["message"]
     assert (told["content"], told["reasoning"]) == ("See Paris.", "Hm, Paris.")
     assert told["annotations"] == [{"type": "url_citation", "url_citation": {"start_index": 4, "end_index": 9}}]
 
@@ -105,7 +105,7 @@ def chat_stream(deltas, ends=("stop",), choice=0):
 def chat_actor():
     asked = Request(path="/v1/chat/completions", body=b'{"model": "m", "messages": [], "stream": true}')
     response = Response(status=200, headers={"content-type": "text/event-stream"}, chunks=())
-    return StreamActor(asked, response, "chat", REPAIRING, fallback=Action.OBSERVE, request_id="r", limit=1 << 24)
+    return StreamRepairer(asked, response, "chat", REPAIRING, fallback=Action.OBSERVE, request_id="r", limit=1 << 24)
 
 
 def told_by_chat(actor, pieces, *, is_cut=False):
@@ -177,7 +177,7 @@ def test_streamed(told_as_response, announced):
         for item in event.get("response", {}).get("output", ()):
             item["content"][0]["annotations"] = SHOWN
         events.append(event)
-    actor = StreamActor(
+    actor = StreamRepairer(
         ASKED,
         Response(status=200, headers={"content-type": "text/event-stream"}, chunks=()),
         "responses",

@@ -8,7 +8,7 @@ import pytest
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_proxy.policy.policy import Action, FailMode
-from harmony_proxy.repair import REPAIRS, StreamActor, act_on_whole
+from harmony_proxy.repair import REPAIRS, StreamRepairer, repair_answer
 
 ASKED = Request(path="/", body=b'{"messages": [{"role": "user", "content": "Hi"}], "n": 2, "stream": true}')
 LEAKS = (
@@ -47,7 +47,7 @@ def contents(data, choices):
 
 def actor(fail=FailMode.OPEN, fallback=Action.OBSERVE):
     response = Response(status=200, chunks=(), headers={"content-type": "text/event-stream"})
-    return StreamActor(
+    return StreamRepairer(
         ASKED, response, "chat", REPAIRING, fallback=fallback, request_id="r-1", limit=1 << 24, fail=fail
     )
 
@@ -87,6 +87,6 @@ def test_a_choice_of_a_whole_answer_that_does_not_leak_stays_as_it_is(leak, said
     body = json.dumps({"id": "c", "object": "chat.completion", "choices": choices}).encode()
     response = Response(status=200, headers={"content-type": "application/json"}, chunks=(Chunk(at=0.0, data=body),))
     x = Exchange(id="x", request=ASKED, response=response, api="chat")
-    told = json.loads(act_on_whole(x, REPAIRING, fallback=Action.OBSERVE).body)["choices"]
+    told = json.loads(repair_answer(x, REPAIRING, fallback=Action.OBSERVE).body)["choices"]
     assert told[place] == choices[place]
     assert told[1 - place]["message"]["content"] == "Hello!"

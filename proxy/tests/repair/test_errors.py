@@ -8,7 +8,7 @@ from harmony_conformance.transport.messages import Request, Response
 from harmony_proxy.configuration import load_rules
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.repair import REPAIRS, StreamActor
+from harmony_proxy.repair import REPAIRS, StreamRepairer
 
 LEAK = "channels.no_marker_leak"
 BODY = b'{"messages": [{"role": "user", "content": "Hi"}], "input": "Hi", "stream": true}'
@@ -43,7 +43,7 @@ def acted_on(name, data, actions, split, fallback=Action.OBSERVE):
     api = name.partition(",")[0]
     kind = "application/x-ndjson" if api == "ollama" else "text/event-stream"
     response = Response(status=200, chunks=(), headers={"content-type": kind})
-    one = StreamActor(
+    one = StreamRepairer(
         Request(path="/", body=BODY), response, api, actions, fallback=fallback, request_id="r-1", limit=1 << 24
     )
     out = [*one.feed(data[:split]), *one.feed(data[split:]), *one.close()]
@@ -59,7 +59,7 @@ def test_an_error_that_quotes_the_model_is_blocked_before_it_goes_out(name, acti
             out, one = acted_on(name, data, {LEAK: Action.BLOCK}, split)
         else:
             out, one = acted_on(name, data, dict.fromkeys(REPAIRS, Action.REPAIR), split, Action.BLOCK)
-        assert one.acted.blocked == (LEAK,)
+        assert one.actions.blocked == (LEAK,)
         assert b"secret" not in out
 
 
@@ -70,13 +70,13 @@ def test_it_passes_where_that_is_the_fallback_and_any_other_error_always(name):
         for split in range(0, len(data), 5):
             out, one = acted_on(name, data, {LEAK: Action.REPAIR}, split)
             assert message.encode() in out
-            assert (LEAK in one.acted.left) == left
+            assert (LEAK in one.actions.left) == left
             assert out == data or "repaired" in name
 
 
 def whole(message, **how):
     rules = load_rules(repair=["*"], **how)
-    one = Guard(rules.policy, request_id="r-1", actors=rules.actors)
+    one = Guard(rules.policy, request_id="r-1", actors=rules.handlers)
     one.request_head("POST", "/v1/chat/completions", ())
     one.request_body(BODY)
     one.response_head(500, ((b"content-type", b"application/json"),))

@@ -6,10 +6,10 @@ import pytest
 
 from harmony_conformance.transport.messages import Request, Response
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.repair import REPAIRS, StreamActor
+from harmony_proxy.repair import REPAIRS, StreamRepairer
 from harmony_proxy.repair.stream_parts import event_splitter
-from harmony_proxy.repair.stream_parts.event_templates import Moulds
-from harmony_proxy.repair.stream_parts.text_tracker import Tracked
+from harmony_proxy.repair.stream_parts.event_templates import EventTemplates
+from harmony_proxy.repair.stream_parts.text_tracker import TextTracker
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
 CHAT = {"id": "c", "created": 7, "choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": None}]}
@@ -18,7 +18,7 @@ CHAT = {"id": "c", "created": 7, "choices": [{"index": 0, "delta": {"content": "
 def actor(api, *, request=None, kind="text/event-stream"):
     body = Request(path="/v1/x", body=json.dumps({"model": "m", "messages": [], "stream": True}).encode())
     response = Response(status=200, chunks=(), headers={"content-type": kind})
-    return StreamActor(
+    return StreamRepairer(
         request or body, response, api, REPAIRING, fallback=Action.OBSERVE, request_id="r", limit=1 << 24
     )
 
@@ -28,9 +28,13 @@ def framed(value):
 
 
 def learned(raw, said):
-    moulds = Moulds()
+    moulds = EventTemplates()
     moulds.learn(
-        raw, said, (0, "content", 0), Tracked(), lambda value, other: value["choices"][0]["delta"]["content"] == other
+        raw,
+        said,
+        (0, "content", 0),
+        TextTracker(),
+        lambda value, other: value["choices"][0]["delta"]["content"] == other,
     )
     return moulds
 
@@ -69,12 +73,12 @@ def test_what_fits_differs_in_its_text_alone(change, said):
     ],
 )
 def test_where_the_place_of_the_text_is_not_certain_there_is_no_mould(value, said):
-    moulds = Moulds()
+    moulds = EventTemplates()
     moulds.learn(
         framed(value),
         said,
         (0, "content", 0),
-        Tracked(),
+        TextTracker(),
         lambda value, other: other in str(value.get("choices")[0]["delta"].get("content")),
     )
     assert moulds.fit(framed(value)) is None
@@ -126,9 +130,9 @@ def test_every_stream_comes_to_the_same_with_and_without(shown, tellings, monkey
     def all_of(x):
         told = actor(x.api, request=x.request, kind=x.response.headers["content-type"])
         out = [b"".join(told.feed(chunk.data)) for chunk in x.response.chunks]
-        return out, b"".join(told.close()), told.acted
+        return out, b"".join(told.close()), told.actions
 
     quick = [all_of(x) for x in cases]
-    monkeypatch.setattr(Moulds, "fit", lambda *_: None)
+    monkeypatch.setattr(EventTemplates, "fit", lambda *_: None)
     assert quick == [all_of(x) for x in cases]
     assert len(cases) > 30

@@ -3,9 +3,9 @@
 import pytest
 
 from harmony_proxy.repair.text.api_dialects import join
-from harmony_proxy.repair.text.leaked_text_parser import Kind, NoPlace, Reader
+from harmony_proxy.repair.text.leaked_text_parser import LeakedTextParser, NoDestinationError, TextKind
 
-THOUGHT, TEXT, CALL = Kind.REASONING, Kind.CONTENT, Kind.CALL
+THOUGHT, TEXT, CALL = TextKind.REASONING, TextKind.CONTENT, TextKind.CALL
 CALLED = (CALL, "get_weather", '{"city":"Paris"}')
 
 # text, whether special tokens were skipped, what it says
@@ -78,8 +78,8 @@ CONTENTS = {
 }
 
 
-def read(text, cuts, *, glued, home=Kind.CONTENT, declared=("get_weather",)):
-    reader = Reader(home, frozenset(declared), glued=glued)
+def read(text, cuts, *, glued, home=TextKind.CONTENT, declared=("get_weather",)):
+    reader = LeakedTextParser(home, frozenset(declared), glued=glued)
     said, start = [], 0
     for cut in (*cuts, len(text)):
         said += reader.feed(text[start:cut])
@@ -100,7 +100,7 @@ def test_a_reasoning_that_goes_on_as_the_answer():
 
 
 def test_what_a_reader_holds_is_only_what_may_become_a_marker_or_a_word_of_a_header():
-    reader = Reader(Kind.CONTENT, frozenset())
+    reader = LeakedTextParser(TextKind.CONTENT, frozenset())
     assert "".join(one.text for one in reader.feed("Hello. <|en")) == "Hello. "
     assert "".join(one.text for one in reader.feed("tity")) == "<|entity"
     assert "".join(one.text for one in reader.feed(".assist")) == "."
@@ -116,14 +116,14 @@ def test_what_a_reader_holds_is_only_what_may_become_a_marker_or_a_word_of_a_hea
     ],
 )
 def test_a_message_without_a_place_is_said_to_be_one(text):
-    with pytest.raises(NoPlace):
+    with pytest.raises(NoDestinationError):
         read(text, (), glued=False)
 
 
 def test_nothing_is_lost_where_a_message_has_no_place():
-    reader = Reader(Kind.CONTENT, frozenset())
+    reader = LeakedTextParser(TextKind.CONTENT, frozenset())
     text = "Hi.<|end|><|start|>assistant<|channel|>commentary to=functions.other<|message|>{}"
-    with pytest.raises(NoPlace):
+    with pytest.raises(NoDestinationError):
         reader.feed(text)
     assert [one.text for one in reader.told()] == ["Hi."]
     assert reader.unread == text.removeprefix("Hi.<|end|>")

@@ -7,7 +7,7 @@ import pytest
 
 from harmony_conformance.transport.messages import Request, Response
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.repair import REPAIRS, StreamActor
+from harmony_proxy.repair import REPAIRS, StreamRepairer
 
 LEAK = "channels.no_marker_leak"
 WEATHER = {"type": "function", "function": {"name": "get_weather"}}
@@ -23,7 +23,7 @@ def actor(action=Action.REPAIR, *, generate=False):
     request = Request(path=path, body=json.dumps(body if generate else {**body, "tools": [WEATHER]}).encode())
     response = Response(status=200, chunks=(), headers={"content-type": "application/x-ndjson"})
     actions = dict.fromkeys(REPAIRS, action)
-    return StreamActor(request, response, api, actions, fallback=Action.OBSERVE, request_id="r-1", limit=1 << 24)
+    return StreamRepairer(request, response, api, actions, fallback=Action.OBSERVE, request_id="r-1", limit=1 << 24)
 
 
 def line(said, *, generate=False, **ending):
@@ -64,7 +64,7 @@ def test_a_last_line_that_says_more_than_one_thing_is_done_once(generate, end):
     assert done == [False] * (len(done) - 1) + [True]
     assert json.loads(data.split(b"\n")[-1 if not end else -2])["eval_count"] == ENDING["eval_count"]
     assert data.endswith(b"\n") == bool(end)
-    assert (one.acted.repaired, one.acted.left) == ({LEAK: 1}, {})
+    assert (one.actions.repaired, one.actions.left) == ({LEAK: 1}, {})
 
 
 @pytest.mark.parametrize("action", [Action.REPAIR, Action.BLOCK])
@@ -72,8 +72,8 @@ def test_a_last_line_that_does_not_end_passes_as_it_came(action):
     pieces = [line({"content": "Hello"}), line({}, **ENDING).rstrip()]
     one = actor(action)
     assert run(one, pieces) == b"".join(pieces)
-    assert not one.acted.left
-    assert not one.acted.blocked
+    assert not one.actions.left
+    assert not one.actions.blocked
 
 
 @pytest.mark.parametrize("action", [Action.REPAIR, Action.BLOCK])
@@ -82,7 +82,7 @@ def test_half_a_line_at_the_end_is_no_line(action):
     one = actor(action)
     told = run(one, [line({"thinking": "Hm."}), half])
     lines = [one for one in told.split(b"\n") if one]
-    assert [json.loads(one) for one in lines[: len(lines) - (not one.acted.blocked)]]
+    assert [json.loads(one) for one in lines[: len(lines) - (not one.actions.blocked)]]
     assert one.is_over or told.endswith(half)
 
 
@@ -108,7 +108,7 @@ def test_arguments_without_a_place_that_come_after_a_repair_are_content_and_name
     one = actor()
     thinking, content, calls, _ = read(run(one, [*pieces, *([line({}, **ending)] if ending else [])]))
     assert (thinking, content, calls) == ("", "no object", [{"city": "Paris"}])
-    assert "no object" in one.acted.left[LEAK]
+    assert "no object" in one.actions.left[LEAK]
 
 
 def test_a_server_that_breaks_off_within_a_call_ends_in_an_error():

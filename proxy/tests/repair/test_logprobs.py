@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.repair import REPAIRS, StreamActor, act_on_whole
-from harmony_proxy.repair.answer.action_notes import Notes
+from harmony_proxy.repair import REPAIRS, StreamRepairer, repair_answer
+from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.chat.chat_stream import ChatStream
-from harmony_proxy.repair.stream_parts.stream_judge import Asking
+from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge
 from harmony_proxy.repair.text.api_dialects import DIALECTS
-from harmony_proxy.repair.text.leaked_text_parser import Kind, Said
-from harmony_proxy.repair.text.logprobs import Spelling, spelled_by
+from harmony_proxy.repair.text.leaked_text_parser import ParsedText, TextKind
+from harmony_proxy.repair.text.logprobs import LogprobRewriter, spelled_by
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
 MARKED = (
@@ -83,7 +83,7 @@ def test_of_a_whole_answer_those_stay_that_spell_what_is_left(api, said):
     body = json.dumps(whole(said, api)).encode()
     response = Response(status=200, headers={"content-type": "application/json"}, chunks=(Chunk(at=0.1, data=body),))
     request = Request(path=PATHS[api], body=json.dumps(asked).encode())
-    out = act_on_whole(
+    out = repair_answer(
         Exchange(id="x", request=request, response=response, api=api), REPAIRING, fallback=Action.OBSERVE
     )
     content, entries = told_in(json.loads(out.body), api)
@@ -119,7 +119,7 @@ def acted(api, pieces):
     kind = "application/x-ndjson" if api == "ollama" else "text/event-stream"
     request = Request(path=PATHS[api], body=json.dumps({**ASKED, "stream": True}).encode())
     response = Response(status=200, chunks=(), headers={"content-type": kind})
-    one = StreamActor(request, response, api, REPAIRING, fallback=Action.OBSERVE, request_id="r", limit=1 << 24)
+    one = StreamRepairer(request, response, api, REPAIRING, fallback=Action.OBSERVE, request_id="r", limit=1 << 24)
     return b"".join(part for piece in pieces for part in one.feed(piece)) + b"".join(one.close())
 
 
@@ -170,18 +170,24 @@ def test_entries_that_name_no_text_are_left_out_once_a_text_is_told_anew():
 
 
 def test_an_entry_waits_until_all_of_its_text_was_told():
-    one = Spelling()
+    one = LogprobRewriter()
     ab, cd = entry("ab"), entry("cd")
-    assert one.due([ab, cd], [Said(kind=Kind.CONTENT, text="abc")]) == [ab]
-    assert one.due([], [Said(kind=Kind.CONTENT, text="d")]) == [cd]
-    assert one.due([entry("x"), ab], [Said(kind=Kind.REASONING, text="x"), Said(kind=Kind.CONTENT, text="ab")]) == [ab]
+    assert one.due([ab, cd], [ParsedText(kind=TextKind.CONTENT, text="abc")]) == [ab]
+    assert one.due([], [ParsedText(kind=TextKind.CONTENT, text="d")]) == [cd]
+    assert one.due(
+        [entry("x"), ab], [ParsedText(kind=TextKind.REASONING, text="x"), ParsedText(kind=TextKind.CONTENT, text="ab")]
+    ) == [ab]
     half = one.copy()
     assert (
-        half.due([entry("finalHi"), ab], [Said(kind=Kind.CONTENT, text="Hi"), Said(kind=Kind.CONTENT, text="ab")]) == []
+        half.due(
+            [entry("finalHi"), ab],
+            [ParsedText(kind=TextKind.CONTENT, text="Hi"), ParsedText(kind=TextKind.CONTENT, text="ab")],
+        )
+        == []
     )
-    assert half.due([cd], [Said(kind=Kind.CONTENT, text="cd")]) == []
-    assert one.due([entry("x")], [Said(kind=Kind.CONTENT, text="y")]) == []
-    assert one.due([ab], [Said(kind=Kind.CONTENT, text="ab")]) == []
+    assert half.due([cd], [ParsedText(kind=TextKind.CONTENT, text="cd")]) == []
+    assert one.due([entry("x")], [ParsedText(kind=TextKind.CONTENT, text="y")]) == []
+    assert one.due([ab], [ParsedText(kind=TextKind.CONTENT, text="ab")]) == []
 
 
 @pytest.mark.parametrize(
@@ -199,12 +205,12 @@ def test_the_entries_that_spell_a_text(pieces, content, kept):
 
 
 def test_what_a_choice_was_told_is_not_changed_by_what_is_taken_back():
-    asking = Asking(Exchange(id="x", request=Request(path=PATHS["chat"], body=b"{}")), is_lines=False)
+    asking = StreamJudge(Exchange(id="x", request=Request(path=PATHS["chat"], body=b"{}")), is_lines=False)
     stream = ChatStream(
         DIALECTS["chat"],
         frozenset(),
         asking,
-        Notes(),
+        ActionNotes(),
         body=b"",
         reasoning_field=None,
         mends_finish=False,
@@ -213,6 +219,6 @@ def test_what_a_choice_was_told_is_not_changed_by_what_is_taken_back():
     (part,) = DIALECTS["chat"].parts(json.loads(event("chat", "a", [])[6:]))
     telling = stream._telling(part)
     go_back = stream.saved()
-    telling.deltas([Said(kind=Kind.REASONING, text="Hm.")], is_over=False)
+    telling.deltas([ParsedText(kind=TextKind.REASONING, text="Hm.")], is_over=False)
     go_back()
     assert stream._telling(part).thought == []

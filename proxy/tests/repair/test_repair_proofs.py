@@ -8,7 +8,7 @@ import pytest
 from harmony_conformance.checks import CHECKS
 from harmony_conformance.judge.check import Severity
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.repair import REPAIRS, StreamActor, act_on_whole
+from harmony_proxy.repair import REPAIRS, StreamRepairer, repair_answer
 from harmony_proxy.repair.answer.check_verdicts import fails
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
@@ -18,11 +18,11 @@ BLOCKING = {rule.id: Action.BLOCK for rule in CHECKS if rule.severity is Severit
 def act(x, actions, *, fallback=Action.OBSERVE):
     """What goes to the client, and what was done."""
     if x.events is None:
-        whole = act_on_whole(x, actions, fallback=fallback)
-        return x.response.body if whole.body is None else whole.body, whole.acted
-    actor = StreamActor(x.request, x.response, x.api, actions, fallback=fallback, request_id=x.id, limit=1 << 24)
+        whole = repair_answer(x, actions, fallback=fallback)
+        return x.response.body if whole.body is None else whole.body, whole.actions
+    actor = StreamRepairer(x.request, x.response, x.api, actions, fallback=fallback, request_id=x.id, limit=1 << 24)
     out = [one for chunk in x.response.chunks for one in actor.feed(chunk.data)]
-    return b"".join([*out, *actor.close()]), actor.acted
+    return b"".join([*out, *actor.close()]), actor.actions
 
 
 def words(said):

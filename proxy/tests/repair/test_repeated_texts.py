@@ -6,7 +6,7 @@ import pytest
 
 from harmony_conformance.transport.messages import Request, Response
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.repair import REPAIRS, StreamActor
+from harmony_proxy.repair import REPAIRS, StreamRepairer
 
 ASKED = Request(path="/v1/responses", body=b'{"model": "m", "input": "Hi", "stream": true}')
 MARKS = "<|channel|>analysis<|message|>A secret.<|end|><|start|>assistant<|channel|>final<|message|>Hello!"
@@ -49,7 +49,7 @@ def stream(said, again, places):
 
 def acted_on(data, actions, split, fallback=Action.OBSERVE):
     response = Response(status=200, chunks=(), headers={"content-type": "text/event-stream"})
-    one = StreamActor(ASKED, response, "responses", actions, fallback=fallback, request_id="r-1", limit=1 << 24)
+    one = StreamRepairer(ASKED, response, "responses", actions, fallback=fallback, request_id="r-1", limit=1 << 24)
     return b"".join([*one.feed(data[:split]), *one.feed(data[split:]), *one.close()]), one
 
 
@@ -61,9 +61,9 @@ def test_what_is_told_again_is_what_was_told(again, places):
     for split in range(0, len(data), 41):
         out, one = acted_on(data, dict.fromkeys(REPAIRS, Action.REPAIR), split)
         assert [json.loads(line[6:]) for line in out.decode().split("\n\n") if line] == events
-        assert list(one.acted.repaired.values()) == [1]
-        out, one = acted_on(data, {next(iter(one.acted.repaired)): Action.BLOCK}, split)
-        assert one.acted.blocked
+        assert list(one.actions.repaired.values()) == [1]
+        out, one = acted_on(data, {next(iter(one.actions.repaired)): Action.BLOCK}, split)
+        assert one.actions.blocked
         assert b"secret" not in out
 
 
@@ -74,4 +74,4 @@ def test_what_is_told_again_and_is_no_leak_stays_as_it_is(said, again):
     for split in range(0, len(data), 41):
         out, one = acted_on(data, dict.fromkeys(REPAIRS, Action.REPAIR), split)
         assert out == data
-        assert not one.acted
+        assert not one.actions

@@ -11,7 +11,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.judge.check import Outcome
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.repair import REPAIRS, StreamActor
+from harmony_proxy.repair import REPAIRS, StreamRepairer
 from harmony_proxy.repair.answer.check_verdicts import fails, judged
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
@@ -84,7 +84,7 @@ def usage(said):
 def actor(actions=None, *, fallback=Action.OBSERVE):
     response = Response(status=200, chunks=(), headers={"content-type": "text/event-stream"})
     actions = REPAIRING if actions is None else actions
-    return StreamActor(ASKED, response, "responses", actions, fallback=fallback, request_id="r-1", limit=1 << 24)
+    return StreamRepairer(ASKED, response, "responses", actions, fallback=fallback, request_id="r-1", limit=1 << 24)
 
 
 def run(one, pieces):
@@ -149,8 +149,8 @@ def test_the_official_client_reads_what_the_model_meant(name, size, told_as_resp
     grown, last = read(data)
     assert items(last) == expected
     assert grown == [text for _, text in expected]
-    assert one.acted.repaired
-    assert not one.acted.left
+    assert one.actions.repaired
+    assert not one.actions.left
     calls = [item for item in last["output"] if item["type"] == "function_call"]
     assert {call["name"] for call in calls} <= {"get_weather"}
     assert not any("<|" in call["call_id"] for call in calls)
@@ -173,11 +173,11 @@ def test_every_repaired_example_is_read_by_the_official_client(shown, tellings):
         x = tellings["response"](one.x) if one.check in REPAIRS and one.outcome == "fail" else None
         if x is None or not fails(x, REPAIRS):
             continue
-        told = StreamActor(
+        told = StreamRepairer(
             x.request, x.response, x.api, REPAIRING, fallback=Action.OBSERVE, request_id="r", limit=1 << 24
         )
         data = run(told, [chunk.data for chunk in x.response.chunks])
-        if not told.acted.repaired:
+        if not told.actions.repaired:
             left += 1
             continue
         assert is_right(data), one.id
@@ -197,7 +197,7 @@ def test_what_holds_no_leak_comes_out_as_it_came_at_every_split(shown):
         for size in cuts:
             pieces = [body[place : place + size] for place in range(0, len(body), size)]
             response = Response(status=200, chunks=(), headers=one.x.response.headers)
-            told = StreamActor(
+            told = StreamRepairer(
                 one.x.request, response, "responses", REPAIRING, fallback=Action.OBSERVE, request_id="r", limit=1 << 24
             )
             assert run(told, pieces) == body, one.id
@@ -289,7 +289,7 @@ def test_a_call_of_no_function_is_left_or_blocked_as_set(told_as_response, size)
     pieces = told_as_response([("message", said, None)], size)
     one = actor()
     assert items(events(run(one, pieces))[-1]["response"]) == [("message", said)]
-    assert "does not declare" in one.acted.left[LEAK]
+    assert "does not declare" in one.actions.left[LEAK]
     one = actor(fallback=Action.BLOCK)
     last = events(run(one, pieces))[-1]
     assert (last["type"], one.is_over) == ("error", True)
@@ -299,7 +299,7 @@ def test_a_call_of_no_function_is_left_or_blocked_as_set(told_as_response, size)
 def test_a_leak_that_is_blocked_ends_the_stream_with_the_next_number(told_as_response):
     one = actor({LEAK: Action.BLOCK})
     told = events(run(one, told_as_response([("message", "Hello. " + MARKED, None)], 4)))
-    assert (told[-1]["type"], one.acted.blocked) == ("error", (LEAK,))
+    assert (told[-1]["type"], one.actions.blocked) == ("error", (LEAK,))
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
 
 
@@ -357,8 +357,8 @@ def test_an_end_of_one_message_that_is_none_of_the_answer_is_not_acted_on(told_a
     one = actor(dict.fromkeys(REPAIRS, action))
     assert not fails(exchange(b"".join(pieces)), [LEAK])
     assert run(one, pieces) == b"".join(pieces)
-    assert not one.acted.repaired
-    assert not one.acted.blocked
+    assert not one.actions.repaired
+    assert not one.actions.blocked
 
 
 def test_the_end_of_a_message_that_only_a_call_follows_is_cut(told_as_response):
@@ -366,7 +366,7 @@ def test_the_end_of_a_message_that_only_a_call_follows_is_cut(told_as_response):
     data = run(one, told_as_response([("message", PREAMBLE, None), ("function_call", "{}", PARIS)], 5))
     assert is_right(data)
     assert items(events(data)[-1]["response"]) == [("message", PREAMBLE[:-7]), ("function_call", "{}")]
-    assert one.acted.repaired == {LEAK: 1}
+    assert one.actions.repaired == {LEAK: 1}
 
 
 def test_what_is_blocked_at_its_very_end_has_the_number_of_what_is_not_told(told_as_response):
@@ -410,4 +410,4 @@ def test_values_of_any_shape_pass(event):
     data = b"data: " + json.dumps(event).encode() + b"\n\n"
     one = actor()
     out = run(one, [data, data])
-    assert out == data * 2 or one.acted
+    assert out == data * 2 or one.actions

@@ -11,7 +11,7 @@ from harmony_conformance.apis.registry import APIS
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.repair import REPAIRS, StreamActor, act_on_whole
+from harmony_proxy.repair import REPAIRS, StreamRepairer, repair_answer
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
 LEAK = "channels.no_marker_leak"
@@ -26,7 +26,7 @@ def asked(body=None):
 def actor(actions=None, *, api="chat", fallback=Action.OBSERVE, limit=1 << 24, kind="text/event-stream", **more):
     response = Response(status=200, chunks=(), headers={"content-type": kind})
     actions = REPAIRING if actions is None else actions
-    return StreamActor(asked(), response, api, actions, fallback=fallback, request_id="r-1", limit=limit, **more)
+    return StreamRepairer(asked(), response, api, actions, fallback=fallback, request_id="r-1", limit=limit, **more)
 
 
 def event(delta, finish=None, index=0):
@@ -166,7 +166,7 @@ def test_what_is_held_is_bounded_and_goes_out_as_it_came():
     one = actor()
     out, end = run(one, pieces)
     assert b"".join(out) + end == b"".join(pieces)
-    assert "no verdict within" in one.acted.left[LEAK]
+    assert "no verdict within" in one.actions.left[LEAK]
     held = longest = 0
     for piece, told in zip(pieces, out, strict=True):
         held += len(piece) - len(told)
@@ -180,7 +180,7 @@ def test_a_stream_beyond_the_limit_passes_as_it_comes():
     out, end = run(one, pieces)
     assert out == pieces
     assert end == b""
-    assert "larger than" in one.acted.left[LEAK]
+    assert "larger than" in one.actions.left[LEAK]
 
 
 def test_an_event_beyond_the_limit_passes_as_it_comes():
@@ -204,7 +204,7 @@ def test_a_block_ends_a_stream_in_the_words_of_its_api_and_quotes_nothing(api):
     one = actor({"errors.answer_is_json": Action.BLOCK, "streaming.ends_with_done": Action.BLOCK}, api=api, kind=kind)
     out = one._block(["a.check"])
     assert one.is_over
-    assert one.acted.blocked == ("a.check",)
+    assert one.actions.blocked == ("a.check",)
     assert one.feed(b"data: secret\n\n") == one.close() == one.abort() == []
     (told,) = out
     assert b"a.check" in told
@@ -224,7 +224,7 @@ def test_a_leak_that_is_blocked_ends_the_stream_at_once():
     assert b"Hello." in told
     assert b"secret" not in told
     assert told.endswith(b"data: [DONE]\n\n")
-    assert one.acted.blocked == (LEAK,)
+    assert one.actions.blocked == (LEAK,)
 
 
 def test_what_only_the_end_shows_is_blocked_in_place_of_the_end():
@@ -296,7 +296,7 @@ def test_garbage_passes_as_it_came():
                 data = b"".join(draw.choices(bits, k=30))
                 one = actor(actions, api=api, kind=kind)
                 out, end = run(one, [data[:50], data[50:]])
-                assert b"".join(out) + end == data or one.acted
+                assert b"".join(out) + end == data or one.actions
 
 
 @pytest.mark.parametrize(
@@ -338,8 +338,8 @@ def test_a_leak_of_another_kind_behind_one_is_told_anew_too(name, size):
     one = actor()
     out, end = run(one, stream(*(text[place : place + size] for place in range(0, len(text), size))))
     assert said(b"".join(out) + end) == expected
-    assert one.acted.repaired
-    assert not one.acted.left
+    assert one.actions.repaired
+    assert not one.actions.left
 
 
 UNMARKED = {
@@ -366,7 +366,7 @@ def test_a_message_whose_marker_is_missing_is_not_lost(name, size):
     one = actor()
     out, end = run(one, stream(*(text[place : place + size] for place in range(0, len(text), size))))
     assert said(b"".join(out) + end) == expected
-    assert one.acted.repaired
+    assert one.actions.repaired
 
 
 NAMELESS = 'assistantcode{"path":"/tmp"}'
@@ -378,14 +378,14 @@ def test_a_leak_behind_one_that_cannot_be_repaired_is_named_or_blocked(size):
     pieces = stream(*(text[place : place + size] for place in range(0, len(text), size)))
     one = actor()
     out, end = run(one, pieces)
-    assert one.acted.left
+    assert one.actions.left
     told = said(b"".join(out) + end)[1]
     assert (
         told == text if size > 100 else told == "Hello!" + NAMELESS
     )  # in one piece there is nothing to tell without it
     one = actor(fallback=Action.BLOCK)
     run(one, pieces)
-    assert one.acted.blocked == ("channels.no_channel_words",)
+    assert one.actions.blocked == ("channels.no_channel_words",)
 
 
 def test_a_call_without_a_name_at_the_start_is_named():
@@ -393,7 +393,7 @@ def test_a_call_without_a_name_at_the_start_is_named():
     pieces = stream(NAMELESS)
     out, end = run(one, pieces)
     assert b"".join(out) + end == b"".join(pieces)
-    assert "no repair" in one.acted.left["channels.no_channel_words"]
+    assert "no repair" in one.actions.left["channels.no_channel_words"]
 
 
 # TGI, whose chunks are those of Chat Completions and whose finish reasons are its own
@@ -410,8 +410,8 @@ def test_streams_of_tgi_are_told_anew(name):
     one = actor(api="tgi")
     out, end = run(one, tgi(*texts))
     assert said(b"".join(out) + end) == (reasoning, content, [], "eos_token")
-    assert one.acted.repaired
-    assert not one.acted.left
+    assert one.actions.repaired
+    assert not one.actions.left
 
 
 def test_a_call_in_a_stream_of_tgi_becomes_one():
@@ -446,10 +446,10 @@ def whole_of_tgi(text, **more):
 @pytest.mark.parametrize("name", ["glued", "markers", "tags", "the end", "a call"])
 def test_whole_answers_of_tgi_are_told_anew(name):
     texts, (reasoning, content, calls, _) = LEAKING[name]
-    told = act_on_whole(whole_of_tgi("".join(texts)), REPAIRING, fallback=Action.OBSERVE)
+    told = repair_answer(whole_of_tgi("".join(texts)), REPAIRING, fallback=Action.OBSERVE)
     choice = json.loads(told.body)["choices"][0]
     assert (choice["message"].get("reasoning", ""), choice["message"]["content"] or "") == (reasoning, content)
     called = [call["function"] for call in choice["message"].get("tool_calls", ())]
     assert [(call["name"], call["arguments"]) for call in called] == calls
     assert choice["finish_reason"] == "eos_token"
-    assert told.acted.repaired
+    assert told.actions.repaired

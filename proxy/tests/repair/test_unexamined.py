@@ -10,7 +10,7 @@ from harmony_proxy.capture.recorder import End
 from harmony_proxy.configuration import load_rules
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.policy.policy import Action, FailMode
-from harmony_proxy.repair import REPAIRS, StreamActor
+from harmony_proxy.repair import REPAIRS, StreamRepairer
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
 WORDS = "channels.no_channel_words"
@@ -21,7 +21,7 @@ BOTH = pytest.mark.parametrize("fail", FailMode)
 
 def actor(fail=FailMode.OPEN, *, fallback=Action.OBSERVE, limit=1 << 24, kind="text/event-stream", api="chat"):
     response = Response(status=200, chunks=(), headers={"content-type": kind})
-    return StreamActor(ASKED, response, api, REPAIRING, fallback=fallback, request_id="r-1", limit=limit, fail=fail)
+    return StreamRepairer(ASKED, response, api, REPAIRING, fallback=fallback, request_id="r-1", limit=limit, fail=fail)
 
 
 def event(said="", finish=None, **more):
@@ -39,7 +39,7 @@ def fed(one, data, *splits):
     return out
 
 
-def at_every_split(make, data, end=StreamActor.close, step=1):
+def at_every_split(make, data, end=StreamRepairer.close, step=1):
     """What goes out of a stream, which is the same however it is cut; and the actors."""
     results = []
     for split in range(0, len(data), step):
@@ -70,7 +70,7 @@ def test_a_text_without_a_verdict_passes_only_where_the_policy_is_open(fail):
     data = b"".join([*[event("analysisA secret"), *[event(" and so on" * 1000)] * 120], STOP, DONE])
     one = actor(fail)
     out = fed(one, data) + b"".join(one.close())
-    assert "no verdict within" in one.acted.left[WORDS]
+    assert "no verdict within" in one.actions.left[WORDS]
     assert (out == data) == (fail is FailMode.OPEN)
     if fail is FailMode.CLOSED:
         assert content_of(out) == ""
@@ -90,7 +90,7 @@ UNREAD = {
 def test_an_event_that_cannot_be_read(name, fail):
     data = event("Hello!") + UNREAD[name] + event(" Bye.") + STOP + DONE
     out, one = at_every_split(partial(actor, fail), data, step=2)
-    assert one.acted.left["*"] == "an event that is no JSON object"
+    assert one.actions.left["*"] == "an event that is no JSON object"
     assert (out == data) == (fail is FailMode.OPEN)
     if fail is FailMode.CLOSED:
         assert out.startswith(event("Hello!"))
@@ -106,7 +106,7 @@ def test_what_says_nothing_is_no_event_that_cannot_be_read(more):
     data = b"\xef\xbb\xbf" + more + event("Hello!") + more + STOP + more + DONE + more
     out, one = at_every_split(partial(actor, FailMode.CLOSED), data)
     assert out == data
-    assert not one.acted.left
+    assert not one.actions.left
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
@@ -116,11 +116,11 @@ def test_a_last_event_without_its_empty_line_is_read_as_clients_do_that_read_lin
     data = (begun + event(LEAK, "stop")[:-2]).replace(b"\n", end) + end * blank
     out, one = at_every_split(partial(actor, FailMode.CLOSED), data, step=23)
     assert content_of(out) == ("Hi. Hello!" if blank else "Hello!")
-    assert one.acted.repaired
+    assert one.actions.repaired
     clean = (begun + event("Hello!", "stop")[:-2]).replace(b"\n", end) + end * blank
     out, one = at_every_split(partial(actor, FailMode.CLOSED), clean, step=3)
     assert out == clean
-    assert not one.acted
+    assert not one.actions
 
 
 @BOTH
@@ -134,7 +134,7 @@ def test_a_last_event_without_its_empty_line_is_read_as_clients_do_that_read_lin
 )
 def test_half_an_event_at_the_end_passes_only_where_the_policy_is_open(api, kind, data, fail):
     out, one = at_every_split(lambda: actor(fail, api=api, kind=kind), data, step=2)
-    assert "*" in one.acted.left
+    assert "*" in one.actions.left
     assert (out == data) == (fail is FailMode.OPEN)
     if fail is FailMode.CLOSED:
         assert b"secret" not in out
@@ -143,7 +143,7 @@ def test_half_an_event_at_the_end_passes_only_where_the_policy_is_open(api, kind
 @BOTH
 @pytest.mark.parametrize("said", ["analysisA secret", "Hello.<|chan", "<think>A secret", "Hello.assistantana"])
 def test_what_is_held_when_the_server_dies_passes_only_where_the_policy_is_open(said, fail):
-    out, one = at_every_split(partial(actor, fail), event(said[:6]) + event(said[6:]), StreamActor.abort, 3)
+    out, one = at_every_split(partial(actor, fail), event(said[:6]) + event(said[6:]), StreamRepairer.abort, 3)
     assert out.endswith(DONE)
     assert b"upstream_broke_off" in out
     told = content_of(out)
@@ -151,14 +151,14 @@ def test_what_is_held_when_the_server_dies_passes_only_where_the_policy_is_open(
         assert told == said
     else:
         assert told in ("", "Hello.")
-        assert "before all of it could be examined" in one.acted.left["*"]
+        assert "before all of it could be examined" in one.actions.left["*"]
 
 
 def test_what_leaks_is_told_anew_when_the_server_dies_also_where_the_policy_is_closed():
-    out, one = at_every_split(partial(actor, FailMode.CLOSED), event(LEAK[:50]), StreamActor.abort, 3)
+    out, one = at_every_split(partial(actor, FailMode.CLOSED), event(LEAK[:50]), StreamRepairer.abort, 3)
     assert content_of(out) == ""
     assert b'"reasoning": "A secret.' in out.replace(b":", b": ").replace(b":  ", b": ")
-    assert one.acted.repaired
+    assert one.actions.repaired
 
 
 @BOTH
@@ -183,13 +183,13 @@ def test_a_leak_behind_a_repair_that_cannot_be_told_anew_is_blocked_before_it_go
     assert "Hello!" in content_of(out)
     assert b"secret" not in out
     assert b"functions" not in out
-    assert one.acted.blocked == (WORDS,)
+    assert one.actions.blocked == (WORDS,)
     assert out.endswith(DONE)
 
 
 def guarded(fail, kind, body, *, end=Guard.close, status=200):
     rules = load_rules(repair=["*"], fail=fail)
-    one = Guard(rules.policy, request_id="r-1", actors=rules.actors)
+    one = Guard(rules.policy, request_id="r-1", actors=rules.handlers)
     one.request_head("POST", ASKED.path, ((b"content-type", b"application/json"),))
     one.request_body(ASKED.body)
     one.response_head(status, ((b"content-type", kind),))

@@ -7,7 +7,7 @@ import pytest
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_proxy.policy.policy import Action
-from harmony_proxy.repair import REPAIRS, act_on_whole
+from harmony_proxy.repair import REPAIRS, repair_answer
 
 REPAIRING = dict.fromkeys(REPAIRS, Action.REPAIR)
 THOUGHT = "We look it up.<|end|><|start|>assistant<|channel|>commentary<|message|>I look it up. "
@@ -23,7 +23,7 @@ def acted(api, body):
     request = Request(path=PATHS[api], body=json.dumps({**asked, "stream": False}).encode())
     chunks = (Chunk(at=0.1, data=json.dumps(body).encode()),)
     response = Response(status=200, headers={"content-type": "application/json"}, chunks=chunks)
-    out = act_on_whole(
+    out = repair_answer(
         Exchange(id="x", request=request, response=response, api=api), REPAIRING, fallback=Action.OBSERVE
     )
     return json.loads(out.body)

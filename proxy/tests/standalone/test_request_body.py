@@ -16,7 +16,7 @@ pytest.importorskip("aiohttp")
 import uvicorn
 
 from harmony_proxy.asgi.guard import HarmonyGuard
-from harmony_proxy.capture.build_exchange import passage
+from harmony_proxy.capture.build_exchange import build_exchange
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.configuration import load_rules
 from harmony_proxy.judging.queue_codec import read
@@ -80,7 +80,7 @@ class Hands:
 
     def next(self):
         until(lambda: self.handed)
-        return passage(self.handed.pop())
+        return build_exchange(self.handed.pop())
 
 
 def until(condition):

@@ -15,7 +15,7 @@ import uvicorn
 from yarl import URL
 
 from harmony_proxy.asgi.guard import HarmonyGuard
-from harmony_proxy.capture.build_exchange import passage
+from harmony_proxy.capture.build_exchange import build_exchange
 from harmony_proxy.capture.recorder import End
 from harmony_proxy.judging.queue_codec import read
 from harmony_proxy.standalone import http_protocol
@@ -123,7 +123,7 @@ class Hands:
         """How the next exchange went by."""
         until(lambda: self.handed)
         handed = self.handed.pop()
-        return passage(handed)
+        return build_exchange(handed)
 
 
 def until(condition):

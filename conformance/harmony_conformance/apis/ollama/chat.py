@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from harmony_conformance.apis.api import Api, Framing, NotSpelled
+from harmony_conformance.apis.api import Api, Framing, UnsupportedByApiError
 from harmony_conformance.apis.request_fields import failure, refuse_others, said_as_text, without
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, object_in, text
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
@@ -80,12 +80,12 @@ def spelled_format(asked: Json) -> JsonObject:
         case "text" | None:
             return {}
         case _:
-            raise NotSpelled("`response_format` of this type")
+            raise UnsupportedByApiError("`response_format` of this type")
 
 
 def _spelled_tools(tools: Json) -> Json:
     if any(at(tool, "function", "strict") is True for tool in items(tools)):
-        raise NotSpelled("`strict` functions")
+        raise UnsupportedByApiError("`strict` functions")
     return tools
 
 
@@ -107,7 +107,7 @@ _OF_A_MESSAGE = frozenset({"role", "content", "tool_calls", "name", "tool_call_i
 
 def _spelled_message(message: JsonObject, calls: dict[str, str]) -> JsonObject:
     if text(message.get("refusal")):
-        raise NotSpelled("refusals in a history")
+        raise UnsupportedByApiError("refusals in a history")
     reasoning = next((name for name in REASONING_FIELDS if isinstance(message.get(name), str)), None)
     thinking: JsonObject = {} if reasoning is None else {"thinking": message[reasoning]}
     called: JsonObject = {}
@@ -127,7 +127,7 @@ def _spelled_call(call: Json) -> Json:
     arguments = at(call, "function", "arguments")
     read = object_in(arguments) if isinstance(arguments, str) else arguments
     if not isinstance(read, dict):
-        raise NotSpelled("arguments that are no object")
+        raise UnsupportedByApiError("arguments that are no object")
     named: JsonObject = {"name": at(call, "function", "name"), "arguments": read}
     return {**({"id": at(call, "id")} if text(at(call, "id")) else {}), "function": named}
 
@@ -136,7 +136,7 @@ def _result(message: JsonObject, calls: dict[str, str]) -> JsonObject:
     identity = text(message.get("tool_call_id"))
     name = calls.get(identity) or text(message.get("name"))
     if not name:
-        raise NotSpelled("results that name no function")
+        raise UnsupportedByApiError("results that name no function")
     return {"tool_name": name, **({"tool_call_id": identity} if identity else {})}
 
 
@@ -350,11 +350,11 @@ OLLAMA = Api(
     name="ollama",
     title="Ollama's chat",
     path="/api/chat",
-    spell=spell,
-    asked=asked,
-    whole=whole,
-    chunks=chunks,
-    answer="message: {…}, done: true",
+    write_request=spell,
+    read_request=asked,
+    read_response=whole,
+    read_events=chunks,
+    answer_member="message: {…}, done: true",
     framing=Framing.LINES,
     arguments_are_texts=False,
     counts_reasoning=False,

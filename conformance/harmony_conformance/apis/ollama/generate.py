@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from harmony_conformance.apis.api import Api, Framing, NotSpelled
+from harmony_conformance.apis.api import Api, Framing, UnsupportedByApiError
 from harmony_conformance.apis.harmony_prompt import prompt_text
 from harmony_conformance.apis.ollama import chat
 from harmony_conformance.apis.request_fields import failure, without
@@ -18,16 +18,16 @@ def _spell(request: JsonObject) -> JsonObject:
     """A chat request of one user message, with one for the system before it at most."""
     spelled = chat.spell(request)
     if items(spelled.get("tools")):
-        raise NotSpelled("tools")
+        raise UnsupportedByApiError("tools")
     if not isinstance(spelled.get("messages"), list):
         return spelled
     match [text(at(message, "role")) for message in items(spelled["messages"])]:
         case ["user"] | ["system" | "developer", "user"]:
             *before, asked = (text(at(message, "content")) for message in items(spelled["messages"]))
         case _:
-            raise NotSpelled("conversations of several messages")
+            raise UnsupportedByApiError("conversations of several messages")
     if not asked:
-        raise NotSpelled("empty prompts: one only loads the model")
+        raise UnsupportedByApiError("empty prompts: one only loads the model")
     system: JsonObject = {"system": before[0]} if before else {}
     return {**without(spelled, {"messages", "tools"}), **system, "prompt": asked}
 
@@ -81,11 +81,11 @@ OLLAMA_GENERATE = Api(
     name="ollama-generate",
     title="Ollama's generate",
     path=_PATH,
-    spell=_spell,
-    asked=_asked,
-    whole=_whole,
-    chunks=_chunks,
-    answer="response: …, done: true",
+    write_request=_spell,
+    read_request=_asked,
+    read_response=_whole,
+    read_events=_chunks,
+    answer_member="response: …, done: true",
     framing=Framing.LINES,
     option="ollama",
     arguments_are_texts=False,
@@ -96,11 +96,11 @@ OLLAMA_RAW = Api(
     name="ollama-raw",
     title="Ollama's generate, raw",
     path=_PATH,
-    spell=_spell_raw,
-    asked=_asked_raw,
-    whole=_whole,
-    chunks=_chunks,
-    answer="response: …, done: true",
+    write_request=_spell_raw,
+    read_request=_asked_raw,
+    read_response=_whole,
+    read_events=_chunks,
+    answer_member="response: …, done: true",
     framing=Framing.LINES,
     is_raw=True,
     option="ollama",

@@ -12,11 +12,11 @@ RESPONSES = Api(
     name="responses",
     title="Responses",
     path="/v1/responses",
-    spell=spelled,
-    asked=chat_request,
-    whole=completion,
-    chunks=chunks,
-    answer="output: […]",
+    write_request=spelled,
+    read_request=chat_request,
+    read_response=completion,
+    read_events=chunks,
+    answer_member="output: […]",
 )
 
 __all__ = ["RESPONSES"]

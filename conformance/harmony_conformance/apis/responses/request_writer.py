@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from harmony_conformance.apis.api import NotSpelled
+from harmony_conformance.apis.api import UnsupportedByApiError
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 
@@ -68,7 +68,7 @@ def spelled(request: JsonObject) -> JsonObject:
     """
     for name, neutral in _NOTHING.items():
         if request.get(name) not in neutral:
-            raise NotSpelled(f"`{name}`")
+            raise UnsupportedByApiError(f"`{name}`")
     said: JsonObject = {
         _RENAMED.get(name, name): value for name, value in request.items() if name not in _READ and name not in _NOTHING
     }
@@ -90,7 +90,7 @@ def spelled(request: JsonObject) -> JsonObject:
 def _logprobs(request: JsonObject) -> JsonObject:
     """The log probabilities among what is to be included, and how many likely tokens are told with each."""
     if request.get("logprobs") not in (True, False, None):
-        raise NotSpelled("a `logprobs` that is neither true nor false")
+        raise UnsupportedByApiError("a `logprobs` that is neither true nor false")
     listed: JsonObject = {}
     if request.get("logprobs") is True:
         listed["include"] = [*items(request.get("include")), LOGPROBS]
@@ -115,7 +115,7 @@ def _items(messages: list[Json], start: int) -> Iterator[Json]:
         if not isinstance(message, dict):
             yield message
         elif message.get("name") and message.get("role") != "tool":
-            raise NotSpelled("`name` of an author")
+            raise UnsupportedByApiError("`name` of an author")
         elif message.get("role") == "assistant":
             goes_on = at(messages, place - start + 1, "role") == "assistant"
             yield from _of_the_model(message, place, goes_on=goes_on)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from harmony_conformance.apis.api import Api, NotSpelled
+from harmony_conformance.apis.api import Api, UnsupportedByApiError
 from harmony_conformance.apis.request_fields import failure, refuse_others, without
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 
@@ -35,9 +35,9 @@ _ANY_OBJECT: JsonObject = {"type": "object"}
 def _spell(request: JsonObject) -> JsonObject:
     refuse_others(request, _NEUTRAL)
     if items(request.get("tools")) and at(request, "response_format", "type") not in (None, "text"):
-        raise NotSpelled("grammar beside tools")
+        raise UnsupportedByApiError("grammar beside tools")
     if at(request, "tool_choice", "type") == "allowed_tools":
-        raise NotSpelled("`tool_choice` of several functions")
+        raise UnsupportedByApiError("`tool_choice` of several functions")
     stop = request.get("stop")
     return {
         **without(request, {*_NEUTRAL, "response_format"}),
@@ -57,7 +57,7 @@ def _grammar(form: Json) -> JsonObject:
             value: JsonObject = {name: described[name] for name in ("name", "schema") if name in described}
             return {"response_format": {"type": "json_schema", "value": value}}
         case _:
-            raise NotSpelled("`response_format` of this type")
+            raise UnsupportedByApiError("`response_format` of this type")
 
 
 def _asked(request: Json) -> Json:
@@ -120,10 +120,10 @@ TGI = Api(
     name="tgi",
     title="TGI's Messages API",
     path="/tgi/v1/chat/completions",
-    spell=_spell,
-    asked=_asked,
-    whole=_whole,
-    chunks=_chunks,
-    answer="choices: […]",
+    write_request=_spell,
+    read_request=_asked,
+    read_response=_whole,
+    read_events=_chunks,
+    answer_member="choices: […]",
     counts_reasoning=False,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
-from harmony_conformance.apis.api import Api, NotSpelled
+from harmony_conformance.apis.api import Api, UnsupportedByApiError
 from harmony_conformance.apis.harmony_prompt import prompt_text, settings
 from harmony_conformance.apis.request_fields import failure, without
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
@@ -26,7 +26,7 @@ _PARAMETERS: Mapping[str, str] = MappingProxyType(
 def _spell(request: JsonObject) -> JsonObject:
     """The conversation as the text of its prompt. A temperature of 0, which is refused here, is what the API does without one."""
     if request.get("stream") is True:
-        raise NotSpelled("`stream` on this path")
+        raise UnsupportedByApiError("`stream` on this path")
     parameters: JsonObject = {
         named: request[name] for name, named in _PARAMETERS.items() if request.get(name) is not None
     }
@@ -125,11 +125,11 @@ TGI_GENERATE = Api(
     name="tgi-generate",
     title="TGI's generate",
     path="/generate",
-    spell=_spell,
-    asked=_asked,
-    whole=_whole,
-    chunks=_chunks,
-    answer="generated_text: …",
+    write_request=_spell,
+    read_request=_asked,
+    read_response=_whole,
+    read_events=_chunks,
+    answer_member="generated_text: …",
     is_raw=True,
     option="tgi",
 )

@@ -9,7 +9,7 @@ from harmony_conformance.evidence.exchange import Exchange, Series, Validity
 from harmony_conformance.json_value import at, dumps, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import Finding
-from harmony_conformance.redactable_text import Phrase, shorten
+from harmony_conformance.redactable_text import RedactableText, shorten
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +34,11 @@ def aftermaths(series: Series, disturbs: Callable[[Exchange], bool]) -> Iterator
             before, last = (x if x.turn is not None else None), None
 
 
-def differences(one: Aftermath, what: Phrase) -> Iterator[Finding]:
+def differences(one: Aftermath, what: RedactableText) -> Iterator[Finding]:
     """What is wrong with the plain request afterwards; `what` completes "after …"."""
     if one.after.turn is None or one.after.failure is not None:
         yield Finding(
-            message=Phrase("after {} a plain request is not answered", what),
+            message=RedactableText("after {} a plain request is not answered", what),
             at="connection" if one.after.response is None else "status",
             expected="an answer, as before",
             actual=_outcome(one.after),
@@ -50,7 +50,7 @@ def differences(one: Aftermath, what: Phrase) -> Iterator[Finding]:
         and _said(one.before) != _said(one.after)
     ):
         yield Finding(
-            message=Phrase("after {} a plain request is answered otherwise", what),
+            message=RedactableText("after {} a plain request is answered otherwise", what),
             at="content",
             expected=shorten(_said(one.before)),
             actual=shorten(_said(one.after)),
@@ -64,8 +64,12 @@ def _said(x: Exchange) -> str:
     return "" if turn is None else dumps([turn.reasoning or "", turn.content or "", turn.finish_reason])
 
 
-def _outcome(x: Exchange) -> Phrase:
+def _outcome(x: Exchange) -> RedactableText:
     if x.failure is not None:
-        return Phrase("{}", x.failure.kind)
+        return RedactableText("{}", x.failure.kind)
     reason = text(at(x.error, "message")) or text(x.error)
-    return Phrase("{}: {}", x.response.status, shorten(reason)) if x.response is not None else Phrase("nothing")
+    return (
+        RedactableText("{}: {}", x.response.status, shorten(reason))
+        if x.response is not None
+        else RedactableText("nothing")
+    )

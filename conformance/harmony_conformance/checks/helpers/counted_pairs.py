@@ -30,7 +30,7 @@ class CountedPair:
     @property
     def is_explained_by_headers(self) -> bool:
         """Whether a message more explains a small offset: its header and separators are the server's form."""
-        messages = len(self.more.wanted) - len(self.less.wanted)
+        messages = len(self.more.expected_parts) - len(self.less.expected_parts)
         return messages > 0 and 0 <= self.grown - self.expected <= _HEADER_AND_SEPARATORS * messages
 
 
@@ -63,6 +63,6 @@ def _pairs_by_name(series: Series) -> Iterator[tuple[str, str]]:
 
 def _tokens(x: Exchange) -> int:
     """Tokens of the texts of a request: of its messages, and of the tools it offers."""
-    said = [part.text for part in x.wanted]
+    said = [part.text for part in x.expected_parts]
     told = [word for tool in x.tools for word in strings(tool)]
     return sum(len(encode(text)) for text in (*said, *told))

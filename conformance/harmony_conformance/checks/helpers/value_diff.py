@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 from harmony_conformance.json_value import Json, dumps
-from harmony_conformance.redactable_text import Location, Phrase, Wording, quote
+from harmony_conformance.redactable_text import Location, RedactableText, ReportText, quote
 from harmony_ref.explanation.nearest_rendering import shared_length
 
 _AROUND = 30
@@ -15,19 +15,19 @@ _JSON = (str, int, float, list, dict, type(None))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class ValueDifference:
     """One place where two JSON values differ: a path such as `tool_calls[0].arguments`, and both values shortened."""
 
     path: Location
-    expected: Wording
-    actual: Wording
+    expected: ReportText
+    actual: ReportText
 
     def __str__(self) -> str:
         """The difference as a sentence."""
         return f"{self.path} is {self.actual} where {self.expected} was expected"
 
 
-def json_differences(expected: Json, actual: Json) -> Iterator[Difference]:
+def json_differences(expected: Json, actual: Json) -> Iterator[ValueDifference]:
     """The places where two JSON values differ, in the order of their paths."""
     if dumps(expected) == dumps(actual):  # as values `1` and `true` would be equal
         return
@@ -38,9 +38,9 @@ def json_differences(expected: Json, actual: Json) -> Iterator[Difference]:
     for path in sorted(told):
         one, other = told[path]
         if isinstance(one, str) and isinstance(other, str):
-            yield Difference(path=path, expected=_around(one, other), actual=_around(other, one))
+            yield ValueDifference(path=path, expected=_around(one, other), actual=_around(other, one))
         else:
-            yield Difference(path=path, expected=_shown(one), actual=_shown(other))
+            yield ValueDifference(path=path, expected=_shown(one), actual=_shown(other))
 
 
 def first_difference(expected: str, actual: str) -> int | None:
@@ -48,12 +48,12 @@ def first_difference(expected: str, actual: str) -> int | None:
     return None if expected == actual else shared_length(expected, actual)
 
 
-def text_difference(expected: str, actual: str) -> tuple[Phrase, Phrase]:
+def text_difference(expected: str, actual: str) -> tuple[RedactableText, RedactableText]:
     """Excerpts of both texts around their first difference."""
     return _around(expected, actual), _around(actual, expected)
 
 
-def _around(text: str, other: str) -> Phrase:
+def _around(text: str, other: str) -> RedactableText:
     index = first_difference(text, other) or 0
     start = max(0, index - _AROUND)
     excerpt = text[start : index + _AROUND]
@@ -75,7 +75,7 @@ def _path(leaf: _Leaf) -> Location:
     return Location(joined.removeprefix("."))
 
 
-def _shown(value: object) -> Wording:
+def _shown(value: object) -> ReportText:
     if not isinstance(value, _JSON):  # deepdiff's mark of what is not there
         return "nothing"
     written = dumps(cast("Json", value))

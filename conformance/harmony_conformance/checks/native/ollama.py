@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.apis.registry import OLLAMA, OLLAMA_GENERATE, OLLAMA_RAW
-from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import Json, NotJson, at, dumps, items, members, number, pointer, text
+from harmony_conformance.evidence.exchange import ODD, Exchange
+from harmony_conformance.json_value import InvalidJsonError, Json, at, dumps, items, members, number, pointer, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, evidence, only_on, variant
-from harmony_conformance.redactable_text import Phrase, shorten
+from harmony_conformance.redactable_text import RedactableText, shorten
 
 _NATIVE = frozenset({OLLAMA.name, OLLAMA_GENERATE.name, OLLAMA_RAW.name})
 _SAYS = ("message", "response")
@@ -28,7 +28,7 @@ _ENDINGS = ("stop", "length", "load", "unload")
 @condition
 def is_ollama(x: Exchange) -> bool:
     """answered requests to Ollama's own API"""
-    return x.api in _NATIVE and x.validity not in on.ODD and on.was_answered.holds(x)
+    return x.api in _NATIVE and x.validity not in ODD and on.was_answered.holds(x)
 
 
 @only_on(*_NATIVE)
@@ -50,9 +50,9 @@ def lines_are_objects(x: Exchange) -> Iterator[Finding]:
     for index, event in enumerate(stream.events):
         try:
             value = event.json
-        except NotJson as problem:
+        except InvalidJsonError as problem:
             yield Finding(
-                message=Phrase("a line is no JSON: {}", problem),
+                message=RedactableText("a line is no JSON: {}", problem),
                 at=f"line {index}",
                 expected="a JSON object",
                 actual=shorten(event.data),
@@ -81,14 +81,14 @@ def last_line_is_done(x: Exchange) -> Iterator[Finding]:
 
     A client reads until `done`: one that comes too early hides the rest, one that never comes looks like a connection that broke.
     """
-    told = [event.value for event in x.events.events] if x.events is not None else [x.told]
+    told = [event.value for event in x.events.events] if x.events is not None else [x.response_json]
     done = [place for place, value in enumerate(told) if at(value, "done") is True]
     if done != [len(told) - 1]:
         yield Finding(
             message="the answer is not done once, at its end",
             at=f"line {done[0]}" if done else f"line {len(told)}",
-            expected=Phrase("done: true on line {} alone", len(told) - 1),
-            actual=Phrase("on {} lines of {}", len(done), len(told)),
+            expected=RedactableText("done: true on line {} alone", len(told) - 1),
+            actual=RedactableText("on {} lines of {}", len(done), len(told)),
         )
     last = members(told[-1]) if told else {}
     if last.get("done_reason") not in _ENDINGS:
@@ -117,7 +117,7 @@ def called_natively(x: Exchange) -> bool:
 
 
 def _calls(x: Exchange) -> Iterator[Json]:
-    told = [event.value for event in x.events.events] if x.events is not None else [x.told]
+    told = [event.value for event in x.events.events] if x.events is not None else [x.response_json]
     for value in told:
         yield from items(at(value, "message", "tool_calls")) or items(at(value, "tool_calls"))
 
@@ -151,7 +151,7 @@ def tells_its_context(x: Exchange) -> bool:
 
 
 def _context(x: Exchange) -> list[Json]:
-    last = x.events.events[-1].value if x.events is not None and x.events.events else x.told
+    last = x.events.events[-1].value if x.events is not None and x.events.events else x.response_json
     return items(at(last, "context"))
 
 
@@ -171,6 +171,6 @@ def context_is_the_conversation(x: Exchange) -> Iterator[Finding]:
     yield Finding(
         message="the context is not what was read and written",
         at="/context",
-        expected=Phrase("{} tokens", total),
-        actual=Phrase("{} tokens", len(held)) if len(held) != total else "other tokens",
+        expected=RedactableText("{} tokens", total),
+        actual=RedactableText("{} tokens", len(held)) if len(held) != total else "other tokens",
     )

@@ -9,7 +9,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import members, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import SHOULD, Finding, check, condition, only_on
-from harmony_conformance.redactable_text import Phrase, shorten
+from harmony_conformance.redactable_text import RedactableText, shorten
 
 _MEMBERS = {
     **dict.fromkeys((OLLAMA.name, OLLAMA_GENERATE.name, OLLAMA_RAW.name), ("error",)),
@@ -31,11 +31,11 @@ def refusal_is_in_its_own_form(x: Exchange) -> Iterator[Finding]:
 
     The official clients show that text, and fail on an object in its place. TGI's framework refuses what is no JSON in plain text of its own.
     """
-    told = members(x.told)
+    told = members(x.response_json)
     missing = [name for name in _MEMBERS[x.api] if not text(told.get(name))]
-    if missing and not (x.told is None and x.api in (TGI.name, TGI_GENERATE.name)):
+    if missing and not (x.response_json is None and x.api in (TGI.name, TGI_GENERATE.name)):
         yield Finding(
-            message=Phrase("a refusal has no text in {}", " and ".join(missing)),
+            message=RedactableText("a refusal has no text in {}", " and ".join(missing)),
             at="body",
             expected=", ".join(_MEMBERS[x.api]),
             actual=shorten(x.response.body.decode("utf-8", "replace")) if x.response is not None else "nothing",

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from harmony_conformance.apis.chat_completion import ABORTED
 from harmony_conformance.apis.registry import SGLANG_GENERATE
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.expected_output import ENDINGS, Meaning, read_ids, told_in_order
+from harmony_conformance.evidence.expected_output import ENDINGS, ExpectedOutput, read_ids, told_in_order
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import Json, at, dumps, equal_json, items, number, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, comparison, condition, evidence, only_on, variant
 from harmony_conformance.prompts.prompt_parser import show
-from harmony_conformance.redactable_text import Phrase, Wording, shorten
+from harmony_conformance.redactable_text import RedactableText, ReportText, shorten
 from harmony_ref import encode_with_special_tokens, tokens
 
 SEPARATE_REASONING = "/separate_reasoning"
@@ -32,7 +32,7 @@ def tells_meta_info(x: Exchange) -> bool:
 def _last(x: Exchange) -> Json:
     """The answer, of several the first, or the last event of a stream that tells of it."""
     if x.events is None:
-        return x.told[0] if isinstance(x.told, list) and x.told else x.told
+        return x.response_json[0] if isinstance(x.response_json, list) and x.response_json else x.response_json
     return next(iter(reversed(_events(x))), None)
 
 
@@ -58,16 +58,16 @@ def finish_reason_names_what_matched(x: Exchange) -> Iterator[Finding]:
     elif kind not in ("stop", "length"):
         yield _wrong(reason, "stop or length")
     elif is_cut and not x.meets_stop_string and kind != "length":
-        yield _wrong(reason, Phrase("length, at the limit of {} tokens", limit))
-    elif kind == "length" and ids and ids[-1] in ENDINGS and not x.goes_past_stop:
-        yield _wrong(reason, Phrase("stop, behind {}", show(ids[-1:])))
+        yield _wrong(reason, RedactableText("length, at the limit of {} tokens", limit))
+    elif kind == "length" and ids and ids[-1] in ENDINGS and not x.ignores_eos:
+        yield _wrong(reason, RedactableText("stop, behind {}", show(ids[-1:])))
     elif kind == "stop" and isinstance(matched, str) and matched not in x.stop_strings:
         yield _wrong(reason, "a stop string of the request")
     elif kind == "stop" and ids and ids[-1] in ENDINGS and number(matched) not in (None, ids[-1]):
-        yield _wrong(reason, Phrase("{}, which is {}", ids[-1], show(ids[-1:])))
+        yield _wrong(reason, RedactableText("{}, which is {}", ids[-1], show(ids[-1:])))
 
 
-def _wrong(reason: Json, expected: Wording) -> Finding:
+def _wrong(reason: Json, expected: ReportText) -> Finding:
     return Finding(
         message="finish_reason is not what ended the generation",
         at="/meta_info/finish_reason",
@@ -111,8 +111,8 @@ def events_go_on_from_each_other(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="an event does not hold the ids that were written so far",
                 at=f"event {place}/output_ids",
-                expected=Phrase("{} ids, the first {} as before", counted, len(ids)),
-                actual=Phrase("{} ids", len(held)),
+                expected=RedactableText("{} ids, the first {} as before", counted, len(ids)),
+                actual=RedactableText("{} ids", len(held)),
             )
             return
         said, ids = now, held
@@ -128,7 +128,7 @@ def _parsed_by(x: Exchange, path: str, parser: str) -> bool:
     )
 
 
-def _meaning(x: Exchange) -> Meaning | None:
+def _meaning(x: Exchange) -> ExpectedOutput | None:
     """What the text of a request means, where it is a whole completion in Harmony."""
     written = at(x.request.json, "text")
     if not isinstance(written, str):
@@ -152,7 +152,7 @@ def reasoning_is_separated(x: Exchange) -> Iterator[Finding]:
     meant = _meaning(x)
     if meant is None:
         return
-    thought, said = text(at(x.told, "reasoning_text")), text(at(x.told, "text"))
+    thought, said = text(at(x.response_json, "reasoning_text")), text(at(x.response_json, "text"))
     if not told_in_order(meant.reasoning, thought):
         yield Finding(
             message="reasoning_text is not what was thought",
@@ -191,7 +191,7 @@ def written_calls_are_parsed(x: Exchange) -> Iterator[Finding]:
     meant = _meaning(x)
     if meant is None:
         return
-    told = items(at(x.told, "calls"))
+    told = items(at(x.response_json, "calls"))
     found = [(text(at(call, "name")), text(at(call, "parameters"))) for call in told]
     is_same = len(found) == len(meant.calls) and all(
         name == call.name and equal_json(arguments, call.arguments)
@@ -204,7 +204,7 @@ def written_calls_are_parsed(x: Exchange) -> Iterator[Finding]:
             expected=shorten(dumps([f"{call.name}({call.arguments})" for call in meant.calls])),
             actual=shorten(dumps(told)),
         )
-    rest = text(at(x.told, "normal_text"))
+    rest = text(at(x.response_json, "normal_text"))
     lost = next((part for part in meant.shown if part.strip() not in rest), None)
     if lost is not None:
         yield Finding(
@@ -226,7 +226,7 @@ def _pairs(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
 
 
 def _ids(x: Exchange) -> list[int]:
-    ids = [number(one) for one in items(at(x.told, "tokens"))]
+    ids = [number(one) for one in items(at(x.response_json, "tokens"))]
     return [one for one in ids if one is not None] if None not in ids else []
 
 
@@ -248,7 +248,7 @@ def tokenize_shows_what_is_fed(series: Series) -> Iterator[Finding]:
             yield Finding(
                 message="/v1/tokenize shows other tokens than are fed",
                 at="/tokens",
-                expected=shorten(show(fed)) if fed is not None else Phrase("{} tokens", count),
-                actual=shorten(show(ids)) if fed is not None else Phrase("{} tokens", len(ids)),
+                expected=shorten(show(fed)) if fed is not None else RedactableText("{} tokens", count),
+                actual=shorten(show(ids)) if fed is not None else RedactableText("{} tokens", len(ids)),
                 exchange=other.id,
             )

@@ -10,9 +10,9 @@ from harmony_conformance.evidence.expected_output import ENDINGS
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import Json, at, dumps, items, number, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, comparison, condition, evidence, of_several, only_on
+from harmony_conformance.judge.check import MUST, Finding, check, comparison, condition, evidence, only_on, series_only
 from harmony_conformance.prompts.prompt_parser import show
-from harmony_conformance.redactable_text import Phrase, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, quote, shorten
 from harmony_conformance.transport.messages import NO_HEADERS
 from harmony_conformance.transport.sse import Event
 from harmony_ref import decode, tokens
@@ -59,7 +59,7 @@ def _details(x: Exchange) -> Json:
 
 def _answer(x: Exchange) -> Json:
     """The answer, of the list that `/` makes of it the only one."""
-    return x.told[0] if isinstance(x.told, list) and x.told else x.told
+    return x.response_json[0] if isinstance(x.response_json, list) and x.response_json else x.response_json
 
 
 def _generated(x: Exchange) -> str:
@@ -80,8 +80,8 @@ def tokens_are_all_told(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the tokens that are told are not those that are counted",
             at="/details/tokens",
-            expected=Phrase("{} tokens, each with its id", counted),
-            actual=Phrase("{} tokens", len(ids)),
+            expected=RedactableText("{} tokens, each with its id", counted),
+            actual=RedactableText("{} tokens", len(ids)),
         )
         return
     marked = next((entry for entry, one in zip(entries, ids, strict=True) if _is_mismarked(entry, one)), None)
@@ -97,7 +97,7 @@ def tokens_are_all_told(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the tokens are not told in their order",
             at="/index",
-            expected=Phrase("1 to {}, one after the other", len(order)),
+            expected=RedactableText("1 to {}, one after the other", len(order)),
             actual=shorten(dumps([*order])),
         )
     spelled = decode([one for one in ids if not tokens.is_special(one)])
@@ -147,7 +147,9 @@ def finish_reason_tells_why(x: Exchange) -> Iterator[Finding]:
             message="finish_reason is not why the generation ended",
             at="/details/finish_reason",
             expected=quote(" or ".join(sorted(right))),
-            actual=Phrase("{} behind {}", shorten(dumps(said)), show([one for one in ids[-1:] if one is not None])),
+            actual=RedactableText(
+                "{} behind {}", shorten(dumps(said)), show([one for one in ids[-1:] if one is not None])
+            ),
         )
 
 
@@ -191,7 +193,9 @@ def headers_agree_with_the_body(x: Exchange) -> Iterator[Finding]:
 def _pairs(series: Series) -> Iterator[tuple[Exchange, list[int]]]:
     """Answers of TGI's chat, and the ids that /chat_tokenize shows of the same messages."""
     shown = [
-        (x, ids) for x in series.exchanges.values() if x.request.path.endswith(TOKENIZED) and (ids := _shown(x.told))
+        (x, ids)
+        for x in series.exchanges.values()
+        if x.request.path.endswith(TOKENIZED) and (ids := _shown(x.response_json))
     ]
     for x in series.exchanges.values():
         for other, ids in shown:
@@ -205,10 +209,12 @@ def _shown(told: Json) -> list[int]:
 
 
 def _is_same(one: Exchange, other: Exchange) -> bool:
-    return all(dumps(at(one.asked, name)) == dumps(at(other.asked, name)) for name in ("messages", "tools"))
+    return all(
+        dumps(at(one.chat_request, name)) == dumps(at(other.chat_request, name)) for name in ("messages", "tools")
+    )
 
 
-@of_several
+@series_only
 @condition
 def has_chat_and_tokens(series: Series) -> bool:
     """a chat with TGI and the tokens that /chat_tokenize shows of the same request"""
@@ -227,8 +233,8 @@ def chat_tokenize_shows_the_prompt(series: Series) -> Iterator[Finding]:
             yield Finding(
                 message="/chat_tokenize shows another number of tokens than the chat counts",
                 at="/tokenize_response",
-                expected=Phrase("{} tokens", count),
-                actual=Phrase("{} tokens", len(ids)),
+                expected=RedactableText("{} tokens", count),
+                actual=RedactableText("{} tokens", len(ids)),
                 exchange=x.id,
             )
         elif fed is not None and list(fed) != ids:

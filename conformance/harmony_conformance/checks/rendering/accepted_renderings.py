@@ -17,19 +17,19 @@ from harmony_conformance.prompts.chat_request import allows_some, may_be_called
 from harmony_conformance.prompts.conversation import (
     MAY_BE_KEPT,
     MUST_BE_KEPT,
-    Reading,
+    RequestReading,
     built_in_tools,
+    cache_key,
     conversation_of,
-    spelled,
 )
 from harmony_conformance.prompts.prompt_parser import (
-    Keep,
-    Kind,
+    PartKind,
     PromptMessage,
-    Wanted,
+    PromptPart,
+    Retention,
+    expected_parts,
     has_whole_conversation,
     read_prompt,
-    wanted,
 )
 from harmony_conformance.prompts.token_accounting import ACCEPTED_STYLES
 from harmony_conformance.prompts.tool_declarations import official_spelling
@@ -50,9 +50,9 @@ class Expected:
     Messages of one block may stand in any order. `part` is None where a developer message stands for several parts.
     """
 
-    kind: Kind
+    kind: PartKind
     message: PromptMessage
-    part: Wanted | None = None
+    part: PromptPart | None = None
     block: int | None = None
 
     @property
@@ -63,11 +63,11 @@ class Expected:
     @property
     def is_optional(self) -> bool:
         """Whether the official sources settle differently that it is kept, or it says nothing."""
-        return (self.part is not None and self.part.keep is Keep.EITHER) or not self.message.content
+        return (self.part is not None and self.part.retention is Retention.EITHER) or not self.message.content
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rendering:
+class AcceptedRendering:
     """One accepted prompt.
 
     Attributes:
@@ -81,8 +81,8 @@ class Rendering:
     style: str
     notes: tuple[str, ...]
     system: PromptMessage
-    framing: tuple[PromptMessage, ...]
-    talk: tuple[Expected, ...]
+    developer_messages: tuple[PromptMessage, ...]
+    conversation: tuple[Expected, ...]
 
 
 def is_readable(request: Json) -> bool:
@@ -116,7 +116,7 @@ def _is_readable(message: Json) -> bool:
 
 def library_prompts(request: Json, date: str | None) -> frozenset[tuple[int, ...]]:
     """The ids of the official library's prompts for a request: those most servers feed. Empty where it can not render the request."""
-    told = spelled(request)
+    told = cache_key(request)
     return _library_prompts(request, date) if told is None else _library_prompts_of(told, date)
 
 
@@ -128,7 +128,7 @@ def _library_prompts_of(told: str, date: str | None) -> frozenset[tuple[int, ...
 def _library_prompts(request: Json, date: str | None) -> frozenset[tuple[int, ...]]:
     try:
         least, most = (
-            conversation_of(request, Reading(keeps=keeps), date=date) for keeps in (MUST_BE_KEPT, MAY_BE_KEPT)
+            conversation_of(request, RequestReading(keeps=keeps), date=date) for keeps in (MUST_BE_KEPT, MAY_BE_KEPT)
         )
         return frozenset(
             (
@@ -141,23 +141,23 @@ def _library_prompts(request: Json, date: str | None) -> frozenset[tuple[int, ..
         return frozenset()
 
 
-def renderings(request: Json, date: str | None) -> tuple[Rendering, ...]:
+def renderings(request: Json, date: str | None) -> tuple[AcceptedRendering, ...]:
     """Every accepted rendering of a request that differs in more than the forms of headers, the library's first.
 
     Args:
         request: a Chat Completions request.
         date: what the system message names as the current date; None for no such line.
     """
-    told = spelled(request)
+    told = cache_key(request)
     return tuple(_renderings(request, date)) if told is None else _renderings_of(told, date)
 
 
 @lru_cache(maxsize=16)
-def _renderings_of(told: str, date: str | None) -> tuple[Rendering, ...]:
+def _renderings_of(told: str, date: str | None) -> tuple[AcceptedRendering, ...]:
     return tuple(_renderings(loads(told), date))
 
 
-def _renderings(request: Json, date: str | None) -> Iterator[Rendering]:
+def _renderings(request: Json, date: str | None) -> Iterator[AcceptedRendering]:
     seen: list[tuple[PromptMessage, ...]] = []
     conversations = [
         (read, [(_conversation(read, reading, date), (*notes, *more)) for reading, more in _READINGS])
@@ -179,7 +179,7 @@ def _renderings(request: Json, date: str | None) -> Iterator[Rendering]:
                 yield _rendering(style.name, notes, shown, read)
 
 
-def _conversation(request: Json, reading: Reading, date: str | None) -> tuple[Message, ...] | None:
+def _conversation(request: Json, reading: RequestReading, date: str | None) -> tuple[Message, ...] | None:
     """What a reading makes of a request; None where Harmony can not carry it."""
     try:
         return tuple(conversation_of(request, reading, date=date))
@@ -189,7 +189,7 @@ def _conversation(request: Json, reading: Reading, date: str | None) -> tuple[Me
 
 _READINGS = tuple(
     (
-        Reading(keeps=MAY_BE_KEPT, joins=joins, instructs=role, declares_formats=declares),
+        RequestReading(keeps=MAY_BE_KEPT, joins=joins, instructs=role, declares_formats=declares),
         (
             *(("instructions stand in the system message",) if role is Role.SYSTEM else ()),
             *(() if declares else ("the schema of the answer is not told to the model",)),
@@ -220,18 +220,22 @@ def _requests(request: Json) -> Iterator[tuple[Json, tuple[str, ...]]]:
         yield {**members(request), "messages": early}, ("instructions stand before what was sent before them",)
 
 
-def _rendering(style: str, notes: tuple[str, ...], shown: Sequence[PromptMessage], request: Json) -> Rendering:
+def _rendering(style: str, notes: tuple[str, ...], shown: Sequence[PromptMessage], request: Json) -> AcceptedRendering:
     system, *others = shown
     framing = tuple(takewhile(lambda message: message.role == "developer", others))
-    numbered = ((block, part) for block, part in blocks(wanted(request)) if part.kind is not Kind.INSTRUCTIONS)
-    kept = ((block, part) for block, part in numbered if part.keep in MAY_BE_KEPT)
-    return Rendering(
+    numbered = (
+        (block, part) for block, part in blocks(expected_parts(request)) if part.kind is not PartKind.INSTRUCTIONS
+    )
+    kept = ((block, part) for block, part in numbered if part.retention in MAY_BE_KEPT)
+    return AcceptedRendering(
         style=style,
         notes=notes,
         system=system,
-        framing=framing,
-        talk=tuple(
-            Expected(kind=part.kind if part is not None else Kind.INSTRUCTIONS, message=message, part=part, block=block)
+        developer_messages=framing,
+        conversation=tuple(
+            Expected(
+                kind=part.kind if part is not None else PartKind.INSTRUCTIONS, message=message, part=part, block=block
+            )
             for message in others[len(framing) :]
             for block, part in [(None, None) if message.role == "developer" else next(kept)]
         ),

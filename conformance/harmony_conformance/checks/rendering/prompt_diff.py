@@ -12,7 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
-from harmony_conformance.checks.rendering.accepted_renderings import Expected, Rendering, library_prompts, renderings
+from harmony_conformance.checks.rendering.accepted_renderings import (
+    AcceptedRendering,
+    Expected,
+    library_prompts,
+    renderings,
+)
 from harmony_conformance.checks.rendering.content_placement import kind_of
 from harmony_conformance.checks.rendering.system_and_developer import (
     JudgedDifference,
@@ -27,15 +32,15 @@ from harmony_conformance.judge.check import Verdict
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 from harmony_conformance.prompts.prompt_parser import (
     INSTRUCTIONS,
-    Keep,
-    Kind,
+    ParsedPrompt,
+    PartKind,
     PromptMessage,
-    PromptReading,
+    Retention,
+    expected_parts,
     show,
-    wanted,
 )
 from harmony_conformance.prompts.tool_declarations import is_same_function
-from harmony_conformance.redactable_text import Phrase, Wording, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
 from harmony_ref.explanation import Part, Problem
 from harmony_ref.explanation.message_difference import difference_of_contents, header_differences
 from harmony_ref.explanation.nearest_rendering import shared_length
@@ -45,7 +50,7 @@ _MOST_TOKENS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Departure:
+class PromptDifference:
     """One place where a prompt is not the rendering.
 
     Attributes:
@@ -70,10 +75,12 @@ class Departure:
         return self.difference.verdict is Verdict.FAIL
 
     @property
-    def sentence(self) -> Phrase:
+    def sentence(self) -> RedactableText:
         """The place, the difference, and the class of the defect."""
         found = self.difference
-        return Phrase("message {} ({}), {}, {}: {}", self.number, self.label, found.part, found.problem, found.words)
+        return RedactableText(
+            "message {} ({}), {}, {}: {}", self.number, self.label, found.part, found.problem, found.words
+        )
 
     @property
     def summary(self) -> str:
@@ -81,32 +88,32 @@ class Departure:
         return f"{self.difference.part}: {self.difference.problem}"
 
     @property
-    def tokens(self) -> tuple[Wording, Wording]:
+    def tokens(self) -> tuple[ReportText, ReportText]:
         """The tokens that differ, as they should be and as they are: their text and their ids."""
         return _differing(self.expected, self.actual), _differing(self.actual, self.expected)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class PromptComparison:
     """A prompt beside the rendering that it is nearest to: what that is, and all departures."""
 
     style: str
     notes: tuple[str, ...]
-    departures: tuple[Departure, ...]
+    differences: tuple[PromptDifference, ...]
 
     @property
-    def failures(self) -> tuple[Departure, ...]:
+    def failures(self) -> tuple[PromptDifference, ...]:
         """The departures in more than form, in the order of the prompt."""
-        return tuple(sorted((one for one in self.departures if one.is_failure), key=lambda one: one.number))
+        return tuple(sorted((one for one in self.differences if one.is_failure), key=lambda one: one.number))
 
     @property
     def distance(self) -> tuple[int, int]:
         """How many failures, how many variants."""
         failures = len(self.failures)
-        return failures, len(self.departures) - failures + len(self.notes)
+        return failures, len(self.differences) - failures + len(self.notes)
 
 
-def nearest(request: Json, ids: tuple[int, ...], read: PromptReading) -> Comparison | None:
+def nearest(request: Json, ids: tuple[int, ...], read: ParsedPrompt) -> PromptComparison | None:
     """The prompt beside the nearest accepted rendering; None where it is the official library's, or the library can not render the request.
 
     Args:
@@ -120,13 +127,15 @@ def nearest(request: Json, ids: tuple[int, ...], read: PromptReading) -> Compari
     if ids in library_prompts(request, date):
         return None
     compared = (
-        Comparison(style=one.style, notes=one.notes, departures=tuple(_departures(one, read.messages, request)))
+        PromptComparison(style=one.style, notes=one.notes, differences=tuple(_departures(one, read.messages, request)))
         for one in renderings(request, date)
     )
     return min(compared, key=lambda one: one.distance, default=None)
 
 
-def _departures(rendering: Rendering, messages: Sequence[PromptMessage], request: Json) -> Iterator[Departure]:
+def _departures(
+    rendering: AcceptedRendering, messages: Sequence[PromptMessage], request: Json
+) -> Iterator[PromptDifference]:
     first = 1 if messages and messages[0].role == "system" else 0
     framing = tuple(takewhile(lambda message: message.role == "developer", messages[first:]))
     if first:
@@ -134,7 +143,7 @@ def _departures(rendering: Rendering, messages: Sequence[PromptMessage], request
             yield _departure(difference, 0, rendering.system, messages[0])
     else:
         yield _missing(0, rendering.system)
-    due, found = _joined(rendering.framing), _joined(framing)
+    due, found = _joined(rendering.developer_messages), _joined(framing)
     if due is not None and found is not None:
         for difference in developer_difference(due.content, found.content, request):
             yield _departure(difference, first, due, found)
@@ -142,7 +151,7 @@ def _departures(rendering: Rendering, messages: Sequence[PromptMessage], request
         yield _missing(first, due)
     elif found is not None and found.content.strip() not in ("", "# Instructions"):
         yield _departure(fails(Part.MESSAGE, Problem.EXTRA, _NO_SUCH_MESSAGE), first, None, found)
-    yield from _talk(rendering.talk, messages, first + len(framing), request)
+    yield from _talk(rendering.conversation, messages, first + len(framing), request)
 
 
 _NO_SUCH_MESSAGE = "the request has no such message"
@@ -159,7 +168,7 @@ def _joined(messages: Sequence[PromptMessage]) -> PromptMessage | None:
 
 def _talk(
     expected: Sequence[Expected], messages: Sequence[PromptMessage], begun: int, request: Json
-) -> Iterator[Departure]:
+) -> Iterator[PromptDifference]:
     seats = _seats(expected, messages, begun)
     for place, one in enumerate(expected):
         following = min((seat for other, seat in seats.items() if other > place), default=len(messages))
@@ -192,7 +201,7 @@ def _seats(expected: Sequence[Expected], messages: Sequence[PromptMessage], begu
 
 
 def _says_the_same(one: Expected, shown: PromptMessage) -> bool:
-    is_addressed = one.kind in (Kind.CALL, Kind.RESULT)
+    is_addressed = one.kind in (PartKind.CALL, PartKind.RESULT)
     named = not is_addressed or is_same_function(one.message.function, shown.function)
     return _kind(shown) is one.kind and shown.content == one.message.content and named
 
@@ -202,7 +211,7 @@ def _says_alike(one: Expected, shown: PromptMessage) -> bool:
     said = one.message.content
     if said and shown.content == said:
         return True
-    if one.kind is not Kind.CALL or _kind(shown) is not Kind.CALL:
+    if one.kind is not PartKind.CALL or _kind(shown) is not PartKind.CALL:
         return _joins(one, shown)
     return equal_json(shown.content, said) and is_same_function(one.message.function, shown.function)
 
@@ -211,14 +220,14 @@ def _is_of_the_kind(one: Expected, shown: PromptMessage) -> bool:
     return _kind(shown) is one.kind and not one.is_optional
 
 
-def _kind(message: PromptMessage) -> Kind | None:
-    return Kind.INSTRUCTIONS if message.role == "developer" else kind_of(message)
+def _kind(message: PromptMessage) -> PartKind | None:
+    return PartKind.INSTRUCTIONS if message.role == "developer" else kind_of(message)
 
 
 def _joins(one: Expected, shown: PromptMessage) -> bool:
     """Whether a reasoning stands in the prompt as whole lines of a reasoning."""
     thought = one.message.content.strip()
-    is_reasoning = one.kind is Kind.REASONING and _kind(shown) is one.kind
+    is_reasoning = one.kind is PartKind.REASONING and _kind(shown) is one.kind
     return is_reasoning and thought != "" and f"\n{thought}\n" in f"\n{shown.content.strip()}\n"
 
 
@@ -231,33 +240,33 @@ def _differences(one: Expected, shown: PromptMessage, request: Json, *, is_last:
     yield from _header_differences(one, shown)
     if shown.specials:
         yield fails(Part.CONTENT, Problem.INJECTED, "text of the content became a special token")
-    elif shown.content != expected.content and one.kind is Kind.INSTRUCTIONS:
+    elif shown.content != expected.content and one.kind is PartKind.INSTRUCTIONS:
         yield from developer_difference(expected.content, shown.content, request)
     elif shown.content != expected.content:
         found = difference_of_contents(expected.content, shown.content, expected.role)
         is_form = _joins(one, shown) or shown.content == _on_lines(one, request)
-        is_form = is_form or (one.kind is Kind.CALL and equal_json(shown.content, expected.content))
+        is_form = is_form or (one.kind is PartKind.CALL and equal_json(shown.content, expected.content))
         yield (varies if is_form else fails)(found.part, found.problem, found.words)
     if shown.end != expected.end and not (shown.end is None and is_last):
-        is_form = one.kind is Kind.CALL and shown.end_name == "⟦end⟧"
+        is_form = one.kind is PartKind.CALL and shown.end_name == "⟦end⟧"
         words = f"the message ends in {shown.end_name or 'nothing'} where {expected.end_name} was expected"
         yield (varies if is_form else fails)(Part.END, Problem.DIFFERENT, words)
 
 
 def _header_differences(one: Expected, shown: PromptMessage) -> Iterator[JudgedDifference]:
     named = one.part.function if one.part is not None else one.message.function
-    if one.kind not in (Kind.CALL, Kind.RESULT):
+    if one.kind not in (PartKind.CALL, PartKind.RESULT):
         if shown.name not in (one.message.name, None):
             yield varies(Part.NAME, Problem.EXTRA, f"the author's name {shorten(shown.name)!r} stands in the header")
     elif named is not None and shown.function != named:
-        part = Part.RECIPIENT if one.kind is Kind.CALL else Part.NAME
+        part = Part.RECIPIENT if one.kind is PartKind.CALL else Part.NAME
         words = f"the function is {shown.function or shown.name or 'missing'} where {named} was expected"
         yield (varies if is_same_function(named, shown.function) else fails)(part, Problem.DIFFERENT, words)
-    may_think = one.kind in (Kind.CALL, Kind.PREAMBLE, Kind.RESULT) and shown.channel == "analysis"
+    may_think = one.kind in (PartKind.CALL, PartKind.PREAMBLE, PartKind.RESULT) and shown.channel == "analysis"
     for found in header_differences(one.message, shown):
         is_form = found.problem is Problem.MISPLACED or found.part is Part.CONTENT_TYPE
         is_form = is_form or (found.part is Part.CHANNEL and may_think)
-        if is_form or found.part is Part.CHANNEL or (found.part is Part.RECIPIENT and one.kind is Kind.RESULT):
+        if is_form or found.part is Part.CHANNEL or (found.part is Part.RECIPIENT and one.kind is PartKind.RESULT):
             yield (varies if is_form else fails)(found.part, found.problem, found.words)
 
 
@@ -268,11 +277,15 @@ def _on_lines(one: Expected, request: Json) -> str | None:
     return "\n".join(text(at(part, "text")) for part in parts) if parts else None
 
 
-def _unasked(expected: Sequence[Expected], message: PromptMessage, number: int, request: Json) -> Iterator[Departure]:
+def _unasked(
+    expected: Sequence[Expected], message: PromptMessage, number: int, request: Json
+) -> Iterator[PromptDifference]:
     """A message of the prompt that is none of the expected ones; an empty one says nothing."""
     if not (message.content or message.recipient):
         return
-    dropped = (part for part in wanted(request) if part.keep is Keep.ABSENT and part.text == message.content)
+    dropped = (
+        part for part in expected_parts(request) if part.retention is Retention.ABSENT and part.text == message.content
+    )
     thought = next(dropped, None) if message.role == "assistant" else None
     problem, words = Problem.EXTRA, _NO_SUCH_MESSAGE
     if thought is not None:
@@ -288,7 +301,7 @@ def _unasked(expected: Sequence[Expected], message: PromptMessage, number: int, 
 
 def _moved(
     expected: Sequence[Expected], seats: Mapping[int, int], messages: Sequence[PromptMessage]
-) -> Iterator[Departure]:
+) -> Iterator[PromptDifference]:
     """The first message that stands after one that was sent after it; calls and results of one message may stand in two orders."""
     order = sorted(seats, key=lambda place: seats[place])
     for number, place in enumerate(order):
@@ -302,8 +315,8 @@ def _moved(
                 return
 
 
-def _missing(number: int, message: PromptMessage, one: Expected | None = None) -> Departure:
-    problem = Problem.REASONING_DROPPED if one is not None and one.kind is Kind.REASONING else Problem.MISSING
+def _missing(number: int, message: PromptMessage, one: Expected | None = None) -> PromptDifference:
+    problem = Problem.REASONING_DROPPED if one is not None and one.kind is PartKind.REASONING else Problem.MISSING
     difference = fails(Part.MESSAGE, problem, f"it is missing: {shorten(message.content)!r}")
     return _departure(difference, number, message, None, one.where if one is not None else "")
 
@@ -314,8 +327,8 @@ def _departure(
     expected: PromptMessage | None,
     shown: PromptMessage | None,
     where: str = "",
-) -> Departure:
-    return Departure(
+) -> PromptDifference:
+    return PromptDifference(
         difference=difference,
         number=number,
         label=_label(shown or expected),
@@ -334,7 +347,7 @@ def _label(message: PromptMessage | None) -> str:
     return name if message.channel is None else f"{name}, {message.channel}"
 
 
-def _differing(ids: tuple[int, ...], other: tuple[int, ...]) -> Wording:
+def _differing(ids: tuple[int, ...], other: tuple[int, ...]) -> ReportText:
     """What of one side differs: what both begin and end with is left out, but for a token before it where nothing would be left of one side."""
     if not ids:
         return "no such message"

@@ -18,7 +18,7 @@ from harmony_conformance.evidence.exchange import Exchange, PromptLevel, Series
 from harmony_conformance.json_value import JsonObject, at, items, text
 from harmony_conformance.prompts.conversation import conversation_of
 from harmony_conformance.prompts.known_mistakes import is_call
-from harmony_conformance.prompts.token_accounting import FORMS, Form, explain_counts
+from harmony_conformance.prompts.token_accounting import FORMS, PromptForm, explain_counts
 from harmony_ref import Message, Role
 from harmony_ref.styles import Style
 from harmony_ref.styles.styled_rendering import each_rendered, next_turn
@@ -69,7 +69,7 @@ def fingerprint(series: Iterable[Series]) -> Fingerprint | None:
     """The renderer behind a run, by ids where they are shown, else by counts. None where neither says anything."""
     listed = list(series)
     exchanges = [x for one in listed for x in one.exchanges.values() if x.api in CONVERSATIONS]
-    shown = _telling([x for x in exchanges if items(at(x.asked, "messages"))])
+    shown = _telling([x for x in exchanges if items(at(x.chat_request, "messages"))])
     if shown:
         return _by_ids(shown)
     counted = next((one for one in listed if has_accounts.holds(one)), None)
@@ -109,7 +109,7 @@ def _telling(exchanges: Sequence[Exchange]) -> list[Exchange]:
     """
     equal: dict[bytes, list[Exchange]] = {}
     for x in exchanges:
-        equal.setdefault(x.asked_body, []).append(x)
+        equal.setdefault(x.chat_request_body, []).append(x)
     alike: dict[frozenset[str], list[list[Exchange]]] = {}
     for same in equal.values():
         alike.setdefault(_kinds(same[0]), []).append(same)
@@ -123,18 +123,18 @@ def _shown(same: Sequence[Exchange]) -> Exchange | None:
 
 
 def _kinds(x: Exchange) -> frozenset[str]:
-    messages = items(at(x.asked, "messages"))
+    messages = items(at(x.chat_request, "messages"))
     roles = {text(at(message, "role")) for message in messages}
     calls = {"calls" for message in messages if items(at(message, "tool_calls"))}
-    return frozenset(roles | calls | ({"tools"} if items(at(x.asked, "tools")) else set()))
+    return frozenset(roles | calls | ({"tools"} if items(at(x.chat_request, "tools")) else set()))
 
 
-def _forms_of(x: Exchange) -> Iterator[Form]:
+def _forms_of(x: Exchange) -> Iterator[PromptForm]:
     """The forms that give the very tokens of a prompt."""
     date = next(_values("date", [x]), None)
     tried: dict[Style, list[tuple[Sequence[Message], bool]]] = {}  # most readings of a request are the same messages
     for reading, forms in groupby(FORMS, key=lambda form: form.reading):
-        typed = conversation_of(x.asked, reading, date=date)
+        typed = conversation_of(x.chat_request, reading, date=date)
         untyped = tuple(replace(message, content_type=None) if is_call(message) else message for message in typed)
         for form in forms:
             messages = typed if form.types_calls else untyped

@@ -17,7 +17,7 @@ from harmony_conformance.checks.rendering.tool_schemas import Mark, declared_mem
 from harmony_conformance.json_value import Json, at, canonical, dumps, items, members, objects_in, text
 from harmony_conformance.judge.check import Verdict
 from harmony_conformance.prompts.conversation import EFFORTS
-from harmony_conformance.prompts.prompt_parser import Kind, wanted
+from harmony_conformance.prompts.prompt_parser import PartKind, expected_parts
 from harmony_conformance.prompts.tool_declarations import Declaration, as_identifier, declarations_in, official_spelling
 from harmony_conformance.redactable_text import shorten
 from harmony_ref.explanation.divergence import Difference, Part, Problem
@@ -75,7 +75,7 @@ def developer_difference(expected: str, shown: str, request: Json) -> Iterator[J
     """How a developer message differs from the one expected: the first of what is lost, changed or added, else the form."""
     if expected == shown:
         return
-    said = [part.text for part in wanted(request) if part.kind is Kind.INSTRUCTIONS and part.text.strip()]
+    said = [part.text for part in expected_parts(request) if part.kind is PartKind.INSTRUCTIONS and part.text.strip()]
     told = [one for one in said if one in expected]
     found = difference_of_contents(expected, shown, "developer")
     if not all(one in shown for one in told):

@@ -15,7 +15,7 @@ from typing import LiteralString
 from harmony_conformance.json_value import Json, at, dumps, items, members, pointer, text
 from harmony_conformance.judge.check import Finding, variant
 from harmony_conformance.prompts.tool_declarations import Declaration, tells
-from harmony_conformance.redactable_text import Phrase, shorten
+from harmony_conformance.redactable_text import RedactableText, shorten
 
 _PARAMETERS = ("parameters",)
 _SCALARS: dict[str, tuple[LiteralString, ...]] = {
@@ -86,9 +86,11 @@ def undescribed(function: Json, shown: Declaration, library: Declaration, where:
     for parameter in parameters(function):
         if not shown.has_parameter(parameter.name) and library.has_parameter(parameter.name):
             yield Finding(
-                message=Phrase("the parameter {} of {} is not declared in the prompt", parameter.name, shown.name),
+                message=RedactableText(
+                    "the parameter {} of {} is not declared in the prompt", parameter.name, shown.name
+                ),
                 at=where + pointer(*parameter.where),
-                expected=Phrase("{}: …", parameter.name),
+                expected=RedactableText("{}: …", parameter.name),
                 actual=shorten(shown.type),
             )
         if parameter.depth == 0:
@@ -98,7 +100,7 @@ def undescribed(function: Json, shown: Declaration, library: Declaration, where:
         wanted_lines = [line for line in lines if line in library.comment + library.type]
         if not all(tells(place, line) for line in wanted_lines):
             yield Finding(
-                message=Phrase("a description of {} is not in the prompt", shown.name),
+                message=RedactableText("a description of {} is not in the prompt", shown.name),
                 at=where + below,
                 expected=shorten(description),
                 actual=shorten(place.strip()) or "nothing",
@@ -122,7 +124,9 @@ def _values(parameter: Parameter, shown: Declaration, library: Declaration, plac
     lost = [value for value in values if not _quotes(value, shown.type)]
     if lost:
         yield Finding(
-            message=Phrase("values of the parameter {} of {} are not in the prompt", parameter.name, shown.name),
+            message=RedactableText(
+                "values of the parameter {} of {} are not in the prompt", parameter.name, shown.name
+            ),
             at=place + pointer("enum"),
             expected=shorten(" | ".join(map(dumps, values))),
             actual=shorten(" | ".join(member.type for member in declared_members(parameter.name, shown))),
@@ -142,7 +146,7 @@ def _type(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Mem
     words = _SCALARS.get(text(at(parameter.schema, "type")), ()) if "oneOf" not in members(parameter.schema) else ()
     if words and _has_word(words, by_library) and not _has_word(words, here):
         yield Finding(
-            message=Phrase("the parameter {} has another type in the prompt", parameter.name),
+            message=RedactableText("the parameter {} has another type in the prompt", parameter.name),
             at=place,
             expected=words[0],
             actual=shorten(" | ".join(member.type for member in here)),
@@ -159,13 +163,13 @@ def _mark(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Mem
         return
     if parameter.required:
         yield Finding(
-            message=Phrase("the required parameter {} is declared as optional", parameter.name),
+            message=RedactableText("the required parameter {} is declared as optional", parameter.name),
             at=place,
-            expected=Phrase("{}: …", parameter.name),
-            actual=Phrase("{}?: …", parameter.name),
+            expected=RedactableText("{}: …", parameter.name),
+            actual=RedactableText("{}?: …", parameter.name),
         )
     else:
-        yield variant(Phrase("the optional parameter {} is declared as required", parameter.name), where=place)
+        yield variant(RedactableText("the optional parameter {} is declared as required", parameter.name), where=place)
 
 
 def without_default(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
@@ -181,15 +185,15 @@ def without_default(function: Json, shown: Declaration, library: Declaration, wh
         place = where + pointer(*parameter.where, "default")
         if parameter.depth:
             yield variant(
-                Phrase("the default of {}, within an object, is not in the prompt", parameter.name), where=place
+                RedactableText("the default of {}, within an object, is not in the prompt", parameter.name), where=place
             )
         else:
             yield Finding(
-                message=Phrase(
+                message=RedactableText(
                     "the default of the parameter {} of {} is not in the prompt", parameter.name, shown.name
                 ),
                 at=place,
-                expected=Phrase("default: {}", shorten(dumps(default))),
+                expected=RedactableText("default: {}", shorten(dumps(default))),
                 actual=shorten(" | ".join(member.type for member in declared_members(parameter.name, shown)))
                 or "nothing",
             )

@@ -25,7 +25,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, members, number, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check
-from harmony_conformance.redactable_text import Location, Phrase, quote
+from harmony_conformance.redactable_text import Location, RedactableText, quote
 
 _STREAMED = (is_responses, on.was_streamed, on.ended_well)
 _ITEM_DONE = "response.output_item.done"
@@ -97,7 +97,7 @@ def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
         for key, said in _named(event, item):
             if said and announced.setdefault(key, said) != said:
                 yield Finding(
-                    message=Phrase("the {} is not the one that was announced", Phrase(key[2])),
+                    message=RedactableText("the {} is not the one that was announced", RedactableText(key[2])),
                     at=f"event {place}",
                     expected=quote(announced[key]),
                     actual=quote(said),
@@ -142,7 +142,7 @@ def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
             if pieces is not None and "".join(pieces) != whole:
                 expected, actual = text_difference("".join(pieces), whole)
                 yield Finding(
-                    message=Phrase(
+                    message=RedactableText(
                         "the {} of `{}` is not what the deltas told", Location(key[1]), text(event.get("type"))
                     ),
                     at=f"event {number_}",

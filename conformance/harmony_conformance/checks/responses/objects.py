@@ -18,7 +18,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, pointer, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, evidence
-from harmony_conformance.redactable_text import Location, Phrase, Wording, quote, shorten
+from harmony_conformance.redactable_text import Location, RedactableText, ReportText, quote, shorten
 
 _ANSWERED = (is_responses, on.was_answered, told_a_response)
 
@@ -156,19 +156,19 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
     """
     told = response(x)
     status, reason = text(told.get("status")), at(told.get("incomplete_details"), "reason")
-    if x.was_cut and (status, reason) != ("incomplete", "max_output_tokens"):
+    if x.hit_token_limit and (status, reason) != ("incomplete", "max_output_tokens"):
         yield Finding(
             message="the limit cut the answer, and the status does not say so",
             at="/status",
             expected="incomplete, max_output_tokens",
-            actual=Phrase("{}, {}", status, reason or Phrase("no reason")),
+            actual=RedactableText("{}, {}", status, reason or RedactableText("no reason")),
         )
-    elif x.has_ended and (status != "completed" or told.get("incomplete_details") is not None):
+    elif x.reached_stop and (status != "completed" or told.get("incomplete_details") is not None):
         yield Finding(
             message="the model ended its turn, and the status does not say so",
             at="/status",
             expected="completed",
-            actual=Phrase("{}, {}", status, reason or Phrase("no reason")),
+            actual=RedactableText("{}, {}", status, reason or RedactableText("no reason")),
         )
     elif (contradiction := _contradiction(told)) is not None:
         yield Finding(
@@ -184,15 +184,15 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
         )
 
 
-def _contradiction(told: JsonObject) -> Wording | None:
+def _contradiction(told: JsonObject) -> ReportText | None:
     """What a response says against its being completed."""
     if told.get("status") != "completed":
         return None
     if isinstance(told.get("incomplete_details"), dict):
-        return Phrase("incomplete_details {}", shorten(dumps(told["incomplete_details"])))
+        return RedactableText("incomplete_details {}", shorten(dumps(told["incomplete_details"])))
     last = next(iter(reversed(items(told.get("output")))), None)
     unfinished = text(at(last, "status"))
-    return Phrase("the last item is {}", unfinished) if unfinished in ("incomplete", "in_progress") else None
+    return RedactableText("the last item is {}", unfinished) if unfinished in ("incomplete", "in_progress") else None
 
 
 @evidence
@@ -216,10 +216,10 @@ def counted_thought_has_an_item(x: Exchange) -> Iterator[Finding]:
     if not output(x) and not announced:
         told = x.turn.usage.reasoning_tokens if x.turn is not None and x.turn.usage is not None else 0
         yield Finding(
-            message=Phrase("{} tokens of a thought are counted, and the output has no item", told),
+            message=RedactableText("{} tokens of a thought are counted, and the output has no item", told),
             at="/output",
             expected="a reasoning item",
-            actual=Phrase("status {}, no item", text(response(x).get("status")) or Phrase("missing")),
+            actual=RedactableText("status {}, no item", text(response(x).get("status")) or RedactableText("missing")),
         )
 
 
@@ -234,7 +234,7 @@ def ids_are_unique(x: Exchange) -> Iterator[Finding]:
         for name, count in Counter(filter(None, named)).items():
             if count > 1:
                 yield Finding(
-                    message=Phrase("{} items have the same `{}`", count, Location(member)),
+                    message=RedactableText("{} items have the same `{}`", count, Location(member)),
                     at="/output",
                     expected="one item",
                     actual=quote(name),

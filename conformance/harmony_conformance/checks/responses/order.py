@@ -19,11 +19,11 @@ from harmony_conformance.checks.responses.views import (
     told_events,
 )
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import unpadded
+from harmony_conformance.evidence.expected_output import strip_endoftext
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, pointer, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, evidence
-from harmony_conformance.redactable_text import Phrase, Wording, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
 from harmony_ref import HarmonyError, Message, Role, parse, text_of
 
 _STREAMED = (is_responses, on.was_streamed, on.ended_well)
@@ -69,7 +69,7 @@ def events_follow_the_grammar(x: Exchange) -> Iterator[Finding]:
         yield Finding(message=problem, at="stream", expected=expected)
 
 
-_Faults = Iterator[tuple[LiteralString, Wording]]
+_Faults = Iterator[tuple[LiteralString, ReportText]]
 _Place = int | str
 
 
@@ -93,7 +93,7 @@ class _Machine:
         """What is wrong with the next event: the problem, and what would have been right."""
         kind = text(event.get("type"))
         if self._end:
-            yield "an event comes after the one that ends the stream", Phrase("nothing after {}", self._end)
+            yield "an event comes after the one that ends the stream", RedactableText("nothing after {}", self._end)
             return
         if kind in _BEGINNINGS:
             if self._items or kind in self._begun:
@@ -180,13 +180,13 @@ _ITEM_OF = {"reasoning": "analysis", "message": "shown", "function_call": "calle
 @evidence
 def order_is_known(x: Exchange) -> bool:
     """answers whose emitted tokens are known, and well-formed"""
-    return x.meant is not None and bool(_written(x))
+    return x.expected_output is not None and bool(_written(x))
 
 
 def _written(x: Exchange) -> list[tuple[str, str]]:
     """The messages that the model wrote: what of the completion each is, and its text; none where they are no Harmony."""
     try:
-        said = parse(unpadded(x.output.ids or ()), role=Role.ASSISTANT)
+        said = parse(strip_endoftext(x.output.ids or ()), role=Role.ASSISTANT)
     except HarmonyError:
         return []
     return [(_kind_of(message), text_of(message).strip()) for message in said]

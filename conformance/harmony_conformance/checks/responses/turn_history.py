@@ -8,10 +8,10 @@ from typing import LiteralString
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.checks.responses.views import is_responses, output, response, told_a_response
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.expected_output import unpadded
+from harmony_conformance.evidence.expected_output import strip_endoftext
 from harmony_conformance.json_value import Json, at, canonical, items, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, condition, of_several, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, condition, series_only, variant
 from harmony_conformance.prompts.prompt_parser import show
 from harmony_conformance.redactable_text import quote, shorten
 from harmony_ref import HarmonyError, Message, Role, parse, text_of
@@ -43,7 +43,7 @@ def _same(one: list[Json], other: list[Json]) -> bool:
     return [canonical(item) for item in one] == [canonical(item) for item in other]
 
 
-@of_several
+@series_only
 @condition
 def goes_on_both_ways(series: Series) -> bool:
     """conversations that go on by `previous_response_id`, and once more by sending all items back, both answered"""
@@ -89,11 +89,11 @@ def called_a_built_in_tool(x: Exchange) -> bool:
 
 def _calls(x: Exchange) -> list[Message]:
     """The calls that the model wrote whole to a built-in tool that is offered."""
-    offered = [text(name) for name in items(at(x.asked, "chat_template_kwargs", "builtin_tools"))]
-    if not offered or not x.output.ids or not x.has_ended:
+    offered = [text(name) for name in items(at(x.chat_request, "chat_template_kwargs", "builtin_tools"))]
+    if not offered or not x.output.ids or not x.reached_stop:
         return []
     try:
-        said = parse(unpadded(x.output.ids), role=Role.ASSISTANT)
+        said = parse(strip_endoftext(x.output.ids), role=Role.ASSISTANT)
     except HarmonyError:
         return []
     return [message for message in said if (message.recipient or "").partition(".")[0] in offered]

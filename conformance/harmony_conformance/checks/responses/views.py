@@ -52,7 +52,7 @@ def told_a_response(x: Exchange) -> bool:
 def response(x: Exchange) -> JsonObject:
     """The response object: the answer, or what the last event has; empty where there is none."""
     if x.events is None:
-        return members(x.told)
+        return members(x.response_json)
     ends = [event for event in told_events(x) if text(event.get("type")) in ENDS]
     return members(ends[-1].get("response")) if ends else {}
 

@@ -10,7 +10,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, at, dumps, items, members, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, variant
-from harmony_conformance.redactable_text import Phrase, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 
 @check(MUST, spec="chat#chunk", when=(on.is_completion, on.was_streamed, on.was_answered))
@@ -44,7 +44,7 @@ def choices_are_numbered(x: Exchange) -> Iterator[Finding]:
 
     Clients join deltas by the index of their choice, and read the first choice of a chunk without looking whether there is one.
     """
-    for told in x.streamed:
+    for told in x.chunk_choices:
         if told.number is None or told.number < 0:
             yield Finding(
                 message="a choice has no index",
@@ -89,13 +89,13 @@ FINISH_REASONS = ("stop", "length", "tool_calls", "content_filter", "function_ca
 def one_finish_reason(x: Exchange) -> Iterator[Finding]:
     """Each choice has exactly one finish_reason, a word, and no text or call after it; a word that the API does not have is a variant."""
     chosen: defaultdict[int, list[JsonObject]] = defaultdict(list)
-    for piece in x.streamed:
+    for piece in x.chunk_choices:
         chosen[piece.number or 0].append(piece.choice)
     for index, choices in sorted(chosen.items()):
         told = [reason for choice in choices if (reason := choice.get("finish_reason")) is not None]
         if len(told) != 1:
             yield Finding(
-                message=Phrase("the stream has {} finish reasons", len(told)),
+                message=RedactableText("the stream has {} finish reasons", len(told)),
                 at=f"choices/{index}/finish_reason",
                 expected="1",
                 actual=quote(", ".join(map(str, told))) or "none",
@@ -140,7 +140,7 @@ def usage_comes_last(x: Exchange) -> Iterator[Finding]:
             message="usage comes more than once",
             at="usage",
             expected="one chunk",
-            actual=Phrase("{} chunks", len(told)),
+            actual=RedactableText("{} chunks", len(told)),
         )
     elif told[-1] is not x.chunks[-1]:
         yield Finding(

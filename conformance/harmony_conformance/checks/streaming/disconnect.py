@@ -8,11 +8,11 @@ from harmony_conformance.checks.helpers.before_after import aftermaths, differen
 from harmony_conformance.engines.load_metric import requests_running
 from harmony_conformance.evidence.exchange import Series
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, evidence, of_several
-from harmony_conformance.redactable_text import Phrase, quote
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, evidence, series_only
+from harmony_conformance.redactable_text import RedactableText, quote
 
 
-@of_several
+@series_only
 @evidence
 def has_plain_after_leaving(series: Series) -> bool:
     """plain requests before and after a stream that the client left"""
@@ -26,7 +26,7 @@ def server_survives_a_client_that_leaves(series: Series) -> Iterator[Finding]:
     Every user who presses stop does this. A server that dies or hangs of it is lost to all others.
     """
     for one in aftermaths(series, on.client_left):
-        yield from differences(one, Phrase("a client left its stream"))
+        yield from differences(one, RedactableText("a client left its stream"))
 
 
 @evidence

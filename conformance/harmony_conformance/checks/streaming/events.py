@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from harmony_conformance.checks.streaming.views import is_annotation, is_error
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import NotJson, at, members
+from harmony_conformance.json_value import InvalidJsonError, at, members
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, variant
-from harmony_conformance.redactable_text import Phrase, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, quote, shorten
 from harmony_conformance.transport.sse import Event
 
 
@@ -110,9 +110,9 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
             continue
         try:
             value = event.json
-        except NotJson as problem:
+        except InvalidJsonError as problem:
             yield Finding(
-                message=Phrase("the data of an event is no JSON: {}", problem),
+                message=RedactableText("the data of an event is no JSON: {}", problem),
                 at=f"event {index}",
                 expected="a JSON object",
                 actual=shorten(event.data),

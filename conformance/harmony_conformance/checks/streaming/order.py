@@ -8,7 +8,7 @@ from itertools import groupby
 
 from harmony_conformance.checks.streaming.views import deltas
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import read_ids, unpadded
+from harmony_conformance.evidence.expected_output import read_ids, strip_endoftext
 from harmony_conformance.json_value import members
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, evidence
@@ -59,7 +59,7 @@ def _written(ids: Sequence[int]) -> tuple[str, ...]:
 
 
 def _said(ids: Sequence[int]) -> tuple[Message, ...]:
-    ids = unpadded(ids)
+    ids = strip_endoftext(ids)
     if read_ids(ids) is None:
         return ()
     return tuple(one for one in parse(ids, role=Role.ASSISTANT) if one.recipient is None or one.channel == "final")

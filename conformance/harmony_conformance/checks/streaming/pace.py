@@ -8,8 +8,8 @@ from harmony_conformance.checks.streaming.views import says
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import at, items
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, comparison, evidence, of_several
-from harmony_conformance.redactable_text import Phrase
+from harmony_conformance.judge.check import MUST, Finding, comparison, evidence, series_only
+from harmony_conformance.redactable_text import RedactableText
 
 _ENOUGH_EVENTS = 20
 _ENOUGH_STREAMS = 4
@@ -17,7 +17,7 @@ _SLOW = 0.5  # seconds
 PACED = "paced"
 
 
-@of_several
+@series_only
 @evidence
 def has_slow_streams(series: Series) -> bool:
     """four streams, sent one after another with nothing beside, of at least 20 deltas and half a second each"""
@@ -33,7 +33,7 @@ def deltas_come_as_generated(series: Series) -> Iterator[Finding]:
     streams = _paced(series)
     if all(times[-1] - times[0] < times[-1] / 20 for times in streams if times):
         yield Finding(
-            message=Phrase("in each of {} streams all deltas arrived together at the end", len(streams)),
+            message=RedactableText("in each of {} streams all deltas arrived together at the end", len(streams)),
             at="stream",
             expected="deltas spread over the time of generation",
             actual="a spread of less than a twentieth of it",

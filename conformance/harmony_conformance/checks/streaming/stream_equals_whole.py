@@ -12,7 +12,7 @@ from harmony_conformance.evidence.series_pairs import whole_and_streamed
 from harmony_conformance.json_value import Json, at
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, evidence, variant
-from harmony_conformance.redactable_text import Phrase
+from harmony_conformance.redactable_text import RedactableText
 
 
 @evidence
@@ -102,7 +102,7 @@ def _differences(whole: Json, streamed: Json, streamed_id: str) -> Iterator[Find
     for found in json_differences(whole, streamed) if whole != streamed else ():
         alone = " in white space alone" if _is_white_space(at(whole, found.path), at(streamed, found.path)) else ""
         yield Finding(
-            message=Phrase("streamed, {} differs{}", found.path, Phrase(alone)),
+            message=RedactableText("streamed, {} differs{}", found.path, RedactableText(alone)),
             at=found.path,
             expected=found.expected,
             actual=found.actual,

@@ -11,7 +11,7 @@ from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 
 def deltas(x: Exchange) -> Iterator[Json]:
     """The deltas of the first choice, in order."""
-    return (told.delta for told in x.streamed if told.is_first)
+    return (told.delta for told in x.chunk_choices if told.is_first)
 
 
 def is_error(value: Json) -> bool:

@@ -43,11 +43,11 @@ _WORD = re.compile(rb"[A-Z][a-z]{3,}")
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
 
 
-class ScriptError(ValueError):
+class TeleprompterScriptError(ValueError):
     """A script that cannot be written."""
 
 
-class TooLong(ScriptError):  # noqa: N818 - it says what the script is
+class ScriptTooLongError(TeleprompterScriptError):
     """A script of more tokens than there is room for between the beginning of the window and the trailer."""
 
     def __init__(self, length: int, most: int) -> None:
@@ -56,7 +56,7 @@ class TooLong(ScriptError):  # noqa: N818 - it says what the script is
         self.most = most
 
 
-class Unspeakable(ScriptError):  # noqa: N818 - it says what the script is
+class UnspeakableTextError(TeleprompterScriptError):
     """A token that no text brings about where it stands."""
 
     def __init__(self, position: int, token: int) -> None:
@@ -125,7 +125,7 @@ def write_script(ids: Sequence[int], trailer: int = TRAILER) -> str:
     """
     filling = room(trailer) - len(ids)
     if filling < 0:
-        raise TooLong(len(ids), room(trailer))
+        raise ScriptTooLongError(len(ids), room(trailer))
     # the separator before the script keeps it apart from what stands before, whatever both are
     wanted = [tokens.RETURN, *ids, *[tokens.RETURN] * filling]
     in_code = [_must_be_coded(token) for token in wanted]
@@ -138,7 +138,7 @@ def write_script(ids: Sequence[int], trailer: int = TRAILER) -> str:
         near = (place, place - 1, place + 1)
         found = next((one for one in near if 0 <= one < len(wanted) and _may_be_coded(wanted, in_code, one)), None)
         if found is None:
-            raise Unspeakable(place - 1, wanted[place] if place < len(wanted) else tokens.RETURN)
+            raise UnspeakableTextError(place - 1, wanted[place] if place < len(wanted) else tokens.RETURN)
         in_code[found] = True
 
 
@@ -161,7 +161,7 @@ def _spelled(wanted: Sequence[int], in_code: Sequence[bool]) -> tuple[str | None
     held = b""
     for place, (token, coded) in enumerate(zip(wanted, in_code, strict=True)):
         if coded and token not in codes():
-            raise Unspeakable(place - 1, token)
+            raise UnspeakableTextError(place - 1, token)
         if coded and held:
             return None, place - 1
         held += b"" if coded else decode_bytes([token])

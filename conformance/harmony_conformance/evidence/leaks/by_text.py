@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import LiteralString
 
-from harmony_conformance.apis.text_fields import Answer, Field, Place
+from harmony_conformance.apis.text_fields import AnswerTexts, FieldKind, TextField
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks.about_harmony import is_about_harmony, quotes, said
 from harmony_conformance.evidence.leaks.by_token_ids import Emitted, emitted
@@ -26,8 +26,8 @@ from harmony_conformance.evidence.leaks.channel_words import GLUED, GLUED_IN_REA
 from harmony_conformance.evidence.leaks.markers import LEFT_BEHIND, MARKER, STRUCTURE, readable, without_code
 from harmony_conformance.evidence.leaks.reasoning_tags import ASKS_TO_THINK_ALOUD, OPENED, TAGGED, WRAPPED, repeated
 from harmony_conformance.json_value import strings
-from harmony_conformance.redactable_text import Location, Phrase
-from harmony_conformance.runtime.caching import once
+from harmony_conformance.redactable_text import Location, RedactableText
+from harmony_conformance.runtime.caching import cached_view
 from harmony_ref import encode
 
 
@@ -44,13 +44,13 @@ class Leak:
     """What stands where, in words, and what speaks for its being a leak."""
 
     where: str
-    message: Phrase
+    message: RedactableText
     excerpt: str
     strength: Strength = Strength.PROVEN
 
 
 _ByText = Callable[[Exchange], tuple[tuple[Leak, ...], ...]]
-_ByIds = Callable[[Emitted, Answer], Iterator[Leak]]
+_ByIds = Callable[[Emitted, AnswerTexts], Iterator[Leak]]
 
 
 def marker_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
@@ -59,7 +59,7 @@ def marker_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
     for answer in x.answers:
         shown = next((token for token in answer.logprobs if MARKER.fullmatch(token)), None)
         if shown is not None:
-            message = Phrase("logprobs name {}: they show the tokens of the whole completion", shown)
+            message = RedactableText("logprobs name {}: they show the tokens of the whole completion", shown)
             yield Leak(where="logprobs", message=message, excerpt=shown, strength=Strength.QUOTED)
     yield from _in_an_error(x)
 
@@ -71,7 +71,9 @@ def _in_an_error(x: Exchange) -> Iterator[Leak]:
         found = STRUCTURE.search(text) if "<|" in text and _OF_A_TEMPLATE.search(text) is None else None
         if found is not None and not is_about_harmony(x):
             yield Leak(
-                where="error", message=Phrase("the error holds Harmony markup"), excerpt=near(text, found.group())
+                where="error",
+                message=RedactableText("the error holds Harmony markup"),
+                excerpt=near(text, found.group()),
             )
 
 
@@ -96,62 +98,64 @@ def _read(x: Exchange, by_ids: _ByIds | None, by_text: _ByText) -> Iterator[Leak
             yield from by_text(x)[place]
 
 
-@once
+@cached_view
 def _markers_of_text(x: Exchange) -> tuple[tuple[Leak, ...], ...]:
     return tuple(tuple(_markers(x, answer)) for answer in x.answers)
 
 
-@once
+@cached_view
 def _words_of_text(x: Exchange) -> tuple[tuple[Leak, ...], ...]:
     return tuple(tuple(_words(x, answer)) for answer in x.answers)
 
 
-@once
+@cached_view
 def _thoughts_of_text(x: Exchange) -> tuple[tuple[Leak, ...], ...]:
     return tuple(tuple(_thoughts(x, answer)) for answer in x.answers)
 
 
-def _markers_of_ids(completion: Emitted, answer: Answer) -> Iterator[Leak]:
+def _markers_of_ids(completion: Emitted, answer: AnswerTexts) -> Iterator[Leak]:
     for leaked in completion.markers(answer):
         where = leaked.field.where
-        message = Phrase("{} stands in {} although the model wrote it as a special token", leaked.text, Location(where))
+        message = RedactableText(
+            "{} stands in {} although the model wrote it as a special token", leaked.text, Location(where)
+        )
         yield Leak(where=where, message=message, excerpt=near(readable(leaked.field.text), leaked.text))
 
 
-def _words_of_ids(completion: Emitted, answer: Answer) -> Iterator[Leak]:
+def _words_of_ids(completion: Emitted, answer: AnswerTexts) -> Iterator[Leak]:
     for leaked in completion.words(answer):
         where = leaked.field.where
-        message = Phrase(
+        message = RedactableText(
             "words of a header stand in {}, next to what a special token parted them from", Location(where)
         )
         yield Leak(where=where, message=message, excerpt=_around_seam(leaked.field.text, leaked.text))
 
 
-def _thoughts_of_ids(completion: Emitted, answer: Answer) -> Iterator[Leak]:
+def _thoughts_of_ids(completion: Emitted, answer: AnswerTexts) -> Iterator[Leak]:
     for leaked in completion.thoughts(answer):
         where = leaked.field.where
         yield Leak(
             where=where,
-            message=Phrase("the content holds text of the analysis channel"),
+            message=RedactableText("the content holds text of the analysis channel"),
             excerpt=leaked.text[:_LONGEST],
         )
 
 
-def _markers(x: Exchange, answer: Answer) -> Iterator[Leak]:
+def _markers(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
     for field in answer.fields:
         text = readable(field.text)
         if "<|" in text and MARKER.search(text) is not None:
             yield from _MARKERS_IN[field.place](x, answer, field, text)
 
 
-def _in_text(x: Exchange, answer: Answer, field: Field, text: str) -> Iterator[Leak]:
+def _in_text(x: Exchange, answer: AnswerTexts, field: TextField, text: str) -> Iterator[Leak]:
     plain = without_code(text)
     found = STRUCTURE.search(plain)
     if found is not None:
         strength = Strength.QUOTED if is_about_harmony(x) else Strength.PROVEN
         if _CITES in field.where and strength is Strength.PROVEN:
             strength = Strength.SUSPECTED
-        message = Phrase("{} holds Harmony markup", Location(field.where))
+        message = RedactableText("{} holds Harmony markup", Location(field.where))
         yield Leak(where=field.where, message=message, excerpt=near(plain, found.group()), strength=strength)
         return
     lone = MARKER.search(plain)
@@ -159,13 +163,18 @@ def _in_text(x: Exchange, answer: Answer, field: Field, text: str) -> Iterator[L
         return
     marker = lone.group()
     left = LEFT_BEHIND.search(plain)
-    message = Phrase("{} stands alone in {}", marker, Location(field.where))
+    message = RedactableText("{} stands alone in {}", marker, Location(field.where))
     if quotes(x, marker) or is_about_harmony(x):
         strength = Strength.QUOTED
-    elif left is not None and field.place is not Place.OTHER and (because := _corroborated(x, answer)):
+    elif left is not None and field.place is not FieldKind.OTHER and (because := _corroborated(x, answer)):
         strength, message = (
             Strength.PROVEN,
-            Phrase("{} stands in {} where a parser leaves one, and {}", marker, Location(field.where), Phrase(because)),
+            RedactableText(
+                "{} stands in {} where a parser leaves one, and {}",
+                marker,
+                Location(field.where),
+                RedactableText(because),
+            ),
         )
     else:
         strength = Strength.SUSPECTED
@@ -173,32 +182,32 @@ def _in_text(x: Exchange, answer: Answer, field: Field, text: str) -> Iterator[L
     yield Leak(where=field.where, message=message, excerpt=excerpt, strength=strength)
 
 
-def _in_a_name(x: Exchange, _answer: Answer, field: Field, text: str) -> Iterator[Leak]:
+def _in_a_name(x: Exchange, _answer: AnswerTexts, field: TextField, text: str) -> Iterator[Leak]:
     marker = next(found.group() for found in MARKER.finditer(text))
     yield Leak(
         where=field.where,
-        message=Phrase("{} stands in {}, which is a name", marker, Location(field.where)),
+        message=RedactableText("{} stands in {}, which is a name", marker, Location(field.where)),
         excerpt=near(text, marker),
         strength=Strength.QUOTED if quotes(x, marker) else Strength.PROVEN,
     )
 
 
-def _in_arguments(x: Exchange, answer: Answer, field: Field, text: str) -> Iterator[Leak]:
+def _in_arguments(x: Exchange, answer: AnswerTexts, field: TextField, text: str) -> Iterator[Leak]:
     beside = _beside_json(text)
     found = MARKER.search(beside)
     if found is None:
         yield from _in_text(x, answer, field, text)
         return
-    message = Phrase("{} stands in {}, beside the arguments", found.group(), Location(field.where))
+    message = RedactableText("{} stands in {}, beside the arguments", found.group(), Location(field.where))
     yield Leak(where=field.where, message=message, excerpt=near(text, found.group()))
 
 
-_MARKERS_IN: dict[Place, Callable[[Exchange, Answer, Field, str], Iterator[Leak]]] = {
-    Place.CONTENT: _in_text,
-    Place.REASONING: _in_text,
-    Place.NAME: _in_a_name,
-    Place.ARGUMENTS: _in_arguments,
-    Place.OTHER: _in_text,
+_MARKERS_IN: dict[FieldKind, Callable[[Exchange, AnswerTexts, TextField, str], Iterator[Leak]]] = {
+    FieldKind.CONTENT: _in_text,
+    FieldKind.REASONING: _in_text,
+    FieldKind.NAME: _in_a_name,
+    FieldKind.ARGUMENTS: _in_arguments,
+    FieldKind.OTHER: _in_text,
 }
 _CITES = "url_citation"  # what a page says that the answer cites
 
@@ -215,16 +224,16 @@ def _beside_json(text: str) -> str:
     return f"{text[:start]} {text[start + length :]}"
 
 
-def _corroborated(x: Exchange, answer: Answer) -> LiteralString:
+def _corroborated(x: Exchange, answer: AnswerTexts) -> LiteralString:
     """What speaks for a leak where one marker stands alone; nothing, if nothing does."""
-    reasoning = answer.text_of(Place.REASONING)
+    reasoning = answer.text_of(FieldKind.REASONING)
     if not reasoning.strip():
         return "the answer has no reasoning"
     usage = x.turn.usage if x.turn is not None else None
     if usage is None or usage.completion_tokens is None:
         return ""
-    calls = sum(len(encode(one.text)) for one in answer.fields if one.place in (Place.ARGUMENTS, Place.NAME))
-    told = len(encode(answer.text_of(Place.CONTENT))) + calls
+    calls = sum(len(encode(one.text)) for one in answer.fields if one.place in (FieldKind.ARGUMENTS, FieldKind.NAME))
+    told = len(encode(answer.text_of(FieldKind.CONTENT))) + calls
     thought = usage.reasoning_tokens if usage.reasoning_tokens is not None else 0
     unseen = usage.completion_tokens - told - max(thought, len(encode(reasoning)))
     return "many more tokens were spent than are shown" if unseen > _HEADERS + told + calls else ""
@@ -233,7 +242,7 @@ def _corroborated(x: Exchange, answer: Answer) -> LiteralString:
 _HEADERS = 24  # what the headers of a few messages cost
 
 
-def _words(x: Exchange, answer: Answer) -> Iterator[Leak]:
+def _words(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
     for field in answer.fields:
         text = readable(field.text)
         if not may_hold_words(text):
@@ -248,7 +257,7 @@ def _words(x: Exchange, answer: Answer) -> Iterator[Leak]:
             continue
         yield Leak(
             where=field.where,
-            message=Phrase("channel words stand in {}, glued to the text", Location(field.where)),
+            message=RedactableText("channel words stand in {}, glued to the text", Location(field.where)),
             excerpt=near(plain, word),
             strength=Strength.QUOTED if is_about_harmony(x) else Strength.PROVEN,
         )
@@ -259,27 +268,27 @@ def _words_of(found: str) -> Iterator[str]:
     yield from (word for word in ("assistantfinal", "assistantanalysis", "assistantcommentary") if found.endswith(word))
 
 
-def _leading_word(x: Exchange, field: Field, plain: str) -> Iterator[Leak]:
-    found = LONE.search(plain) if field.place is Place.CONTENT else None
+def _leading_word(x: Exchange, field: TextField, plain: str) -> Iterator[Leak]:
+    found = LONE.search(plain) if field.place is FieldKind.CONTENT else None
     if found is not None and not is_about_harmony(x):
-        message = Phrase("{!r} in {} may be a leak", found.group(), Location(field.where))
+        message = RedactableText("{!r} in {} may be a leak", found.group(), Location(field.where))
         yield Leak(where=field.where, message=message, excerpt=plain[:_AROUND], strength=Strength.SUSPECTED)
 
 
-_GLUED_IN = {place: GLUED if place is Place.CONTENT else GLUED_IN_REASONING for place in Place}
+_GLUED_IN = {place: GLUED if place is FieldKind.CONTENT else GLUED_IN_REASONING for place in FieldKind}
 _WORD = 20  # the end of what was found is the word itself
 
 
-def _thoughts(x: Exchange, answer: Answer) -> Iterator[Leak]:
-    reasoning = answer.text_of(Place.REASONING)
+def _thoughts(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
+    reasoning = answer.text_of(FieldKind.REASONING)
     for field in answer.fields:
-        if field.place is not Place.CONTENT:
+        if field.place is not FieldKind.CONTENT:
             continue
         wrapped = WRAPPED.match(field.text)
         if wrapped is not None:
             yield Leak(
                 where=field.where,
-                message=Phrase("{} begins with a thought in tags", Location(field.where)),
+                message=RedactableText("{} begins with a thought in tags", Location(field.where)),
                 excerpt=field.text[:_AROUND],
                 strength=Strength.QUOTED if _speaks_of_tags(x) else Strength.PROVEN,
             )
@@ -288,14 +297,14 @@ def _thoughts(x: Exchange, answer: Answer) -> Iterator[Leak]:
             and (opened := OPENED.search(without_code(field.text))) is not None
             and not _speaks_of_tags(x)
         ):
-            message = Phrase("{!r} in {} may be a leak", opened.group(), Location(field.where))
+            message = RedactableText("{!r} in {} may be a leak", opened.group(), Location(field.where))
             excerpt = near(field.text, opened.group())
             yield Leak(where=field.where, message=message, excerpt=excerpt, strength=Strength.SUSPECTED)
         if repeated(reasoning, field.text):
             asked = any(ASKS_TO_THINK_ALOUD.search(text) for text in said(x))
             yield Leak(
                 where=field.where,
-                message=Phrase("{} repeats the whole reasoning", Location(field.where)),
+                message=RedactableText("{} repeats the whole reasoning", Location(field.where)),
                 excerpt=reasoning[:_LONGEST],
                 strength=Strength.QUOTED if asked else Strength.PROVEN,
             )

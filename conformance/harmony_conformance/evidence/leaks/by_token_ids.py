@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from harmony_conformance.apis.text_fields import Answer, Field, Place
+from harmony_conformance.apis.text_fields import AnswerTexts, FieldKind, TextField
 from harmony_conformance.evidence.leaks.markers import MARKER, readable
 from harmony_conformance.evidence.leaks.reasoning_tags import WRAPPED
-from harmony_conformance.json_value import NotJson, canonical, loads
+from harmony_conformance.json_value import InvalidJsonError, canonical, loads
 from harmony_conformance.prompts.prompt_parser import pieces, runs
-from harmony_conformance.runtime.caching import cached_property, remembered
+from harmony_conformance.runtime.caching import bounded_cache, cached_property
 from harmony_ref import decode, tokens
 
 _AROUND = 12
@@ -28,14 +28,14 @@ _TELLING = 8
 _OPENS = frozenset({tokens.START, tokens.CHANNEL, tokens.CONSTRAIN})
 _GO_ON = frozenset({tokens.MESSAGE, tokens.CHANNEL, tokens.CONSTRAIN})
 _ENDS = tokens.STOP_TOKENS | {tokens.ENDOFTEXT}
-_TEXT_OF_A_MODEL = frozenset({Place.CONTENT, Place.REASONING, Place.NAME, Place.ARGUMENTS})
+_TEXT_OF_A_MODEL = frozenset({FieldKind.CONTENT, FieldKind.REASONING, FieldKind.NAME, FieldKind.ARGUMENTS})
 _OF_THE_SERVER = ("role", "/id", "/type")
 _BEGINS_A_CHANNEL = re.compile(r"(?:analysis|commentary) to=|commentary\b")
 _BEHIND_A_NAME = re.compile(r"[.=\s]+")
 
 
 @dataclass(kw_only=True)
-class Message:
+class EmittedMessage:
     """A message as it was emitted: the ordinary texts of its header, one between two special tokens each, and its content.
 
     `is_named`: a `<|start|>` stood before it, so that its header begins with a role.
@@ -72,11 +72,11 @@ _SPEAKS_AS_USER = re.compile(r"\s*(?:user|human)\s*:", re.IGNORECASE)
 class Leaked:
     """What reached a field, and the field."""
 
-    field: Field
+    field: TextField
     text: str
 
 
-@remembered(most=256, longest=1024, most_long=16)
+@bounded_cache(most=256, longest=1024, most_long=16)
 def emitted(ids: tuple[int, ...]) -> Emitted:
     """The completion that these ids are, read once for all the checks that ask, and for all the APIs that tell it."""
     return Emitted(ids)
@@ -109,7 +109,7 @@ class Emitted:
         in_contents = bool(self.contents[0]) and self.contents[0] in told
         return in_contents or (bool(told) and _HEADER_WORDS.fullmatch(whole.replace(told, "", 1)) is not None)
 
-    def markers(self, answer: Answer) -> Iterator[Leaked]:
+    def markers(self, answer: AnswerTexts) -> Iterator[Leaked]:
         """Special tokens that reached a field as text; the same letters in ordinary tokens are content."""
         texts = [(one, readable(one.text)) for one in answer.fields]
         found = False
@@ -127,7 +127,7 @@ class Emitted:
         nearby = [text[max(0, start - around) : end + around] for around in (_AROUND, 4, 1)]
         return nearby[0] not in self.ordinary and any(near in self.raw and near not in self.ordinary for near in nearby)
 
-    def _surplus(self, texts: Sequence[tuple[Field, str]]) -> Iterator[Leaked]:
+    def _surplus(self, texts: Sequence[tuple[TextField, str]]) -> Iterator[Leaked]:
         """Markers that stand in one field, or in all that a client reads, more often than ordinary tokens spell them.
 
         What a client reads twice is counted once: the keys of arguments, which stand in their text too, and a call that is returned again.
@@ -139,8 +139,8 @@ class Emitted:
         once: set[str] = set()
         for one, text in texts:
             own = Counter(MARKER.findall(text))
-            same = _value(text) if one.place is Place.ARGUMENTS else text
-            if one.place is not Place.OTHER and same not in once and not _is_key(one):
+            same = _value(text) if one.place is FieldKind.ARGUMENTS else text
+            if one.place is not FieldKind.OTHER and same not in once and not _is_key(one):
                 told += own
             once.add(same)
             if own - allowed:
@@ -149,7 +149,7 @@ class Emitted:
         for marker in told - allowed:
             yield Leaked(field=next(one for one, text in texts if marker in text), text=marker)
 
-    def words(self, answer: Answer) -> Iterator[Leaked]:
+    def words(self, answer: AnswerTexts) -> Iterator[Leaked]:
         """Words of headers that stand in a field next to what a special token parted them from."""
         seams = tuple(self._seams())
         for one in answer.fields:
@@ -169,12 +169,12 @@ class Emitted:
                     yield seam
             before = _squeezed(readable(message.text))[-_AROUND:] or before
 
-    def thoughts(self, answer: Answer) -> Iterator[Leaked]:
+    def thoughts(self, answer: AnswerTexts) -> Iterator[Leaked]:
         """Contents with the text of an analysis message, or with tags around one, that the model did not write for anybody."""
         shown = self.contents[-1]
         private = [message for message in self.messages if message.is_private and not _is_call(message)]
         for one in answer.fields:
-            if one.place is not Place.CONTENT:
+            if one.place is not FieldKind.CONTENT:
                 continue
             text = _squeezed(readable(one.text))
             wrapped = WRAPPED.match(one.text)
@@ -186,14 +186,14 @@ class Emitted:
                     yield Leaked(field=one, text=message.text)
                     break
 
-    def broken(self, answer: Answer) -> Iterator[Leaked]:
+    def broken(self, answer: AnswerTexts) -> Iterator[Leaked]:
         """Fields with U+FFFD although the ids decode to whole characters."""
         if _REPLACEMENT not in self.raw:
             for one in answer.fields:
                 if one.place in _TEXT_OF_A_MODEL and _REPLACEMENT in one.text:
                     yield Leaked(field=one, text=_REPLACEMENT)
 
-    def unsaid(self, answer: Answer) -> Iterator[str]:
+    def unsaid(self, answer: AnswerTexts) -> Iterator[str]:
         """Markers that were spelled in ordinary tokens, in texts for the user, and that no field holds as often."""
         wanted = Counter(
             marker
@@ -206,7 +206,7 @@ class Emitted:
         told = Counter(marker for one in answer.fields for marker in MARKER.findall(readable(one.text)))
         yield from wanted - told
 
-    def run_on(self, answer: Answer) -> Iterator[Leaked]:
+    def run_on(self, answer: AnswerTexts) -> Iterator[Leaked]:
         """Texts that the model wrote in another role's name and that stand in the content."""
         own = _squeezed("".join(message.text for message in self.messages if message.role == "assistant"))
         for message in self.messages:
@@ -214,7 +214,7 @@ class Emitted:
             if message.role not in _OTHERS or not words or words in own:
                 continue
             for one in answer.fields:
-                if one.place is Place.CONTENT and words in _squeezed(one.text):
+                if one.place is FieldKind.CONTENT and words in _squeezed(one.text):
                     yield Leaked(field=one, text=message.text)
 
 
@@ -222,7 +222,7 @@ _REPLACEMENT = "\ufffd"
 _OTHERS = frozenset({"user", "system", "developer", "tool"})
 
 
-def _seams_of(message: Message, before: str) -> Iterator[str]:
+def _seams_of(message: EmittedMessage, before: str) -> Iterator[str]:
     parts = [part for part in message.header if part.strip()]
     if not parts:
         return
@@ -237,7 +237,7 @@ def _seams_of(message: Message, before: str) -> Iterator[str]:
         yield _squeezed(parts[-1])
 
 
-def _is_call(message: Message) -> bool:
+def _is_call(message: EmittedMessage) -> bool:
     return any("to=" in part for part in message.header)
 
 
@@ -245,15 +245,15 @@ def _holds(text: str, seam: str) -> bool:
     return seam in text if len(seam) >= _TELLING else text.startswith(seam)
 
 
-def _is_key(one: Field) -> bool:
-    return one.place is Place.NAME and one.where.endswith("/arguments")
+def _is_key(one: TextField) -> bool:
+    return one.place is FieldKind.NAME and one.where.endswith("/arguments")
 
 
 def _value(arguments: str) -> str:
     """Arguments in one spelling, so that those that were written anew are the same; the text itself, where it is no JSON."""
     try:
         return canonical(loads(arguments))
-    except NotJson:
+    except InvalidJsonError:
         return arguments
 
 
@@ -261,9 +261,9 @@ def _squeezed(text: str) -> str:
     return "".join(text.split())
 
 
-def _messages(ids: Sequence[int]) -> Iterator[Message]:
+def _messages(ids: Sequence[int]) -> Iterator[EmittedMessage]:
     """Cut into messages. Words between two messages that are no header are a text of nobody's: they have to be shown, or may be."""
-    message, inside, opened = Message(), False, False
+    message, inside, opened = EmittedMessage(), False, False
     runs = tuple(_runs(ids))
     for position, (token, text) in enumerate(runs):
         following = runs[position + 1][0] if position + 1 < len(runs) else None
@@ -276,7 +276,7 @@ def _messages(ids: Sequence[int]) -> Iterator[Message]:
         elif token in _ENDS or token == tokens.START or (inside and token in _OPENS):
             if not message.is_empty:
                 yield message
-            message = Message(is_named=token == tokens.START)
+            message = EmittedMessage(is_named=token == tokens.START)
             inside, opened = False, token in _OPENS
         elif token in _OPENS:
             opened = True

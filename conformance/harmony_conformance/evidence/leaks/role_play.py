@@ -58,7 +58,7 @@ def asks_for_talk(x: Exchange) -> bool:
     may_ask = holds_one(all_folded(x), _NEEDED_FOR_TALK)
     asked = [
         text
-        for message in items(at(x.asked, "messages"))
+        for message in items(at(x.chat_request, "messages"))
         if may_ask and at(message, "role") == "user"
         for text in strings(at(message, "content"))
     ]

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from harmony_conformance.golden.vectors.implementation import Implementation, Unanswered
+from harmony_conformance.golden.vectors.implementation import Implementation, UnsupportedVectorError
 from harmony_conformance.golden.vectors.inputs import completed
-from harmony_conformance.golden.vectors.vector_file import BadVectors, Result, Vector, VectorFile
+from harmony_conformance.golden.vectors.vector_file import InvalidVectorsError, Vector, VectorFile, VectorResult
 from harmony_conformance.json_value import Json, JsonObject, canonical, items, members, text
 
 _BEFORE: Final = 20
@@ -23,7 +23,7 @@ _SHOWN: Final = 160
 
 
 @dataclass(frozen=True, kw_only=True)
-class Difference:
+class VectorDifference:
     """An implementation says something else than a file."""
 
     path: str
@@ -34,7 +34,7 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class AgreementReport:
     """What a check found.
 
     Attributes:
@@ -47,7 +47,7 @@ class Comparison:
 
     agreed: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     differed: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
-    differences: Sequence[Difference] = ()
+    differences: Sequence[VectorDifference] = ()
     alone: Sequence[str] = ()
     unanswered: Sequence[str] = ()
 
@@ -61,7 +61,7 @@ class Disagreement:
     problem: str
 
 
-def compare(files: Sequence[VectorFile], implementations: Sequence[Implementation]) -> Comparison:
+def compare(files: Sequence[VectorFile], implementations: Sequence[Implementation]) -> AgreementReport:
     """Ask every implementation every vector of a kind that it answers.
 
     Raises:
@@ -69,7 +69,7 @@ def compare(files: Sequence[VectorFile], implementations: Sequence[Implementatio
     """
     agreed: Counter[tuple[str, str]] = Counter()
     differed: Counter[tuple[str, str]] = Counter()
-    differences: list[Difference] = []
+    differences: list[VectorDifference] = []
     alone: list[str] = []
     unanswered: list[str] = []
     for file, vector in _all(files):
@@ -86,7 +86,9 @@ def compare(files: Sequence[VectorFile], implementations: Sequence[Implementatio
                 (agreed if known is None else differed)[name, file.kind] += 1
             else:
                 differences.append(_difference(file, vector, name, expected, actual))
-    return Comparison(agreed=agreed, differed=differed, differences=differences, alone=alone, unanswered=unanswered)
+    return AgreementReport(
+        agreed=agreed, differed=differed, differences=differences, alone=alone, unanswered=unanswered
+    )
 
 
 def complete(file: VectorFile, implementations: Sequence[Implementation]) -> tuple[JsonObject, list[Disagreement]]:
@@ -130,12 +132,12 @@ def _answers(file: VectorFile, vector: Vector, implementations: Sequence[Impleme
             continue
         try:
             answers[implementation.name] = answer(given)
-        except Unanswered:
+        except UnsupportedVectorError:
             continue
-        except BadVectors as problem:
-            raise BadVectors(f"{file.path}: {vector.id}: {problem}") from None
+        except InvalidVectorsError as problem:
+            raise InvalidVectorsError(f"{file.path}: {vector.id}: {problem}") from None
         except RecursionError:
-            raise BadVectors(f"{file.path}: {vector.id}: its input is nested too deeply") from None
+            raise InvalidVectorsError(f"{file.path}: {vector.id}: its input is nested too deeply") from None
     return answers
 
 
@@ -154,7 +156,7 @@ def _disagreement(vector: Vector, answers: Mapping[str, JsonObject]) -> str | No
             return f"{first} and {name} disagree: {shown(expected, answer)}"
         if _same(answer, expected) and name in vector.differs:
             return f"differs names {name}, which agrees with {first}"
-    if ("error" in expected) != (vector.result is Result.INVALID):
+    if ("error" in expected) != (vector.result is VectorResult.INVALID):
         found = text(members(expected.get("error")).get("text")) or "no error"
         return f"its result is {vector.result}, and the answer is {found}"
     return None
@@ -165,8 +167,8 @@ def _same(one: Json, other: Json) -> bool:
     return canonical(one) == canonical(other)
 
 
-def _difference(file: VectorFile, vector: Vector, name: str, expected: Json, actual: Json) -> Difference:
-    return Difference(path=file.path, id=vector.id, implementation=name, expected=expected, actual=actual)
+def _difference(file: VectorFile, vector: Vector, name: str, expected: Json, actual: Json) -> VectorDifference:
+    return VectorDifference(path=file.path, id=vector.id, implementation=name, expected=expected, actual=actual)
 
 
 def shown(expected: Json, actual: Json) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 from harmony_conformance.golden.vectors.answers_harmony_ref import as_json
-from harmony_conformance.golden.vectors.implementation import Answer, Unanswered
+from harmony_conformance.golden.vectors.implementation import Answer, UnsupportedVectorError
 from harmony_conformance.json_value import JsonObject
 from harmony_ref import Json
 
@@ -32,7 +32,7 @@ def answers() -> Mapping[str, Answer]:
             try:
                 said = function(given, {})
             except parts.AbsentSourceError as absent:
-                raise Unanswered(absent.name) from None
+                raise UnsupportedVectorError(absent.name) from None
             return {name: as_json(member) for name, member in said.items()}
 
         return answer

@@ -12,7 +12,7 @@ Answer: TypeAlias = Callable[[JsonObject], JsonObject]
 """The input of a vector to what the implementation says: an object of the kind's form, or one with an `error`."""
 
 
-class Unanswered(Exception):  # noqa: N818 - it says what the vector is
+class UnsupportedVectorError(Exception):
     """An implementation can not answer this vector here: what it is about is not at hand. Says what."""
 
 

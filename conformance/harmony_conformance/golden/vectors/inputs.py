@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from harmony_conformance.golden.vectors.vector_file import BadVectors
+from harmony_conformance.golden.vectors.vector_file import InvalidVectorsError
 from harmony_conformance.json_value import Json, JsonObject, items
 from harmony_ref import Role, encode_with_special_tokens
 
@@ -79,7 +79,9 @@ def read_render(given: JsonObject) -> RenderInput:
     messages = given.get("messages")
     spelled_out = given.get("spelled_out")
     if not isinstance(messages, list) or (mode is Mode.MESSAGE and len(messages) != 1):
-        raise BadVectors("messages is no list" if mode is not Mode.MESSAGE else "messages is no list of one message")
+        raise InvalidVectorsError(
+            "messages is no list" if mode is not Mode.MESSAGE else "messages is no list of one message"
+        )
     return RenderInput(
         messages=messages,
         mode=mode,
@@ -111,7 +113,7 @@ def read_stream(given: JsonObject) -> ParseInput:
     _only(given, {"text", "tokens", "role", "strictness", "observe"})
     wanted = items(given.get("observe"))
     if not wanted:
-        raise BadVectors("observe names nothing")
+        raise InvalidVectorsError("observe names nothing")
     return _parse_input(given, [_choice(name, list(OBSERVABLE), "observe") for name in wanted])
 
 
@@ -123,7 +125,7 @@ def read_schema(given: JsonObject) -> Json:
     """
     _only(given, {"schema"})
     if "schema" not in given:
-        raise BadVectors("schema is missing")
+        raise InvalidVectorsError("schema is missing")
     return given["schema"]
 
 
@@ -144,10 +146,10 @@ def completed(given: JsonObject) -> JsonObject:
 def _parse_input(given: JsonObject, observe: Sequence[str] = ()) -> ParseInput:
     tokens = given.get("tokens")
     if not isinstance(tokens, list):
-        raise BadVectors("tokens is no list")
+        raise InvalidVectorsError("tokens is no list")
     role = given.get("role")
     if "text" not in given or "role" not in given:
-        raise BadVectors("text and role have to be there; each may be null")
+        raise InvalidVectorsError("text and role have to be there; each may be null")
     return ParseInput(
         tokens=[_token(token) for token in tokens],
         role=None if role is None else Role(_choice(role, list(Role), "role")),
@@ -159,22 +161,22 @@ def _parse_input(given: JsonObject, observe: Sequence[str] = ()) -> ParseInput:
 def _only(given: JsonObject, names: set[str]) -> None:
     unknown = [name for name in given if name not in names]
     if unknown:
-        raise BadVectors(f"input has a member {unknown[0]!r}")
+        raise InvalidVectorsError(f"input has a member {unknown[0]!r}")
 
 
 def _choice(value: Json, known: Sequence[str], name: str) -> str:
     if not isinstance(value, str) or value not in known:
-        raise BadVectors(f"{name} is {value!r}, not one of {', '.join(known)}")
+        raise InvalidVectorsError(f"{name} is {value!r}, not one of {', '.join(known)}")
     return value
 
 
 def _flag(value: Json, name: str) -> bool:
     if not isinstance(value, bool):
-        raise BadVectors(f"{name} is neither true nor false")
+        raise InvalidVectorsError(f"{name} is neither true nor false")
     return value
 
 
 def _token(value: Json) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST_TOKEN:
-        raise BadVectors(f"tokens holds {value!r}, which is no token id")
+        raise InvalidVectorsError(f"tokens holds {value!r}, which is no token id")
     return value

@@ -9,8 +9,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Protocol
 
-from harmony_conformance.golden.vectors.vector_file import BadVectors, VectorFile
-from harmony_conformance.json_value import Json, NotJson, loads
+from harmony_conformance.golden.vectors.vector_file import InvalidVectorsError, VectorFile
+from harmony_conformance.json_value import InvalidJsonError, Json, loads
 
 
 class _Error(Protocol):
@@ -42,15 +42,15 @@ def follow_schemas(top: Path | Traversable, files: list[VectorFile]) -> None:
         problem = next(validators[file.kind].iter_errors(file.document), None)
         if problem is not None:
             said = problem.message if len(problem.message) <= 200 else f"{problem.message[:200]}…"  # noqa: PLR2004 - a line
-            raise BadVectors(f"{file.path} does not follow its schema at {problem.json_path}: {said}")
+            raise InvalidVectorsError(f"{file.path} does not follow its schema at {problem.json_path}: {said}")
 
 
 def _schema(top: Path | Traversable, kind: str) -> Json:
     path = f"schema/{kind}.schema.json"
     file = top / "schema" / f"{kind}.schema.json"
     if not file.is_file():
-        raise BadVectors(f"{path} is missing")
+        raise InvalidVectorsError(f"{path} is missing")
     try:
         return loads(file.read_bytes())
-    except NotJson as problem:
-        raise BadVectors(f"{path} is no JSON: {problem}") from None
+    except InvalidJsonError as problem:
+        raise InvalidVectorsError(f"{path} is no JSON: {problem}") from None

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from harmony_conformance.golden.data import GoldenError
-from harmony_conformance.json_value import Json, JsonObject, NotJson, items, loads, members, strings, text
+from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, items, loads, members, strings, text
 
 WIDTH: Final = 120
 """Characters of a line, unless a single text is longer."""
@@ -34,11 +34,11 @@ _OPTIONAL_MEMBERS: Final = ("printed", "differs")
 _NOTE_MEMBERS: Final = ("bug_class", "effect", "links")
 
 
-class BadVectors(GoldenError):  # noqa: N818 - it says what the file is
+class InvalidVectorsError(GoldenError):
     """A folder or file that holds no vectors; says which, and what is wrong with it."""
 
 
-class Result(StrEnum):
+class VectorResult(StrEnum):
     """What an implementation owes a vector."""
 
     VALID = "valid"
@@ -59,7 +59,7 @@ class Vector:
     comment: str
     flags: Sequence[str]
     input: JsonObject
-    result: Result
+    result: VectorResult
     expected: JsonObject | None
     differs: Mapping[str, Json]
 
@@ -86,11 +86,13 @@ def read_folder(top: Path | Traversable, kinds: Sequence[str]) -> list[VectorFil
         BadVectors: the folder holds no vectors, an unknown kind of them, or a file that is none.
     """
     if not top.is_dir():
-        raise BadVectors(f"{top} is no folder")
+        raise InvalidVectorsError(f"{top} is no folder")
     folders = sorted((entry for entry in top.iterdir() if entry.is_dir()), key=lambda entry: entry.name)
     files = [file for folder in folders if folder.name not in OTHER_DATA for file in _read_kind(folder, kinds)]
     if not files:
-        raise BadVectors(f"{top} holds no vectors: none of the folders {', '.join(kinds)} with a .json file is there")
+        raise InvalidVectorsError(
+            f"{top} holds no vectors: none of the folders {', '.join(kinds)} with a .json file is there"
+        )
     _refuse_doubled_ids(files)
     return files
 
@@ -105,16 +107,16 @@ def read_file(data: bytes, *, kind: str, name: str) -> VectorFile:
     try:
         document = loads(data.decode("utf-8"))
     except UnicodeDecodeError as problem:
-        raise BadVectors(f"{path} is no UTF-8: byte {problem.start}") from None
-    except NotJson as problem:
-        raise BadVectors(f"{path} is no JSON: {problem}") from None
+        raise InvalidVectorsError(f"{path} is no UTF-8: byte {problem.start}") from None
+    except InvalidJsonError as problem:
+        raise InvalidVectorsError(f"{path} is no JSON: {problem}") from None
     if not isinstance(document, dict):
-        raise BadVectors(f"{path} is no JSON object")
+        raise InvalidVectorsError(f"{path} is no JSON object")
     if any(_HALF_A_CHARACTER.search(string) for string in strings(document)):
-        raise BadVectors(f"{path} holds a lone surrogate, which most readers of JSON refuse")
+        raise InvalidVectorsError(f"{path} holds a lone surrogate, which most readers of JSON refuse")
     broken = next(_problems(document, kind=kind, name=name), None)
     if broken is not None:
-        raise BadVectors(f"{path}: {broken}")
+        raise InvalidVectorsError(f"{path}: {broken}")
     vectors = [_vector(members(test)) for test in items(document["tests"])]
     return VectorFile(kind=kind, name=name, document=document, vectors=vectors)
 
@@ -126,14 +128,14 @@ def written(document: Json) -> str:
 
 def _read_kind(folder: Path | Traversable, kinds: Sequence[str]) -> Iterator[VectorFile]:
     if folder.name not in kinds:
-        raise BadVectors(f"{folder.name} is no kind of vectors; the kinds are {', '.join(kinds)}")
+        raise InvalidVectorsError(f"{folder.name} is no kind of vectors; the kinds are {', '.join(kinds)}")
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if not file.name.endswith(".json"):
-            raise BadVectors(f"{folder.name}/{file.name} is no .json file")
+            raise InvalidVectorsError(f"{folder.name}/{file.name} is no .json file")
         try:
             data = file.read_bytes()
         except OSError as problem:
-            raise BadVectors(f"{folder.name}/{file.name} can not be read: {problem.strerror}") from None
+            raise InvalidVectorsError(f"{folder.name}/{file.name} can not be read: {problem.strerror}") from None
         yield read_file(data, kind=folder.name, name=file.name.removesuffix(".json"))
 
 
@@ -142,7 +144,9 @@ def _refuse_doubled_ids(files: Sequence[VectorFile]) -> None:
     for file in files:
         for vector in file.vectors:
             if vector.id in first:
-                raise BadVectors(f"{file.path}: the id {vector.id!r} is already that of a test of {first[vector.id]}")
+                raise InvalidVectorsError(
+                    f"{file.path}: the id {vector.id!r} is already that of a test of {first[vector.id]}"
+                )
             first[vector.id] = file.path
 
 
@@ -185,11 +189,13 @@ def _problems_of_test(test: JsonObject, notes: set[str], *, where: str, prefix: 
     unknown = [flag for flag in items(test["flags"]) if text(flag) not in notes]
     if unknown or not isinstance(test["flags"], list):
         yield f"{name}: {unknown[0] if unknown else test['flags']!r} is no flag of the notes"
-    if test["result"] not in list(Result):
-        yield f"{name}: result is {test['result']!r}, not one of {', '.join(Result)}"
+    if test["result"] not in list(VectorResult):
+        yield f"{name}: result is {test['result']!r}, not one of {', '.join(VectorResult)}"
     if not isinstance(test["input"], dict):
         yield f"{name}: input is no object"
-    if test["expected"] is not None and ("error" in members(test["expected"])) != (test["result"] == Result.INVALID):
+    if test["expected"] is not None and ("error" in members(test["expected"])) != (
+        test["result"] == VectorResult.INVALID
+    ):
         yield f"{name}: an error is expected if and only if the result is invalid"
     if members(test.get("differs")) and not test["flags"]:
         yield f"{name}: an implementation differs, and no flag says why"
@@ -201,7 +207,7 @@ def _vector(test: JsonObject) -> Vector:
         comment=text(test["comment"]),
         flags=tuple(text(flag) for flag in items(test["flags"])),
         input=members(test["input"]),
-        result=Result(text(test["result"])),
+        result=VectorResult(text(test["result"])),
         expected=None if test["expected"] is None else members(test["expected"]),
         differs=members(test.get("differs")),
     )

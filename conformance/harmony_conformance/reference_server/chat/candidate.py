@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.reference_server.model.output_events import Assembler, Delta, Field, call_id
+from harmony_conformance.reference_server.model.output_events import Assembler, OutputDelta, OutputField, call_id
 from harmony_conformance.reference_server.model.stop_strings import StopStrings
-from harmony_conformance.reference_server.pipeline.prompt_run import Run
+from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun
 from harmony_ref import tokens
 
 _LOGPROB = -0.25
 _UNLIKELY = -9.0
 
 
-class Candidate:
+class ChoiceGeneration:
     """One choice.
 
     Attributes:
@@ -21,7 +21,7 @@ class Candidate:
         generation: the tokens as they come.
     """
 
-    def __init__(self, index: int, run: Run) -> None:
+    def __init__(self, index: int, run: PromptRun) -> None:
         self.index = index
         self.seed = f"{run.seed}/{index}" if index else run.seed
         self.generation = run.generation
@@ -29,7 +29,7 @@ class Candidate:
         self._assembler = Assembler(run.offer)
         self._stops = StopStrings(run.generation.sampling)
 
-    def deltas(self) -> Iterator[Delta]:
+    def deltas(self) -> Iterator[OutputDelta]:
         """What the client is shown, once."""
         return self._stops.cut(self._assembler.deltas(self._events()))
 
@@ -47,22 +47,22 @@ class Candidate:
         """How many tokens its reasoning had so far."""
         return self._assembler.reasoning_tokens
 
-    def part(self, delta: Delta) -> JsonObject:
+    def part(self, delta: OutputDelta) -> JsonObject:
         """A delta as the API words it."""
         match delta.field:
-            case Field.NAME:
+            case OutputField.NAME:
                 function: JsonObject = {"name": delta.text, "arguments": ""}
                 opened: JsonObject = {"index": delta.call, "id": call_id(self.seed, delta.call), "type": "function"}
                 return {"tool_calls": [{**opened, "function": function}]}
-            case Field.ARGUMENTS:
+            case OutputField.ARGUMENTS:
                 return {"tool_calls": [{"index": delta.call, "function": {"arguments": delta.text}}]}
             case field:
                 return {field.value: delta.text}
 
 
-def logprobs(delta: Delta, top: int) -> list[Json]:
+def logprobs(delta: OutputDelta, top: int) -> list[Json]:
     """The entries of the content's tokens: a made-up probability, the token itself and `top` - 1 others as the most likely."""
-    if delta.field is not Field.CONTENT:
+    if delta.field is not OutputField.CONTENT:
         return []
     return [_with_top(token, top) for token in delta.ids]
 

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject, members
-from harmony_conformance.reference_server.chat.candidate import Candidate, logprobs
+from harmony_conformance.reference_server.chat.candidate import ChoiceGeneration, logprobs
 from harmony_conformance.reference_server.defects.stages import Changes
 from harmony_conformance.reference_server.model.generation import STOPPING, Generation, Sampling, script_of
-from harmony_conformance.reference_server.model.output_events import DONE, Delta, Offer, message
-from harmony_conformance.reference_server.pipeline.prompt_run import Run, id_of, prompt_of, seed_of
+from harmony_conformance.reference_server.model.output_events import DONE, ClientCapabilities, OutputDelta, message
+from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, id_of, prompt_of, seed_of
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest, read_request
 from harmony_conformance.reference_server.requests.conversation import conversation
 from harmony_conformance.reference_server.requests.errors import ApiError
-from harmony_conformance.reference_server.requests.fields import MODEL, Choice
+from harmony_conformance.reference_server.requests.fields import MODEL, ToolChoice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Completion:
     created: int
     request: ChatRequest
     prompt: tuple[int, ...]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[ChoiceGeneration, ...]
     changes: Changes
 
     @property
@@ -44,7 +44,7 @@ class Completion:
             body["prompt_token_ids"] = [*self.prompt]
         return self.changes.json(body)
 
-    def _choice(self, one: Candidate) -> JsonObject:
+    def _choice(self, one: ChoiceGeneration) -> JsonObject:
         deltas = [*one.deltas()]
         entries = [entry for delta in deltas for entry in logprobs(delta, self.request.top_logprobs)]
         choice: JsonObject = {
@@ -79,7 +79,7 @@ class Completion:
         if self.request.usage_in_stream:
             yield {**self._envelope("chat.completion.chunk"), "choices": [], "usage": self._usage()}
 
-    def _chunks_of(self, one: Candidate) -> Iterator[JsonObject]:
+    def _chunks_of(self, one: ChoiceGeneration) -> Iterator[JsonObject]:
         first = self._chunk(one, {"role": "assistant", "content": ""})
         shows_prompt = self.request.shows_token_ids and one.index == 0
         yield {**first, "prompt_token_ids": [*self.prompt]} if shows_prompt else first
@@ -92,9 +92,9 @@ class Completion:
             yield chunk
         yield self._chunk(one, {}, shown, finish=one.finish)
 
-    def _batches(self, one: Candidate) -> Iterator[Sequence[Delta]]:
+    def _batches(self, one: ChoiceGeneration) -> Iterator[Sequence[OutputDelta]]:
         """The deltas that go in one event: one, unless the request asks for several tokens an event."""
-        held: list[Delta] = []
+        held: list[OutputDelta] = []
         since = 0
         for delta in one.deltas():
             held.append(delta)
@@ -107,7 +107,7 @@ class Completion:
 
     def _chunk(
         self,
-        one: Candidate,
+        one: ChoiceGeneration,
         delta: JsonObject,
         shown: int | None = None,
         entries: Sequence[Json] = (),
@@ -172,14 +172,14 @@ def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: C
         ApiError: the request is refused.
     """
     request = read_request(body)
-    offer = Offer(
+    offer = ClientCapabilities(
         names=frozenset(tool.name for tool in request.tools),
-        takes_calls=bool(request.tools) and request.choice is not Choice.NONE,
+        takes_calls=bool(request.tools) and request.choice is not ToolChoice.NONE,
         allowed=request.allowed,
     )
     stopping = STOPPING if request.ends_at_stop else frozenset[int]()
     sampling = changes.sampling(Sampling(limit=request.limit, stopping=stopping, stops=request.stops))
-    run = Run(
+    run = PromptRun(
         seed=seed_of(body),
         prompt=prompt_of(conversation(request, date=date), changes),
         generation=Generation(script_of(request, changes.words, serial), sampling),
@@ -192,6 +192,6 @@ def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: C
         created=created,
         request=request,
         prompt=run.prompt,
-        candidates=tuple(Candidate(index, run.again()) for index in range(request.choices)),
+        candidates=tuple(ChoiceGeneration(index, run.again()) for index in range(request.choices)),
         changes=changes,
     )

@@ -9,10 +9,10 @@ from itertools import accumulate
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.completions.request import CompletionsRequest, Prompt
-from harmony_conformance.reference_server.defects.stages import Api, Changes
+from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
 from harmony_conformance.reference_server.model.generation import Generation
 from harmony_conformance.reference_server.model.output_events import DONE
-from harmony_conformance.reference_server.model.plain_text import Piece, PlainText, spelled
+from harmony_conformance.reference_server.model.plain_text import PlainTextReader, TextPiece, spelled
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_conformance.reference_server.requests.fields import MODEL
 
@@ -20,12 +20,12 @@ _CERTAIN = 0.0  # the logarithm of 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class PromptContinuation:
     """One prompt as the model was given it, and the generation that goes on from there."""
 
     prompt: Prompt
     generation: Generation
-    text: PlainText
+    text: PlainTextReader
     limit: int
 
     @property
@@ -35,28 +35,28 @@ class Choice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class CompletionsAnswer:
     """A request that was accepted, and what answers it; to be told once."""
 
     id: str
     created: int
     request: CompletionsRequest
-    choices: tuple[Choice, ...]
+    choices: tuple[PromptContinuation, ...]
     changes: Changes
 
     def whole(self) -> JsonObject:
         """The answer in one piece."""
         told: list[Json] = [self._whole_choice(index, choice) for index, choice in enumerate(self.choices)]
-        return self.changes.json({**self._envelope(), "choices": told, "usage": self._usage()}, Api.COMPLETIONS)
+        return self.changes.json({**self._envelope(), "choices": told, "usage": self._usage()}, ApiFamily.COMPLETIONS)
 
     def stream(self) -> Iterator[Json]:
         """The data of each event: chunks, and `[DONE]`."""
-        return self.changes.stream(self._changed_chunks(), Api.COMPLETIONS)
+        return self.changes.stream(self._changed_chunks(), ApiFamily.COMPLETIONS)
 
     def _changed_chunks(self) -> Iterator[Json]:
         try:
             for chunk in self._chunks():
-                yield self.changes.json(chunk, Api.COMPLETIONS)
+                yield self.changes.json(chunk, ApiFamily.COMPLETIONS)
         except ApiError as error:
             yield error.body
         yield DONE
@@ -68,25 +68,25 @@ class Answer:
         if self.request.usage_in_stream:
             yield {**self._envelope(), "choices": [], "usage": self._usage()}
 
-    def _told(self, index: int, choice: Choice) -> Iterator[JsonObject]:
+    def _told(self, index: int, choice: PromptContinuation) -> Iterator[JsonObject]:
         """The pieces of one choice; those of the prompt first, where it is echoed."""
         ids: JsonObject = {"prompt_token_ids": [*choice.prompt.ids]} if self.request.shows_token_ids else {}
         place = 0
         if self.request.echoes:
-            echoed = Piece(text=choice.prompt.text, ids=choice.prompt.ids)
+            echoed = TextPiece(text=choice.prompt.text, ids=choice.prompt.ids)
             yield {**self._choice(index, echoed, first=0), **ids}
             place, ids = len(echoed.text), {}
         for piece in choice.text.pieces():
             shown: JsonObject = {"token_ids": [*piece.ids]} if self.request.shows_token_ids else {}
             yield {**self._choice(index, piece, first=place), **ids, **shown}
             place, ids = place + len(piece.text), {}
-        last = self._choice(index, Piece(text="", ids=()), first=place)
+        last = self._choice(index, TextPiece(text="", ids=()), first=place)
         yield {**last, **ids, "finish_reason": choice.finish, "stop_reason": choice.text.stopped_by}
 
-    def _whole_choice(self, index: int, choice: Choice) -> JsonObject:
+    def _whole_choice(self, index: int, choice: PromptContinuation) -> JsonObject:
         pieces = list(choice.text.pieces())
         echoed = self.request.echoes
-        whole = Piece(
+        whole = TextPiece(
             text=(choice.prompt.text if echoed else "") + "".join(piece.text for piece in pieces),
             ids=(*(choice.prompt.ids if echoed else ()), *choice.generation.emitted),
         )
@@ -98,7 +98,7 @@ class Answer:
             **(shown if self.request.shows_token_ids else {}),
         }
 
-    def _choice(self, index: int, piece: Piece, *, first: int) -> JsonObject:
+    def _choice(self, index: int, piece: TextPiece, *, first: int) -> JsonObject:
         logprobs = None if self.request.logprobs is None else self._logprobs(piece.ids, first)
         return {"index": index, "text": piece.text, "logprobs": logprobs, "finish_reason": None, "stop_reason": None}
 

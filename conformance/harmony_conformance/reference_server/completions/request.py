@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.reference_server.model.plain_text import Spelling, marked_up
+from harmony_conformance.reference_server.model.plain_text import TextOptions, marked_up
 from harmony_conformance.reference_server.requests import fields
 from harmony_conformance.reference_server.requests.errors import wrong_value
 from harmony_ref import tokens
@@ -43,7 +43,7 @@ class CompletionsRequest:
     echoes: bool
     logprobs: int | None
     limit: int
-    spelling: Spelling
+    spelling: TextOptions
     streamed: bool
     usage_in_stream: bool
     shows_token_ids: bool
@@ -68,7 +68,7 @@ def read_request(body: JsonObject) -> CompletionsRequest:
         echoes=echoes,
         logprobs=_logprobs(body.get("logprobs")),
         limit=_limit(body, echoes=echoes),
-        spelling=Spelling(
+        spelling=TextOptions(
             shows_special=shows_special,
             stops=stops(body.get("stop"), _MOST_STOPS),
             shows_stop=fields.switch(body, "include_stop_str_in_output"),

@@ -17,7 +17,7 @@ from harmony_conformance.reference_server.defects.body_changes import (
     on_request,
     without,
 )
-from harmony_conformance.reference_server.defects.stages import Api, Defect, OnReply, OnStream
+from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnReply, OnStream
 from harmony_conformance.reference_server.model.output_events import DONE
 from harmony_conformance.reference_server.requests.errors import ApiError, Reply
 
@@ -100,84 +100,90 @@ def _tool_prompt(body: JsonObject) -> JsonObject:
 
 DEFECTS = (
     on_json(
-        Api.OLLAMA,
+        ApiFamily.OLLAMA,
         "ollama-header-as-name",
         ["O01"],
         "The name of a called function is a piece of a header.",
         _in_calls(lambda function: {**function, "name": "assistant<|channel|>analysis"}),
     ),
-    on_request(Api.OLLAMA, "ollama-think-ignored", ["O10"], "`think` does not change the prompt.", without("think")),
     on_request(
-        Api.OLLAMA,
+        ApiFamily.OLLAMA, "ollama-think-ignored", ["O10"], "`think` does not change the prompt.", without("think")
+    ),
+    on_request(
+        ApiFamily.OLLAMA,
         "ollama-thinking-unread",
         ["O19"],
         "The `thinking` of past messages never reaches the prompt.",
         in_list("messages", without("thinking")),
     ),
     on_json(
-        Api.OLLAMA,
+        ApiFamily.OLLAMA,
         "ollama-prompt-count-missing",
         ["O20"],
         "`prompt_eval_count` is missing.",
         without("prompt_eval_count"),
     ),
     on_json(
-        Api.OLLAMA,
+        ApiFamily.OLLAMA,
         "ollama-all-in-thinking",
         ["O21"],
         "The answer is told as `thinking`; the content is empty and the reason `stop`.",
         in_member("message", _all_thought),
     ),
     on_json(
-        Api.TGI,
+        ApiFamily.TGI,
         "tgi-channels-in-content",
         ["T01"],
         "Nothing is parsed: the content is `analysis…assistantfinal…`.",
         in_list("choices", in_member("message", _unread)),
     ),
     on_request(
-        Api.TGI,
+        ApiFamily.TGI,
         "tgi-results-refused",
         ["T02"],
         "A history with the result of a tool is refused by the template.",
         in_list("messages", _refuse_results),
     ),
     on_request(
-        Api.TGI,
+        ApiFamily.TGI,
         "tgi-tool-prompt",
         ["T03"],
         "A prompt about the functions is appended to the user's message.",
         _tool_prompt,
     ),
-    on_request(Api.TGI, "tgi-effort-ignored", ["T04"], "`reasoning_effort` is ignored.", without("reasoning_effort")),
+    on_request(
+        ApiFamily.TGI, "tgi-effort-ignored", ["T04"], "`reasoning_effort` is ignored.", without("reasoning_effort")
+    ),
     Defect(
         id="tgi-header-counts-characters",
         catalogue=(),
         summary="The header `x-prompt-tokens` counts the characters of the prompt.",
-        change=OnReply(_characters_as_tokens, Api.TGI),
+        change=OnReply(_characters_as_tokens, ApiFamily.TGI),
     ),
     Defect(
         id="tgi-stream-without-done",
         catalogue=(),
         summary="The stream of TGI's chat ends without `[DONE]`.",
-        change=OnStream(_without_done, Api.TGI),
+        change=OnStream(_without_done, ApiFamily.TGI),
     ),
     Defect(
         id="ollama-lines-as-events",
         catalogue=(),
         summary="The lines of a stream are framed as server-sent events.",
-        change=OnStream(_as_events, Api.OLLAMA),
+        change=OnStream(_as_events, ApiFamily.OLLAMA),
     ),
     on_json(
-        Api.OLLAMA,
+        ApiFamily.OLLAMA,
         "ollama-done-on-every-line",
         [],
         "`done` is true on every line.",
         lambda body: {**body, "done": True},
     ),
-    on_json(Api.OLLAMA, "ollama-arguments-as-text", [], "The arguments of a call are a text.", _in_calls(_as_text)),
     on_json(
-        Api.OLLAMA,
+        ApiFamily.OLLAMA, "ollama-arguments-as-text", [], "The arguments of a call are a text.", _in_calls(_as_text)
+    ),
+    on_json(
+        ApiFamily.OLLAMA,
         "ollama-context-without-the-answer",
         [],
         "The context ends where the prompt does.",
@@ -187,14 +193,14 @@ DEFECTS = (
         id="ollama-refusals-in-objects",
         catalogue=(),
         summary="A refusal has an object where Ollama's have a text.",
-        change=OnReply(_in_an_object, Api.OLLAMA),
+        change=OnReply(_in_an_object, ApiFamily.OLLAMA),
     ),
 )
 """Those of Ollama and TGI."""
 
 SURFACE_DEFECTS = (
     on_request(
-        Api.OLLAMA,
+        ApiFamily.OLLAMA,
         "ollama-names-underscored",
         ["O18"],
         "Characters of a tool's name are replaced by `_`, in the prompt and in the answer.",

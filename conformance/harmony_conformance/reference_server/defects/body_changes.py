@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from harmony_conformance.json_value import JsonObject, items, members
-from harmony_conformance.reference_server.defects.stages import Api, Defect, OnJson, OnRequest
+from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnJson, OnRequest
 
 Body = Callable[[JsonObject], JsonObject]
 
@@ -34,11 +34,11 @@ def where(kind: str, change: Body) -> Body:
     return lambda item: change(item) if item.get("type") == kind else item
 
 
-def on_json(api: Api, ident: str, catalogue: Sequence[str], summary: str, change: Body) -> Defect:
+def on_json(api: ApiFamily, ident: str, catalogue: Sequence[str], summary: str, change: Body) -> Defect:
     """A defect of answers."""
     return Defect(id=ident, catalogue=tuple(catalogue), summary=summary, change=OnJson(change, api))
 
 
-def on_request(api: Api, ident: str, catalogue: Sequence[str], summary: str, change: Body) -> Defect:
+def on_request(api: ApiFamily, ident: str, catalogue: Sequence[str], summary: str, change: Body) -> Defect:
     """A defect of how requests are read."""
     return Defect(id=ident, catalogue=tuple(catalogue), summary=summary, change=OnRequest(change, api))

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, members
 from harmony_conformance.reference_server.defects.event_changes import dropping, goes_to, is_call, on
 from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnJson
-from harmony_conformance.reference_server.model.output_events import Field
+from harmony_conformance.reference_server.model.output_events import OutputField
 from harmony_conformance.reference_server.model.output_parser import Event, Opened
 
 
 def _calls_without_reasoning(events: Iterator[Event]) -> Iterator[Event]:
     output = list(events)
     calls = any(isinstance(event, Opened) and is_call(event.header) for event in output)
-    hidden = dropping(on(lambda header: goes_to(header) is Field.REASONING))
+    hidden = dropping(on(lambda header: goes_to(header) is OutputField.REASONING))
     return hidden(iter(output)) if calls else iter(output)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from harmony_conformance.json_value import Json, JsonObject, at, items, members
 from harmony_conformance.reference_server.defects.stages import (
     Defect,
-    Departure,
+    DisconnectBehaviour,
     OnCrowd,
     OnDeparture,
     OnJson,
@@ -63,11 +63,11 @@ def _goes_on_after_error(stream: Iterator[Json]) -> Iterator[Json]:
             yield error
 
 
-def _goes_on(departure: Departure) -> Departure:
+def _goes_on(departure: DisconnectBehaviour) -> DisconnectBehaviour:
     return replace(departure, stops=False)
 
 
-def _dies(departure: Departure) -> Departure:
+def _dies(departure: DisconnectBehaviour) -> DisconnectBehaviour:
     return replace(departure, survives=False)
 
 

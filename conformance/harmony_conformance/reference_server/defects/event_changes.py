@@ -4,26 +4,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from harmony_conformance.reference_server.model.output_events import Field, Offer, destination
-from harmony_conformance.reference_server.model.output_header import Header
+from harmony_conformance.reference_server.model.output_events import ClientCapabilities, OutputField, destination
+from harmony_conformance.reference_server.model.output_header import OutputHeader
 from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Skipped, Text
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_ref import tokens
 
 EventChange: TypeAlias = Callable[[Iterator[Event]], Iterator[Event]]
 
-_ANY_CALL = Offer(names=frozenset(), takes_calls=True)
-FINAL = Header(channel="final")
+_ANY_CALL = ClientCapabilities(names=frozenset(), takes_calls=True)
+FINAL = OutputHeader(channel="final")
 
 
-def goes_to(header: Header) -> Field:
+def goes_to(header: OutputHeader) -> OutputField:
     """Where the text under a header goes when every call is welcome."""
     return destination(header, _ANY_CALL).field
 
 
-def is_call(header: Header) -> bool:
+def is_call(header: OutputHeader) -> bool:
     """Whether a header calls a function."""
-    return goes_to(header) is Field.ARGUMENTS
+    return goes_to(header) is OutputField.ARGUMENTS
 
 
 def dropping(unwanted: Callable[[Opened], bool]) -> EventChange:
@@ -45,7 +45,9 @@ def opening(change: Callable[[Opened], Opened]) -> EventChange:
     return lambda events: (change(event) if isinstance(event, Opened) else event for event in events)
 
 
-def headed(wanted: Callable[[Opened], bool], change: Callable[[Header], Header]) -> Callable[[Opened], Opened]:
+def headed(
+    wanted: Callable[[Opened], bool], change: Callable[[OutputHeader], OutputHeader]
+) -> Callable[[Opened], Opened]:
     """The wanted messages under a changed header."""
     return lambda opened: replace(opened, header=change(opened.header)) if wanted(opened) else opened
 
@@ -121,6 +123,6 @@ def showing_raw(wanted: Callable[[Opened], bool], show: Callable[[Sequence[int]]
     return changed
 
 
-def on(predicate: Callable[[Header], bool]) -> Callable[[Opened], bool]:
+def on(predicate: Callable[[OutputHeader], bool]) -> Callable[[Opened], bool]:
     """A predicate of headers as one of messages."""
     return lambda opened: predicate(opened.header)

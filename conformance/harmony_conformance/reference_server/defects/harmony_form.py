@@ -13,7 +13,7 @@ from harmony_conformance.reference_server.defects.stages import (
     OnPrompt,
     OnStream,
 )
-from harmony_conformance.reference_server.model.output_events import Field
+from harmony_conformance.reference_server.model.output_events import OutputField
 from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Text
 from harmony_ref import DeveloperContent, Message, SystemContent, tokens
 
@@ -78,7 +78,7 @@ def _tagged(events: Iterator[Event]) -> Iterator[Event]:
     """Each message of the analysis channel as content, between tags."""
     tagging = False
     for event in events:
-        if isinstance(event, Opened) and goes_to(event.header) is Field.REASONING:
+        if isinstance(event, Opened) and goes_to(event.header) is OutputField.REASONING:
             tagging = True
             yield replace(event, header=FINAL)
             yield Text(data=b"<reasoning>", ids=())

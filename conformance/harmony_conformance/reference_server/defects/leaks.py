@@ -8,7 +8,7 @@ from harmony_conformance.json_value import Json, JsonObject, items, members, tex
 from harmony_conformance.reference_server.defects.event_changes import FINAL, goes_to, is_call, on, showing_raw
 from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnJson, OnStream, OnWords
 from harmony_conformance.reference_server.model.generation import Words
-from harmony_conformance.reference_server.model.output_events import DONE, Field
+from harmony_conformance.reference_server.model.output_events import DONE, OutputField
 from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Text
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest
 from harmony_conformance.reference_server.requests.fields import AnswerForm
@@ -45,7 +45,7 @@ def _repeating_reasoning(events: Iterator[Event]) -> Iterator[Event]:
     for event in events:
         yield event
         if isinstance(event, Opened):
-            thought = [Opened(header=FINAL, ids=())] if goes_to(event.header) is Field.REASONING else []
+            thought = [Opened(header=FINAL, ids=())] if goes_to(event.header) is OutputField.REASONING else []
         elif thought and isinstance(event, Text):
             thought.append(replace(event, ids=()))
         elif thought and isinstance(event, Closed):

@@ -2,15 +2,15 @@
 
 from harmony_conformance.reference_server.defects.event_changes import dropping, on
 from harmony_conformance.reference_server.defects.stages import Defect, OnEvents
-from harmony_conformance.reference_server.model.output_header import CHANNELS, Header
+from harmony_conformance.reference_server.model.output_header import CHANNELS, OutputHeader
 
 
-def _is_homeless(header: Header) -> bool:
+def _is_homeless(header: OutputHeader) -> bool:
     is_for_nobody = header.role == "assistant" and header.recipient is None
     return header.complete and is_for_nobody and header.channel not in CHANNELS
 
 
-def _is_typed_final(header: Header) -> bool:
+def _is_typed_final(header: OutputHeader) -> bool:
     return header.channel == "final" and header.content_type is not None
 
 

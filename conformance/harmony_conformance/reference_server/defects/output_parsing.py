@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, pairwise
 
-from harmony_conformance.json_value import NotJson, loads
+from harmony_conformance.json_value import InvalidJsonError, loads
 from harmony_conformance.reference_server.defects.event_changes import (
     FINAL,
     as_text,
@@ -21,25 +21,25 @@ from harmony_conformance.reference_server.defects.event_changes import (
     without_markers,
 )
 from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnOffer
-from harmony_conformance.reference_server.model.output_events import Field, Offer
-from harmony_conformance.reference_server.model.output_header import Header
+from harmony_conformance.reference_server.model.output_events import ClientCapabilities, OutputField
+from harmony_conformance.reference_server.model.output_header import OutputHeader
 from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Skipped, Text
 from harmony_conformance.reference_server.requests.errors import ApiError, server_failure
 from harmony_ref import tokens
 
 
-def _is_preamble(header: Header) -> bool:
+def _is_preamble(header: OutputHeader) -> bool:
     return header.channel == "commentary" and not is_call(header)
 
 
-def _is_text_without_markup(header: Header) -> bool:
+def _is_text_without_markup(header: OutputHeader) -> bool:
     return not header.complete
 
 
 def _is_json(text: str) -> bool:
     try:
         loads(text)
-    except NotJson:
+    except InvalidJsonError:
         return False
     return True
 
@@ -125,7 +125,7 @@ def _one_analysis(events: Iterator[Event]) -> Iterator[Event]:
 def _cut_dropped(events: Iterator[Event]) -> Iterator[Event]:
     held: list[Event] = []
     for event in events:
-        if isinstance(event, Opened) and goes_to(event.header) is Field.REASONING:
+        if isinstance(event, Opened) and goes_to(event.header) is OutputField.REASONING:
             held = [event]
         elif held and isinstance(event, Closed):
             if not event.cut:
@@ -171,11 +171,11 @@ def _has_recipient_in_role(opened: Opened) -> bool:
     return bool(marker) and "to=" in before and is_call(opened.header)
 
 
-def _glued_channel(header: Header) -> Header:
+def _glued_channel(header: OutputHeader) -> OutputHeader:
     return replace(header, recipient=f"{header.recipient}<|channel|>{header.channel}")
 
 
-def _last_name_part(header: Header) -> Header:
+def _last_name_part(header: OutputHeader) -> OutputHeader:
     return replace(header, recipient="functions." + (header.recipient or "").rpartition(".")[2])
 
 
@@ -183,15 +183,15 @@ def _called_on_analysis(opened: Opened) -> bool:
     return is_call(opened.header) and opened.header.channel == "analysis"
 
 
-def _is_final(header: Header) -> bool:
+def _is_final(header: OutputHeader) -> bool:
     return header.channel == "final"
 
 
-def _to_analysis(header: Header) -> Header:
+def _to_analysis(header: OutputHeader) -> OutputHeader:
     return replace(header, channel="analysis")
 
 
-def _takes_calls(offer: Offer) -> Offer:
+def _takes_calls(offer: ClientCapabilities) -> ClientCapabilities:
     return replace(offer, takes_calls=True)
 
 

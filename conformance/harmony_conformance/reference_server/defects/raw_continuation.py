@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
-from harmony_conformance.reference_server.defects.stages import Api, Defect, OnJson, OnRequest, OnStream
+from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnJson, OnRequest, OnStream
 from harmony_ref import encode_with_special_tokens, tokens
 
 _SECOND = 2
@@ -76,23 +76,23 @@ def _without_echo(body: JsonObject) -> JsonObject:
     return {name: value for name, value in body.items() if name != "echo"}
 
 
-def _on_json(api: Api, ident: str, summary: str, change: _Body) -> Defect:
+def _on_json(api: ApiFamily, ident: str, summary: str, change: _Body) -> Defect:
     return Defect(id=ident, catalogue=(), summary=summary, change=OnJson(change, api))
 
 
 def _on_request(ident: str, summary: str, change: _Body) -> Defect:
-    return Defect(id=ident, catalogue=(), summary=summary, change=OnRequest(change, Api.COMPLETIONS))
+    return Defect(id=ident, catalogue=(), summary=summary, change=OnRequest(change, ApiFamily.COMPLETIONS))
 
 
 DEFECTS = (
     _on_json(
-        Api.TGI,
+        ApiFamily.TGI,
         "tgi-markers-left-out",
         "The tokens of the details are without the special ones.",
         _in_member("details", _only_ordinary),
     ),
     _on_json(
-        Api.TGI,
+        ApiFamily.TGI,
         "tgi-always-eos",
         "The finish reason of the details is `eos_token`, whatever ended the answer.",
         _in_member("details", lambda details: {**details, "finish_reason": "eos_token"}),
@@ -101,10 +101,10 @@ DEFECTS = (
         id="tgi-tokens-crossed",
         catalogue=(),
         summary="The second and the third event of a stream of tokens change places.",
-        change=OnStream(_crossed, Api.TGI),
+        change=OnStream(_crossed, ApiFamily.TGI),
     ),
     _on_json(
-        Api.TGI,
+        ApiFamily.TGI,
         "tgi-chat-tokenize-without-the-end",
         "/chat_tokenize leaves out how the prompt ends.",
         _without_the_end,
@@ -116,32 +116,32 @@ DEFECTS = (
         _without_markers,
     ),
     _on_json(
-        Api.COMPLETIONS,
+        ApiFamily.COMPLETIONS,
         "completions-text-trimmed",
         "Blanks at both ends of the text are cut off.",
         _in_choices(_trimmed),
     ),
     _on_request("completions-echo-ignored", "`echo` is ignored.", _without_echo),
     _on_json(
-        Api.COMPLETIONS,
+        ApiFamily.COMPLETIONS,
         "completions-logprobs-one-short",
         "The last log probability is missing.",
         _in_choices(_in_member("logprobs", _one_short)),
     ),
     _on_json(
-        Api.COMPLETIONS,
+        ApiFamily.COMPLETIONS,
         "completions-logprobs-shifted",
         "Each log probability stands beside the token that follows its own.",
         _in_choices(_in_member("logprobs", _shifted)),
     ),
     _on_json(
-        Api.COMPLETIONS,
+        ApiFamily.COMPLETIONS,
         "completions-object-of-chat",
         "An answer says that it is a `chat.completion`.",
         _as_chat,
     ),
     _on_json(
-        Api.COMPLETIONS,
+        ApiFamily.COMPLETIONS,
         "completions-counted-otherwise",
         "completion_tokens is one more than were written.",
         _in_member("usage", _one_more_token),

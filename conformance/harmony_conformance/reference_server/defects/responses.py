@@ -16,7 +16,7 @@ from harmony_conformance.reference_server.defects.body_changes import (
     where,
     without,
 )
-from harmony_conformance.reference_server.defects.stages import Api, Defect, OnConversation, OnJson, OnStream
+from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnConversation, OnJson, OnStream
 from harmony_conformance.reference_server.requests.errors import server_failure
 from harmony_ref import Message, Role
 
@@ -100,11 +100,11 @@ def _without_events(*kinds: str) -> OnStream:
                 yield {**members(event), "sequence_number": place, **({"token_ids": ids} if ids else {})}
                 place, ids = place + 1, []
 
-    return OnStream(left, Api.RESPONSES)
+    return OnStream(left, ApiFamily.RESPONSES)
 
 
 def _in_events(change: Body) -> OnStream:
-    return OnStream(lambda stream: (change(members(event)) for event in stream), Api.RESPONSES)
+    return OnStream(lambda stream: (change(members(event)) for event in stream), ApiFamily.RESPONSES)
 
 
 def _one_place_before(event: JsonObject) -> JsonObject:
@@ -171,14 +171,14 @@ def _first_lost(part: JsonObject) -> JsonObject:
 
 DEFECTS = (
     on_request(
-        Api.RESPONSES,
+        ApiFamily.RESPONSES,
         "responses-logprobs-ignored",
         [],
         "Log probabilities that `include` lists are not told.",
         _without_logprobs,
     ),
     on_json(
-        Api.RESPONSES,
+        ApiFamily.RESPONSES,
         "responses-logprobs-shifted",
         [],
         "The log probabilities of a text lack the first.",
@@ -188,7 +188,7 @@ DEFECTS = (
         id="responses-stream-breaks-at-calls",
         catalogue=("V11",),
         summary="A stream ends with an error event where a call begins; no event tells of the call.",
-        change=OnStream(_calls_break_the_stream, Api.RESPONSES),
+        change=OnStream(_calls_break_the_stream, ApiFamily.RESPONSES),
     ),
     Defect(
         id="responses-items-bare",
@@ -197,7 +197,7 @@ DEFECTS = (
         change=OnConversation(_without_channel_or_type),
     ),
     on_json(
-        Api.RESPONSES,
+        ApiFamily.RESPONSES,
         "responses-usage-zero",
         ["V26"],
         "Every count in `usage` is 0.",
@@ -207,45 +207,45 @@ DEFECTS = (
         id="responses-call-without-name",
         catalogue=("V35",),
         summary="The item of a call is announced without a name, and the stream ends with an error event.",
-        change=OnStream(_nameless_calls, Api.RESPONSES),
+        change=OnStream(_nameless_calls, ApiFamily.RESPONSES),
     ),
     on_json(
-        Api.RESPONSES,
+        ApiFamily.RESPONSES,
         "responses-output-empty-when-cut",
         ["V39"],
         "An answer that the limit cut has no output, not even the reasoning.",
         _no_output_when_cut,
     ),
     on_json(
-        Api.RESPONSES,
+        ApiFamily.RESPONSES,
         "responses-reasoning-as-output-text",
         ["P07"],
         "The parts of reasoning items are of type `output_text`, and the item has the role assistant.",
         in_list("output", where("reasoning", _as_output_text)),
     ),
     on_request(
-        Api.RESPONSES,
+        ApiFamily.RESPONSES,
         "responses-reasoning-text-unread",
         ["O15"],
         "Of a reasoning item only `encrypted_content` and `summary` are read, not the `content` that it was returned with.",
         in_list("input", where("reasoning", without("content"))),
     ),
     on_request(
-        Api.RESPONSES,
+        ApiFamily.RESPONSES,
         "responses-summary-500",
         ["L10"],
         "A reasoning item without `content` is answered with a 500.",
         in_list("input", where("reasoning", _only_with_content)),
     ),
     on_json(
-        Api.RESPONSES,
+        ApiFamily.RESPONSES,
         "responses-reasoning-tokens-zero",
         ["S09"],
         "`reasoning_tokens` is 0 although there is reasoning.",
         in_member("usage", in_member("output_tokens_details", _zero)),
     ),
     on_json(
-        Api.RESPONSES,
+        ApiFamily.RESPONSES,
         "responses-object-bare",
         [],
         "The response does not say what it is, and when it was made.",
@@ -255,10 +255,10 @@ DEFECTS = (
         id="responses-completed-when-cut",
         catalogue=(),
         summary="The status is always `completed`, also where the limit cut the answer.",
-        change=(OnJson(_always_completed, Api.RESPONSES), OnStream(_ends_completed, Api.RESPONSES)),
+        change=(OnJson(_always_completed, ApiFamily.RESPONSES), OnStream(_ends_completed, ApiFamily.RESPONSES)),
     ),
     on_json(
-        Api.RESPONSES,
+        ApiFamily.RESPONSES,
         "responses-ids-repeated",
         [],
         "All items of a response have the same id.",
@@ -268,7 +268,7 @@ DEFECTS = (
         id="responses-numbered-from-one",
         catalogue=(),
         summary="The events of a stream are numbered from 1.",
-        change=OnStream(_numbered_from_one, Api.RESPONSES),
+        change=OnStream(_numbered_from_one, ApiFamily.RESPONSES),
     ),
     Defect(
         id="responses-parts-not-announced",
@@ -300,7 +300,7 @@ DEFECTS = (
         id="responses-last-piece-as-text",
         catalogue=(),
         summary="The event that ends a text has its last piece alone.",
-        change=OnStream(_last_piece_as_text, Api.RESPONSES),
+        change=OnStream(_last_piece_as_text, ApiFamily.RESPONSES),
     ),
     Defect(
         id="responses-last-output-empty",
@@ -321,21 +321,21 @@ DEFECTS = (
         change=_in_events(_another_response_id),
     ),
     on_json(
-        Api.RESPONSES,
+        ApiFamily.RESPONSES,
         "responses-thoughts-last",
         [],
         "Thoughts are listed behind the answer or the call that they led to.",
         _thoughts_last,
     ),
     on_request(
-        Api.RESPONSES,
+        ApiFamily.RESPONSES,
         "responses-previous-unread",
         [],
         "`previous_response_id` is ignored: the model is shown the new input alone.",
         without("previous_response_id"),
     ),
     on_json(
-        Api.RESPONSES,
+        ApiFamily.RESPONSES,
         "responses-built-in-left-out",
         [],
         "Calls of the browser and of Python are left out of the output.",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 from harmony_conformance.reference_server.defects.body_changes import Body, in_member, on_json, on_request
-from harmony_conformance.reference_server.defects.stages import Api, Defect, OnStream
+from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnStream
 from harmony_conformance.reference_server.model.output_events import DONE
 from harmony_ref import tokens
 
@@ -59,7 +59,7 @@ def _without_done(stream: Iterator[Json]) -> Iterator[Json]:
 
 DEFECTS = (
     on_json(
-        Api.SGLANG,
+        ApiFamily.SGLANG,
         "sglang-always-stopped",
         [],
         "The finish reason is `stop` behind `<|return|>`, whatever ended the answer.",
@@ -69,44 +69,44 @@ DEFECTS = (
         id="sglang-events-of-new-text",
         catalogue=(),
         summary="An event holds all ids so far and only the text that is new.",
-        change=OnStream(_one_behind, Api.SGLANG),
+        change=OnStream(_one_behind, ApiFamily.SGLANG),
     ),
     Defect(
         id="sglang-stream-without-done",
         catalogue=(),
         summary="The stream of /generate ends without `[DONE]`.",
-        change=OnStream(_without_done, Api.SGLANG),
+        change=OnStream(_without_done, ApiFamily.SGLANG),
     ),
     on_json(
-        Api.SGLANG,
+        ApiFamily.SGLANG,
         "sglang-reasoning-unseparated",
         [],
         "/separate_reasoning leaves the thought in the text.",
         _unseparated,
     ),
     on_request(
-        Api.SGLANG,
+        ApiFamily.SGLANG,
         "sglang-untyped-call-lost",
         ["S01"],
         "/parse_function_call knows no call whose header has no `<|constrain|>json`.",
         _undeclared(lambda written: _TYPED not in written),
     ),
     on_request(
-        Api.SGLANG,
+        ApiFamily.SGLANG,
         "sglang-first-call-as-text",
         ["S04"],
         "/parse_function_call knows no call that is the first message of the completion.",
         _undeclared(lambda written: _BEGINNING not in written),
     ),
     on_request(
-        Api.SGLANG,
+        ApiFamily.SGLANG,
         "sglang-dotted-name-lost",
         ["S02"],
         "/parse_function_call knows no function whose name has a dot.",
         _dotted_unknown,
     ),
     on_json(
-        Api.SGLANG,
+        ApiFamily.SGLANG,
         "sglang-tokenize-with-a-beginning",
         [],
         "/v1/tokenize puts a special token before the text.",

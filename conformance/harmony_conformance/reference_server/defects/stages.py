@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.model.generation import Sampling, Words
-from harmony_conformance.reference_server.model.output_events import Offer
+from harmony_conformance.reference_server.model.output_events import ClientCapabilities
 from harmony_conformance.reference_server.model.output_parser import Event
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest
 from harmony_conformance.reference_server.requests.conversation import drop_finished_reasoning
@@ -21,7 +21,7 @@ from harmony_ref import Message
 _Value = TypeVar("_Value")
 
 
-class Api(StrEnum):
+class ApiFamily(StrEnum):
     """The API whose JSON a change is written for; what lies between request and answer is the same for all of them."""
 
     CHAT = "chat"
@@ -37,7 +37,7 @@ class OnRequest:
     """Changes the body of a request before it is read."""
 
     apply: Callable[[JsonObject], JsonObject]
-    api: Api = Api.CHAT
+    api: ApiFamily = ApiFamily.CHAT
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class OnOutage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Departure:
+class DisconnectBehaviour:
     """What the server does when the client of a stream has left: stop generating, or go on; and whether the engine outlives it."""
 
     stops: bool = True
@@ -73,7 +73,7 @@ class Departure:
 class OnDeparture:
     """Changes what happens when the client of a stream has left."""
 
-    apply: Callable[[Departure], Departure]
+    apply: Callable[[DisconnectBehaviour], DisconnectBehaviour]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class OnSampling:
 class OnOffer:
     """Changes what the answer may hold."""
 
-    apply: Callable[[Offer], Offer]
+    apply: Callable[[ClientCapabilities], ClientCapabilities]
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class OnJson:
     """Changes the body of an answer, and likewise each chunk of a stream."""
 
     apply: Callable[[JsonObject], JsonObject]
-    api: Api = Api.CHAT
+    api: ApiFamily = ApiFamily.CHAT
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class OnStream:
     """Changes the data of a stream's events: chunks, errors and the last one, `[DONE]`."""
 
     apply: Callable[[Iterator[Json]], Iterator[Json]]
-    api: Api = Api.CHAT
+    api: ApiFamily = ApiFamily.CHAT
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class OnReply:
     """Changes the status and the body of an answer that is no stream."""
 
     apply: Callable[[Reply], Reply]
-    api: Api = Api.CHAT
+    api: ApiFamily = ApiFamily.CHAT
 
 
 CROWD = 8
@@ -229,11 +229,15 @@ class Changes:
         """Whether a request is the last that the engine sees."""
         return any(change.apply(body) for change in self._changes if isinstance(change, OnOutage))
 
-    def departure(self) -> Departure:
+    def departure(self) -> DisconnectBehaviour:
         """What happens when the client of a stream has left."""
-        return _chain([change.apply for change in self._changes if isinstance(change, OnDeparture)], Departure())
+        return _chain(
+            [change.apply for change in self._changes if isinstance(change, OnDeparture)], DisconnectBehaviour()
+        )
 
-    def request(self, body: JsonObject, neighbour: "JsonObject | None" = None, api: Api = Api.CHAT) -> JsonObject:
+    def request(
+        self, body: JsonObject, neighbour: "JsonObject | None" = None, api: ApiFamily = ApiFamily.CHAT
+    ) -> JsonObject:
         """The body as the server reads it."""
         if neighbour is not None:
             crossed = [change.apply for change in self._changes if isinstance(change, OnNeighbour)]
@@ -263,7 +267,7 @@ class Changes:
         """What ends the generation."""
         return _chain([change.apply for change in self._changes if isinstance(change, OnSampling)], sampling)
 
-    def offer(self, offer: Offer) -> Offer:
+    def offer(self, offer: ClientCapabilities) -> ClientCapabilities:
         """What the answer may hold."""
         return _chain([change.apply for change in self._changes if isinstance(change, OnOffer)], offer)
 
@@ -271,19 +275,19 @@ class Changes:
         """What was read from the generated tokens."""
         return _chain([change.apply for change in self._changes if isinstance(change, OnEvents)], events)
 
-    def json(self, body: JsonObject, api: Api = Api.CHAT) -> JsonObject:
+    def json(self, body: JsonObject, api: ApiFamily = ApiFamily.CHAT) -> JsonObject:
         """An answer's body, or one chunk."""
         return _chain(
             [change.apply for change in self._changes if isinstance(change, OnJson) and change.api is api], body
         )
 
-    def stream(self, data: Iterator[Json], api: Api = Api.CHAT) -> Iterator[Json]:
+    def stream(self, data: Iterator[Json], api: ApiFamily = ApiFamily.CHAT) -> Iterator[Json]:
         """The data of a stream's events."""
         return _chain(
             [change.apply for change in self._changes if isinstance(change, OnStream) and change.api is api], data
         )
 
-    def reply(self, reply: Reply, api: Api = Api.CHAT) -> Reply:
+    def reply(self, reply: Reply, api: ApiFamily = ApiFamily.CHAT) -> Reply:
         """Status and body of an answer in one piece."""
         return _chain(
             [change.apply for change in self._changes if isinstance(change, OnReply) and change.api is api], reply

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 
-from harmony_conformance.json_value import Json, JsonObject, NotJson, at, items, loads, members, text
+from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, at, items, loads, members, text
 from harmony_conformance.reference_server.defects.stages import Defect, OnRequest, OnStream
 from harmony_conformance.reference_server.model.output_events import DONE
 
@@ -110,7 +110,7 @@ def _error_swallowed(stream: Iterator[Json]) -> Iterator[Json]:
 def _is_json(document: str) -> bool:
     try:
         loads(document)
-    except NotJson:
+    except InvalidJsonError:
         return False
     return True
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from harmony_conformance.json_value import dumps
 from harmony_conformance.reference_server.model.schema_instance import instance
-from harmony_conformance.reference_server.requests.fields import AnswerForm, Asked
+from harmony_conformance.reference_server.requests.fields import AnswerForm, RequestOptions
 from harmony_ref import tokens
 
 STOPPING = frozenset({tokens.RETURN, tokens.CALL, tokens.ENDOFTEXT})
@@ -14,7 +14,7 @@ STOPPING = frozenset({tokens.RETURN, tokens.CALL, tokens.ENDOFTEXT})
 
 _NEXT = "<|start|>assistant"
 
-_Asked = TypeVar("_Asked", bound=Asked)
+_Asked = TypeVar("_Asked", bound=RequestOptions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +80,7 @@ class Words:
     serial: int
 
 
-def own_words(request: Asked, serial: int) -> Words:
+def own_words(request: RequestOptions, serial: int) -> Words:
     """A fixed answer that does what the request demands; it goes on where the request's script begins one."""
     if request.demanded is not None:
         header = f"<|channel|>commentary to=functions.{request.demanded.name} <|constrain|>json<|message|>"
@@ -105,6 +105,6 @@ def script_of(request: _Asked, changed: Callable[[_Asked, Words], Words], serial
     return (*words.before, *tokens.encode(words.content), words.end)
 
 
-def unchanged(_request: Asked, words: Words) -> Words:
+def unchanged(_request: RequestOptions, words: Words) -> Words:
     """The sampler of an API that no defect is written for."""
     return words

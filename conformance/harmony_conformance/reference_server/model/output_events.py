@@ -10,7 +10,7 @@ from enum import StrEnum
 from hashlib import sha256
 
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.reference_server.model.output_header import Header
+from harmony_conformance.reference_server.model.output_header import OutputHeader
 from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Skipped, Text
 from harmony_ref import tokens
 
@@ -21,7 +21,7 @@ _NO_CALL = frozenset({"", "all", "assistant", "user", "system", "developer", "to
 _BUILT_IN = ("python", "browser", "container")
 
 
-class Field(StrEnum):
+class OutputField(StrEnum):
     """Where a delta belongs in the answer."""
 
     REASONING = "reasoning"
@@ -31,17 +31,17 @@ class Field(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Delta:
+class OutputDelta:
     """A piece of the answer; `call` counts the calls from 0, `ids` are the tokens that it ends."""
 
-    field: Field
+    field: OutputField
     text: str
     call: int = 0
     ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Offer:
+class ClientCapabilities:
     """What the client can take: the functions it declared, whether it wants calls at all, and of which functions, None for any."""
 
     names: frozenset[str]
@@ -57,11 +57,11 @@ class Offer:
 class Destination:
     """Where the text of a message goes, and for a call which function it calls."""
 
-    field: Field
+    field: OutputField
     function: str = ""
 
 
-def destination(header: Header, offer: Offer) -> Destination:
+def destination(header: OutputHeader, offer: ClientCapabilities) -> Destination:
     """Where the text under a header goes.
 
     A recipient without a namespace is a function's bare name. Built-in tools that were not offered are no calls: what
@@ -69,16 +69,16 @@ def destination(header: Header, offer: Offer) -> Destination:
     answer, but no secret either: it counts as reasoning.
     """
     if header.role != "assistant":
-        return Destination(field=Field.REASONING)
+        return Destination(field=OutputField.REASONING)
     function = _called(header.recipient or "", offer)
     if function and offer.takes(function):
-        return Destination(field=Field.ARGUMENTS, function=function)
+        return Destination(field=OutputField.ARGUMENTS, function=function)
     if header.channel == "analysis" and not function:
-        return Destination(field=Field.REASONING)
-    return Destination(field=Field.CONTENT)
+        return Destination(field=OutputField.REASONING)
+    return Destination(field=OutputField.CONTENT)
 
 
-def _called(recipient: str, offer: Offer) -> str:
+def _called(recipient: str, offer: ClientCapabilities) -> str:
     if recipient.startswith("functions."):
         return recipient.removeprefix("functions.")
     if recipient in offer.names:
@@ -88,12 +88,12 @@ def _called(recipient: str, offer: Offer) -> str:
     return recipient
 
 
-def until_first_call(events: Iterable[Event], offer: Offer) -> Iterator[Event]:
+def until_first_call(events: Iterable[Event], offer: ClientCapabilities) -> Iterator[Event]:
     """The events up to the end of the first call: where generation stops when calls in parallel are not wanted."""
     calling = False
     for event in events:
         if isinstance(event, Opened):
-            calling = destination(event.header, offer).field is Field.ARGUMENTS
+            calling = destination(event.header, offer).field is OutputField.ARGUMENTS
         yield event
         if calling and isinstance(event, Closed):
             return
@@ -107,24 +107,24 @@ class Assembler:
         reasoning_tokens: how many tokens the reasoning's text had so far.
     """
 
-    def __init__(self, offer: Offer) -> None:
+    def __init__(self, offer: ClientCapabilities) -> None:
         self._offer = offer
         self._open: Destination | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._written = {Field.REASONING: False, Field.CONTENT: False}
+        self._written = {OutputField.REASONING: False, OutputField.CONTENT: False}
         self._separator = ""
         self._ids: list[int] = []
         self.calls = 0
         self.reasoning_tokens = 0
 
-    def deltas(self, events: Iterable[Event]) -> Iterator[Delta]:
+    def deltas(self, events: Iterable[Event]) -> Iterator[OutputDelta]:
         """The deltas of all events, in order; none is empty but a call's name may be."""
         for event in events:
             match event:
                 case Opened():
                     yield from self._begin(event.header)
                 case Text():
-                    self.reasoning_tokens += tokens_in(event) if self._field is Field.REASONING else 0
+                    self.reasoning_tokens += tokens_in(event) if self._field is OutputField.REASONING else 0
                     self._ids += event.ids if event.data else ()
                     yield from self._write(self._decoder.decode(event.data))
                 case Closed():
@@ -135,26 +135,26 @@ class Assembler:
                     pass
 
     @property
-    def _field(self) -> Field | None:
+    def _field(self) -> OutputField | None:
         return self._open.field if self._open else None
 
-    def _begin(self, header: Header) -> Iterator[Delta]:
+    def _begin(self, header: OutputHeader) -> Iterator[OutputDelta]:
         opened = self._open = destination(header, self._offer)
         self._separator = "\n" if self._written.get(opened.field) else ""
-        if opened.field is Field.ARGUMENTS:
-            yield Delta(field=Field.NAME, text=opened.function, call=self.calls)
+        if opened.field is OutputField.ARGUMENTS:
+            yield OutputDelta(field=OutputField.NAME, text=opened.function, call=self.calls)
             self.calls += 1
 
-    def _write(self, text: str) -> Iterator[Delta]:
+    def _write(self, text: str) -> Iterator[OutputDelta]:
         if not text or self._open is None:
             return
         field, ids = self._open.field, tuple(self._ids)
         self._ids = []
-        if field is Field.ARGUMENTS:
-            yield Delta(field=field, text=text, call=self.calls - 1)
+        if field is OutputField.ARGUMENTS:
+            yield OutputDelta(field=field, text=text, call=self.calls - 1)
             return
         self._written[field] = True
-        yield Delta(field=field, text=self._separator + text, ids=ids)
+        yield OutputDelta(field=field, text=self._separator + text, ids=ids)
         self._separator = ""
 
 
@@ -168,24 +168,24 @@ def call_id(seed: str, call: int) -> str:
     return "call_" + sha256(f"{seed}/{call}".encode()).hexdigest()[:24]
 
 
-def message(deltas: Iterable[Delta], *, seed: str) -> JsonObject:
+def message(deltas: Iterable[OutputDelta], *, seed: str) -> JsonObject:
     """The assistant message that the deltas add up to."""
-    texts: dict[Field, list[str]] = {Field.REASONING: [], Field.CONTENT: []}
+    texts: dict[OutputField, list[str]] = {OutputField.REASONING: [], OutputField.CONTENT: []}
     names: list[str] = []
     arguments: list[list[str]] = []
     for delta in deltas:
         match delta.field:
-            case Field.NAME:
+            case OutputField.NAME:
                 names.append(delta.text)
                 arguments.append([])
-            case Field.ARGUMENTS:
+            case OutputField.ARGUMENTS:
                 arguments[delta.call].append(delta.text)
             case field:
                 texts[field].append(delta.text)
     built: JsonObject = {
         "role": "assistant",
-        "content": "".join(texts[Field.CONTENT]) if texts[Field.CONTENT] else None,
-        "reasoning": "".join(texts[Field.REASONING]) if texts[Field.REASONING] else None,
+        "content": "".join(texts[OutputField.CONTENT]) if texts[OutputField.CONTENT] else None,
+        "reasoning": "".join(texts[OutputField.REASONING]) if texts[OutputField.REASONING] else None,
     }
     calls: list[Json] = [
         {"id": call_id(seed, place), "type": "function", "function": {"name": name, "arguments": "".join(pieces)}}

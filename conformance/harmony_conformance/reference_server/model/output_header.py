@@ -30,7 +30,7 @@ _BODY_AFTER = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Header:
+class OutputHeader:
     """What a header says.
 
     Attributes:
@@ -54,16 +54,16 @@ class _Segment:
     text: str
 
 
-def read_header(ids: Sequence[int]) -> Header:
+def read_header(ids: Sequence[int]) -> OutputHeader:
     """The header in the tokens before a `<|message|>`."""
     return _read(_segments(ids))
 
 
-def read_headless(ids: Sequence[int]) -> tuple[Header, str]:
+def read_headless(ids: Sequence[int]) -> tuple[OutputHeader, str]:
     """The header and the text in tokens that a stop token ended before any `<|message|>` came."""
     *before, last = _segments(ids)
     if last.divider not in _BODY_AFTER:
-        return Header(complete=False), last.text
+        return OutputHeader(complete=False), last.text
     found = _BODY_AFTER[last.divider].match(last.text)
     border = found.end() if found else 0
     header = _read([*before, _Segment(last.divider, last.text[:border])])
@@ -89,7 +89,7 @@ def _segments(ids: Sequence[int]) -> list[_Segment]:
     return [_Segment(0, _decoded(beginning)), *(_Segment(part[0], _decoded(part[1:])) for part in parts)]
 
 
-def _read(segments: Sequence[_Segment]) -> Header:
+def _read(segments: Sequence[_Segment]) -> OutputHeader:
     role = "assistant"
     channels: list[str] = []
     recipients: list[str] = []
@@ -109,7 +109,7 @@ def _read(segments: Sequence[_Segment]) -> Header:
         named, kind = _recipients(words, typed=following.divider == tokens.CONSTRAIN)
         recipients += named
         types += [kind] if kind else []
-    return Header(
+    return OutputHeader(
         role=role,
         channel=next((channel for channel in channels if channel in CHANNELS), channels[0] if channels else None),
         recipient=next((name for name in recipients if name not in _ROLES | {"assistant", "all", ""}), recipients[0])

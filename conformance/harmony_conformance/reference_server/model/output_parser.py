@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from harmony_conformance.reference_server.model.generation import Generation
 from harmony_conformance.reference_server.model.output_header import (
-    Header,
+    OutputHeader,
     may_become_a_header,
     read_header,
     read_headless,
@@ -27,7 +27,7 @@ ENDING = frozenset({tokens.END, tokens.RETURN, tokens.CALL, tokens.ENDOFTEXT})
 class Opened:
     """A message begins; `ids` are the tokens of its header, `<|message|>` included."""
 
-    header: Header
+    header: OutputHeader
     ids: tuple[int, ...]
 
 
@@ -64,7 +64,7 @@ Event: TypeAlias = Opened | Text | Closed | Skipped
 
 def read(generation: Generation, opening: Sequence[int] = ()) -> Iterator[Event]:
     """The events of a whole generation, as its tokens come; `opening` is what of the prompt belongs to the message it goes on with."""
-    reader = Reader()
+    reader = OutputParser()
     before = [event for token in opening for event in reader.feed(token)]
     yield from [event for event in before if isinstance(event, Opened)][-1:]
     for token in generation:
@@ -72,7 +72,7 @@ def read(generation: Generation, opening: Sequence[int] = ()) -> Iterator[Event]
     yield from reader.finish(cut=generation.cut)
 
 
-class Reader:
+class OutputParser:
     """Reads one completion; fed with each token once."""
 
     def __init__(self) -> None:

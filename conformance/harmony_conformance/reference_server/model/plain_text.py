@@ -14,7 +14,7 @@ from harmony_ref import tokens
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Piece:
+class TextPiece:
     """Text that became certain, and the tokens that came with it."""
 
     text: str
@@ -22,7 +22,7 @@ class Piece:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spelling:
+class TextOptions:
     """How tokens become text.
 
     Attributes:
@@ -36,20 +36,20 @@ class Spelling:
     shows_stop: bool = False
 
 
-class PlainText:
+class PlainTextReader:
     """Reads a generation as text, once.
 
     Attributes:
         stopped_by: the stop string that ended it.
     """
 
-    def __init__(self, generation: Generation, spelling: Spelling, ending: frozenset[int]) -> None:
+    def __init__(self, generation: Generation, spelling: TextOptions, ending: frozenset[int]) -> None:
         self._generation = generation
         self._spelling = spelling
         self._ending = ending
         self.stopped_by: str | None = None
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[TextPiece]:
         """The text as it comes: what may still become a stop string is held back, and half a character is."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         held = ""
@@ -61,16 +61,16 @@ class PlainText:
             if found:
                 place, self.stopped_by = min(found)
                 end = place + (len(self.stopped_by) if self._spelling.shows_stop else 0)
-                yield Piece(text=held[:end], ids=tuple(ids))
+                yield TextPiece(text=held[:end], ids=tuple(ids))
                 return
             certain = len(held) - begun(held, self._spelling.stops)
             if certain:
-                yield Piece(text=held[:certain], ids=tuple(ids))
+                yield TextPiece(text=held[:certain], ids=tuple(ids))
                 held = held[certain:]
                 ids = []
         rest = held + ("" if self._generation.cut else decoder.decode(b"", final=True))
         if rest or ids:
-            yield Piece(text=rest, ids=tuple(ids))
+            yield TextPiece(text=rest, ids=tuple(ids))
 
     def _bytes(self, token: int) -> bytes:
         if not tokens.is_special(token):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from harmony_conformance.reference_server.model.generation import Sampling
-from harmony_conformance.reference_server.model.output_events import Delta, Field
+from harmony_conformance.reference_server.model.output_events import OutputDelta, OutputField
 from harmony_conformance.reference_server.model.stop_strings_in_messages import begun
 from harmony_ref import tokens
 
@@ -22,10 +22,10 @@ class StopStrings:
         self._bytes = 0
         self.met = False
 
-    def cut(self, deltas: Iterable[Delta]) -> Iterator[Delta]:
+    def cut(self, deltas: Iterable[OutputDelta]) -> Iterator[OutputDelta]:
         """The deltas up to a stop string in the content."""
         for delta in deltas:
-            if delta.field is not Field.CONTENT:
+            if delta.field is not OutputField.CONTENT:
                 yield from self._give(len(self._held))
                 yield delta
                 continue
@@ -47,7 +47,7 @@ class StopStrings:
         place, length = min(found)
         return place + length if self._sampling.shows_stops else place
 
-    def _give(self, length: int) -> Iterator[Delta]:
+    def _give(self, length: int) -> Iterator[OutputDelta]:
         """So much of what is held, with the tokens that are in it whole."""
         text, self._held = self._held[:length], self._held[length:]
         self._bytes += len(text.encode())
@@ -57,4 +57,4 @@ class StopStrings:
             taken += 1
         ids, self._ids = self._ids[:taken], self._ids[taken:]
         if text:
-            yield Delta(field=Field.CONTENT, text=text, ids=tuple(ids))
+            yield OutputDelta(field=OutputField.CONTENT, text=text, ids=tuple(ids))

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from harmony_conformance.json_value import JsonObject
 from harmony_conformance.reference_server.model.generation import Generation, Sampling, script_of, unchanged
-from harmony_conformance.reference_server.model.output_events import Offer
-from harmony_conformance.reference_server.model.plain_text import PlainText, Spelling, continuation, marked_up
-from harmony_conformance.reference_server.ollama.answer import Answer, in_message, in_response
+from harmony_conformance.reference_server.model.output_events import ClientCapabilities
+from harmony_conformance.reference_server.model.plain_text import PlainTextReader, TextOptions, continuation, marked_up
+from harmony_conformance.reference_server.ollama.answer import OllamaAnswer, in_message, in_response
 from harmony_conformance.reference_server.ollama.generate import (
     context_of,
     going_on,
@@ -18,14 +18,14 @@ from harmony_conformance.reference_server.ollama.generate import (
 )
 from harmony_conformance.reference_server.ollama.request import asked_of, read_delivery, read_messages
 from harmony_conformance.reference_server.pipeline.http import Host
-from harmony_conformance.reference_server.pipeline.prompt_run import Run, prompt_of, seed_of
+from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, prompt_of, seed_of
 from harmony_conformance.reference_server.requests.chat_messages import ChatMessage
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest
 from harmony_conformance.reference_server.requests.conversation import conversation
 from harmony_ref import encode, render_conversation_for_completion
 
 
-def chat_answer(body: JsonObject, host: Host) -> Answer | None:
+def chat_answer(body: JsonObject, host: Host) -> OllamaAnswer | None:
     """The answer to a chat; None where there is no message, which only loads the model.
 
     Raises:
@@ -38,10 +38,10 @@ def chat_answer(body: JsonObject, host: Host) -> Answer | None:
     finished, opening = _prefilled(asked.messages)
     prompt = prompt_of(conversation(replace(asked, messages=finished), date=host.date), host.changes)
     run = _run(body, asked, (*prompt, *opening), opening, host)
-    return Answer(run=run, delivery=delivery, now=host.now, token_delay=asked.token_delay, place=in_message)
+    return OllamaAnswer(run=run, delivery=delivery, now=host.now, token_delay=asked.token_delay, place=in_message)
 
 
-def generate_answer(body: JsonObject, host: Host) -> Answer | None:
+def generate_answer(body: JsonObject, host: Host) -> OllamaAnswer | None:
     """The answer to a prompt; None where there is none, which only loads the model.
 
     Raises:
@@ -52,7 +52,7 @@ def generate_answer(body: JsonObject, host: Host) -> Answer | None:
     asked = asked_of(body, messages_of(body, text))
     if not text:
         return None
-    told = Answer(
+    told = OllamaAnswer(
         run=_run(body, asked, _generate_prompt(body, asked, text, host), (), host),
         delivery=delivery,
         now=host.now,
@@ -95,10 +95,12 @@ def _written(frame: str, text: str) -> tuple[int, ...]:
     return (*marked_up(before), *encode(text), *marked_up(after))
 
 
-def _run(body: JsonObject, asked: ChatRequest, prompt: tuple[int, ...], opening: tuple[int, ...], host: Host) -> Run:
+def _run(
+    body: JsonObject, asked: ChatRequest, prompt: tuple[int, ...], opening: tuple[int, ...], host: Host
+) -> PromptRun:
     says_own_words = opening and asked.script is None
-    offer = Offer(names=frozenset(tool.name for tool in asked.tools), takes_calls=bool(asked.tools))
-    return Run(
+    offer = ClientCapabilities(names=frozenset(tool.name for tool in asked.tools), takes_calls=bool(asked.tools))
+    return PromptRun(
         seed=seed_of(body),
         prompt=prompt,
         opening=opening,
@@ -111,11 +113,11 @@ def _run(body: JsonObject, asked: ChatRequest, prompt: tuple[int, ...], opening:
     )
 
 
-def _raw(told: Answer, asked: ChatRequest) -> Answer:
+def _raw(told: OllamaAnswer, asked: ChatRequest) -> OllamaAnswer:
     """The same, neither rendered nor parsed: markers come back as the model wrote them."""
     script = asked.script if asked.script is not None else continuation(told.run.prompt)
     sampling = told.run.changes.sampling(Sampling(limit=asked.limit))
     run = replace(told.run, generation=Generation(script, sampling))
-    spelling = Spelling(shows_special=True, stops=told.delivery.stops)
-    text = PlainText(run.generation, spelling, sampling.stopping)
+    spelling = TextOptions(shows_special=True, stops=told.delivery.stops)
+    text = PlainTextReader(run.generation, spelling, sampling.stopping)
     return replace(told, run=run, raw=text, tells_context=False)

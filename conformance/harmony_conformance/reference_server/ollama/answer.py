@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from harmony_conformance.json_value import Json, JsonObject, items, object_in, text
-from harmony_conformance.reference_server.defects.stages import Api
-from harmony_conformance.reference_server.model.output_events import Assembler, Field, call_id
-from harmony_conformance.reference_server.model.plain_text import PlainText, spelled
+from harmony_conformance.reference_server.defects.stages import ApiFamily
+from harmony_conformance.reference_server.model.output_events import Assembler, OutputField, call_id
+from harmony_conformance.reference_server.model.plain_text import PlainTextReader, spelled
 from harmony_conformance.reference_server.model.stop_strings_in_messages import until_stop
 from harmony_conformance.reference_server.ollama.request import Delivery
-from harmony_conformance.reference_server.pipeline.prompt_run import Run
+from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_ref import tokens
 
@@ -48,7 +48,7 @@ class _Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class OllamaAnswer:
     """A request that was accepted, and the generation that answers it; to be told once.
 
     Attributes:
@@ -57,12 +57,12 @@ class Answer:
         tells_context: whether the last line has the token ids of the conversation.
     """
 
-    run: Run
+    run: PromptRun
     delivery: Delivery
     now: Callable[[], float]
     token_delay: float
     place: Place
-    raw: PlainText | None = None
+    raw: PlainTextReader | None = None
     tells_context: bool = False
 
     def whole(self) -> JsonObject:
@@ -76,11 +76,11 @@ class Answer:
         said: JsonObject = {name: _added(line.said.get(name) for line in lines) for name in names}
         ids = tuple(token for line in lines for token in line.ids)
         body = self._body(_Line(said=said, ids=ids, ending=lines[-1].ending))
-        return self.run.changes.json({**body, **self._prompt_ids()}, Api.OLLAMA)
+        return self.run.changes.json({**body, **self._prompt_ids()}, ApiFamily.OLLAMA)
 
     def stream(self) -> Iterator[Json]:
         """The lines of a stream."""
-        return self.run.changes.stream(self._told(), Api.OLLAMA)
+        return self.run.changes.stream(self._told(), ApiFamily.OLLAMA)
 
     def rendered(self) -> JsonObject:
         """The prompt as a text, in place of an answer."""
@@ -97,7 +97,7 @@ class Answer:
         ids = self._prompt_ids()
         try:
             for line in self._lines():
-                yield self.run.changes.json({**self._body(line), **ids}, Api.OLLAMA)
+                yield self.run.changes.json({**self._body(line), **ids}, ApiFamily.OLLAMA)
                 ids = {}
         except ApiError as problem:
             yield {"error": problem.message}
@@ -127,7 +127,7 @@ class Answer:
             is_last = "content" not in said and "thinking" not in said
             yield _Line(said=said, ids=ids, ending=self._ending() if is_last else {})
 
-    def _raw_texts(self, raw: PlainText) -> Iterator[JsonObject]:
+    def _raw_texts(self, raw: PlainTextReader) -> Iterator[JsonObject]:
         for piece in raw.pieces():
             if piece.text:
                 yield {"content": piece.text}
@@ -140,15 +140,15 @@ class Answer:
         arguments: list[str] = []
         for delta in assembler.deltas(until_stop(self.run.events(), self.delivery.stops)):
             match delta.field:
-                case Field.NAME:
+                case OutputField.NAME:
                     yield from _unfit(arguments[-1:])
                     names.append(delta.text)
                     arguments.append("")
-                case Field.ARGUMENTS:
+                case OutputField.ARGUMENTS:
                     arguments[-1] += delta.text
-                case Field.REASONING:
+                case OutputField.REASONING:
                     yield {"thinking": delta.text}
-                case Field.CONTENT:
+                case OutputField.CONTENT:
                     yield {"content": delta.text}
         if not self.run.generation.cut:
             yield from _unfit(arguments[-1:])

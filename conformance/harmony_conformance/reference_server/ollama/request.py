@@ -9,7 +9,7 @@ from harmony_conformance.reference_server.requests import fields
 from harmony_conformance.reference_server.requests.chat_messages import ChatMessage, PastCall
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest
 from harmony_conformance.reference_server.requests.errors import ApiError
-from harmony_conformance.reference_server.requests.fields import MODEL, AnswerForm, Choice, Effort, Tool
+from harmony_conformance.reference_server.requests.fields import MODEL, AnswerForm, Effort, Tool, ToolChoice
 
 _EFFORTS: "dict[Json, Effort]" = {
     "low": Effort.LOW,
@@ -75,7 +75,7 @@ def asked_of(body: JsonObject, messages: tuple[ChatMessage, ...]) -> ChatRequest
     return ChatRequest(
         messages=messages,
         tools=_tools(body.get("tools")),
-        choice=Choice.AUTO,
+        choice=ToolChoice.AUTO,
         demanded=None,
         calls_in_parallel=True,
         effort=_effort(body.get("think")),

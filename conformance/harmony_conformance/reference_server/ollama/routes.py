@@ -8,9 +8,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from harmony_conformance.json_value import JsonObject, dumps
-from harmony_conformance.reference_server.defects.stages import Api
+from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.ollama.accept import chat_answer, generate_answer
-from harmony_conformance.reference_server.ollama.answer import Answer, in_message, in_response, instant
+from harmony_conformance.reference_server.ollama.answer import OllamaAnswer, in_message, in_response, instant
 from harmony_conformance.reference_server.ollama.request import read_delivery
 from harmony_conformance.reference_server.pipeline.http import Host, body_of, json_response, stream_response
 from harmony_conformance.reference_server.requests.errors import ApiError, Reply
@@ -107,7 +107,7 @@ class Ollama:
         return self._loading(body, in_response({})) if answer is None else await self._answered(request, answer)
 
     async def _body(self, request: Request) -> JsonObject:
-        return self._host.changes.request(await body_of(request), api=Api.OLLAMA)
+        return self._host.changes.request(await body_of(request), api=ApiFamily.OLLAMA)
 
     def _loading(self, body: JsonObject, said: JsonObject) -> Response:
         """What a request without a prompt does."""
@@ -116,7 +116,7 @@ class Ollama:
         told: JsonObject = {"model": delivery.model, "created_at": instant(self._host.now()), **said, **ending}
         return json_response(HTTPStatus.OK, told)
 
-    async def _answered(self, request: Request, answer: Answer) -> Response:
+    async def _answered(self, request: Request, answer: OllamaAnswer) -> Response:
         if answer.delivery.renders_only:
             return json_response(HTTPStatus.OK, answer.rendered())
         generations = [answer.run.generation]
@@ -125,4 +125,4 @@ class Ollama:
             return stream_response(lines, generations, answer.token_delay, self._host.load, _NDJSON)
         body = answer.whole()
         await self._host.wait(request, generations, answer.token_delay)
-        return self._host.reply(Reply(status=HTTPStatus.OK, body=body), Api.OLLAMA)
+        return self._host.reply(Reply(status=HTTPStatus.OK, body=body), ApiFamily.OLLAMA)

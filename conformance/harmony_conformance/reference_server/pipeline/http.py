@@ -9,8 +9,8 @@ from http import HTTPStatus
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from harmony_conformance.json_value import Json, JsonObject, NotJson, dumps, loads
-from harmony_conformance.reference_server.defects.stages import Api, Changes
+from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, dumps, loads
+from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
 from harmony_conformance.reference_server.model.generation import Generation
 from harmony_conformance.reference_server.pipeline.load import Load
 from harmony_conformance.reference_server.requests.errors import ApiError, Reply
@@ -43,7 +43,7 @@ class Host:
     serials: Iterator[int]
     load: Load
 
-    def reply(self, reply: Reply, api: Api) -> Response:
+    def reply(self, reply: Reply, api: ApiFamily) -> Response:
         """Return an answer in one piece, as the defects change it."""
         changed = self.changes.reply(reply, api)
         return json_response(changed.status, changed.body, dict(changed.headers))
@@ -87,7 +87,7 @@ async def _bytes_of(request: Request) -> bytes:
 def _json_object(body: bytes) -> JsonObject:
     try:
         value = loads(body)
-    except NotJson as problem:
+    except InvalidJsonError as problem:
         raise ApiError(f"The body is not JSON: {problem}", code="invalid_json") from None
     if not isinstance(value, dict):
         raise ApiError("The body is JSON, but no object.", code="invalid_json")

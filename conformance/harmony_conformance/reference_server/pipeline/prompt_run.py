@@ -7,7 +7,7 @@ from hashlib import sha256
 from harmony_conformance.json_value import JsonObject, canonical
 from harmony_conformance.reference_server.defects.stages import Changes
 from harmony_conformance.reference_server.model.generation import Generation
-from harmony_conformance.reference_server.model.output_events import Offer, until_first_call
+from harmony_conformance.reference_server.model.output_events import ClientCapabilities, until_first_call
 from harmony_conformance.reference_server.model.output_parser import Event, read
 from harmony_conformance.reference_server.requests.errors import wrong_value
 from harmony_ref import HarmonyError, Message, render_conversation_for_completion
@@ -17,7 +17,7 @@ _DELIVERY = frozenset({"stream", "stream_options", "return_token_ids", "harmony_
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class PromptRun:
     """One generation.
 
     Attributes:
@@ -32,11 +32,11 @@ class Run:
     prompt: tuple[int, ...]
     opening: tuple[int, ...] = ()
     generation: Generation
-    offer: Offer
+    offer: ClientCapabilities
     calls_in_parallel: bool = True
     changes: Changes
 
-    def again(self) -> "Run":
+    def again(self) -> "PromptRun":
         """The same once more, for another answer to the same request."""
         return replace(self, generation=self.generation.again())
 

@@ -7,7 +7,7 @@ from harmony_conformance.json_value import Json, JsonObject, members
 from harmony_conformance.reference_server.requests import fields
 from harmony_conformance.reference_server.requests.chat_messages import ChatMessage, read_messages
 from harmony_conformance.reference_server.requests.errors import wrong_value
-from harmony_conformance.reference_server.requests.fields import AnswerForm, Asked, Choice, Tool
+from harmony_conformance.reference_server.requests.fields import AnswerForm, RequestOptions, Tool, ToolChoice
 from harmony_ref import ToolNamespaceConfig
 
 _NEUTRAL: dict[str, tuple[Json, ...]] = {
@@ -16,7 +16,7 @@ _NEUTRAL: dict[str, tuple[Json, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChatRequest(Asked):
+class ChatRequest(RequestOptions):
     """All that the server reads of a request.
 
     Attributes:
@@ -153,29 +153,29 @@ def _tool(entry: Json, where: str) -> Tool:
     return fields.function_tool(entry.get("function"), f"{where}.function")
 
 
-def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[Choice, Tool | None]:
+def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool | None]:
     if value is None:
-        return Choice.AUTO, None
+        return ToolChoice.AUTO, None
     if isinstance(value, str):
         return fields.tool_choice_word(value, tools)
-    return Choice.REQUIRED, fields.chosen_tool(_named(value, "tool_choice"), tools)
+    return ToolChoice.REQUIRED, fields.chosen_tool(_named(value, "tool_choice"), tools)
 
 
-def _allowed(value: Json, tools: Sequence[Tool]) -> tuple[Choice, Tool | None, frozenset[str]] | None:
+def _allowed(value: Json, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool | None, frozenset[str]] | None:
     """A `tool_choice` that lists the functions that may be called: what is wanted, a tool that has to be called, their names; None for any other."""
     if members(value).get("type") != "allowed_tools":
         return None
     where, listed = "tool_choice.allowed_tools", members(value).get("allowed_tools")
     mode, entries = members(listed).get("mode"), members(listed).get("tools")
-    if mode not in (Choice.AUTO, Choice.REQUIRED):
+    if mode not in (ToolChoice.AUTO, ToolChoice.REQUIRED):
         raise wrong_value(f"{where}.mode", "'auto' or 'required' is needed.")
     if not isinstance(entries, list) or not entries:
         raise wrong_value(f"{where}.tools", "a list of functions is needed.")
     chosen = [
         fields.chosen_tool(_named(entry, f"{where}.tools[{place}]"), tools) for place, entry in enumerate(entries)
     ]
-    demanded = chosen[0] if mode == Choice.REQUIRED else None
-    return Choice(str(mode)), demanded, frozenset(tool.name for tool in chosen)
+    demanded = chosen[0] if mode == ToolChoice.REQUIRED else None
+    return ToolChoice(str(mode)), demanded, frozenset(tool.name for tool in chosen)
 
 
 def _named(entry: Json, where: str) -> str:

@@ -11,7 +11,7 @@ from itertools import takewhile
 
 from harmony_conformance.reference_server.requests.chat_messages import INSTRUCTING, ChatMessage
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest
-from harmony_conformance.reference_server.requests.fields import AnswerForm, Asked, Effort, Tool
+from harmony_conformance.reference_server.requests.fields import AnswerForm, Effort, RequestOptions, Tool
 from harmony_ref import (
     Author,
     DeveloperContent,
@@ -61,7 +61,7 @@ def _instructions(messages: Iterable[ChatMessage]) -> str | None:
     return "\n\n".join(texts) if texts else None
 
 
-def formats(request: Asked) -> tuple[ResponseFormat, ...]:
+def formats(request: RequestOptions) -> tuple[ResponseFormat, ...]:
     """The response formats that a request declares."""
     if request.form is not AnswerForm.JSON_SCHEMA:
         return ()

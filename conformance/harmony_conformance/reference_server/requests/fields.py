@@ -32,7 +32,7 @@ class Effort(StrEnum):
     HIGH = "high"
 
 
-class Choice(StrEnum):
+class ToolChoice(StrEnum):
     """What the client says about calls."""
 
     NONE = "none"
@@ -58,7 +58,7 @@ class Tool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class RequestOptions:
     """What a request wants of the model, whatever API it came by.
 
     Attributes:
@@ -72,7 +72,7 @@ class Asked:
     """
 
     tools: tuple[Tool, ...]
-    choice: Choice
+    choice: ToolChoice
     demanded: Tool | None
     calls_in_parallel: bool
     effort: Effort
@@ -89,7 +89,7 @@ class Asked:
     @property
     def calls_allowed(self) -> bool:
         """Whether the model may call anything."""
-        return self.choice is not Choice.NONE
+        return self.choice is not ToolChoice.NONE
 
     @property
     def offered(self) -> tuple[Tool, ...]:
@@ -212,13 +212,13 @@ def refuse_doubled(tools: Sequence[Tool]) -> None:
         raise wrong_value("tools", f"the function '{doubled}' is declared twice.")
 
 
-def tool_choice_word(value: str, tools: Sequence[Tool]) -> "tuple[Choice, Tool | None]":
+def tool_choice_word(value: str, tools: Sequence[Tool]) -> "tuple[ToolChoice, Tool | None]":
     """A `tool_choice` that is a word, and the tool that has to be called then."""
-    if value not in set(Choice):
+    if value not in set(ToolChoice):
         raise wrong_value("tool_choice", f"{value!r} is none of 'none', 'auto', 'required' and no object.")
-    if value == Choice.REQUIRED and not tools:
+    if value == ToolChoice.REQUIRED and not tools:
         raise wrong_value("tool_choice", "'required' is only allowed with 'tools'.")
-    return Choice(value), tools[0] if value == Choice.REQUIRED else None
+    return ToolChoice(value), tools[0] if value == ToolChoice.REQUIRED else None
 
 
 def chosen_tool(name: str, tools: Sequence[Tool]) -> Tool:

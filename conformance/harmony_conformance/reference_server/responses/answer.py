@@ -6,11 +6,17 @@ from dataclasses import dataclass, field
 
 from harmony_conformance.json_value import JsonObject
 from harmony_conformance.reference_server.chat.candidate import logprobs
-from harmony_conformance.reference_server.defects.stages import Api
-from harmony_conformance.reference_server.model.output_events import Delta, Field, call_id, destination, tokens_in
-from harmony_conformance.reference_server.model.output_header import Header
+from harmony_conformance.reference_server.defects.stages import ApiFamily
+from harmony_conformance.reference_server.model.output_events import (
+    OutputDelta,
+    OutputField,
+    call_id,
+    destination,
+    tokens_in,
+)
+from harmony_conformance.reference_server.model.output_header import OutputHeader
 from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Skipped, Text
-from harmony_conformance.reference_server.pipeline.prompt_run import Run, id_of
+from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, id_of
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_conformance.reference_server.requests.fields import MODEL
 from harmony_conformance.reference_server.responses.builtin_tools import NAMESPACES, PYTHON, namespace_of
@@ -18,13 +24,13 @@ from harmony_conformance.reference_server.responses.output_items import (
     COMPLETED,
     IN_PROGRESS,
     INCOMPLETE,
-    Browsing,
-    FunctionCall,
-    Message,
+    BrowsingOutput,
+    FunctionCallOutput,
+    ItemPosition,
+    MessageOutput,
     OutputItem,
-    Place,
-    Python,
-    Reasoning,
+    PythonOutput,
+    ReasoningOutput,
 )
 from harmony_conformance.reference_server.responses.request import ResponsesRequest, Thoughts
 
@@ -32,7 +38,7 @@ FAILED = "failed"
 
 
 @dataclass(kw_only=True)
-class Answer:
+class ResponsesAnswer:
     """A request that was accepted, and the generation that answers it; to be told once.
 
     Attributes:
@@ -42,7 +48,7 @@ class Answer:
     id: str
     created: int
     request: ResponsesRequest
-    run: Run
+    run: PromptRun
     output: list[JsonObject] = field(default_factory=list[JsonObject])
     _calls: int = 0
     _ids: list[int] = field(default_factory=list[int])
@@ -59,7 +65,7 @@ class Answer:
         """
         for _ in self._items():
             pass
-        return self.run.changes.json(self._last(), Api.RESPONSES)
+        return self.run.changes.json(self._last(), ApiFamily.RESPONSES)
 
     def stream(self) -> Iterator[JsonObject]:
         """The events, numbered; the last one has the whole answer, or says why there is none."""
@@ -82,7 +88,7 @@ class Answer:
             yield self._told(FAILED, {**self._response(FAILED), "error": error})
 
     def _told(self, kind: str, response: JsonObject) -> JsonObject:
-        return {"type": f"response.{kind}", "response": self.run.changes.json(response, Api.RESPONSES)}
+        return {"type": f"response.{kind}", "response": self.run.changes.json(response, ApiFamily.RESPONSES)}
 
     def _items(self) -> Iterator[JsonObject]:
         """The events of all items."""
@@ -105,7 +111,7 @@ class Answer:
 
     def _begin(self, event: Opened) -> Iterator[JsonObject]:
         self._open = self._item(event.header)
-        self._is_thought = isinstance(self._open, Reasoning)
+        self._is_thought = isinstance(self._open, ReasoningOutput)
         self._is_told = not self._is_thought
         if self._is_told:
             yield from self._open.begin()
@@ -117,8 +123,10 @@ class Answer:
         if not self._is_told:
             self._is_told = True
             yield from self._open.begin()
-        if isinstance(self._open, Message) and self.request.likely is not None:
-            self._open.take(logprobs(Delta(field=Field.CONTENT, text=text, ids=tuple(self._ids)), self.request.likely))
+        if isinstance(self._open, MessageOutput) and self.request.likely is not None:
+            self._open.take(
+                logprobs(OutputDelta(field=OutputField.CONTENT, text=text, ids=tuple(self._ids)), self.request.likely)
+            )
         self._ids.clear()
         yield from self._open.write(text)
 
@@ -130,28 +138,30 @@ class Answer:
         self._open = None
         self._is_thought = False
 
-    def _item(self, header: Header) -> OutputItem:
+    def _item(self, header: OutputHeader) -> OutputItem:
         index = len(self.output)
         recipient = header.recipient or ""
         built_in = self.request.built_in if self.request.calls_allowed else ()
         offered = {NAMESPACES[tool].name for tool in built_in}
         if header.role == "assistant" and namespace_of(recipient) in offered:
             if recipient == PYTHON:
-                return Python(self._place("ci_", index))
-            return Browsing(self._place("ws_", index), recipient=recipient)
+                return PythonOutput(self._place("ci_", index))
+            return BrowsingOutput(self._place("ws_", index), recipient=recipient)
         where = destination(header, self.run.offer)
-        if where.field is Field.ARGUMENTS:
+        if where.field is OutputField.ARGUMENTS:
             self._calls += 1
             place, call = self._place("fc_", index), call_id(self.run.seed, self._calls - 1)
-            return FunctionCall(place, name=where.function, call_id=call)
-        if where.field is Field.REASONING:
+            return FunctionCallOutput(place, name=where.function, call_id=call)
+        if where.field is OutputField.REASONING:
             in_summary = self.request.thoughts is Thoughts.SUMMARY
-            return Reasoning(self._place("rs_", index), in_summary=in_summary, is_sealed=self.request.seals_thoughts)
+            return ReasoningOutput(
+                self._place("rs_", index), in_summary=in_summary, is_sealed=self.request.seals_thoughts
+            )
         phase = "commentary" if header.channel == "commentary" else "final_answer"
-        return Message(self._place("msg_", index), phase=phase)
+        return MessageOutput(self._place("msg_", index), phase=phase)
 
-    def _place(self, prefix: str, index: int) -> Place:
-        return Place(id=id_of(prefix, self.id, index), index=index)
+    def _place(self, prefix: str, index: int) -> ItemPosition:
+        return ItemPosition(id=id_of(prefix, self.id, index), index=index)
 
     def _last(self) -> JsonObject:
         """The answer when all tokens have come."""

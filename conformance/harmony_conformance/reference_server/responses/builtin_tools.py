@@ -7,7 +7,7 @@ browsed or run here: the turn ends with the call, and the client may hand in wha
 from collections.abc import Mapping
 from typing import Final
 
-from harmony_conformance.json_value import JsonObject, NotJson, dumps, loads, text
+from harmony_conformance.json_value import InvalidJsonError, JsonObject, dumps, loads, text
 from harmony_ref import ToolNamespaceConfig
 
 PYTHON: Final = "python"
@@ -55,6 +55,6 @@ def browsing_arguments(action: JsonObject) -> str:
 def _arguments(content: str) -> "JsonObject | None":
     try:
         value = loads(content)
-    except NotJson:
+    except InvalidJsonError:
         return None
     return value if isinstance(value, dict) and "type" not in value else None

@@ -38,7 +38,7 @@ class OutputItem(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ItemPosition:
     """Where an item stands: its id, and its index in the output."""
 
     id: str
@@ -53,10 +53,10 @@ class Place:
         return {"type": f"response.output_item.{kind}", "output_index": self.index, "item": value}
 
 
-class Reasoning:
+class ReasoningOutput:
     """A chain of thought, told as it is (`reasoning_text`) or in the place of a summary."""
 
-    def __init__(self, place: Place, *, in_summary: bool, is_sealed: bool) -> None:
+    def __init__(self, place: ItemPosition, *, in_summary: bool, is_sealed: bool) -> None:
         self._place = place
         self._in_summary = in_summary
         self._is_sealed = is_sealed
@@ -98,10 +98,10 @@ class Reasoning:
         return {"type": "summary_text" if self._in_summary else "reasoning_text", "text": self._text}
 
 
-class Message:
+class MessageOutput:
     """What the user is to see; `phase` tells a preamble (`commentary`) from the answer."""
 
-    def __init__(self, place: Place, *, phase: str) -> None:
+    def __init__(self, place: ItemPosition, *, phase: str) -> None:
         self._place = place
         self._phase = phase
         self._text = ""
@@ -163,10 +163,10 @@ def _without_bytes(entries: list[Json]) -> list[Json]:
     ]
 
 
-class FunctionCall:
+class FunctionCallOutput:
     """A call of a function of the client."""
 
-    def __init__(self, place: Place, *, name: str, call_id: str) -> None:
+    def __init__(self, place: ItemPosition, *, name: str, call_id: str) -> None:
         self._place = place
         self._name = name
         self._call_id = call_id
@@ -198,10 +198,10 @@ class FunctionCall:
         }
 
 
-class Python:
+class PythonOutput:
     """A call of the built-in Python tool, which nobody runs here."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ItemPosition) -> None:
         self._place = place
         self._code = ""
 
@@ -235,10 +235,10 @@ class Python:
         }
 
 
-class Browsing:
+class BrowsingOutput:
     """A call of the built-in browser, which nobody runs here; it is told whole."""
 
-    def __init__(self, place: Place, *, recipient: str) -> None:
+    def __init__(self, place: ItemPosition, *, recipient: str) -> None:
         self._place = place
         self._recipient = recipient
         self._content = ""

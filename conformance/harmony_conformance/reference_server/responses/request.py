@@ -7,7 +7,7 @@ from enum import StrEnum
 from harmony_conformance.json_value import Json, JsonObject, items, members, text
 from harmony_conformance.reference_server.requests import fields
 from harmony_conformance.reference_server.requests.errors import unsupported, wrong_value
-from harmony_conformance.reference_server.requests.fields import AnswerForm, Asked, Choice, Effort, Tool
+from harmony_conformance.reference_server.requests.fields import AnswerForm, Effort, RequestOptions, Tool, ToolChoice
 from harmony_conformance.reference_server.responses.builtin_tools import NAMESPACES
 from harmony_conformance.reference_server.responses.input_items import Item, read_items
 
@@ -32,7 +32,7 @@ class Thoughts(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResponsesRequest(Asked):
+class ResponsesRequest(RequestOptions):
     """All that the server reads of a request.
 
     Attributes:
@@ -137,10 +137,10 @@ def _tools(value: Json) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
     return tuple(functions), tuple(built_in)
 
 
-def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[Choice, Tool | None]:
+def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool | None]:
     """What is wanted, and a tool that has to be called. The functions that `allowed_tools` lists are a part of those that are offered."""
     if value is None:
-        return Choice.AUTO, None
+        return ToolChoice.AUTO, None
     if members(value).get("type") == "allowed_tools":
         return _allowed(members(value), tools)
     if isinstance(value, str):
@@ -149,17 +149,17 @@ def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[Choice, Tool | Non
     name = chosen.get("name")
     if chosen.get("type") != "function" or not isinstance(name, str):
         raise wrong_value("tool_choice", 'a word or an object is needed like {"type": "function", "name": …}.')
-    return Choice.REQUIRED, fields.chosen_tool(name, tools)
+    return ToolChoice.REQUIRED, fields.chosen_tool(name, tools)
 
 
-def _allowed(choice: JsonObject, tools: Sequence[Tool]) -> tuple[Choice, Tool | None]:
+def _allowed(choice: JsonObject, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool | None]:
     mode, entries = choice.get("mode"), choice.get("tools")
-    if mode not in (Choice.AUTO, Choice.REQUIRED):
+    if mode not in (ToolChoice.AUTO, ToolChoice.REQUIRED):
         raise wrong_value("tool_choice.mode", "'auto' or 'required' is needed.")
     if not isinstance(entries, list) or not entries:
         raise wrong_value("tool_choice.tools", "a list of functions is needed.")
     chosen = [_tool_choice(entry, tools)[1] for entry in entries]
-    return Choice(str(mode)), chosen[0] if mode == Choice.REQUIRED else None
+    return ToolChoice(str(mode)), chosen[0] if mode == ToolChoice.REQUIRED else None
 
 
 def _names(choice: Json) -> frozenset[str] | None:

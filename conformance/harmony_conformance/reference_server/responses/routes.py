@@ -8,13 +8,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, members, text
-from harmony_conformance.reference_server.defects.stages import Api
+from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.model.generation import STOPPING, Generation, Sampling, script_of, unchanged
-from harmony_conformance.reference_server.model.output_events import Offer
+from harmony_conformance.reference_server.model.output_events import ClientCapabilities
 from harmony_conformance.reference_server.pipeline.http import Host, body_of, json_response, stream_response
-from harmony_conformance.reference_server.pipeline.prompt_run import Run, id_of, prompt_of, seed_of
+from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, id_of, prompt_of, seed_of
 from harmony_conformance.reference_server.requests.errors import Reply
-from harmony_conformance.reference_server.responses.answer import FAILED, Answer
+from harmony_conformance.reference_server.responses.answer import FAILED, ResponsesAnswer
 from harmony_conformance.reference_server.responses.conversation import conversation
 from harmony_conformance.reference_server.responses.input_items import listed
 from harmony_conformance.reference_server.responses.request import ResponsesRequest, read_request
@@ -39,15 +39,15 @@ class Responses:
 
     async def create(self, request: Request) -> Response:
         """POST /v1/responses."""
-        answer = self._accept(self._host.changes.request(await body_of(request), api=Api.RESPONSES))
+        answer = self._accept(self._host.changes.request(await body_of(request), api=ApiFamily.RESPONSES))
         generations, delay = [answer.run.generation], answer.request.token_delay
         if answer.request.streamed:
-            events = self._host.changes.stream(self._kept(answer), Api.RESPONSES)
+            events = self._host.changes.stream(self._kept(answer), ApiFamily.RESPONSES)
             return stream_response(_named(events), generations, delay, self._host.load)
         body = answer.whole()
         self._keep(answer.request, body)
         await self._host.wait(request, generations, delay)
-        return self._host.reply(Reply(status=HTTPStatus.OK, body=body), Api.RESPONSES)
+        return self._host.reply(Reply(status=HTTPStatus.OK, body=body), ApiFamily.RESPONSES)
 
     async def retrieve(self, request: Request) -> Response:
         """GET /v1/responses/{id}."""
@@ -69,17 +69,17 @@ class Responses:
         }
         return json_response(HTTPStatus.OK, {"object": "list", "data": entries, **ends})
 
-    def _accept(self, body: JsonObject) -> Answer:
+    def _accept(self, body: JsonObject) -> ResponsesAnswer:
         earlier = self._store.before(body.get("previous_response_id"))
         request = read_request(body, (*earlier, *self._store.resolved(listed(body.get("input")))))
         changes = self._host.changes
-        offer = Offer(
+        offer = ClientCapabilities(
             names=frozenset(tool.name for tool in request.tools),
             takes_calls=bool(request.tools) and request.calls_allowed,
             allowed=request.allowed,
         )
         stopping = STOPPING if request.ends_at_stop else frozenset[int]()
-        run = Run(
+        run = PromptRun(
             seed=seed_of(body),
             prompt=prompt_of(conversation(request, date=self._host.date), changes),
             generation=Generation(
@@ -90,9 +90,9 @@ class Responses:
             changes=changes,
         )
         identity = id_of("resp_", run.seed, next(self._host.serials))
-        return Answer(id=identity, created=int(self._host.now()), request=request, run=run)
+        return ResponsesAnswer(id=identity, created=int(self._host.now()), request=request, run=run)
 
-    def _kept(self, answer: Answer) -> Iterator[Json]:
+    def _kept(self, answer: ResponsesAnswer) -> Iterator[Json]:
         """The events; the answer is remembered before its last one is sent."""
         for event in answer.stream():
             response = members(event.get("response"))

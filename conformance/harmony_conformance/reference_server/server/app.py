@@ -19,7 +19,7 @@ from harmony_conformance.json_value import JsonObject
 from harmony_conformance.reference_server.chat.completion import accept
 from harmony_conformance.reference_server.completions.routes import Completions
 from harmony_conformance.reference_server.defects import defects_named
-from harmony_conformance.reference_server.defects.stages import CROWD, Api, Changes
+from harmony_conformance.reference_server.defects.stages import CROWD, ApiFamily, Changes
 from harmony_conformance.reference_server.ollama.routes import Ollama
 from harmony_conformance.reference_server.ollama.routes import error_body as ollama_error
 from harmony_conformance.reference_server.pipeline.http import (
@@ -133,7 +133,7 @@ class _Server:
             return stream_response(server_sent(completion.stream()), generations, delay, self._host.load)
         answer = completion.whole()
         await self._host.wait(request, generations, delay)
-        return self._host.reply(Reply(status=HTTPStatus.OK, body=answer), Api.CHAT)
+        return self._host.reply(Reply(status=HTTPStatus.OK, body=answer), ApiFamily.CHAT)
 
     async def models(self, _request: Request) -> Response:
         """GET /v1/models."""
@@ -166,28 +166,32 @@ class _Server:
 
 
 _APIS = {
-    "/v1/responses": Api.RESPONSES,
-    "/v1/completions": Api.COMPLETIONS,
-    "/api/": Api.OLLAMA,
-    **dict.fromkeys(("/tgi", "/generate", "/tokenize", "/chat_tokenize"), Api.TGI),
-    **dict.fromkeys((SGLANG_PREFIX, *SGLANG_PATHS), Api.SGLANG),
+    "/v1/responses": ApiFamily.RESPONSES,
+    "/v1/completions": ApiFamily.COMPLETIONS,
+    "/api/": ApiFamily.OLLAMA,
+    **dict.fromkeys(("/tgi", "/generate", "/tokenize", "/chat_tokenize"), ApiFamily.TGI),
+    **dict.fromkeys((SGLANG_PREFIX, *SGLANG_PATHS), ApiFamily.SGLANG),
 }
 """The API that a path belongs to, by how it begins."""
 
 
-def _api_of(path: str) -> Api:
+def _api_of(path: str) -> ApiFamily:
     """The API that speaks at a path; at the root, where only refused requests come here, it is TGI."""
-    return Api.TGI if path == "/" else next((api for begin, api in _APIS.items() if path.startswith(begin)), Api.CHAT)
+    return (
+        ApiFamily.TGI
+        if path == "/"
+        else next((api for begin, api in _APIS.items() if path.startswith(begin)), ApiFamily.CHAT)
+    )
 
 
 def _openai(problem: ApiError) -> JsonObject:
     return problem.body
 
 
-_WORDS: dict[Api, Callable[[ApiError], JsonObject]] = {
-    Api.OLLAMA: ollama_error,
-    Api.TGI: tgi_error,
-    Api.SGLANG: sglang_error,
+_WORDS: dict[ApiFamily, Callable[[ApiError], JsonObject]] = {
+    ApiFamily.OLLAMA: ollama_error,
+    ApiFamily.TGI: tgi_error,
+    ApiFamily.SGLANG: sglang_error,
 }
 
 

@@ -19,7 +19,7 @@ _STARTING_SECONDS = 10.0
 _BACKLOG = 2048
 
 
-class NotStarted(RuntimeError):  # noqa: N818 - it names what happened
+class ServerStartError(RuntimeError):
     """The server did not come up in time."""
 
 
@@ -61,7 +61,7 @@ def running_beside(*, defects: Iterable[str] = ()) -> Generator[str]:
     try:
         app = create_app(defects=defects)
     except LookupError as problem:
-        raise NotStarted("the reference server did not come up") from problem
+        raise ServerStartError("the reference server did not come up") from problem
     with closing(_listening("127.0.0.1", 0)) as listening:
         base = _url(listening)
         process = forked(_serve_forked, app, listening)
@@ -89,7 +89,7 @@ def _started_anew(defects: Iterable[str]) -> Generator[str]:
         try:
             url = process.stdout.readline().strip() if process.stdout is not None else ""
             if not url:
-                raise NotStarted("the reference server did not come up")
+                raise ServerStartError("the reference server did not come up")
             yield url
         finally:
             process.kill()
@@ -150,5 +150,5 @@ def _wait_until_started(server: uvicorn.Server, thread: Thread) -> None:
     deadline = time.monotonic() + _STARTING_SECONDS
     while not server.started:
         if not thread.is_alive() or time.monotonic() > deadline:
-            raise NotStarted("the reference server did not come up")
+            raise ServerStartError("the reference server did not come up")
         time.sleep(0.002)

@@ -4,43 +4,43 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.reference_server.defects.stages import Api, Changes
+from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
 from harmony_conformance.reference_server.model.generation import Generation, Sampling
 from harmony_conformance.reference_server.model.output_events import DONE
-from harmony_conformance.reference_server.model.plain_text import PlainText, continuation
-from harmony_conformance.reference_server.sglang.request import GenerateRequest
+from harmony_conformance.reference_server.model.plain_text import PlainTextReader, continuation
+from harmony_conformance.reference_server.sglang.request import SglangGenerateRequest
 from harmony_ref import tokens
 
 _CERTAIN = 0.0  # the logarithm of 1: the model is sure of what its script says
 
 
 @dataclass(frozen=True, kw_only=True)
-class Generated:
+class SglangGeneration:
     """A request that was accepted, and the generation that goes on from its prompt; to be told once."""
 
     id: str
-    request: GenerateRequest
+    request: SglangGenerateRequest
     prompt: tuple[int, ...]
     generation: Generation
-    text: PlainText
+    text: PlainTextReader
     changes: Changes
 
     def whole(self) -> JsonObject:
         """The answer in one piece."""
         said = "".join(piece.text for piece in self.text.pieces())
-        return self.changes.json(self._told(said, self._ending()), Api.SGLANG)
+        return self.changes.json(self._told(said, self._ending()), ApiFamily.SGLANG)
 
     def stream(self) -> Iterator[Json]:
         """The data of each event, and `[DONE]`."""
-        return self.changes.stream(self._events(), Api.SGLANG)
+        return self.changes.stream(self._events(), ApiFamily.SGLANG)
 
     def _events(self) -> Iterator[Json]:
         said = ""
         for piece in self.text.pieces():
             said += piece.text
             if not self.generation.is_over and self.text.stopped_by is None:
-                yield self.changes.json(self._told(said, None), Api.SGLANG)
-        yield self.changes.json(self._told(said, self._ending()), Api.SGLANG)
+                yield self.changes.json(self._told(said, None), ApiFamily.SGLANG)
+        yield self.changes.json(self._told(said, self._ending()), ApiFamily.SGLANG)
         yield DONE
 
     def _told(self, said: str, ending: "JsonObject | None") -> JsonObject:
@@ -73,7 +73,7 @@ class Generated:
         return {"type": "stop", "matched": emitted[-1]}
 
 
-def generated(request: GenerateRequest, ident: str, changes: Changes) -> Generated:
+def generated(request: SglangGenerateRequest, ident: str, changes: Changes) -> SglangGeneration:
     """The generation that answers a request."""
     prompt = changes.prompt(request.prompt)
     asked = (
@@ -82,11 +82,11 @@ def generated(request: GenerateRequest, ident: str, changes: Changes) -> Generat
     sampling = changes.sampling(asked)
     script = (request.script if request.script is not None else continuation(prompt)) or (tokens.ENDOFTEXT,)
     generation = Generation(script if request.limit else (), sampling)
-    return Generated(
+    return SglangGeneration(
         id=ident,
         request=request,
         prompt=prompt,
         generation=generation,
-        text=PlainText(generation, request.spelling, sampling.stopping),
+        text=PlainTextReader(generation, request.spelling, sampling.stopping),
         changes=changes,
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, members
-from harmony_conformance.reference_server.model.plain_text import Spelling, marked_up
+from harmony_conformance.reference_server.model.plain_text import TextOptions, marked_up
 from harmony_conformance.reference_server.requests import fields
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_ref import tokens
@@ -28,7 +28,7 @@ def refused(message: str) -> ApiError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerateRequest:
+class SglangGenerateRequest:
     """All that the server reads of a request.
 
     Attributes:
@@ -43,7 +43,7 @@ class GenerateRequest:
     prompt: tuple[int, ...]
     limit: int
     ignores_stops: bool
-    spelling: Spelling
+    spelling: TextOptions
     streamed: bool
     shows_prompt: bool
     shows_logprobs: bool
@@ -51,7 +51,7 @@ class GenerateRequest:
     token_delay: float
 
 
-def read_request(body: JsonObject) -> GenerateRequest:
+def read_request(body: JsonObject) -> SglangGenerateRequest:
     """The request in a JSON body.
 
     Raises:
@@ -61,11 +61,11 @@ def read_request(body: JsonObject) -> GenerateRequest:
     unknown = next((name for name in sampling if name not in _SAMPLING), None)
     if unknown is not None:
         raise refused(f"unknown field `{unknown}`, expected one of {', '.join(sorted(_SAMPLING))}")
-    return GenerateRequest(
+    return SglangGenerateRequest(
         prompt=_prompt(body),
         limit=_limit(sampling.get("max_new_tokens")),
         ignores_stops=fields.switch(sampling, "ignore_eos"),
-        spelling=Spelling(
+        spelling=TextOptions(
             shows_special=not fields.switch(sampling, "skip_special_tokens", otherwise=True),
             stops=_stops(sampling.get("stop")),
             shows_stop=fields.switch(sampling, "no_stop_trim"),

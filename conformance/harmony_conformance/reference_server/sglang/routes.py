@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from harmony_conformance.json_value import JsonObject, at, items, text
-from harmony_conformance.reference_server.defects.stages import Api
+from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.model.plain_text import marked_up
 from harmony_conformance.reference_server.pipeline.http import Host, body_of, server_sent, stream_response
 from harmony_conformance.reference_server.pipeline.prompt_run import id_of, prompt_of, seed_of
@@ -74,14 +74,14 @@ class SGLang:
         """POST /separate_reasoning."""
         body = await self._body(request)
         written = _text_for(body, "reasoning_parser")
-        return self._reply(self._host.changes.json(separated(written), Api.SGLANG))
+        return self._reply(self._host.changes.json(separated(written), ApiFamily.SGLANG))
 
     async def parse_function_call(self, request: Request) -> Response:
         """POST /parse_function_call."""
         body = await self._body(request)
         written = _text_for(body, "tool_call_parser")
         names = {text(at(tool, "function", "name")) for tool in items(body.get("tools"))}
-        return self._reply(self._host.changes.json(called(written, names - {""}), Api.SGLANG))
+        return self._reply(self._host.changes.json(called(written, names - {""}), ApiFamily.SGLANG))
 
     async def tokenize(self, request: Request) -> Response:
         """POST /v1/tokenize: of a prompt as it stands, or of a chat."""
@@ -95,13 +95,13 @@ class SGLang:
         else:
             raise wrong_value("prompt", "a text or messages are needed.")
         told: JsonObject = {"tokens": [*ids], "count": len(ids), "max_model_len": _LONGEST}
-        return self._reply(self._host.changes.json(told, Api.SGLANG))
+        return self._reply(self._host.changes.json(told, ApiFamily.SGLANG))
 
     async def _body(self, request: Request) -> JsonObject:
-        return self._host.changes.request(await body_of(request), api=Api.SGLANG)
+        return self._host.changes.request(await body_of(request), api=ApiFamily.SGLANG)
 
     def _reply(self, body: JsonObject) -> Response:
-        return self._host.reply(Reply(status=HTTPStatus.OK, body=body), Api.SGLANG)
+        return self._host.reply(Reply(status=HTTPStatus.OK, body=body), ApiFamily.SGLANG)
 
 
 def _text_for(body: JsonObject, parser: str) -> str:

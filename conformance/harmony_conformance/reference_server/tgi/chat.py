@@ -7,25 +7,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
-from harmony_conformance.reference_server.defects.stages import Api
+from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.model.generation import Generation, Sampling, script_of, unchanged
 from harmony_conformance.reference_server.model.output_events import (
     DONE,
     Assembler,
-    Delta,
-    Field,
-    Offer,
+    ClientCapabilities,
+    OutputDelta,
+    OutputField,
     call_id,
     message,
 )
 from harmony_conformance.reference_server.model.output_parser import Event
 from harmony_conformance.reference_server.model.stop_strings_in_messages import until_stop
 from harmony_conformance.reference_server.pipeline.http import Host
-from harmony_conformance.reference_server.pipeline.prompt_run import Run, prompt_of, seed_of
+from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, prompt_of, seed_of
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest, read_request
 from harmony_conformance.reference_server.requests.conversation import conversation
 from harmony_conformance.reference_server.requests.errors import ApiError
-from harmony_conformance.reference_server.requests.fields import MODEL, Choice
+from harmony_conformance.reference_server.requests.fields import MODEL, ToolChoice
 from harmony_conformance.reference_server.tgi.request import MOST_STOPS, invalid
 
 FINGERPRINT = "3.3.7-native"
@@ -39,7 +39,7 @@ class Chat:
     """A chat that was accepted, and the generation that answers it; to be told once."""
 
     request: ChatRequest
-    run: Run
+    run: PromptRun
     stops: tuple[str, ...]
     created: int
 
@@ -57,16 +57,16 @@ class Chat:
         if self.request.shows_token_ids:
             choice["token_ids"] = [*self.run.generation.emitted]
             body["prompt_token_ids"] = [*self.run.prompt]
-        return self.run.changes.json(body, Api.TGI)
+        return self.run.changes.json(body, ApiFamily.TGI)
 
     def stream(self) -> Iterator[Json]:
         """The data of each event: chunks, and `[DONE]`."""
-        return self.run.changes.stream(self._told(), Api.TGI)
+        return self.run.changes.stream(self._told(), ApiFamily.TGI)
 
     def _told(self) -> Iterator[Json]:
         try:
             for chunk in self._chunks():
-                yield self.run.changes.json(chunk, Api.TGI)
+                yield self.run.changes.json(chunk, ApiFamily.TGI)
         except ApiError as problem:
             yield {"error": {"message": problem.message, "http_status_code": int(problem.status)}}
         yield DONE
@@ -97,10 +97,10 @@ class Chat:
         choice: JsonObject = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return {**self._envelope("chat.completion.chunk"), "choices": [choice]}
 
-    def _delta(self, delta: Delta) -> JsonObject:
-        if delta.field not in (Field.NAME, Field.ARGUMENTS):
+    def _delta(self, delta: OutputDelta) -> JsonObject:
+        if delta.field not in (OutputField.NAME, OutputField.ARGUMENTS):
             return {delta.field.value: delta.text}
-        is_name = delta.field is Field.NAME
+        is_name = delta.field is OutputField.NAME
         function: JsonObject = {"name": delta.text if is_name else None, "arguments": "" if is_name else delta.text}
         call: JsonObject = {"index": delta.call, "id": call_id(self.run.seed, delta.call), "type": "function"}
         return {"tool_calls": [{**call, "function": function}]}
@@ -135,14 +135,14 @@ def accept(body: JsonObject, host: Host) -> Chat:
         ApiError: a 422.
     """
     request = read_chat(body)
-    run = Run(
+    run = PromptRun(
         seed=seed_of(body),
         prompt=prompt_of(conversation(request, date=host.date), host.changes),
         generation=Generation(script_of(request, unchanged), host.changes.sampling(Sampling(limit=request.limit))),
         offer=host.changes.offer(
-            Offer(
+            ClientCapabilities(
                 names=frozenset(tool.name for tool in request.tools),
-                takes_calls=bool(request.tools) and request.choice is not Choice.NONE,
+                takes_calls=bool(request.tools) and request.choice is not ToolChoice.NONE,
             )
         ),
         changes=host.changes,

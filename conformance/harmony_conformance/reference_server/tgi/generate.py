@@ -5,20 +5,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from harmony_conformance.json_value import Json, JsonObject
-from harmony_conformance.reference_server.defects.stages import Api, Changes
+from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
 from harmony_conformance.reference_server.model.generation import Generation, Sampling
 from harmony_conformance.reference_server.model.plain_text import continuation, spelled
-from harmony_conformance.reference_server.tgi.request import GenerateRequest
+from harmony_conformance.reference_server.tgi.request import TgiGenerateRequest
 from harmony_ref import tokens
 
 _CERTAIN = 0.0  # the logarithm of 1: the model is sure of what its script says
 
 
 @dataclass(kw_only=True)
-class Generated:
+class TgiGeneration:
     """A request that was accepted, and the generation that goes on from its prompt; to be told once."""
 
-    request: GenerateRequest
+    request: TgiGenerateRequest
     prompt: tuple[int, ...]
     sampling: Sampling
     generation: Generation
@@ -40,11 +40,11 @@ class Generated:
                 "tokens": told,
                 **alternatives,
             }
-        return self.changes.json(body, Api.TGI)
+        return self.changes.json(body, ApiFamily.TGI)
 
     def stream(self) -> Iterator[Json]:
         """The data of each event: one for a token."""
-        return self.changes.stream((self.changes.json(event, Api.TGI) for event in self._events()), Api.TGI)
+        return self.changes.stream((self.changes.json(event, ApiFamily.TGI) for event in self._events()), ApiFamily.TGI)
 
     def _events(self) -> Iterator[JsonObject]:
         for token in self._tokens():
@@ -94,11 +94,11 @@ class Generated:
         ]
 
 
-def generated(request: GenerateRequest, changes: Changes) -> Generated:
+def generated(request: TgiGenerateRequest, changes: Changes) -> TgiGeneration:
     """The generation that answers a request."""
     prompt = changes.prompt(request.prompt)
     sampling = changes.sampling(Sampling(limit=request.limit))
     script = (request.script if request.script is not None else continuation(prompt)) or (tokens.ENDOFTEXT,)
-    return Generated(
+    return TgiGeneration(
         request=request, prompt=prompt, sampling=sampling, generation=Generation(script, sampling), changes=changes
     )

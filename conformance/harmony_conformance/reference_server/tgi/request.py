@@ -21,7 +21,7 @@ def invalid(message: str) -> ApiError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerateRequest:
+class TgiGenerateRequest:
     """All that the server reads of a request.
 
     Attributes:
@@ -46,7 +46,7 @@ class GenerateRequest:
     token_delay: float
 
 
-def read_request(body: JsonObject, *, streamed: bool) -> GenerateRequest:
+def read_request(body: JsonObject, *, streamed: bool) -> TgiGenerateRequest:
     """The request in a JSON body.
 
     Raises:
@@ -67,7 +67,7 @@ def read_request(body: JsonObject, *, streamed: bool) -> GenerateRequest:
         raise invalid("`decoder_input_details` == true is not supported when streaming tokens")
     prompt = tuple(marked_up(inputs))
     kept = parameters.get("truncate")
-    return GenerateRequest(
+    return TgiGenerateRequest(
         inputs=inputs,
         prompt=prompt[-kept:] if isinstance(kept, int) and kept > 0 else prompt,
         limit=_whole(parameters, "max_new_tokens"),

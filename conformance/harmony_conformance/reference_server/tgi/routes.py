@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from harmony_conformance.json_value import Json, JsonObject, dumps
-from harmony_conformance.reference_server.defects.stages import Api
+from harmony_conformance.reference_server.defects.stages import ApiFamily
 from harmony_conformance.reference_server.model.generation import Generation
 from harmony_conformance.reference_server.model.output_events import DONE
 from harmony_conformance.reference_server.model.plain_text import marked_up
@@ -118,7 +118,7 @@ class Tgi:
         asked = read_chat(await self._body(request))
         prompt = prompt_of(conversation(asked, date=self._host.date), self._host.changes)
         told: JsonObject = {"tokenize_response": placed(prompt), "templated_text": decode(prompt)}
-        return json_response(HTTPStatus.OK, self._host.changes.json(told, Api.TGI))
+        return json_response(HTTPStatus.OK, self._host.changes.json(told, ApiFamily.TGI))
 
     async def info(self, _request: Request) -> Response:
         """GET /info."""
@@ -134,7 +134,7 @@ class Tgi:
         return json_response(HTTPStatus.OK, {"object": "list", "data": [model]})
 
     async def _body(self, request: Request) -> JsonObject:
-        return self._host.changes.request(await body_of(request), api=Api.TGI)
+        return self._host.changes.request(await body_of(request), api=ApiFamily.TGI)
 
     async def _whole(self, request: Request, body: JsonObject, *, in_list: bool = False) -> Response:
         answer = generated(read_request(body, streamed=False), self._host.changes)
@@ -151,7 +151,7 @@ class Tgi:
         )
 
     def _reply(self, body: JsonObject, headers: dict[str, str]) -> Response:
-        return self._host.reply(Reply(status=HTTPStatus.OK, body=body, headers=headers), Api.TGI)
+        return self._host.reply(Reply(status=HTTPStatus.OK, body=body, headers=headers), ApiFamily.TGI)
 
 
 def _events(data: Iterator[Json]) -> Iterator[str]:

@@ -7,8 +7,8 @@ from harmony_conformance.engines.teleprompter.script import (
     LAG,
     SPECIALS,
     TRAILER,
-    TooLong,
-    Unspeakable,
+    ScriptTooLongError,
+    UnspeakableTextError,
     answer,
     codes,
     read_back,
@@ -116,7 +116,9 @@ def test_the_longest_script_is_said():
 
 
 def test_one_token_more_is_refused_with_its_numbers():
-    with pytest.raises(TooLong, match=r"^the script has 255 tokens, the teleprompter says 254 at most$") as caught:
+    with pytest.raises(
+        ScriptTooLongError, match=r"^the script has 255 tokens, the teleprompter says 254 at most$"
+    ) as caught:
         write_script([200002] * 255)
     assert (caught.value.length, caught.value.most) == (255, 254)
 
@@ -130,7 +132,7 @@ UNSPEAKABLE = {
 @pytest.mark.parametrize("what", UNSPEAKABLE)
 def test_what_no_text_brings_about_is_refused_with_its_place(what):
     ids, position, token = UNSPEAKABLE[what]
-    with pytest.raises(Unspeakable) as caught:
+    with pytest.raises(UnspeakableTextError) as caught:
         write_script(ids)
     assert (caught.value.position, caught.value.token) == (position, token)
 

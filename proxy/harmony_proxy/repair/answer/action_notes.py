@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import MappingProxyType
 
-from harmony_proxy.policy.actions import Acted
+from harmony_proxy.policy.actions import Actions
 
 
-class Notes:
+class ActionNotes:
     """State: how often each check was repaired, and why those were left that could not be."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Notes:
         for check in checks:
             self.left.setdefault(check, reason)
 
-    def acted(self, blocked: tuple[str, ...]) -> Acted:
+    def acted(self, blocked: tuple[str, ...]) -> Actions:
         """All of it, as it is now."""
         repaired, left = MappingProxyType(dict(self.repaired)), MappingProxyType(dict(self.left))
-        return Acted(repaired=repaired, blocked=blocked, left=left)
+        return Actions(repaired=repaired, blocked=blocked, left=left)

@@ -39,7 +39,7 @@ def failing(results: Iterable[Result]) -> Mapping[str, tuple[Finding, ...]]:
 def fails(x: Exchange, checks: Collection[str] | None = None) -> Mapping[str, tuple[Finding, ...]]:
     """Which of these checks fail, and what they found: the same without the rest of a result, for streams, which ask often."""
     rules = _MUST.values() if checks is None else [_MUST[name] for name in checks if name in _MUST]
-    exchanges = (x, *x.others)
+    exchanges = (x, *x.other_choices)
     found = {rule.id: [finding for one in exchanges for finding in _found(rule, one)] for rule in rules}
     return {check: of_their_choice(check, findings) for check, findings in found.items() if findings}
 
@@ -81,7 +81,7 @@ _OF_ALL_CHOICES = frozenset(
 def _found(rule: Check, x: Exchange) -> Iterator[Finding]:
     """What a check finds that fails; nothing where it can not be asked, which is our fault and no one else's."""
     try:
-        findings = list(rule.run(x)) if rule.unmet(x) is None else []
+        findings = list(rule.run(x)) if rule.first_unmet(x) is None else []
     except Exception:  # noqa: BLE001 - a check that breaks proves nothing
         return
     before = f"choice {x.choice}: " if x.choice else ""

@@ -11,9 +11,9 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 from harmony_conformance.judge.check import Finding
 from harmony_proxy.repair.text.annotations import moved
-from harmony_proxy.repair.text.api_dialects import Dialect, Part, called, counted, home_of, object_called
+from harmony_proxy.repair.text.api_dialects import ChoiceContent, Dialect, called, counted, home_of, object_called
 from harmony_proxy.repair.text.leak_prefixes import BEGINS_GLUED, CALL_SEAM, MARKER, SEAM
-from harmony_proxy.repair.text.leaked_text_parser import Kind, NoPlace, Reader, Said
+from harmony_proxy.repair.text.leaked_text_parser import LeakedTextParser, NoDestinationError, ParsedText, TextKind
 from harmony_proxy.repair.text.logprobs import spelled_by
 from harmony_proxy.repair.text.responses_answer import with_status
 
@@ -36,7 +36,7 @@ _KNOWN = frozenset({"stop", "length", "tool_calls", "content_filter", "function_
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class FailingAnswer:
     """A whole answer that fails: the exchange, its value as it is now, and what was found, by choice and place."""
 
     x: Exchange
@@ -56,7 +56,7 @@ class Answer:
         )
 
 
-Mending = Callable[[Answer], "Json"]
+Mending = Callable[[FailingAnswer], "Json"]
 
 
 def declared_by(x: Exchange) -> frozenset[str]:
@@ -79,27 +79,27 @@ def clean_name(name: str, declared: Collection[str]) -> str | None:
     return None
 
 
-def told_from_ids(answer: Answer) -> Json:
+def told_from_ids(answer: FailingAnswer) -> Json:
     """The answer as the emitted ids mean it."""
-    meant, x = answer.x.meant, answer.x
+    meant, x = answer.x.expected_output, answer.x
     part = next((part for part in answer.dialect.parts(answer.value) if part.choice == 0), None)
     if meant is None or part is None or x.script is not None:
         return None
     said = [
-        *(Said(kind=Kind.REASONING, text=one) for one in meant.reasoning),
-        *(Said(kind=Kind.CONTENT, text=one) for one in meant.shown),
+        *(ParsedText(kind=TextKind.REASONING, text=one) for one in meant.reasoning),
+        *(ParsedText(kind=TextKind.CONTENT, text=one) for one in meant.shown),
     ]
     for call in meant.calls:
         if call.name not in answer.declared:
             return None
-        said += [Said(kind=Kind.CALL, name=call.name), Said(kind=Kind.CALL, text=call.arguments)]
+        said += [ParsedText(kind=TextKind.CALL, name=call.name), ParsedText(kind=TextKind.CALL, text=call.arguments)]
     texts = {answer.dialect.content, *answer.dialect.reasoning, "tool_calls"}
     bare = {name: one for name, one in part.said.items() if name not in texts}
     kept = next((name for name in answer.dialect.reasoning if name in part.said), answer.dialect.reasoning[0])
     return _put(answer, {0: _Telling(answer, part, bare, kept).told(said, between="\n")}, {0: meant.finish})
 
 
-def told_from_text(answer: Answer) -> Json:
+def told_from_text(answer: FailingAnswer) -> Json:
     """The answer as its leaked texts mean it, read as the Harmony they are."""
     changed: dict[int, JsonObject] = {}
     for part in answer.dialect.parts(answer.value):
@@ -116,7 +116,7 @@ def told_from_text(answer: Answer) -> Json:
     return _put(answer, changed, {}) if changed else None
 
 
-def repetition_removed(answer: Answer) -> Json:
+def repetition_removed(answer: FailingAnswer) -> Json:
     """The content without the reasoning that it repeats word for word."""
     changed: dict[int, JsonObject] = {}
     for part in answer.dialect.parts(answer.value):
@@ -127,7 +127,7 @@ def repetition_removed(answer: Answer) -> Json:
     return _put(answer, changed, {}) if changed else None
 
 
-def names_cleaned(answer: Answer) -> Json:
+def names_cleaned(answer: FailingAnswer) -> Json:
     """The names of called functions without what was left of their headers."""
 
     def clean(call: JsonObject, where: str, places: Collection[str]) -> JsonObject:
@@ -139,7 +139,7 @@ def names_cleaned(answer: Answer) -> Json:
     return _with_calls(answer, clean)
 
 
-def call_ids_cleaned(answer: Answer) -> Json:
+def call_ids_cleaned(answer: FailingAnswer) -> Json:
     """The ids of calls without markers."""
 
     def clean(call: JsonObject, where: str, places: Collection[str]) -> JsonObject:
@@ -149,7 +149,7 @@ def call_ids_cleaned(answer: Answer) -> Json:
     return _with_calls(answer, clean)
 
 
-def arguments_cut(answer: Answer) -> Json:
+def arguments_cut(answer: FailingAnswer) -> Json:
     """Arguments without the markers behind them."""
 
     def clean(call: JsonObject, where: str, places: Collection[str]) -> JsonObject:
@@ -165,7 +165,7 @@ def arguments_cut(answer: Answer) -> Json:
 _MARKERS_AT_THE_END = re.compile(rf"(?:\s*(?:{MARKER.pattern.replace('?P<marker>', '?:')}))+\s*\Z")
 
 
-def markers_cut(answer: Answer) -> Json:
+def markers_cut(answer: FailingAnswer) -> Json:
     """The content without the markers at its end."""
     changed: dict[int, JsonObject] = {}
     for part in answer.dialect.parts(answer.value):
@@ -179,38 +179,38 @@ def markers_cut(answer: Answer) -> Json:
     return _put(answer, changed, {}) if changed else None
 
 
-def refusal_told(answer: Answer) -> Json:
+def refusal_told(answer: FailingAnswer) -> Json:
     """The refusal without its header."""
     changed: dict[int, JsonObject] = {}
     for part in answer.dialect.parts(answer.value):
         refusal = part.said.get("refusal")
         if isinstance(refusal, str) and "refusal" in answer.places(part.choice):
             said = _read(answer, answer.dialect.content, refusal)
-            told = "".join(one.text for one in said if one.kind is Kind.CONTENT)
+            told = "".join(one.text for one in said if one.kind is TextKind.CONTENT)
             changed[part.choice] = {**part.said, "refusal": told}
     return _put(answer, changed, {}) if changed else None
 
 
-def finish_mended(answer: Answer) -> Json:
+def finish_mended(answer: FailingAnswer) -> Json:
     """The finish reason that goes with what the answer holds, where that is certain."""
     finish: dict[int, str] = {}
     for part in answer.dialect.parts(answer.value):
         if "/finish_reason" in answer.places(part.choice):
             mended = finish_of(part.finish, calls=bool(items(part.said.get("tool_calls"))))
-            if answer.x.has_ended and part.finish == "length":
+            if answer.x.reached_stop and part.finish == "length":
                 mended = "tool_calls" if items(part.said.get("tool_calls")) else "stop"
-            if answer.x.was_cut:
+            if answer.x.hit_token_limit:
                 mended = "length"
             if mended is not None:
                 finish[part.choice] = mended
     return _put(answer, {}, finish) if finish else None
 
 
-def status_mended(answer: Answer) -> Json:
+def status_mended(answer: FailingAnswer) -> Json:
     """The status of a response that goes with how the emitted tokens end."""
-    if not (answer.x.was_cut or answer.x.has_ended):
+    if not (answer.x.hit_token_limit or answer.x.reached_stop):
         return None
-    return with_status(members(answer.value), is_cut=answer.x.was_cut)
+    return with_status(members(answer.value), is_cut=answer.x.hit_token_limit)
 
 
 def finish_of(said: str | None, *, calls: bool) -> str | None:
@@ -227,16 +227,16 @@ def finish_of(said: str | None, *, calls: bool) -> str | None:
 class _Telling:
     """One message put together: what stays of it, and the member that takes reasoning."""
 
-    answer: Answer
-    part: Part
+    answer: FailingAnswer
+    part: ChoiceContent
     bare: JsonObject
     reasoning: str
 
-    def told(self, said: Sequence[Said], *, between: str) -> JsonObject:
+    def told(self, said: Sequence[ParsedText], *, between: str) -> JsonObject:
         """The message that says this beside what stays of it."""
         dialect = self.answer.dialect
-        content = _joined(said, Kind.CONTENT, between)
-        reasoning = _joined(said, Kind.REASONING, between)
+        content = _joined(said, TextKind.CONTENT, between)
+        reasoning = _joined(said, TextKind.REASONING, between)
         calls = [*items(self.bare.get("tool_calls")), *self._calls(said)]
         kept_content = text(self.bare.get(dialect.content))
         kept_reasoning = text(self.bare.get(self.reasoning))
@@ -259,12 +259,12 @@ class _Telling:
         ordered = {name: message[name] for name in self.part.said if name in message}
         return {**ordered, **message}
 
-    def _calls(self, said: Sequence[Said]) -> list[Json]:
+    def _calls(self, said: Sequence[ParsedText]) -> list[Json]:
         made: list[tuple[str, str]] = []
         for one in said:
-            if one.kind is Kind.CALL and one.name is not None:
+            if one.kind is TextKind.CALL and one.name is not None:
                 made.append((one.name, ""))
-            elif one.kind is Kind.CALL and made:
+            elif one.kind is TextKind.CALL and made:
                 made[-1] = (made[-1][0], made[-1][1] + one.text)
         if self.answer.dialect.calls_are_whole:
             return [object_called(name, arguments) for name, arguments in made]
@@ -275,11 +275,11 @@ class _Telling:
         ]
 
 
-def _joined(said: Sequence[Said], kind: Kind, between: str) -> str:
+def _joined(said: Sequence[ParsedText], kind: TextKind, between: str) -> str:
     return between.join(one.text for one in said if one.kind is kind)
 
 
-def _read(answer: Answer, member: str, told: str) -> list[Said]:
+def _read(answer: FailingAnswer, member: str, told: str) -> list[ParsedText]:
     """A leaked text read; what stands in code is left alone.
 
     Raises:
@@ -294,13 +294,13 @@ def _read(answer: Answer, member: str, told: str) -> list[Said]:
     home = home_of(answer.dialect, member)
     first = next((one for one in SEAM.finditer(hidden) if one["channel"] == "final"), None)
     is_thought = (
-        home is Kind.CONTENT and not glued and first is not None and first.start() and not MARKER.search(hidden)
+        home is TextKind.CONTENT and not glued and first is not None and first.start() and not MARKER.search(hidden)
     )
-    reader = Reader(Kind.REASONING if is_thought else home, answer.declared, glued=glued)
+    reader = LeakedTextParser(TextKind.REASONING if is_thought else home, answer.declared, glued=glued)
     said = [*reader.feed(hidden), *reader.close()]
     if hidden == told:
         return said
-    return [Said(kind=one.kind, name=one.name, text=_shown(one.text, codes)) for one in said]
+    return [ParsedText(kind=one.kind, name=one.name, text=_shown(one.text, codes)) for one in said]
 
 
 def _shown(told: str, codes: Sequence[str]) -> str:
@@ -320,7 +320,7 @@ def _is_found(dialect: Dialect, member: str, places: Collection[str]) -> bool:
     return member in places or (member == "thinking" and "reasoning" in places)
 
 
-def _with_calls(answer: Answer, clean: Callable[[JsonObject, str, Collection[str]], JsonObject]) -> Json:
+def _with_calls(answer: FailingAnswer, clean: Callable[[JsonObject, str, Collection[str]], JsonObject]) -> Json:
     changed: dict[int, JsonObject] = {}
     for part in answer.dialect.parts(answer.value):
         places = frozenset(place.lstrip("/") for place in answer.places(part.choice))
@@ -331,7 +331,7 @@ def _with_calls(answer: Answer, clean: Callable[[JsonObject, str, Collection[str
     return _put(answer, changed, {}) if changed else None
 
 
-def _put(answer: Answer, changed: Mapping[int, JsonObject], finish: Mapping[int, str | None]) -> Json:
+def _put(answer: FailingAnswer, changed: Mapping[int, JsonObject], finish: Mapping[int, str | None]) -> Json:
     """The value with these messages and finish reasons; one that has calls now, and ended by itself, says so."""
     ends = {choice: reason for choice, reason in finish.items() if reason is not None}
     for part in answer.dialect.parts(answer.value):
@@ -366,4 +366,4 @@ MENDINGS: tuple[Mending, ...] = (
 """All changes, in the order in which they are tried."""
 
 
-__all__ = ["MENDINGS", "Answer", "NoPlace", "clean_name", "declared_by", "finish_of", "new_id"]
+__all__ = ["MENDINGS", "FailingAnswer", "NoDestinationError", "clean_name", "declared_by", "finish_of", "new_id"]

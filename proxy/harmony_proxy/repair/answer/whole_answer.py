@@ -9,19 +9,19 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, dumps, text
 from harmony_conformance.judge.check import Finding
 from harmony_conformance.transport.messages import Chunk
-from harmony_proxy.policy.actions import Acted, Whole
+from harmony_proxy.policy.actions import Actions, RepairedAnswer
 from harmony_proxy.policy.policy import Action
 from harmony_proxy.repair.answer.check_verdicts import failing, fails, judged
-from harmony_proxy.repair.answer.fixes import MENDINGS, Answer, declared_by
+from harmony_proxy.repair.answer.fixes import MENDINGS, FailingAnswer, declared_by
 from harmony_proxy.repair.answer.repair_table import NO_REPAIR, REPAIRS
 from harmony_proxy.repair.text.api_dialects import Dialect
-from harmony_proxy.repair.text.leaked_text_parser import NoPlace
+from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError
 from harmony_proxy.repair.text.responses_answer import WHOLE
 
 
-def act_on_whole(
+def repair_answer(
     x: Exchange, actions: Mapping[str, Action], *, fallback: Action, reasoning_field: str | None = None
-) -> Whole:
+) -> RepairedAnswer:
     """Judge a whole answer by the checks that are to be repaired or blocked, and act.
 
     Where `acted.blocked` names a check, the answer is withheld, whatever `body` is. `reasoning_field`: the name under which the client expects the
@@ -40,14 +40,14 @@ def act_on_whole(
     blocked = tuple(sorted(check for check in still if actions[check] is Action.BLOCK or fallback is Action.BLOCK))
     renamed = _renamed(mended, reasoning_field) if reasoning_field is not None else None
     body = renamed if renamed is not None else mended.response.body if mended is not x and mended.response else None
-    return Whole(body=body, acted=Acted(repaired=repaired, blocked=blocked, left=left), results=results)
+    return RepairedAnswer(body=body, actions=Actions(repaired=repaired, blocked=blocked, left=left), results=results)
 
 
 def _repaired(x: Exchange, found: Mapping[str, tuple[Finding, ...]]) -> tuple[Exchange, dict[str, str]]:
     """The exchange with as much of it repaired as can be, and why the rest can not."""
     reasons: dict[str, str] = {}
     dialect = WHOLE.get(x.api)
-    if dialect is None or x.told is None:
+    if dialect is None or x.response_json is None:
         return x, dict.fromkeys(found, f"answers of the API {x.api} are not repaired")
     before = frozenset(fails(x))
     now, open_ = x, dict(found)
@@ -68,17 +68,17 @@ def _step(
     reasons: dict[str, str],
 ) -> Exchange | None:
     """The first change by which fewer checks fail, and none anew."""
-    answer = Answer(x=x, dialect=dialect, value=x.told, found=found, declared=declared_by(x))
+    answer = FailingAnswer(x=x, dialect=dialect, value=x.response_json, found=found, declared=declared_by(x))
     failed = frozenset(fails(x))
     for mend in MENDINGS:
         if not any(mend in REPAIRS[check].by for check in found):
             continue
         try:
             value = mend(answer)
-        except NoPlace as problem:
+        except NoDestinationError as problem:
             reasons.update(dict.fromkeys(found, f"the model wrote {problem}"))
             continue
-        if value is None or value == x.told:
+        if value is None or value == x.response_json:
             continue
         changed = with_body(x, value)
         after = frozenset(fails(changed))
@@ -98,11 +98,11 @@ def with_body(x: Exchange, value: Json) -> Exchange:
 
 def _renamed(x: Exchange, name: str) -> bytes | None:
     dialect = WHOLE.get(x.api)
-    if dialect is None or x.told is None or len(dialect.reasoning) == 1:
+    if dialect is None or x.response_json is None or len(dialect.reasoning) == 1:
         return None
-    said = {part.choice: [renamed(part.said, dialect, name)] for part in dialect.parts(x.told)}
-    told = dialect.told(x.told, said, {})
-    if not told or told[0] == x.told:
+    said = {part.choice: [renamed(part.said, dialect, name)] for part in dialect.parts(x.response_json)}
+    told = dialect.told(x.response_json, said, {})
+    if not told or told[0] == x.response_json:
         return None
     return dumps(told[0]).encode("utf-8", "backslashreplace")
 

@@ -6,34 +6,34 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, text
-from harmony_proxy.repair.answer.action_notes import Notes
+from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.answer.fixes import finish_of
 from harmony_proxy.repair.answer.whole_answer import renamed
-from harmony_proxy.repair.stream_parts.delta_writer import Telling
-from harmony_proxy.repair.stream_parts.emitted_history import History
-from harmony_proxy.repair.stream_parts.event_splitter import Piece
-from harmony_proxy.repair.stream_parts.event_templates import Key, Moulds
+from harmony_proxy.repair.stream_parts.delta_writer import DeltaWriter
+from harmony_proxy.repair.stream_parts.emitted_history import EmittedHistory
+from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
+from harmony_proxy.repair.stream_parts.event_templates import EventTemplates, Key
 from harmony_proxy.repair.stream_parts.repair_accounting import FINISH
-from harmony_proxy.repair.stream_parts.rewriter import Place, Retelling
-from harmony_proxy.repair.stream_parts.stream_judge import Asking, delta_of
+from harmony_proxy.repair.stream_parts.rewriter import Place, StreamRewriter
+from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge, delta_of
 from harmony_proxy.repair.stream_parts.text_tracker import Status
-from harmony_proxy.repair.text.annotations import Citing
-from harmony_proxy.repair.text.api_dialects import Dialect, Part, counted, home_of
-from harmony_proxy.repair.text.leaked_text_parser import Kind, Said
-from harmony_proxy.repair.text.logprobs import Spelling
+from harmony_proxy.repair.text.annotations import AnnotationMover
+from harmony_proxy.repair.text.api_dialects import ChoiceContent, Dialect, counted, home_of
+from harmony_proxy.repair.text.leaked_text_parser import ParsedText, TextKind
+from harmony_proxy.repair.text.logprobs import LogprobRewriter
 
 _WORDS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 
 
-class ChatStream(Retelling):
+class ChatStream(StreamRewriter):
     """State: what each choice was told, besides what all have."""
 
     def __init__(  # noqa: PLR0913 - all that a stream is told anew by
         self,
         dialect: Dialect,
         declared: frozenset[str],
-        asking: Asking,
-        notes: Notes,
+        asking: StreamJudge,
+        notes: ActionNotes,
         *,
         body: bytes,
         reasoning_field: str | None,
@@ -42,28 +42,28 @@ class ChatStream(Retelling):
     ) -> None:
         super().__init__(dialect, declared, asking, notes)
         self.is_at_work = reasoning_field is not None
-        self.went = History(dialect, keeps_bytes=keeps_bytes)
-        self._tellings: dict[int, Telling] = {}
-        self._citing: dict[int, Citing] = {}
-        self._spelling: dict[int, Spelling] = {}
+        self.went = EmittedHistory(dialect, keeps_bytes=keeps_bytes)
+        self._tellings: dict[int, DeltaWriter] = {}
+        self._citing: dict[int, AnnotationMover] = {}
+        self._spelling: dict[int, LogprobRewriter] = {}
         self._ended: list[JsonObject] = []
         self._usage = b""
         self._body, self._field, self._mends_finish = body, reasoning_field, mends_finish
 
-    def parts(self, piece: Piece) -> Sequence[Part]:
+    def parts(self, piece: RawEvent) -> Sequence[ChoiceContent]:
         """What each choice says in an event."""
         return self.dialect.parts(piece.value)
 
-    def is_plain(self, part: Part) -> bool:
+    def is_plain(self, part: ChoiceContent) -> bool:
         """Whether a part is nothing but text of a choice that was told before."""
         return part.finish is None and "tool_calls" not in part.said and part.choice in self._tellings
 
-    def announces(self, piece: Piece) -> bool:
+    def announces(self, piece: RawEvent) -> bool:
         """Nothing does."""
         del piece
         return False
 
-    def is_end(self, piece: Piece) -> bool:
+    def is_end(self, piece: RawEvent) -> bool:
         """Whether this is the last line."""
         return piece.is_line and at(piece.value, "done") is True
 
@@ -71,13 +71,13 @@ class ChatStream(Retelling):
         """An event in which a text goes on."""
         return self.dialect.delta(place[0], delta_of(place[1], said), ())
 
-    def passed(self, piece: Piece) -> None:
+    def passed(self, piece: RawEvent) -> None:
         """An event went out as it came."""
         if not piece.parts and at(piece.value, "usage") is not None:
             self._usage = piece.raw
         self.went.add(piece.raw, piece.parts)
 
-    def learn(self, piece: Piece, moulds: Moulds) -> None:
+    def learn(self, piece: RawEvent, moulds: EventTemplates) -> None:
         """Make a mould of an event that went out as it came, if it is nothing but more of one text of one choice."""
         (part, *others), told = piece.parts, [*self.dialect.texts(piece.parts[0])]
         if others or part.ids or len(told) != 1:
@@ -118,10 +118,10 @@ class ChatStream(Retelling):
         super().begin(statuses)
         for (choice, _), tracked in self.texts.items():
             if tracked.reader is not None and choice not in self._citing:
-                self._citing[choice] = Citing(begun=self.went.said(choice, self.dialect.content))
-                self._spelling[choice] = Spelling()
+                self._citing[choice] = AnnotationMover(begun=self.went.said(choice, self.dialect.content))
+                self._spelling[choice] = LogprobRewriter()
 
-    def tell(self, piece: Piece) -> list[bytes]:
+    def tell(self, piece: RawEvent) -> list[bytes]:
         """What goes out for an event: the very bytes, unless something of it is told anew."""
         parts = piece.parts
         if not parts:
@@ -166,7 +166,7 @@ class ChatStream(Retelling):
             for said in self._with_annotations(choice, told, is_over=True):
                 yield self.dialect.delta(choice, said, ())
 
-    def _unsaid(self, piece: Piece) -> bytes:
+    def _unsaid(self, piece: RawEvent) -> bytes:
         """An event that says nothing, with the usage that goes with what was told anew."""
         value = self._counted(piece.value)
         raw = piece.raw if value is piece.value else piece.told(value)
@@ -180,7 +180,7 @@ class ChatStream(Retelling):
             return value
         return counted(value, "".join(piece for telling in self._tellings.values() for piece in telling.thought))
 
-    def _mended(self, part: Part, piece: Piece) -> str | None:
+    def _mended(self, part: ChoiceContent, piece: RawEvent) -> str | None:
         """The finish reason in place of one that is wrong."""
         telling = self._tellings[part.choice]
         calls, said, has_word = telling.calls > 0, part.finish, self.dialect.finishes_with_calls
@@ -198,7 +198,7 @@ class ChatStream(Retelling):
             self.notes.count((FINISH,))
         return mended
 
-    def _deltas(self, part: Part) -> list[JsonObject]:
+    def _deltas(self, part: ChoiceContent) -> list[JsonObject]:
         """What a choice says in an event, told anew where it leaks."""
         telling = self._telling(part)
         calls = items(part.said.get("tool_calls"))
@@ -221,7 +221,7 @@ class ChatStream(Retelling):
         first, *others = deltas
         return [{**bare, **first}, *others] if not bare.keys() & first.keys() else [bare, first, *others]
 
-    def _told_by(self, telling: Telling, said: Sequence[Said], *, is_over: bool) -> list[JsonObject]:
+    def _told_by(self, telling: DeltaWriter, said: Sequence[ParsedText], *, is_over: bool) -> list[JsonObject]:
         telling.is_final = not self.is_trying
         told = telling.deltas(said, is_over=is_over)
         self.problem = self.problem or telling.problem
@@ -245,18 +245,18 @@ class ChatStream(Retelling):
         kept = spelling.due(entries, self._said(choice, deltas)) if entries or spelling.waiting else []
         return value if kept == entries else self.dialect.with_entries(value, choice, kept)
 
-    def _said(self, choice: int, deltas: list[JsonObject]) -> Iterator[Said]:
+    def _said(self, choice: int, deltas: list[JsonObject]) -> Iterator[ParsedText]:
         """What deltas say, in order."""
         for one in deltas:
-            for member, said in self.dialect.texts(Part(choice=choice, said=one)):
-                yield Said(kind=home_of(self.dialect, member), text=said)
+            for member, said in self.dialect.texts(ChoiceContent(choice=choice, said=one)):
+                yield ParsedText(kind=home_of(self.dialect, member), text=said)
             for call in items(one.get("tool_calls")):
-                yield Said(kind=Kind.CALL, text=text(at(call, "function", "arguments")))
+                yield ParsedText(kind=TextKind.CALL, text=text(at(call, "function", "arguments")))
 
-    def _telling(self, part: Part) -> Telling:
+    def _telling(self, part: ChoiceContent) -> DeltaWriter:
         found = self._tellings.get(part.choice)
         if found is None:
-            found = self._tellings[part.choice] = Telling(
+            found = self._tellings[part.choice] = DeltaWriter(
                 dialect=self.dialect, body=self._body, choice=part.choice, reasoning=self.dialect.reasoning[0]
             )
         for name in part.said:
@@ -264,7 +264,7 @@ class ChatStream(Retelling):
                 found.reasoning = name
         return found
 
-    def _with_calls(self, part: Part, calls: list[Json]) -> JsonObject:
+    def _with_calls(self, part: ChoiceContent, calls: list[Json]) -> JsonObject:
         """A delta with the names of its calls cleaned, and their arguments cut."""
         changed = [self.cleaned(part.choice, call) for call in calls]
         return {**part.said, "tool_calls": changed} if changed != calls else part.said

@@ -28,7 +28,7 @@ _ELSEWHERE = 10_000
 
 
 @dataclass(kw_only=True)
-class Item:
+class EmittedItem:
     """State: one item.
 
     Attributes:
@@ -114,12 +114,12 @@ def _logprobs(what: What) -> JsonObject:
     return {"logprobs": []} if what[0] == "output_text" else {}
 
 
-class Items:
+class EmittedItems:
     """State: the items, the number of the next event, the ids of the tokens; and the bytes, where the whole stream is judged at its end."""
 
     def __init__(self, *, keeps_bytes: bool) -> None:
         self.raw: list[bytes] = []
-        self.all: list[Item] = []
+        self.all: list[EmittedItem] = []
         self.number = 0
         self.is_numbered = False
         self.ids: list[Json] = []
@@ -130,7 +130,7 @@ class Items:
         """Where the next item stands."""
         return max((item.index for item in self.all), default=-1) + 1
 
-    def of(self, source: int) -> Item | None:
+    def of(self, source: int) -> EmittedItem | None:
         """The last item that was made of one of the server's."""
         return next((item for item in reversed(self.all) if item.source == source), None)
 
@@ -170,7 +170,7 @@ class Items:
         elif kind == DONE:
             self.finish(item, members(event.get("item")))
 
-    def grow(self, raw: bytes, item: Item, what: What, said: str, number_: int | None) -> None:
+    def grow(self, raw: bytes, item: EmittedItem, what: What, said: str, number_: int | None) -> None:
         """An event went out in which nothing but a text went on that began before."""
         self.keep(raw)
         if number_ is not None:
@@ -181,25 +181,25 @@ class Items:
         """An item that only the last response tells."""
         self.finish(self._announced({"item": value}, source), value)
 
-    def finish(self, item: Item, value: JsonObject) -> None:
+    def finish(self, item: EmittedItem, value: JsonObject) -> None:
         """An item is done."""
         item.end = value
         for what, part, said in texts_of(value):
             item.texts.setdefault((what, part), [said])
 
-    def add(self, source: int, value: JsonObject) -> Item:
+    def add(self, source: int, value: JsonObject) -> EmittedItem:
         """One more item, of ours."""
         index = self.next_index
-        made = Item(index=index, source=source, value=value, what=FIRST[text(value.get("type"))], is_ours=True)
+        made = EmittedItem(index=index, source=source, value=value, what=FIRST[text(value.get("type"))], is_ours=True)
         self.all.append(made)
         return made
 
-    def _announced(self, event: JsonObject, source: int) -> Item:
+    def _announced(self, event: JsonObject, source: int) -> EmittedItem:
         value = members(event.get("item")) or {"id": text(event.get("item_id"))}
         index = number(event.get("output_index"))
         what = FIRST.get(text(value.get("type")), ("", 0))
         place = self.next_index if index is None else index
-        made = Item(index=place, source=source, value=value, what=what, is_indexed=index is not None)
+        made = EmittedItem(index=place, source=source, value=value, what=what, is_indexed=index is not None)
         self.all.append(made)
         return made
 
@@ -216,7 +216,7 @@ class Items:
                     pieces[:] = ["".join(pieces)]
                     yield replace(shown, what=what).event(stem_of(what) + ".delta", delta=pieces[0])
 
-    def copy(self) -> Items:
+    def copy(self) -> EmittedItems:
         """The same, to go back to."""
         other = copy(self)
         other.raw, other.ids = list(self.raw), list(self.ids)

@@ -7,17 +7,17 @@ from copy import copy
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, text
 from harmony_proxy.repair.answer.fixes import new_id
-from harmony_proxy.repair.responses.emitted_items import Item, Items
-from harmony_proxy.repair.responses.server_events import CALL, Sources
+from harmony_proxy.repair.responses.emitted_items import EmittedItem, EmittedItems
+from harmony_proxy.repair.responses.server_events import CALL, ServerEvents
 from harmony_proxy.repair.text.annotations import moved
 from harmony_proxy.repair.text.api_dialects import join
-from harmony_proxy.repair.text.leaked_text_parser import Kind, Said
+from harmony_proxy.repair.text.leaked_text_parser import ParsedText, TextKind
 
 _BEFORE_ID = {"message": "msg", "reasoning": "rs", CALL: "fc"}
-_KINDS = {Kind.CONTENT: "message", Kind.REASONING: "reasoning"}
+_KINDS = {TextKind.CONTENT: "message", TextKind.REASONING: "reasoning"}
 
 
-class ItemTelling:
+class ItemWriter:
     """State: the items that the client was told of, and of those that are told anew what is open.
 
     Attributes:
@@ -31,8 +31,8 @@ class ItemTelling:
         annotations: what it annotated since they are told anew.
     """
 
-    def __init__(self, sources: Sources, body: bytes, *, keeps_bytes: bool) -> None:
-        self.items = Items(keeps_bytes=keeps_bytes)
+    def __init__(self, sources: ServerEvents, body: bytes, *, keeps_bytes: bool) -> None:
+        self.items = EmittedItems(keeps_bytes=keeps_bytes)
         self.announced: dict[int, JsonObject] = {}
         self.parts: dict[int, JsonObject] = {}
         self.open: dict[int, int] = {}
@@ -43,7 +43,7 @@ class ItemTelling:
         self._made = 0
         self._sources, self._body = sources, body
 
-    def copy(self) -> ItemTelling:
+    def copy(self) -> ItemWriter:
         """The same, to go back to."""
         other = copy(self)
         other.items, other.thought = self.items.copy(), list(self.thought)
@@ -60,10 +60,10 @@ class ItemTelling:
             self.open[source] = self.items.all.index(told)
             self.heard[source] = [told.said()] if told.kind == "message" else []
 
-    def say(self, source: int, said: Sequence[Said]) -> Iterator[JsonObject]:
+    def say(self, source: int, said: Sequence[ParsedText]) -> Iterator[JsonObject]:
         """The events that say this of one of the server's items."""
         for one in join(said):
-            if one.kind is not Kind.CALL:
+            if one.kind is not TextKind.CALL:
                 yield from self._grown(source, _KINDS[one.kind], one.text)
                 continue
             if one.name is not None:
@@ -96,7 +96,7 @@ class ItemTelling:
                 self.thought.append(said)
             yield told.delta(said)
 
-    def _told_of(self, source: int) -> Item | None:
+    def _told_of(self, source: int) -> EmittedItem | None:
         place = self.open.get(source)
         return self.items.all[place] if place is not None else None
 
@@ -152,7 +152,7 @@ class ItemTelling:
         self.items.finish(told, value)
         yield told.as_item("done", value)
 
-    def _annotated(self, source: int, told: Item, item: JsonObject) -> Iterator[JsonObject]:
+    def _annotated(self, source: int, told: EmittedItem, item: JsonObject) -> Iterator[JsonObject]:
         """Tell which annotations of its text still hold, and where; those that were announced before stand in the finished item."""
         new = self.annotations.get(source, [])
         if told.kind != "message" or not (new or items(at(item, "content", 0, "annotations"))):

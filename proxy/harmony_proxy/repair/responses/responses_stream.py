@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from harmony_conformance.checks.responses.views import ENDS
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, text
-from harmony_proxy.repair.answer.action_notes import Notes
-from harmony_proxy.repair.responses.emitted_items import FIRST, Item, Items, item_of
-from harmony_proxy.repair.responses.item_writer import ItemTelling
+from harmony_proxy.repair.answer.action_notes import ActionNotes
+from harmony_proxy.repair.responses.emitted_items import FIRST, EmittedItem, EmittedItems, item_of
+from harmony_proxy.repair.responses.item_writer import ItemWriter
 from harmony_proxy.repair.responses.repeated_texts import as_told, item_as_told, may_leak
-from harmony_proxy.repair.responses.server_events import ADDED, CALL, DONE, Sources
-from harmony_proxy.repair.stream_parts.event_splitter import Piece
-from harmony_proxy.repair.stream_parts.event_templates import Key, Moulds
-from harmony_proxy.repair.stream_parts.rewriter import Place, Retelling
-from harmony_proxy.repair.stream_parts.stream_judge import Asking, delta_of
+from harmony_proxy.repair.responses.server_events import ADDED, CALL, DONE, ServerEvents
+from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
+from harmony_proxy.repair.stream_parts.event_templates import EventTemplates, Key
+from harmony_proxy.repair.stream_parts.rewriter import Place, StreamRewriter
+from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge, delta_of
 from harmony_proxy.repair.stream_parts.text_tracker import Status
-from harmony_proxy.repair.text.api_dialects import Part, counted, home_of
-from harmony_proxy.repair.text.leaked_text_parser import Kind, Said
+from harmony_proxy.repair.text.api_dialects import ChoiceContent, counted, home_of
+from harmony_proxy.repair.text.leaked_text_parser import ParsedText, TextKind
 from harmony_proxy.repair.text.responses_answer import WHOLE, with_status
 
 STATUS = "responses.status_says_how_it_ended"
@@ -32,7 +32,7 @@ _FURTHER = 1_000_000
 """An index that no item has."""
 
 
-class ResponsesStream(Retelling):
+class ResponsesStream(StreamRewriter):
     """State: the items as the server tells them, and as the client was told of them; whether events are named."""
 
     ends_with_choices = False
@@ -40,16 +40,16 @@ class ResponsesStream(Retelling):
     def __init__(  # noqa: PLR0913 - all that a stream is told anew by
         self,
         declared: frozenset[str],
-        asking: Asking,
-        notes: Notes,
+        asking: StreamJudge,
+        notes: ActionNotes,
         *,
         body: bytes,
         mends_status: bool,
         keeps_bytes: bool,
     ) -> None:
         super().__init__(WHOLE["responses"], declared, asking, notes)
-        self._sources = Sources()
-        self._telling = ItemTelling(self._sources, body, keeps_bytes=keeps_bytes)
+        self._sources = ServerEvents()
+        self._telling = ItemWriter(self._sources, body, keeps_bytes=keeps_bytes)
         self._changed: set[int] = set()
         self._ids: list[Json] = []
         self._mends_status = mends_status
@@ -57,7 +57,7 @@ class ResponsesStream(Retelling):
         self._last = b""
 
     @property
-    def _items(self) -> Items:
+    def _items(self) -> EmittedItems:
         return self._telling.items
 
     @property
@@ -79,43 +79,45 @@ class ResponsesStream(Retelling):
         """Events that say what went out, under the indices that the server uses for what goes on."""
         return self._items.events({source.place: source.index for source in self._sources.all if not source.is_done})
 
-    def parts(self, piece: Piece) -> Sequence[Part]:
+    def parts(self, piece: RawEvent) -> Sequence[ChoiceContent]:
         """What an event says."""
         source, parts = self._sources.read(piece.value)
         piece.source = source.place if source is not None else None
         return parts
 
-    def is_plain(self, part: Part) -> bool:
+    def is_plain(self, part: ChoiceContent) -> bool:
         """Whether a part is nothing but more of a text."""
         return part.finish is None and "tool_calls" not in part.said and (part.choice, *part.said) in self.texts
 
-    def announces(self, piece: Piece) -> bool:
+    def announces(self, piece: RawEvent) -> bool:
         """Whether an event says that an item or a part begins: it waits for the first text, which may have to stand elsewhere."""
         return at(piece.value, "type") in _ANNOUNCING and not piece.parts
 
-    def is_end(self, piece: Piece) -> bool:
+    def is_end(self, piece: RawEvent) -> bool:
         """Whether this event has the whole response."""
         return at(piece.value, "type") in ENDS
 
-    def is_suspect(self, piece: Piece) -> bool:
+    def is_suspect(self, piece: RawEvent) -> bool:
         """Whether an event is to be judged whatever its deltas held: an error, or one that tells again what may leak, as long as it is not told anew."""
         return piece.is_error or (not self.is_at_work and may_leak(piece))
 
     def probe(self, place: Place, said: str) -> JsonObject:
         """An event in which a text goes on."""
         source = self._sources.all[place[0]]
-        kind = "message" if home_of(self.dialect, place[1]) is Kind.CONTENT else "reasoning"
+        kind = "message" if home_of(self.dialect, place[1]) is TextKind.CONTENT else "reasoning"
         kind = CALL if "tool_calls" in delta_of(place[1], said) else kind
-        shown = Items(keeps_bytes=False).add(source.place, {"type": kind, "id": source.id})
+        shown = EmittedItems(keeps_bytes=False).add(source.place, {"type": kind, "id": source.id})
         event = shown.delta(said)
         return event if source.index is None else {**event, "output_index": source.index}
 
     def further(self) -> Iterable[JsonObject]:
         """A text of another message: what stands at the end of one is in the middle of the answer then."""
-        message = Item(index=_FURTHER, source=-1, value={"type": "message", "id": "msg_further"}, what=FIRST["message"])
+        message = EmittedItem(
+            index=_FURTHER, source=-1, value={"type": "message", "id": "msg_further"}, what=FIRST["message"]
+        )
         return (message.delta(" x"),)
 
-    def passed(self, piece: Piece) -> None:
+    def passed(self, piece: RawEvent) -> None:
         """An event went out as it came."""
         event = members(piece.value)
         self._items.keep(piece.raw)
@@ -123,7 +125,7 @@ class ResponsesStream(Retelling):
         for part in piece.parts if text(event.get("type")) in ENDS else ():
             self._items.note_last(self._untold(part, members(event.get("response"))), part.choice)
 
-    def learn(self, piece: Piece, moulds: Moulds) -> None:
+    def learn(self, piece: RawEvent, moulds: EventTemplates) -> None:
         """Make a mould of an event that went out as it came: a delta."""
         event, part = members(piece.value), piece.parts[0]
         item, told = self._items.of(part.choice), [*self.dialect.texts(part)]
@@ -166,7 +168,7 @@ class ResponsesStream(Retelling):
             self._changed.add(source)
             self._telling.take_over(source)
 
-    def tell(self, piece: Piece) -> list[bytes]:
+    def tell(self, piece: RawEvent) -> list[bytes]:
         """What goes out for an event: the very bytes, unless something of it is told anew."""
         event = members(piece.value)
         self._is_named = self._is_named or b"event:" in piece.raw[:6] or b"\nevent:" in piece.raw
@@ -194,7 +196,7 @@ class ResponsesStream(Retelling):
 
     # items that are passed on
 
-    def _passed_on(self, piece: Piece, event: JsonObject) -> list[bytes]:
+    def _passed_on(self, piece: RawEvent, event: JsonObject) -> list[bytes]:
         """An event of an item that does not leak, under its new index and number."""
         told = self._items.of(piece.source) if piece.source is not None else None
         mapped = event
@@ -212,7 +214,7 @@ class ResponsesStream(Retelling):
         self._items.keep(raw)
         return [raw]
 
-    def _with_call(self, piece: Piece, source: int, event: JsonObject) -> JsonObject:
+    def _with_call(self, piece: RawEvent, source: int, event: JsonObject) -> JsonObject:
         """An event of a call with its name and id cleaned, and its arguments cut."""
         calls = [call for part in piece.parts for call in items(part.said.get("tool_calls"))]
         cleaned = [self.cleaned(source, call) for call in calls]
@@ -240,7 +242,7 @@ class ResponsesStream(Retelling):
 
     # items that are told anew
 
-    def _anew(self, piece: Piece, source: int, event: JsonObject) -> Iterator[JsonObject]:
+    def _anew(self, piece: RawEvent, source: int, event: JsonObject) -> Iterator[JsonObject]:
         kind = text(event.get("type"))
         if kind == ADDED:
             self._telling.announced[source] = members(event.get("item"))
@@ -255,10 +257,10 @@ class ResponsesStream(Retelling):
             yield from self._flushed(source)
             yield from self._telling.close(source, members(event.get("item")))
 
-    def _all_of(self, part: Part) -> list[Said]:
+    def _all_of(self, part: ChoiceContent) -> list[ParsedText]:
         spoken, read = self.spoken(part)
         plain = [
-            Said(kind=home_of(self.dialect, member), text=said)
+            ParsedText(kind=home_of(self.dialect, member), text=said)
             for member, said in self.dialect.texts(part)
             if member not in read
         ]
@@ -269,7 +271,7 @@ class ResponsesStream(Retelling):
 
     # the end
 
-    def _end(self, piece: Piece, event: JsonObject) -> list[bytes]:
+    def _end(self, piece: RawEvent, event: JsonObject) -> list[bytes]:
         response = members(event.get("response"))
         out: list[bytes] = []
         now: JsonObject = event
@@ -296,12 +298,12 @@ class ResponsesStream(Retelling):
         self._items.keep(out[-1])
         return out
 
-    def _final(self, item: Item, response: JsonObject) -> Json:
+    def _final(self, item: EmittedItem, response: JsonObject) -> Json:
         """An item as the last response has it."""
         theirs = None if item.is_ours or item.kind == CALL else item_of(response, item.id, item.kind)
         return item_as_told(theirs, item) if theirs else item.end or item.value
 
-    def _untold(self, part: Part, response: JsonObject) -> JsonObject:
+    def _untold(self, part: ChoiceContent, response: JsonObject) -> JsonObject:
         """The item that a part of the last response is."""
         source = self._sources.all[part.choice]
         output = [members(item) for item in items(response.get("output"))]
@@ -317,10 +319,10 @@ class ResponsesStream(Retelling):
     def _with_status(self, event: JsonObject, response: JsonObject) -> JsonObject:
         """The last event with the status that the emitted tokens show."""
         x = self.asking.exchange(self, (), self.asking.framed(event))
-        if not (x.was_cut or x.has_ended) or STATUS not in self.asking.failing(x, (STATUS,)):
+        if not (x.hit_token_limit or x.reached_stop) or STATUS not in self.asking.failing(x, (STATUS,)):
             return event
         self.notes.count((STATUS,))
-        mended = with_status(response, is_cut=x.was_cut)
+        mended = with_status(response, is_cut=x.hit_token_limit)
         return {**event, "type": f"response.{mended['status']}", "response": mended}
 
     # what is sent

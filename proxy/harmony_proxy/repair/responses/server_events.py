@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from harmony_conformance.apis.responses.request_reader import thought_of
 from harmony_conformance.checks.responses.views import ENDS, TEXTS, WHOLE_IN, texts_of
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
-from harmony_proxy.repair.text.api_dialects import Part
+from harmony_proxy.repair.text.api_dialects import ChoiceContent
 
 ADDED = "response.output_item.added"
 DONE = "response.output_item.done"
@@ -29,7 +29,7 @@ _PARTS = frozenset(
 
 
 @dataclass(kw_only=True)
-class Source:
+class ItemSource:
     """An item as the server tells it: its place among them, its index and id as far as it has them, and which texts of it were told.
 
     `thought` is where a reasoning has its text. What it has in the other place as well is told beside it, and not a second time.
@@ -45,15 +45,15 @@ class Source:
     told: set[str] = field(default_factory=set[str])
 
 
-class Sources:
+class ServerEvents:
     """State: the items."""
 
     def __init__(self) -> None:
-        self.all: list[Source] = []
-        self._at: dict[int, Source] = {}
-        self._named: dict[str, Source] = {}
+        self.all: list[ItemSource] = []
+        self._at: dict[int, ItemSource] = {}
+        self._named: dict[str, ItemSource] = {}
 
-    def read(self, value: Json) -> tuple[Source | None, tuple[Part, ...]]:
+    def read(self, value: Json) -> tuple[ItemSource | None, tuple[ChoiceContent, ...]]:
         """The item that an event is about, and what the event says. To be asked once for each event, in order."""
         event = members(value)
         kind = text(event.get("type"))
@@ -73,7 +73,7 @@ class Sources:
         is_about_one = kind in _PARTS or number(event.get("output_index")) is not None or text(event.get("item_id"))
         return (self._find(event) if is_about_one else None), ()
 
-    def _find(self, event: JsonObject, *, is_new: bool = False) -> Source:
+    def _find(self, event: JsonObject, *, is_new: bool = False) -> ItemSource:
         """The item at that index; else the one of that id, else the last one. Servers leave out one or the other, or both."""
         index, name = number(event.get("output_index")), text(event.get("item_id")) or text(at(event, "item", "id"))
         known = self._at.get(index) if index is not None else self._named.get(name) if name else None
@@ -81,8 +81,8 @@ class Sources:
             known = self.all[-1]
         return self._new(index, name) if known is None or is_new else known
 
-    def _new(self, index: int | None, name: str) -> Source:
-        made = Source(place=len(self.all), index=index, id=name)
+    def _new(self, index: int | None, name: str) -> ItemSource:
+        made = ItemSource(place=len(self.all), index=index, id=name)
         self.all.append(made)
         if index is not None:
             self._at[index] = made
@@ -90,19 +90,21 @@ class Sources:
             self._named[name] = made
         return made
 
-    def _goes_on(self, source: Source, said: str, piece: str, event: JsonObject) -> Part:
+    def _goes_on(self, source: ItemSource, said: str, piece: str, event: JsonObject) -> ChoiceContent:
         source.told.add(MEMBERS[said])
         ids = items(event.get("token_ids"))
         if said == "arguments":
             more: Json = {"index": 0, "function": {"arguments": piece}}
-            return Part(choice=source.place, said={"tool_calls": [more]}, ids=ids)
+            return ChoiceContent(choice=source.place, said={"tool_calls": [more]}, ids=ids)
         if MEMBERS[said] == "reasoning":
             source.thought = source.thought or said
             if said != source.thought:
-                return Part(choice=source.place, said={}, ids=ids)
-        return Part(choice=source.place, said={MEMBERS[said]: piece}, ids=ids)
+                return ChoiceContent(choice=source.place, said={}, ids=ids)
+        return ChoiceContent(choice=source.place, said={MEMBERS[said]: piece}, ids=ids)
 
-    def _item(self, source: Source, item: JsonObject, event: JsonObject, *, is_done: bool) -> Iterator[Part]:
+    def _item(
+        self, source: ItemSource, item: JsonObject, event: JsonObject, *, is_done: bool
+    ) -> Iterator[ChoiceContent]:
         source.kind = text(item.get("type")) or source.kind
         said: JsonObject = {}
         if source.kind == CALL and not source.is_named:
@@ -116,9 +118,9 @@ class Sources:
         source.is_done = source.is_done or is_done
         if said or is_done:
             finish = "stop" if is_done else None
-            yield Part(choice=source.place, said=said, finish=finish, ids=items(event.get("token_ids")))
+            yield ChoiceContent(choice=source.place, said=said, finish=finish, ids=items(event.get("token_ids")))
 
-    def _untold(self, source: Source, item: JsonObject, *, is_done: bool) -> str:
+    def _untold(self, source: ItemSource, item: JsonObject, *, is_done: bool) -> str:
         """What of a finished item was not told by other events."""
         what = "arguments" if source.kind == CALL else _MEMBER.get(source.kind, "")
         if not is_done or what in source.told:
@@ -127,7 +129,7 @@ class Sources:
             return thought_of(item)
         return "".join(said for kind, _, said in texts_of(item) if MEMBERS.get(kind) == what)
 
-    def _last(self, response: JsonObject, event: JsonObject) -> Iterator[Part]:
+    def _last(self, response: JsonObject, event: JsonObject) -> Iterator[ChoiceContent]:
         """What only the last response tells: its items that no event told."""
         for index, item in enumerate(items(response.get("output"))):
             name = text(at(item, "id"))

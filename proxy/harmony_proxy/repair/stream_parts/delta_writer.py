@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_proxy.repair.answer.fixes import new_id
 from harmony_proxy.repair.text.api_dialects import Dialect, called, join, object_called
-from harmony_proxy.repair.text.leaked_text_parser import Kind, NoPlace, Said
+from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError, ParsedText, TextKind
 
 
 @dataclass
-class Telling:
+class DeltaWriter:
     """State: the calls of the choice, the reasoning that was found, and the call that is being made, where it has to come in one piece.
 
     `reasoning` is the member that takes the reasoning, `made` how many of the calls were made here. `problem`: what had no place, and was told as content:
@@ -31,11 +31,11 @@ class Telling:
     _name: str | None = None
     _arguments: str = ""
 
-    def copy(self) -> Telling:
+    def copy(self) -> DeltaWriter:
         """The same, to go back to."""
         return replace(self, thought=[*self.thought])
 
-    def deltas(self, said: Sequence[Said], *, is_over: bool) -> list[JsonObject]:
+    def deltas(self, said: Sequence[ParsedText], *, is_over: bool) -> list[JsonObject]:
         """The deltas that say this.
 
         Raises:
@@ -43,16 +43,16 @@ class Telling:
         """
         told: list[JsonObject] = []
         for one in join(said):
-            if one.kind is Kind.CALL:
+            if one.kind is TextKind.CALL:
                 told += self._called(one)
             else:
                 told += self._whole_call()
-                if one.kind is Kind.REASONING:
+                if one.kind is TextKind.REASONING:
                     self.thought.append(one.text)
-                told.append({self.dialect.content if one.kind is Kind.CONTENT else self.reasoning: one.text})
+                told.append({self.dialect.content if one.kind is TextKind.CONTENT else self.reasoning: one.text})
         return [*told, *self._whole_call()] if is_over else told
 
-    def _called(self, one: Said) -> list[JsonObject]:
+    def _called(self, one: ParsedText) -> list[JsonObject]:
         if self.dialect.calls_are_whole:
             before = self._whole_call() if one.name is not None else []
             self._name = one.name if one.name is not None else self._name
@@ -72,7 +72,7 @@ class Telling:
         self._name, self._arguments = None, ""
         try:
             call = object_called(name, arguments)
-        except NoPlace as problem:
+        except NoDestinationError as problem:
             if not self.is_final:
                 raise
             self.problem = f"the model wrote {problem}"

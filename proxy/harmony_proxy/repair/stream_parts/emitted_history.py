@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
-from harmony_proxy.repair.text.api_dialects import Dialect, Part
+from harmony_proxy.repair.text.api_dialects import ChoiceContent, Dialect
 
 _ALWAYS = frozenset({"role", "tool_calls"})
 
@@ -28,7 +28,7 @@ class _Choice:
     others: list[JsonObject] = field(default_factory=list[JsonObject])
 
 
-class History:
+class EmittedHistory:
     """State: the texts, calls and ids of each choice; and the bytes themselves, where the whole stream is to be judged at its end."""
 
     def __init__(self, dialect: Dialect | None, *, keeps_bytes: bool) -> None:
@@ -38,7 +38,7 @@ class History:
         self._choices: dict[int, _Choice] = {}
         self._known = _ALWAYS if dialect is None else _ALWAYS | {dialect.content, *dialect.reasoning}
 
-    def add(self, raw: bytes, parts: Iterable[Part]) -> None:
+    def add(self, raw: bytes, parts: Iterable[ChoiceContent]) -> None:
         """One more event went out."""
         if self._keeps_bytes:
             self.raw.append(raw)
@@ -107,9 +107,9 @@ class History:
                 if self._dialect is not None:
                     yield self._dialect.delta(index, said, ())
 
-    def copy(self) -> History:
+    def copy(self) -> EmittedHistory:
         """The same, to go back to."""
-        other = History(self._dialect, keeps_bytes=self._keeps_bytes)
+        other = EmittedHistory(self._dialect, keeps_bytes=self._keeps_bytes)
         other.raw, other._choices = list(self.raw), deepcopy(self._choices)
         return other
 

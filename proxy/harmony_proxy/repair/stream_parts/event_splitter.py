@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from harmony_conformance.json_value import Json, NotJson, at, dumps, loads
+from harmony_conformance.json_value import InvalidJsonError, Json, at, dumps, loads
 from harmony_conformance.transport.sse import DONE
-from harmony_proxy.repair.text.api_dialects import Part
+from harmony_proxy.repair.text.api_dialects import ChoiceContent
 
 EVENT_LIMIT = 1024 * 1024
 """The most bytes of one event."""
@@ -28,7 +28,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(kw_only=True)
-class Piece:
+class RawEvent:
     """One event: its bytes, and its data (None where it has none: a comment, an empty line).
 
     `is_line`: one of a stream of lines. `parts` is what it says, and `source` which item it is about, as they were read when it came.
@@ -37,7 +37,7 @@ class Piece:
     raw: bytes
     data: str | None = None
     is_line: bool = False
-    parts: Sequence[Part] = ()
+    parts: Sequence[ChoiceContent] = ()
     source: int | None = None
 
     @property
@@ -64,7 +64,7 @@ class Piece:
             return None
         try:
             return loads(self.data)
-        except NotJson:
+        except InvalidJsonError:
             return None
 
     def told(self, value: Json) -> bytes:
@@ -83,11 +83,11 @@ def _are_events(data: bytes) -> bool:
     return data.endswith(b"\n\n") and b"\r" not in data and b"\n\n\n" not in data and not data.startswith(b"\n")
 
 
-def _simple(raw: bytes) -> Piece:
+def _simple(raw: bytes) -> RawEvent:
     """Such an event."""
     lines = [line for line in raw.split(b"\n") if line.startswith(b"data:") or line == b"data"]
     data = [line[5:].removeprefix(b" ") for line in lines]
-    return Piece(raw=raw, data=b"\n".join(data).decode("utf-8", "replace") if data else None)
+    return RawEvent(raw=raw, data=b"\n".join(data).decode("utf-8", "replace") if data else None)
 
 
 class Splitter(Protocol):
@@ -101,7 +101,7 @@ class Splitter(Protocol):
         """Whether all bytes so far were complete events."""
         ...
 
-    def feed(self, data: bytes) -> list[Piece]:
+    def feed(self, data: bytes) -> list[RawEvent]:
         """The events that `data` completes."""
         ...
 
@@ -109,7 +109,7 @@ class Splitter(Protocol):
         """What stands behind the last complete event."""
         ...
 
-    def last(self) -> Piece | None:
+    def last(self) -> RawEvent | None:
         """The rest as the event that it is once it ends; None where there is none."""
         ...
 
@@ -134,18 +134,18 @@ class SseSplitter:
         """Whether all bytes so far were complete events, the last of which ended with a line feed."""
         return not self._raw and not self._after_cr and not self._first
 
-    def feed(self, data: bytes) -> list[Piece]:
+    def feed(self, data: bytes) -> list[RawEvent]:
         """The events that `data` completes. An event ends with the carriage return of its last line; a line feed that comes later is a piece of its own."""
         if not data:
             return []
         if not self._raw and not self._after_cr and not self._first and _are_events(data):
             return [_simple(event + b"\n\n") for event in data[:-2].split(b"\n\n")]
-        pieces: list[Piece] = []
+        pieces: list[RawEvent] = []
         if self._after_cr and data.startswith(b"\n"):
             if self._raw:
                 self._line = self._scanned = self._scanned + 1
             else:  # by itself: what goes out for the next event may be other bytes, or none
-                pieces.append(Piece(raw=b"\n"))
+                pieces.append(RawEvent(raw=b"\n"))
                 data = data[1:]
         self._raw += data
         self._after_cr = False
@@ -165,7 +165,7 @@ class SseSplitter:
         """What stands behind the last complete event."""
         return bytes(self._raw)
 
-    def last(self) -> Piece | None:
+    def last(self) -> RawEvent | None:
         """The rest as the event that it is once it ends; None where there is none."""
         return next(iter(SseSplitter().feed(self.rest() + self.end)), None) if self._raw else None
 
@@ -180,8 +180,8 @@ class SseSplitter:
             self._data.append(value.removeprefix(b" ").decode("utf-8", "replace"))
         return False
 
-    def _dispatch(self) -> Piece:
-        piece = Piece(raw=bytes(self._raw[: self._line]), data="\n".join(self._data) if self._data else None)
+    def _dispatch(self) -> RawEvent:
+        piece = RawEvent(raw=bytes(self._raw[: self._line]), data="\n".join(self._data) if self._data else None)
         del self._raw[: self._line]
         self._line = self._scanned = 0
         self._data = []
@@ -203,7 +203,7 @@ class LineSplitter:
         """Whether all bytes so far were complete lines."""
         return not self._raw
 
-    def feed(self, data: bytes) -> list[Piece]:
+    def feed(self, data: bytes) -> list[RawEvent]:
         """The lines that `data` completes."""
         if b"\n" not in data:
             self._raw += data
@@ -219,10 +219,10 @@ class LineSplitter:
         """What stands behind the last complete line."""
         return bytes(self._raw)
 
-    def last(self) -> Piece | None:
+    def last(self) -> RawEvent | None:
         """The rest as the line that it is once it ends; None where there is none."""
         return _line(self.rest()) if self._raw else None
 
 
-def _line(raw: bytes) -> Piece:
-    return Piece(raw=raw, data=raw.decode("utf-8", "replace").strip() or None, is_line=True)
+def _line(raw: bytes) -> RawEvent:
+    return RawEvent(raw=raw, data=raw.decode("utf-8", "replace").strip() or None, is_line=True)

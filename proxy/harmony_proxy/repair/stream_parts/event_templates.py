@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json
-from harmony_proxy.repair.stream_parts.text_tracker import Tracked
+from harmony_proxy.repair.stream_parts.text_tracker import TextTracker
 
 _MOST = 4
 """So many are kept: reasoning, content, arguments, and one to spare."""
@@ -31,11 +31,11 @@ Key = tuple[int, str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mould:
+class EventTemplate:
     """The bytes before the first hole, and for each hole what it is (`text`, `number`, `time`, `string`) and the bytes behind it."""
 
     key: Key
-    tracked: Tracked
+    tracked: TextTracker
     start: bytes
     holes: tuple[tuple[str, bytes], ...]
 
@@ -64,14 +64,14 @@ class Mould:
         return (told, number) if told.isprintable() else None
 
 
-class Moulds:
+class EventTemplates:
     """State: those that were found, the last used first."""
 
     def __init__(self) -> None:
-        self._all: list[Mould] = []
+        self._all: list[EventTemplate] = []
         self._tries = 0
 
-    def fit(self, raw: bytes) -> tuple[Mould, str, int | None] | None:
+    def fit(self, raw: bytes) -> tuple[EventTemplate, str, int | None] | None:
         """The one that an event fits, its text, and its number."""
         for place, mould in enumerate(self._all):
             found = mould.fit(raw)
@@ -81,7 +81,9 @@ class Moulds:
                 return mould, found[0], found[1]
         return None
 
-    def learn(self, raw: bytes, said: str, key: Key, tracked: Tracked, is_same: Callable[[Json, str], bool]) -> None:
+    def learn(
+        self, raw: bytes, said: str, key: Key, tracked: TextTracker, is_same: Callable[[Json, str], bool]
+    ) -> None:
         """Make one of an event with this text. `is_same`: whether a value is that of the event with another text."""
         literal = f'"{said}"'.encode()
         if self._tries >= _TRIES or not said or not said.isascii() or not said.isprintable() or "\\" in said:
@@ -96,7 +98,7 @@ class Moulds:
             return
         before, holes = _holes(head)
         behind, others = _holes(tail)
-        made = Mould(key=key, tracked=tracked, start=before, holes=(*holes, ("text", behind), *others))
+        made = EventTemplate(key=key, tracked=tracked, start=before, holes=(*holes, ("text", behind), *others))
         if made.fit(raw) is not None:
             self._all = [made, *self._all[: _MOST - 1]]
 

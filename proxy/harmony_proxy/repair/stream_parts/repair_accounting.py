@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
 
 from harmony_conformance.checks import CHECKS
-from harmony_proxy.repair.answer.action_notes import Notes
-from harmony_proxy.repair.stream_parts.event_splitter import Piece
-from harmony_proxy.repair.stream_parts.rewriter import Stream
-from harmony_proxy.repair.stream_parts.stream_judge import Asking, Went
+from harmony_proxy.repair.answer.action_notes import ActionNotes
+from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
+from harmony_proxy.repair.stream_parts.rewriter import StreamHandler
+from harmony_proxy.repair.stream_parts.stream_judge import Emission, StreamJudge
 
 FINISH = "tool_calls.finish_reason_agrees"
 ANOTHER = "another leak behind one that was repaired"
@@ -32,16 +32,16 @@ _MEANING = frozenset(rule.id for rule in CHECKS if rule.family in ("channels", "
 """The checks that a repair could make fail. They look at what is said, which is all that is kept here, and not at how it was framed."""
 
 
-class Account:
+class RepairAccount:
     """State: from the first repair on, the stream as the server went on with it, and whether it was closed."""
 
-    def __init__(self, asking: Asking, notes: Notes, repairs: Collection[str]) -> None:
+    def __init__(self, asking: StreamJudge, notes: ActionNotes, repairs: Collection[str]) -> None:
         self._asking, self._notes = asking, notes
         self._repairs = frozenset(repairs)
         self._theirs: list[bytes] | None = None
         self._is_closed = False
 
-    def before(self, went: Went, held: Iterable[Piece]) -> list[bytes]:
+    def before(self, went: Emission, held: Iterable[RawEvent]) -> list[bytes]:
         """The stream as far as it is there, before something of it is told anew."""
         return [*map(self._asking.framed, went.events()), *(piece.raw for piece in held)]
 
@@ -50,12 +50,12 @@ class Account:
         if self._theirs is None:
             self._theirs = before
 
-    def came(self, piece: Piece) -> None:
+    def came(self, piece: RawEvent) -> None:
         """One more event of the server's."""
         if self._theirs is not None:
             self._theirs.append(piece.raw)
 
-    def close(self, told: Stream) -> None:
+    def close(self, told: StreamHandler) -> None:
         """The stream is over. Nothing of it is said to be whole that is not: what broke off is judged as far as it came."""
         if self._is_closed or not self._repairs:
             return

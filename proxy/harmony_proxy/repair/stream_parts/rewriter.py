@@ -7,25 +7,25 @@ from typing import Protocol
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, number, text
 from harmony_conformance.judge.check import Finding
-from harmony_proxy.repair.answer.action_notes import Notes
+from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.answer.check_verdicts import choice_of
 from harmony_proxy.repair.answer.fixes import clean_name
-from harmony_proxy.repair.stream_parts.event_splitter import Piece
-from harmony_proxy.repair.stream_parts.event_templates import Key, Moulds
-from harmony_proxy.repair.stream_parts.stream_judge import CALL, Asking, Went
-from harmony_proxy.repair.stream_parts.text_tracker import Status, Tracked, TrackedArguments
-from harmony_proxy.repair.text.api_dialects import Dialect, Part, home_of
+from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
+from harmony_proxy.repair.stream_parts.event_templates import EventTemplates, Key
+from harmony_proxy.repair.stream_parts.stream_judge import CALL, Emission, StreamJudge
+from harmony_proxy.repair.stream_parts.text_tracker import ArgumentsTracker, Status, TextTracker
+from harmony_proxy.repair.text.api_dialects import ChoiceContent, Dialect, home_of
 from harmony_proxy.repair.text.leak_prefixes import MARKER, SEAM
-from harmony_proxy.repair.text.leaked_text_parser import Kind, NoPlace, Reader, Said
+from harmony_proxy.repair.text.leaked_text_parser import LeakedTextParser, NoDestinationError, ParsedText, TextKind
 
 Place = tuple[int, str]
 """A choice, or an item of the Responses API, and the member of it that holds a text (`call/0`: the arguments of its first call)."""
 
 
-class Stream(Protocol):
+class StreamHandler(Protocol):
     """A streamed answer of one API: how it is read, and how it is told anew."""
 
-    texts: dict[Place, Tracked]
+    texts: dict[Place, TextTracker]
     declared: frozenset[str]
     cleans_names: bool
     is_at_work: bool
@@ -39,27 +39,27 @@ class Stream(Protocol):
         ...
 
     @property
-    def went(self) -> Went:
+    def went(self) -> Emission:
         """What went out."""
         ...
 
-    def parts(self, piece: Piece) -> Sequence[Part]:
+    def parts(self, piece: RawEvent) -> Sequence[ChoiceContent]:
         """What an event says; to be asked once, when it comes."""
         ...
 
-    def texts_of(self, part: Part) -> Iterator[tuple[Tracked, str]]:
+    def texts_of(self, part: ChoiceContent) -> Iterator[tuple[TextTracker, str]]:
         """The texts of a part, each with the piece that it goes on with."""
         ...
 
-    def is_plain(self, part: Part) -> bool:
+    def is_plain(self, part: ChoiceContent) -> bool:
         """Whether a part is nothing but text of something that was told before."""
         ...
 
-    def announces(self, piece: Piece) -> bool:
+    def announces(self, piece: RawEvent) -> bool:
         """Whether an event only says that something will be told."""
         ...
 
-    def is_end(self, piece: Piece) -> bool:
+    def is_end(self, piece: RawEvent) -> bool:
         """Whether the server says with this event that the answer is complete."""
         ...
 
@@ -67,7 +67,7 @@ class Stream(Protocol):
         """Whether a call names a function that the request does not declare, or has an id with a marker."""
         ...
 
-    def is_suspect(self, piece: Piece) -> bool:
+    def is_suspect(self, piece: RawEvent) -> bool:
         """Whether an event is to be judged whatever its texts hold: an error, or one that tells again what may leak."""
         ...
 
@@ -79,11 +79,11 @@ class Stream(Protocol):
         """Events in which a further text begins where one is over, of an API that has several for the user."""
         ...
 
-    def passed(self, piece: Piece) -> None:
+    def passed(self, piece: RawEvent) -> None:
         """An event went out as it came."""
         ...
 
-    def learn(self, piece: Piece, moulds: Moulds) -> None:
+    def learn(self, piece: RawEvent, moulds: EventTemplates) -> None:
         """Make a mould of an event that went out as it came, if it is nothing but more of a text."""
         ...
 
@@ -91,7 +91,7 @@ class Stream(Protocol):
         """An event that fits a mould went out as it came."""
         ...
 
-    def tell(self, piece: Piece) -> list[bytes]:
+    def tell(self, piece: RawEvent) -> list[bytes]:
         """What goes out for an event."""
         ...
 
@@ -130,7 +130,7 @@ class Stream(Protocol):
         ...
 
 
-class Retelling:
+class StreamRewriter:
     """State: the texts of each choice, who reads those that leak, and whether the names of calls are cleaned.
 
     `is_trying` says that there is a way back. `problem` says what had no place in the answer, since it was asked last. `ends_with_choices`: whether the
@@ -140,18 +140,18 @@ class Retelling:
     ends_with_choices = True
     number = 0
 
-    def __init__(self, dialect: Dialect, declared: frozenset[str], asking: Asking, notes: Notes) -> None:
+    def __init__(self, dialect: Dialect, declared: frozenset[str], asking: StreamJudge, notes: ActionNotes) -> None:
         self.dialect = dialect
         self.declared = declared
         self.may_be_called = frozenset(filter(asking.may_be_called, declared))
-        self.texts: dict[Place, Tracked] = {}
+        self.texts: dict[Place, TextTracker] = {}
         self.cleans_names = False
         self.is_at_work = self.is_trying = False
         self.problem = ""
         self.asking = asking
         self.notes = notes
 
-    def texts_of(self, part: Part) -> Iterator[tuple[Tracked, str]]:
+    def texts_of(self, part: ChoiceContent) -> Iterator[tuple[TextTracker, str]]:
         """The texts of a part, each with the piece that it goes on with."""
         for member, said in self.dialect.texts(part):
             yield self._text((part.choice, member)), said
@@ -159,17 +159,17 @@ class Retelling:
             for call in items(part.said["tool_calls"]):
                 yield self._text((part.choice, place_of(call))), text(at(call, "function", "arguments"))
 
-    def _text(self, place: Place) -> Tracked:
+    def _text(self, place: Place) -> TextTracker:
         found = self.texts.get(place)
         if found is None:
-            found = self.texts[place] = TrackedArguments() if place[1].startswith(CALL) else Tracked()
+            found = self.texts[place] = ArgumentsTracker() if place[1].startswith(CALL) else TextTracker()
         return found
 
     def further(self) -> Iterable[JsonObject]:
         """None."""
         return ()
 
-    def is_suspect(self, piece: Piece) -> bool:
+    def is_suspect(self, piece: RawEvent) -> bool:
         """Whether an event is to be judged whatever its texts hold: an error."""
         return piece.is_error
 
@@ -193,7 +193,7 @@ class Retelling:
             if status is Status.READY:
                 tracked = self.texts[place]
                 tracked.reader, tracked.is_given_up = None, True
-                if isinstance(tracked, TrackedArguments):
+                if isinstance(tracked, ArgumentsTracker):
                     tracked.is_cut = False
 
     def begin(self, statuses: Mapping[Place, Status]) -> None:
@@ -207,17 +207,17 @@ class Retelling:
             tracked = self.texts[place]
             if status is not Status.READY or tracked.is_read:
                 continue
-            if isinstance(tracked, TrackedArguments):
+            if isinstance(tracked, ArgumentsTracker):
                 tracked.is_cut = True
                 continue
             home = home_of(self.dialect, place[1])
-            if home is Kind.CONTENT and not tracked.is_start and _ends_a_thought(tracked.unsent):
-                raise NoPlace("its thought as content, which went out before its end showed it")
-            tracked.reader = Reader(home, self.may_be_called, before=tracked.before, glued=tracked.is_glued)
+            if home is TextKind.CONTENT and not tracked.is_start and _ends_a_thought(tracked.unsent):
+                raise NoDestinationError("its thought as content, which went out before its end showed it")
+            tracked.reader = LeakedTextParser(home, self.may_be_called, before=tracked.before, glued=tracked.is_glued)
 
-    def spoken(self, part: Part) -> tuple[list[Said], frozenset[str]]:
+    def spoken(self, part: ChoiceContent) -> tuple[list[ParsedText], frozenset[str]]:
         """What the texts of a part say that are told anew, and the members in which they stood."""
-        said_: list[Said] = []
+        said_: list[ParsedText] = []
         read: list[str] = []
         for member, said in self.dialect.texts(part):
             tracked = self.texts.get((part.choice, member))
@@ -226,33 +226,35 @@ class Retelling:
                 said_ += self._read(tracked, said, home_of(self.dialect, member))
         return said_ + (self.rest_of(part.choice) if part.finish is not None else []), frozenset(read)
 
-    def _read(self, tracked: Tracked, said: str, home: Kind) -> list[Said]:
+    def _read(self, tracked: TextTracker, said: str, home: TextKind) -> list[ParsedText]:
         """What a piece of a leaking text says; where a message has no place, it stays where it stands, and nothing more is read."""
         if tracked.reader is None:
-            return [Said(kind=home, text=said)]
+            return [ParsedText(kind=home, text=said)]
         try:
             return tracked.reader.feed(said)
-        except NoPlace as problem:
+        except NoDestinationError as problem:
             return self._given_up(tracked, tracked.reader, home, problem)
 
-    def rest_of(self, choice: int) -> list[Said]:
+    def rest_of(self, choice: int) -> list[ParsedText]:
         """What the readers of a choice have not told yet."""
-        rest: list[Said] = []
+        rest: list[ParsedText] = []
         for (of, member), tracked in self.texts.items():
             if of != choice or tracked.reader is None:
                 continue
             home = home_of(self.dialect, member)
             try:
                 rest += tracked.reader.close()
-            except NoPlace as problem:
+            except NoDestinationError as problem:
                 rest += self._given_up(tracked, tracked.reader, home, problem)
             tracked.reader, tracked.is_given_up = None, True
         return rest
 
-    def _given_up(self, tracked: Tracked, reader: Reader, home: Kind, problem: NoPlace) -> list[Said]:
+    def _given_up(
+        self, tracked: TextTracker, reader: LeakedTextParser, home: TextKind, problem: NoDestinationError
+    ) -> list[ParsedText]:
         self.problem = f"the model wrote {problem}"
         tracked.reader, tracked.is_given_up = None, True
-        return [*reader.told(), Said(kind=home, text=reader.unread)]
+        return [*reader.told(), ParsedText(kind=home, text=reader.unread)]
 
     def cleaned(self, choice: int, call: Json) -> Json:
         """A call with its name and id cleaned, and its arguments cut."""
@@ -266,7 +268,7 @@ class Retelling:
         if self.cleans_names and isinstance(identity, str):
             identity = MARKER.sub("", identity) or identity
         tracked = self.texts.get((choice, place_of(call)))
-        if isinstance(tracked, TrackedArguments) and isinstance(function.get("arguments"), str):
+        if isinstance(tracked, ArgumentsTracker) and isinstance(function.get("arguments"), str):
             mended["arguments"] = tracked.kept(text(function["arguments"]))
         if mended == function and identity == call.get("id"):
             return call

@@ -13,7 +13,7 @@ from harmony_conformance.judge.check import Finding
 from harmony_conformance.prompts import chat_request
 from harmony_conformance.transport.messages import Chunk
 from harmony_proxy.repair.answer.check_verdicts import choice_of, fails
-from harmony_proxy.repair.stream_parts.event_splitter import Piece
+from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
 
 PROBES = (" x", "`", '"', "\n```\n", "\n~~~\n", "\u201d ", "' ")
 """What may follow: a verdict that holds whichever does is final."""
@@ -26,7 +26,7 @@ _READINGS = 4
 """For verdicts, so many characters are read as the stream has bytes, times this: its text is much shorter than they are."""
 
 
-class Went(Protocol):
+class Emission(Protocol):
     """What went out of a stream: as events, as short as can be, and the bytes themselves, where the whole stream is judged at its end."""
 
     @property
@@ -39,7 +39,7 @@ class Went(Protocol):
         ...
 
 
-class Asking:
+class StreamJudge:
     """State: how many characters were read for verdicts. The exchange is the one of the stream, without its body."""
 
     def __init__(self, x: Exchange, *, is_lines: bool) -> None:
@@ -53,19 +53,19 @@ class Asking:
 
     def may_be_called(self, function: str) -> bool:
         """Whether the request leaves a function that it declares to the model."""
-        return chat_request.may_be_called(self._x.asked, function)
+        return chat_request.may_be_called(self._x.chat_request, function)
 
     def may_ask(self, size: int) -> bool:
         """Whether there is a reading left for a stream of so many bytes."""
         return self._read <= _FREE + _READINGS * size
 
     def fails(
-        self, went: Went, held: Iterable[Piece], checks: Collection[str], more: bytes = b""
+        self, went: Emission, held: Iterable[RawEvent], checks: Collection[str], more: bytes = b""
     ) -> Mapping[str, tuple[Finding, ...]]:
         """Which of these checks fail on the answer as far as it is there, and on `more`."""
         return fails(self.exchange(went, held, more), checks)
 
-    def exchange(self, went: Went, held: Iterable[Piece], more: bytes = b"") -> Exchange:
+    def exchange(self, went: Emission, held: Iterable[RawEvent], more: bytes = b"") -> Exchange:
         """The answer as far as it is there, and `more`."""
         data = b"".join((*map(self.framed, went.events()), *(piece.raw for piece in held), more))
         self._read += len(data)
@@ -76,15 +76,15 @@ class Asking:
         """Which of these checks fail on an exchange."""
         return frozenset(fails(x, checks))
 
-    def fails_whole(self, went: Went, held: Iterable[Piece], checks: Collection[str]) -> Collection[str]:
+    def fails_whole(self, went: Emission, held: Iterable[RawEvent], checks: Collection[str]) -> Collection[str]:
         """Which of these checks fail on the answer, which is complete, as it was framed."""
         return fails(self.with_body(b"".join((*went.raw, *(piece.raw for piece in held)))), checks).keys()
 
     def final(
         self,
         found: Mapping[str, tuple[Finding, ...]],
-        went: Went,
-        held: Iterable[Piece],
+        went: Emission,
+        held: Iterable[RawEvent],
         probes: Iterable[JsonObject],
     ) -> Mapping[str, tuple[Finding, ...]]:
         """What was found in those choices that fail in the same way whichever of these events follows."""

@@ -20,7 +20,7 @@ from harmony_proxy.repair.text.leak_prefixes import (
     unfinished_marker,
     unfinished_seam,
 )
-from harmony_proxy.repair.text.leaked_text_parser import Reader
+from harmony_proxy.repair.text.leaked_text_parser import LeakedTextParser
 
 _CONTEXT = 64
 _IN_A_HEADER = re.compile(r"(?:\s?\w[^<\n]{0,80})?(?:<\|?\w*\|?)?")
@@ -45,13 +45,13 @@ class Status(Enum):
     READY = 2
 
 
-class Tracked:
+class TextTracker:
     """State: the end of what went out, and what did not go out yet, as far as it was looked at."""
 
     def __init__(self) -> None:
         self.before = ""
         self.unsent = ""
-        self.reader: Reader | None = None
+        self.reader: LeakedTextParser | None = None
         self.is_given_up = False
         self._looked_at = 0
         self._is_ready = False
@@ -159,7 +159,7 @@ class Tracked:
         return Status.OPEN if is_open else Status.CLEAR
 
 
-class TrackedArguments(Tracked):
+class ArgumentsTracker(TextTracker):
     """The arguments of a call: only a marker behind their JSON is looked for. State: all of them, and whether they are cut there."""
 
     def __init__(self) -> None:

@@ -37,7 +37,7 @@ def moved(annotations: Sequence[Json], before: str, after: str) -> list[tuple[in
 
 
 @dataclass
-class Citing:
+class AnnotationMover:
     """State, of a choice of a stream from where it is told anew: the content as the server goes on with it, that as it is told, and annotations that wait.
 
     They wait until the choice is over: what a text becomes is not known before. `begun`: the content that went out as it came.
@@ -64,7 +64,7 @@ class Citing:
         held: list[Json] = [one for _, one in kept]
         return [{_MEMBER: held}] if held else []
 
-    def copy(self) -> Citing:
+    def copy(self) -> AnnotationMover:
         """The same, to go back to."""
         return replace(self, heard=[*self.heard], told=[*self.told], waiting=[*self.waiting])
 

@@ -8,12 +8,12 @@ from types import MappingProxyType
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, object_in, text
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
-from harmony_proxy.repair.text.leaked_text_parser import Kind, NoPlace, Said
+from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError, ParsedText, TextKind
 from harmony_ref import encode
 
 
 @dataclass(kw_only=True, slots=True)
-class Part:
+class ChoiceContent:
     """What one choice says in an answer, or in one event of it: a message or a delta."""
 
     choice: int
@@ -40,7 +40,7 @@ class Dialect:
 
     content: str
     reasoning: tuple[str, ...]
-    parts: Callable[[Json], tuple[Part, ...]]
+    parts: Callable[[Json], tuple[ChoiceContent, ...]]
     told: Callable[[Json, Mapping[int, Sequence[JsonObject]], Mapping[int, str]], list[Json]]
     delta: Callable[[int, JsonObject, Sequence[Json]], JsonObject]
     calls_are_whole: bool
@@ -48,7 +48,7 @@ class Dialect:
     entries: Callable[[Json, int], list[Json]] = lambda _value, _choice: []
     with_entries: Callable[[Json, int, list[Json]], Json] = lambda value, _choice, _entries: value
 
-    def texts(self, part: Part) -> Iterator[tuple[str, str]]:
+    def texts(self, part: ChoiceContent) -> Iterator[tuple[str, str]]:
         """The members of a part that hold text of the model, but those of calls."""
         for name, value in part.said.items():
             if isinstance(value, str) and (name == self.content or name in self.reasoning):
@@ -64,9 +64,9 @@ class Dialect:
             yield bare
 
 
-def home_of(dialect: Dialect, member: str) -> Kind:
+def home_of(dialect: Dialect, member: str) -> TextKind:
     """Where a text belongs that stands in a member."""
-    return Kind.CONTENT if member == dialect.content else Kind.REASONING
+    return TextKind.CONTENT if member == dialect.content else TextKind.REASONING
 
 
 def called(name: str, arguments: str, *, index: int | None, identity: str) -> JsonObject:
@@ -83,16 +83,16 @@ def object_called(name: str, arguments: str) -> JsonObject:
     """
     read = object_in(arguments)
     if read is None:
-        raise NoPlace("arguments that are no object, for which the API has no place")
+        raise NoDestinationError("arguments that are no object, for which the API has no place")
     return {"function": {"name": name, "arguments": read}}
 
 
-def join(said: Sequence[Said]) -> list[Said]:
+def join(said: Sequence[ParsedText]) -> list[ParsedText]:
     """The same with neighbours of one kind joined."""
-    joined: list[Said] = []
+    joined: list[ParsedText] = []
     for one in said:
         if joined and one.name is None and joined[-1].kind is one.kind:
-            joined[-1] = Said(kind=one.kind, text=joined[-1].text + one.text, name=joined[-1].name)
+            joined[-1] = ParsedText(kind=one.kind, text=joined[-1].text + one.text, name=joined[-1].name)
         else:
             joined.append(one)
     return joined
@@ -101,12 +101,12 @@ def join(said: Sequence[Said]) -> list[Said]:
 # Chat Completions, and TGI's
 
 
-def _chat_parts(value: Json) -> tuple[Part, ...]:
+def _chat_parts(value: Json) -> tuple[ChoiceContent, ...]:
     return tuple(_chat_part(members(choice)) for choice in items(at(value, "choices")))
 
 
-def _chat_part(choice: JsonObject) -> Part:
-    return Part(
+def _chat_part(choice: JsonObject) -> ChoiceContent:
+    return ChoiceContent(
         choice=number(choice.get("index")) or 0,
         said=members(choice["delta"] if "delta" in choice else choice.get("message")),
         finish=text(choice.get("finish_reason")) or None,
@@ -228,12 +228,12 @@ def _in_itself(value: JsonObject, said: JsonObject) -> JsonObject:
 def _ollama(
     held: Callable[[Json], JsonObject | None], put: Callable[[JsonObject, JsonObject], JsonObject], content: str
 ) -> Dialect:
-    def parts(value: Json) -> tuple[Part, ...]:
+    def parts(value: Json) -> tuple[ChoiceContent, ...]:
         said = held(value)
         if said is None:
             return ()
         done = at(value, "done_reason") if at(value, "done") is True else None
-        return (Part(choice=0, said=said, finish=text(done) or None, ids=items(at(value, "token_ids"))),)
+        return (ChoiceContent(choice=0, said=said, finish=text(done) or None, ids=items(at(value, "token_ids"))),)
 
     def told(value: Json, parts: Mapping[int, Sequence[JsonObject]], finish: Mapping[int, str]) -> list[Json]:
         line = members(value)

@@ -40,7 +40,7 @@ _CHANNEL = re.compile(r"(?:\A|<\|channel\|>|assistant|\s)\s?(analysis|commentary
 _OTHER_ROLE = re.compile(r"\A(?:<\|start\|>)?\s*(?:user|system|developer|tool|functions\.[\w.-]+)\b")
 
 
-class Kind(StrEnum):
+class TextKind(StrEnum):
     """Where a text belongs."""
 
     CONTENT = "content"
@@ -50,15 +50,15 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class ParsedText:
     """A piece of what was said. Of a call the first piece has the function's `name`; the others go on with its arguments."""
 
-    kind: Kind
+    kind: TextKind
     text: str = ""
     name: str | None = None
 
 
-class NoPlace(Exception):  # noqa: N818 - it says what was found
+class NoDestinationError(Exception):
     """A message that has no place in the answer; says which. Completes "the model wrote …"."""
 
 
@@ -66,14 +66,14 @@ _TELLING = 3
 """So many characters of a marker can hardly be anything else: `<|e`."""
 
 
-class Reader:
+class LeakedTextParser:
     """State: the text not read yet, the header that is open, and where the text of the current message belongs.
 
     `home`: where text without a header belongs. `before`: what stands in the field before what is fed first. `glued`: whether it is known that special
     tokens were skipped, so that the words of headers need no mark before them. `declared`: the functions that may be called.
     """
 
-    def __init__(self, home: Kind, declared: frozenset[str], *, before: str = "", glued: bool = False) -> None:
+    def __init__(self, home: TextKind, declared: frozenset[str], *, before: str = "", glued: bool = False) -> None:
         self._home, self._declared = home, declared
         self._kind = home
         self._is_start, self._glued = not before.strip(), glued
@@ -82,7 +82,7 @@ class Reader:
         self._header: str | None = None
         self._tag = ""
         self._trims = False
-        self._out: list[Said] = []
+        self._out: list[ParsedText] = []
         self._raw = ""
 
     @property
@@ -90,12 +90,12 @@ class Reader:
         """What was fed and not told: the header that is open, and what stands behind it."""
         return self._raw + self._rest
 
-    def told(self) -> list[Said]:
+    def told(self) -> list[ParsedText]:
         """What was read before a message was found that has no place."""
         out, self._out = self._out, []
         return out
 
-    def feed(self, text: str) -> list[Said]:
+    def feed(self, text: str) -> list[ParsedText]:
         """What the text says, as far as that is certain.
 
         Raises:
@@ -106,7 +106,7 @@ class Reader:
         out, self._out = self._out, []
         return out
 
-    def close(self) -> list[Said]:
+    def close(self) -> list[ParsedText]:
         """The rest of what was said. A header that never ended is left out, and so is a marker.
 
         Raises:
@@ -155,9 +155,9 @@ class Reader:
 
     def _begin_tag(self) -> bool:
         """Whether a message begins with a thought in tags."""
-        tagged = TAG.match(self._rest) if self._home is Kind.CONTENT else None
+        tagged = TAG.match(self._rest) if self._home is TextKind.CONTENT else None
         if tagged is not None:
-            self._tag, self._kind, self._rest = tagged["tag"], Kind.REASONING, self._rest[tagged.end() :]
+            self._tag, self._kind, self._rest = tagged["tag"], TextKind.REASONING, self._rest[tagged.end() :]
         return tagged is not None
 
     def _may_go_on_as_header(self) -> bool:
@@ -166,7 +166,7 @@ class Reader:
 
     def _step(self, *, is_over: bool) -> bool:
         """Whether a token was read, so that there may be another."""
-        if self._header is None and not self._tag and self._kind is Kind.CONTENT and not self._before:
+        if self._header is None and not self._tag and self._kind is TextKind.CONTENT and not self._before:
             self._begin_tag()
         if self._tag:
             return self._step_in_tag(is_over=is_over)
@@ -204,7 +204,7 @@ class Reader:
             if len(self._rest) > _LONGEST_HEADER:
                 if self._open_unmarked((self._header or "") + self._rest, ""):
                     return True
-                raise NoPlace("a header that does not end")
+                raise NoDestinationError("a header that does not end")
             return False
         header = (self._header or "") + self._rest[: marker.start()]
         if marker["marker"] != "message" and self._open_unmarked(header, self._rest[marker.start() :]):
@@ -236,20 +236,20 @@ class Reader:
         self._kind = self._place_of(header)
         self._raw = ""
 
-    def _place_of(self, header: str) -> Kind:
+    def _place_of(self, header: str) -> TextKind:
         recipient = _RECIPIENT.search(header)
         if recipient is not None and recipient[1] not in ("json", "all", "assistant"):
             name = recipient[1].removeprefix(_FUNCTIONS)
             if name not in self._declared:
-                raise NoPlace("a call of something that the request does not declare, or forbids")
-            self._out.append(Said(kind=Kind.CALL, name=name))
-            return Kind.CALL
+                raise NoDestinationError("a call of something that the request does not declare, or forbids")
+            self._out.append(ParsedText(kind=TextKind.CALL, name=name))
+            return TextKind.CALL
         if _OTHER_ROLE.match(header) is not None:
-            return Kind.NOBODY
+            return TextKind.NOBODY
         channel = _CHANNEL.search(header)
         if channel is None:
             return self._home
-        return Kind.REASONING if channel[1] == "analysis" else Kind.CONTENT
+        return TextKind.REASONING if channel[1] == "analysis" else TextKind.CONTENT
 
     def _step_in_tag(self, *, is_over: bool) -> bool:
         closing = f"</{self._tag}>"
@@ -262,7 +262,7 @@ class Reader:
             return False
         self._tell(self._rest[:place])
         self._rest = self._rest[place + len(closing) :]
-        self._tag, self._kind, self._trims = "", Kind.CONTENT, True
+        self._tag, self._kind, self._trims = "", TextKind.CONTENT, True
         return True
 
     def _seam(self, end: int, *, is_over: bool) -> re.Match[str] | None:
@@ -324,8 +324,8 @@ class Reader:
         if not text:
             return
         self._before = text[-1:]
-        if self._kind is not Kind.NOBODY:
-            self._out.append(Said(kind=self._kind, text=text))
+        if self._kind is not TextKind.NOBODY:
+            self._out.append(ParsedText(kind=self._kind, text=text))
 
 
 def _opens_a_header(before: str, marker: str) -> bool:

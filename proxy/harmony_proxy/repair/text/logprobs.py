@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from harmony_conformance.json_value import Json, at, items, number, text
-from harmony_proxy.repair.text.leaked_text_parser import Kind, Said
+from harmony_proxy.repair.text.leaked_text_parser import ParsedText, TextKind
 
 _BYTE = 256
 
 
 @dataclass
-class Spelling:
+class LogprobRewriter:
     """State, of a choice from where it is told anew: entries that wait for their text to be told, and where the text stands that was told last.
 
     `place` counts the bytes that wait up to there, `told` has the pieces of content among them that were told: from, to.
@@ -26,11 +26,11 @@ class Spelling:
     told: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     is_lost: bool = False
 
-    def copy(self) -> Spelling:
+    def copy(self) -> LogprobRewriter:
         """The same, to go back to."""
         return replace(self, waiting=[*self.waiting], told=[*self.told])
 
-    def due(self, entries: Iterable[Json], said: Iterable[Said]) -> list[Json]:
+    def due(self, entries: Iterable[Json], said: Iterable[ParsedText]) -> list[Json]:
         """The server tells more entries, and the client is told this; the entries that go with it."""
         if not self.is_lost:
             self._hear(entries)
@@ -40,12 +40,12 @@ class Spelling:
         for one in said:
             data = one.text.encode("utf-8", "replace")
             found = spelled.find(data, self.place)
-            if not data or (found < 0 and one.kind is not Kind.CONTENT):
+            if not data or (found < 0 and one.kind is not TextKind.CONTENT):
                 continue
             if found < 0:
                 self.is_lost = True
                 return []
-            if one.kind is Kind.CONTENT:
+            if one.kind is TextKind.CONTENT:
                 self._add(found, found + len(data))
             self.place = found + len(data)
         return self._taken()

@@ -8,12 +8,12 @@ from types import MappingProxyType
 from harmony_conformance.apis.responses.request_reader import thought_of
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 from harmony_proxy.repair.text.annotations import moved
-from harmony_proxy.repair.text.api_dialects import DIALECTS, Dialect, Part
+from harmony_proxy.repair.text.api_dialects import DIALECTS, ChoiceContent, Dialect
 from harmony_proxy.repair.text.leak_prefixes import MARKER
 from harmony_proxy.repair.text.logprobs import spelled_by
 
 
-def _parts(value: Json) -> tuple[Part, ...]:
+def _parts(value: Json) -> tuple[ChoiceContent, ...]:
     """What the answer says; nothing, where it is more than one text for the user, whose places are not told anew."""
     output = [members(item) for item in items(at(value, "output"))]
     messages = [item for item in output if item.get("type") == "message"]
@@ -24,7 +24,7 @@ def _parts(value: Json) -> tuple[Part, ...]:
     calls: list[Json] = [_called(item) for item in output if item.get("type") == "function_call"]
     said: JsonObject = {"reasoning": "\n".join(thoughts)} if thoughts else {}
     said |= {"content": "".join(text(at(parts[0], "text")) for parts in contents)}
-    return (Part(choice=0, said={**said, "tool_calls": calls} if calls else said),) if output else ()
+    return (ChoiceContent(choice=0, said={**said, "tool_calls": calls} if calls else said),) if output else ()
 
 
 def _called(item: JsonObject) -> JsonObject:
