@@ -14,7 +14,7 @@ def test_every_exported_name_exists():
 
 def test_importing_the_package_does_not_load_the_vocabulary():
     code = (
-        "import harmony_ref; from harmony_ref import tokens, vocabulary;"
+        "import harmony_ref; from harmony_ref.tokenizer import tokens, vocabulary;"
         "print(vocabulary.ranks.cache_info().currsize, tokens.encoding.cache_info().currsize)"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -44,7 +44,7 @@ def exchange(answer, said="Hi", stream=False):
 
 def test_a_whole_answer_reveals_its_prompt_and_its_tokens():
     x = exchange({**WHOLE, "__verbose": VERBOSE})
-    x = replace(x, rendered=revealed_prompt(REVEALS, x))
+    x = replace(x, rendered_prompt=revealed_prompt(REVEALS, x))
     assert (x.prompt.level, x.prompt.source, x.prompt.ids) == (PromptLevel.RENDERED, "__verbose.prompt", IDS)
     assert (x.output.level, x.output.ids) == (OutputLevel.EXACT, tuple(SAID))
 
@@ -79,14 +79,14 @@ def test_what_is_not_told_is_no_evidence(answer):
 
 def test_a_prompt_of_another_length_than_is_billed_is_no_evidence_but_a_finding():
     x = exchange({**WHOLE, "__verbose": {**VERBOSE, "prompt": PROMPT + "<|channel|>"}})
-    assert replace(x, rendered=revealed_prompt(REVEALS, x)).prompt.level is PromptLevel.ACCOUNTING
+    assert replace(x, rendered_prompt=revealed_prompt(REVEALS, x)).prompt.level is PromptLevel.ACCOUNTING
 
 
 def test_a_count_is_used_where_no_usage_is_told_and_recorded():
-    x = replace(exchange({**WHOLE, "usage": None}), counted=counted_prompt(COUNTS, {"input_tokens": 9}))
+    x = replace(exchange({**WHOLE, "usage": None}), counted_prompt=counted_prompt(COUNTS, {"input_tokens": 9}))
     assert (x.prompt.level, x.prompt.source, x.prompt.count) == (PromptLevel.ACCOUNTING, COUNTS, 9)
     assert read_exchange(write_exchange(x)).counted_prompt == PromptTokenCount(source=COUNTS, tokens=9)
-    assert replace(exchange(WHOLE), counted=x.counted_prompt).prompt.source == "usage.prompt_tokens"
+    assert replace(exchange(WHOLE), counted_prompt=x.counted_prompt).prompt.source == "usage.prompt_tokens"
 
 
 @pytest.mark.parametrize("answer", [None, {}, {"input_tokens": "9"}, {"input_tokens": 0}, {"error": {}}])

@@ -69,9 +69,9 @@ EXCHANGES = st.builds(
         ),
         finish=st.just(()) | st.just(("stop",)),
     ),
-    rendered=st.none() | st.builds(RenderedPrompt, source=st.text(max_size=8), ids=IDS),
-    waited=st.lists(st.floats(min_value=0, max_value=60), max_size=2).map(tuple),
-    rebuilt=st.booleans(),
+    rendered_prompt=st.none() | st.builds(RenderedPrompt, source=st.text(max_size=8), ids=IDS),
+    retry_waits=st.lists(st.floats(min_value=0, max_value=60), max_size=2).map(tuple),
+    from_log=st.booleans(),
 )
 
 

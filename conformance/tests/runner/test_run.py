@@ -157,7 +157,7 @@ NEEDS = {
 @pytest.mark.parametrize("what", NEEDS)
 def test_a_scenario_is_not_sent_where_the_model_is_not_what_it_needs(what):
     needs_script, needs_own_words, script_by, reason = NEEDS[what]
-    scenario = replace(SCENARIOS["tool_call"], needs_script=needs_script, needs_own_words=needs_own_words)
+    scenario = replace(SCENARIOS["tool_call"], needs_script=needs_script, needs_unscripted_model=needs_own_words)
     assert why_not_sent(scenario, script_by) == reason
 
 

@@ -630,7 +630,7 @@ def test_a_file_that_can_not_be_read(capsys, authority, tmp_path, option, conten
     ],
 )
 def test_an_extra_that_is_missing(capsys, monkeypatch, words, package, expected):
-    for module in ("http_transport", "run_options"):
+    for module in ("transport.http_transport", "runner.options"):
         monkeypatch.setattr(f"harmony_conformance.{module}.find_spec", lambda name: None if name == package else 1)
     code, said = run(capsys, *words, *QUICK)
     assert (code, expected in one_line(said)) == (2, True), said

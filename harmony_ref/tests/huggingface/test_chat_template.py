@@ -192,7 +192,7 @@ import harmony_ref
 assert "harmony_ref.huggingface.chat_template" not in sys.modules and "harmony_ref.huggingface.response_schema" not in sys.modules
 for name in ("chat_template", "response_schema"):
     try:
-        __import__("harmony_ref." + name)
+        __import__("harmony_ref.huggingface." + name)
     except ImportError as error:
         print(error)
 """

@@ -70,11 +70,11 @@ class Swapping:
     """Acts on a stream: writes b for a, blocks at a leak."""
 
     def __init__(self, *_, request_id, **__):
-        self.is_over, self.acted, self.request_id = False, Actions(repaired={CHECK: 1}), request_id
+        self.is_over, self.actions, self.request_id = False, Actions(repaired={CHECK: 1}), request_id
 
     def feed(self, data):
         if b"leak" in data:
-            self.is_over, self.acted = True, Actions(blocked=(CHECK,))
+            self.is_over, self.actions = True, Actions(blocked=(CHECK,))
             return [b"data: blocked\n\n"]
         return [data.replace(b": a", b": b")]
 

@@ -30,13 +30,13 @@ class Shouting:
         self.how = how
         self.held = b""
         self.is_over = False
-        self.acted = Actions()
+        self.actions = Actions()
 
     def feed(self, data):
         if b"panic" in data:
             raise BaseException("of a tokenizer")  # noqa: TRY002
         if b"leak" in data:
-            self.is_over, self.acted = True, Actions(blocked=(CHECK,))
+            self.is_over, self.actions = True, Actions(blocked=(CHECK,))
             return [b"error\n\n"]
         out, self.held = self.held, data
         return [out.upper()] if out else []
@@ -62,7 +62,7 @@ class Accounting(Shouting):
     """The same, and says what it did when the stream is over."""
 
     def abort(self):
-        self.acted = Actions(repaired={CHECK: 1})
+        self.actions = Actions(repaired={CHECK: 1})
         return super().abort()
 
 

@@ -62,7 +62,7 @@ def test_a_rest_is_bounded_however_long_an_exchange_took():
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux")
 def test_the_clock_of_the_parent_is_read():
-    asks = "from harmony_proxy.judging.cpu_throttle import giving_way; print(giving_way()._traffic())"
+    asks = "from harmony_proxy.judging.cpu_throttle import cpu_throttle; print(cpu_throttle()._traffic())"
     affine = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]);"
     told = subprocess.run([sys.executable, "-c", affine + asks], capture_output=True, check=True)
     assert 0 < float(told.stdout) <= time.process_time()

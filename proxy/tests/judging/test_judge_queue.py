@@ -107,8 +107,8 @@ def test_an_exchange_that_takes_too_long_is_given_up_and_counted(monkeypatch):
 
 def test_the_timer_is_off_when_there_is_no_more_to_judge():
     program = (
-        "import signal; from harmony_proxy.judging.judge_process import main; from harmony_proxy.judging.judge_settings import Settings; "
-        "print(main(Settings(priority='normal').argument()), signal.getitimer(signal.ITIMER_REAL))"
+        "import signal; from harmony_proxy.judging.judge_process import main; from harmony_proxy.judging.judge_settings import JudgeSettings; "
+        "print(main(JudgeSettings(priority='normal').argument()), signal.getitimer(signal.ITIMER_REAL))"
     )
     ended = subprocess.run([sys.executable, "-c", program], input=b"", capture_output=True, timeout=60, check=True)
     assert ended.stdout == b"0 (0.0, 0.0)\n"
@@ -164,7 +164,7 @@ def test_a_check_that_breaks_is_an_error_of_ours():
         yield Finding(message=str(1 / 0))
 
     (line,), counts = judged(checks=(breaks,))
-    assert line["errors"] == ["test_handing.breaks"]
+    assert line["errors"] == ["test_judge_queue.breaks"]
     assert "1 errors of our own checks" in sentence(counts)
 
 

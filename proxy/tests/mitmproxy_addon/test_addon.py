@@ -60,7 +60,7 @@ class Shouting:
         self.is_over = False
 
     @property
-    def acted(self):
+    def actions(self):
         return Actions(blocked=(CHECK,)) if self.is_over else Actions(repaired={CHECK: 1})
 
     def feed(self, data):
@@ -349,7 +349,7 @@ def test_nothing_is_judged_in_the_loop(addon, monkeypatch):
         raise AssertionError("judged in the data path")
 
     monkeypatch.setattr("harmony_conformance.judge.judge.judge", judged)
-    monkeypatch.setattr("harmony_proxy.guard.guard.passage", judged)
+    monkeypatch.setattr("harmony_proxy.guard.guard.build_exchange", judged)
     watched = flow()
     passed_on(begin(addon, watched), b"data: x\n\n", b"")
     addon.response(watched)
@@ -592,7 +592,7 @@ def test_no_answer_may_pass_a_policy_because_it_is_large(configured, context, mo
 
 
 def test_http_2_is_warned_of_since_one_client_gets_five_connections(configured, context, caplog, monkeypatch):
-    monkeypatch.setattr(module, "Handing", lambda *_, **__: SimpleNamespace(start=lambda: None))
+    monkeypatch.setattr(module, "JudgeQueue", lambda *_, **__: SimpleNamespace(start=lambda: None))
     for is_on, times in ((False, 0), (True, 1)):
         configured.addons = []
         context.options.update(http2=is_on)
