@@ -137,9 +137,9 @@ ODD = st.recursive(JSON, lambda inner: st.dictionaries(st.sampled_from(NAMES), i
 @given(values=st.lists(ODD, max_size=3))
 def test_garbage_raises_nothing_and_every_event_has_a_value(api, values):
     for value in values:
-        api.asked(value)
-        read_completion(api.whole(value))
-    told = list(api.chunks(values))
+        api.read_request(value)
+        read_completion(api.read_response(value))
+    told = list(api.read_events(values))
     assert len(told) == len(values)
     read_stream(told)
 
