@@ -1,4 +1,4 @@
-"""What is done to an answer under a policy: repaired, or blocked. Pure, on decoded bytes; whether something fails is said by the checks alone."""
+"""Repair or block answers under a policy. Pure functions on decoded bytes; only the checks decide whether an answer fails."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from harmony_proxy.repair.stream_repairer import StreamRepairer
 
 
 def handlers(*, reasoning_field: str | None = None) -> Handlers:
-    """Those who act. `reasoning_field`: the name under which the client expects the reasoning (`reasoning`, `reasoning_content`); None: as it comes."""
+    """Return the handlers that repair and block. `reasoning_field`: the client's name for the reasoning (`reasoning`, `reasoning_content`); None: unchanged."""
     return Handlers(
         stream=partial(StreamRepairer, reasoning_field=reasoning_field),
         whole=partial(repair_answer, reasoning_field=reasoning_field),

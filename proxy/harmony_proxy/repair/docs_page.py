@@ -1,4 +1,4 @@
-"""The tables of docs/repairs.md, made of the repairs themselves: `python -m harmony_proxy.repair.docs_page`."""
+"""Print the tables of docs/repairs.md from the table of repairs: `python -m harmony_proxy.repair.docs_page`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from harmony_proxy.repair.answer.repair_table import REPAIRS
 
 
 def page() -> str:
-    """What each repair does, and what cannot be repaired, as Markdown."""
-    does = [f"| `{check}` | {repair.does} |" for check, repair in REPAIRS.items()]
-    cannot = [
+    """Return the descriptions of all repairs and the list of unrepairable examples as Markdown tables."""
+    descriptions = [f"| `{check}` | {repair.does} |" for check, repair in REPAIRS.items()]
+    exceptions = [
         f"| `{check}` | {name} | {reason} |"
         for check, repair in REPAIRS.items()
         for name, reason in repair.cannot.items()
     ]
     return "\n".join(
         [
-            "| check | what is done |",
+            "| check | repair |",
             "| --- | --- |",
-            *does,
+            *descriptions,
             "",
-            "| check | example | why it cannot be repaired |",
+            "| check | example | reason why it is not repaired |",
             "| --- | --- | --- |",
-            *cannot,
+            *exceptions,
         ]
     )
 

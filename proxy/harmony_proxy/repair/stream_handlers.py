@@ -1,4 +1,4 @@
-"""Which reader and teller a streamed answer has, by its API and by what is to be done."""
+"""Select the handler of a streamed answer by its API and the actions of the policy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge
 from harmony_proxy.repair.text.api_dialects import DIALECTS
 
 
-def stream_of(  # noqa: PLR0913 - all that a stream is read by
+def stream_of(  # noqa: PLR0913 - the settings of a stream
     x: Exchange,
     actions: Mapping[str, Action],
     asking: StreamJudge,
@@ -29,7 +29,7 @@ def stream_of(  # noqa: PLR0913 - all that a stream is read by
     keeps_bytes: bool,
     reasoning_field: str | None,
 ) -> StreamHandler | None:
-    """How the answer is read and told anew, None where it is only blocked, or none. `actions`: of the checks that are acted on."""
+    """Return the handler that reads and rewrites the answer; None if it is only blocked, or not examined. `actions`: without the observed checks."""
     if x.response is None or not x.response.is_success:
         return None
     repairs = actions.keys() & REPAIRS.keys()
@@ -58,7 +58,7 @@ def stream_of(  # noqa: PLR0913 - all that a stream is read by
 
 
 def says_it_ends(value: Json) -> bool:
-    """Whether the server says with this event that the answer is complete, in an API whose answers are only blocked."""
+    """Return True if this event completes the answer, for APIs whose answers are only blocked."""
     is_last = at(value, "generated_text") is not None or at(value, "done") is True
-    ends = any(at(choice, "finish_reason") is not None for choice in items(at(value, "choices")))
-    return is_last or ends or text(at(value, "type")) in ENDS
+    has_reason = any(at(choice, "finish_reason") is not None for choice in items(at(value, "choices")))
+    return is_last or has_reason or text(at(value, "type")) in ENDS

@@ -1,4 +1,4 @@
-"""What was done about which check, as it is found out."""
+"""The record of repairs: which checks were repaired, and which were left unrepaired."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from harmony_proxy.policy.actions import Actions
 
 
 class ActionNotes:
-    """State: how often each check was repaired, and why those were left that could not be."""
+    """Counts repairs per check, and stores the reason for each check that was not repaired."""
 
     def __init__(self) -> None:
         self.repaired: dict[str, int] = {}
         self.left: dict[str, str] = {}
 
     def count(self, checks: Iterable[str]) -> None:
-        """These were repaired once more."""
+        """Count one more repair of each of these checks."""
         for check in checks:
             self.repaired[check] = self.repaired.get(check, 0) + 1
 
     def leave(self, checks: Iterable[str], reason: str) -> None:
-        """These fail, and stay; the first reason is kept."""
+        """Record that these checks still fail. The first reason of a check is retained."""
         for check in checks:
             self.left.setdefault(check, reason)
 
     def acted(self, blocked: tuple[str, ...]) -> Actions:
-        """All of it, as it is now."""
-        repaired, left = MappingProxyType(dict(self.repaired)), MappingProxyType(dict(self.left))
-        return Actions(repaired=repaired, blocked=blocked, left=left)
+        """Return the current record, with these blocked checks."""
+        return Actions(
+            repaired=MappingProxyType(dict(self.repaired)), blocked=blocked, left=MappingProxyType(dict(self.left))
+        )

@@ -1,4 +1,4 @@
-"""What the checks say of an exchange, as far as it is there. The only place from which the proxy knows that something fails."""
+"""Verdicts of the checks on an exchange, complete or partial. The proxy has no other source for failures."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MUST: Mapping[str, Check] = MappingProxyType(
 
 
 def judged(x: Exchange, checks: Collection[str] | None = None) -> tuple[Result, ...]:
-    """The results of these checks, of all where none are named."""
+    """Return the results of the named checks, by default of all checks."""
     rules = _ALONE.values() if checks is None else [_ALONE[name] for name in checks if name in _ALONE]
     return tuple(judge_alone(x, rules))
 
 
 def failing(results: Iterable[Result]) -> Mapping[str, tuple[Finding, ...]]:
-    """The checks that fail with what the guide or an API demands, and what they found."""
+    """Return the failed MUST checks with their failing findings."""
     return {
         result.check: of_their_choice(
             result.check, [finding for finding in result.findings if finding.verdict is Verdict.FAIL]
@@ -37,38 +37,39 @@ def failing(results: Iterable[Result]) -> Mapping[str, tuple[Finding, ...]]:
 
 
 def fails(x: Exchange, checks: Collection[str] | None = None) -> Mapping[str, tuple[Finding, ...]]:
-    """Which of these checks fail, and what they found: the same without the rest of a result, for streams, which ask often."""
+    """Return those of these MUST checks that fail, with their findings. Streams call it often, so it builds no full results."""
     rules = _MUST.values() if checks is None else [_MUST[name] for name in checks if name in _MUST]
     exchanges = (x, *x.other_choices)
-    found = {rule.id: [finding for one in exchanges for finding in _found(rule, one)] for rule in rules}
-    return {check: of_their_choice(check, findings) for check, findings in found.items() if findings}
+    failures = {rule.id: [finding for one in exchanges for finding in _failures(rule, one)] for rule in rules}
+    return {check: of_their_choice(check, findings) for check, findings in failures.items() if findings}
 
 
 def of_their_choice(check: str, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """The findings, each under the choice that it is of.
+    """Return the findings without duplicates of other choices.
 
-    A check of leaks looks at all choices at once, and at each of the further ones alone: what it finds in one of those is told a second time, as of the first.
+    A leak check reads all choices at once, and each further choice alone. A finding in a further choice is thus reported twice,
+    the second time as one of the first choice.
     """
     findings = tuple(findings)
     if check not in _OF_ALL_CHOICES:
         return findings
-    twice = Counter(_told(one) for one in findings if _CHOICE.match(one.at))
+    duplicates = Counter(_identity(one) for one in findings if _CHOICE.match(one.at))
     own: list[Finding] = []
     for one in findings:
-        if _CHOICE.match(one.at) is None and twice[_told(one)]:
-            twice[_told(one)] -= 1
+        if _CHOICE.match(one.at) is None and duplicates[_identity(one)]:
+            duplicates[_identity(one)] -= 1
         else:
             own.append(one)
     return tuple(own)
 
 
 def choice_of(finding: Finding) -> int:
-    """Which choice it is of."""
-    found = _CHOICE.match(finding.at)
-    return int(found[1]) if found is not None else 0
+    """Return the index of the choice that a finding refers to."""
+    match = _CHOICE.match(finding.at)
+    return int(match[1]) if match is not None else 0
 
 
-def _told(finding: Finding) -> tuple[str, str, str | None]:
+def _identity(finding: Finding) -> tuple[str, str, str | None]:
     return finding.message, _CHOICE.sub("", finding.at), finding.excerpt
 
 
@@ -78,11 +79,11 @@ _OF_ALL_CHOICES = frozenset(
 )
 
 
-def _found(rule: Check, x: Exchange) -> Iterator[Finding]:
-    """What a check finds that fails; nothing where it can not be asked, which is our fault and no one else's."""
+def _failures(rule: Check, x: Exchange) -> Iterator[Finding]:
+    """Yield the failing findings of a check; none if the check raises, since that is a defect of the check."""
     try:
         findings = list(rule.run(x)) if rule.first_unmet(x) is None else []
     except Exception:  # noqa: BLE001 - a check that breaks proves nothing
         return
-    before = f"choice {x.choice}: " if x.choice else ""
-    yield from (replace(one, at=before + one.at) for one in findings if one.verdict is Verdict.FAIL)
+    prefix = f"choice {x.choice}: " if x.choice else ""
+    yield from (replace(one, at=prefix + one.at) for one in findings if one.verdict is Verdict.FAIL)

@@ -1,6 +1,6 @@
-"""The repairs: for each check that has one, what is done, and what cannot be done. A table; a repair names its check and owes it a proof.
+"""The repairs: for each repairable check the fixes, and the examples that they cannot repair.
 
-The proof is in `proxy/tests/test_acting_proofs.py`: every example on which the check fails is repaired, or stands under `cannot` with the reason.
+Proof: `proxy/tests/repair/test_repair_proofs.py`. It repairs every failing example of the check, unless `cannot` gives a reason.
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ from harmony_proxy.repair.answer.fixes import (
 )
 
 NO_REPAIR = "no repair makes the check pass without failing another"
-_LOST_NAME = "which function was meant is lost"
-_AN_ERROR = "an error is in the server's words: nothing says where those of the model begin and end"
-_A_NAME = "the marker is the name of a member: what the name should be is not known"
-_HOW_IT_ENDED = "nothing shows whether the limit cut the answer, or the model ended it"
-_NO_FUNCTION = "nothing names the function"
-_ANOTHER_NAME = "the server made another name of it: to guess a function and run it is worse than a call that fails"
+_LOST_NAME = "the function name is lost"
+_AN_ERROR = "the error text is the server's: the part that the model wrote cannot be identified"
+_A_NAME = "the marker is the name of a member: the correct name is unknown"
+_HOW_IT_ENDED = "the answer does not show whether the token limit or the model ended it"
+_NO_FUNCTION = "the text does not name the function"
+_ANOTHER_NAME = "the server changed the name: calling a guessed function is worse than a failed call"
+_BY_IDS = "If the answer has its emitted token ids, it is rewritten to match them."
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repair:
-    """A repair of what one check finds.
+    """Repair of the failures of one check.
 
     Attributes:
-        check: its id.
-        does: what is done, in a sentence.
-        by: the changes of a whole answer, of which the first is taken that helps.
-        cannot: the examples of the check that are not repaired, each with the reason. `<name> (streamed)` is the same answer as a stream,
-            `<name> (without the ids)` the same without the ids of its tokens.
+        check: Id of the check.
+        does: Description of the repair, one sentence.
+        by: Fixes for whole answers; the first that helps is applied.
+        cannot: Reason for each example of the check that is not repaired.
+            An example `<name> (streamed)` is the same answer as a stream, `<name> (without the ids)` the same without token ids.
     """
 
     check: str
@@ -54,46 +55,44 @@ class Repair:
 _ALL = (
     Repair(
         check="channels.no_marker_leak",
-        does="The text is read as the Harmony it is: reasoning goes to the reasoning field, calls become tool calls, markers and header words go.",
+        does="The text is parsed as Harmony: reasoning moves to the reasoning field, calls become tool calls, markers and header words are removed.",
         by=(told_from_ids, told_from_text, markers_cut, refusal_told, names_cleaned, call_ids_cleaned, arguments_cut),
         cannot={
             "fail-header-as-the-name": _LOST_NAME,
             "fail-in-a-key-of-the-arguments": _A_NAME,
             "fail-in-an-error": _AN_ERROR,
             "fail-in-an-error-streamed": _AN_ERROR,
-            "fail-in-an-annotation": "the text of an annotation is a page's or a file's: nothing says what of it the model wrote",
+            "fail-in-an-annotation": "the text of an annotation comes from a page or a file: the part that the model wrote cannot be identified",
             "fail-key-of-a-special-token (without the ids)": _A_NAME,
-            "fail-lone-marker-and-many-tokens": "what the tokens said is lost in the server: without the marker the answer would be empty",
-            "fail-in-reasoning-details-streamed": "a member that no client of ours reads: streams are told anew where clients read them",
+            "fail-lone-marker-and-many-tokens": "the server lost the text of the tokens: without the marker the answer would be empty",
+            "fail-in-reasoning-details-streamed": "supported clients do not read `reasoning_details`: streams are rewritten only in members that clients read",
         },
     ),
     Repair(
         check="channels.no_channel_words",
-        does="The words of headers are read as the headers they were: reasoning goes to the reasoning field, calls become tool calls.",
+        does="Header words without markers are parsed as headers: reasoning moves to the reasoning field, calls become tool calls.",
         by=(told_from_ids, told_from_text, names_cleaned),
         cannot={
             "fail-code-call": _NO_FUNCTION,
-            "fail-forbidden-call": "the request does not allow the function: a call must not be made of the text",
+            "fail-forbidden-call": "the request does not allow the function: the text must not become a call",
             "fail-escaped-arguments-with-known-ids (without the ids)": _NO_FUNCTION,
-            "fail-thought-in-quotes (streamed)": "nothing showed that the text was a thought before it was told",
+            "fail-thought-in-quotes (streamed)": "the text was emitted before anything identified it as reasoning",
         },
     ),
     Repair(
         check="channels.no_reasoning_in_content",
-        does="A thought in tags goes to the reasoning field; one that stands in both fields, or that the ids show to be one, leaves the content.",
+        does="Reasoning in tags moves to the reasoning field. Reasoning that the content repeats, or that the token ids identify, leaves the content.",
         by=(told_from_ids, told_from_text, repetition_removed),
-        cannot={
-            "fail-repeated (streamed)": "nothing shows that the content repeats the reasoning before it was told",
-        },
+        cannot={"fail-repeated (streamed)": "the content was emitted before it was known to repeat the reasoning"},
     ),
     Repair(
         check="tool_calls.name_is_declared",
-        does="Markers, channel words, content types and the namespace are cut off the name, if what is left is a declared function.",
+        does="Markers, channel words, content types and the namespace are removed from the name if the rest is a declared function.",
         by=(names_cleaned,),
         cannot={
             "fail-empty": _LOST_NAME,
             "fail-header-as-the-name": _LOST_NAME,
-            "fail-no-such-tool": "the model named another function: there is none to call",
+            "fail-no-such-tool": "the model named an undeclared function",
             "fail-normalised": _ANOTHER_NAME,
             "fail-only-first-word": _ANOTHER_NAME,
             "fail-only-last-part": _ANOTHER_NAME,
@@ -101,34 +100,31 @@ _ALL = (
     ),
     Repair(
         check="tool_calls.finish_reason_agrees",
-        does="`stop` beside calls becomes `tool_calls`, `tool_calls` without calls `stop`; a word of another API becomes the one it means.",
+        does="`stop` with calls becomes `tool_calls`, `tool_calls` without calls becomes `stop`, and a finish reason of another API is translated.",
         by=(finish_mended,),
         cannot={
-            "fail-another-word-than-the-row": "only who wrote the script knows which reason goes with it; the wire shows nothing",
-            "fail-missing": "nobody can tell whether the answer ended by itself or was cut",
-            "fail-completions-cut": "what continues a prompt is passed on as it is",
+            "fail-another-word-than-the-row": "only the test script defines the expected finish reason; the answer does not show it",
+            "fail-missing": "the answer does not show whether it ended by itself or was truncated",
+            "fail-completions-cut": "answers of the Completions API pass unchanged",
         },
     ),
     Repair(
         check="channels.content_is_the_answer",
-        does="Where the emitted ids came with the answer, it is told as they mean it.",
+        does=_BY_IDS,
         by=(told_from_ids,),
     ),
     Repair(
         check="reasoning.reasoning_holds_no_answer",
-        does="Where the emitted ids came with the answer, it is told as they mean it.",
+        does=_BY_IDS,
         by=(told_from_ids,),
     ),
     Repair(
         check="responses.status_says_how_it_ended",
-        does="Where the emitted ids show that the limit cut the answer, or that it ended, the status, its reason and the last event say so.",
+        does="If the emitted token ids show how the answer ended, the status, its reason and the last event are set accordingly.",
         by=(status_mended,),
-        cannot={
-            "fail-completed-with-details": _HOW_IT_ENDED,
-            "fail-incomplete-item": _HOW_IT_ENDED,
-        },
+        cannot={"fail-completed-with-details": _HOW_IT_ENDED, "fail-incomplete-item": _HOW_IT_ENDED},
     ),
 )
 
 REPAIRS: Mapping[str, Repair] = MappingProxyType({repair.check: repair for repair in _ALL})
-"""The repairs by their check."""
+"""The repairs by check id."""
