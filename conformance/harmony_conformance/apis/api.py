@@ -1,7 +1,7 @@
-"""What an API is to the judge: how a chat request is spelled in it, and how its requests and answers are read as Chat Completions.
+"""The interface of an API adapter: how to write a chat request in the API's format, and how to read its requests and responses.
 
-A check is written once: it sees every exchange as the chat request and the chat completion (or chunks) that it means. What a reading can not say in
-those words is the business of checks of that API alone, which see the request and the answer as they were on the wire.
+Checks are written once, against Chat Completions: an adapter translates every request, response and stream event to that format.
+Whatever an adapter cannot translate is tested by checks of that API alone, on the original request and response.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from harmony_conformance.json_value import Json, JsonObject
 
 
 class UnsupportedByApiError(Exception):
-    """A chat request that the API has no words for; says which member. Completes "the API has no …"."""
+    """The API cannot express the chat request. The message names the feature and completes "the API has no …"."""
 
 
 class Framing(StrEnum):
-    """How the API cuts a stream into events."""
+    """The division of a stream into events."""
 
     SERVER_SENT = "server-sent events"
     LINES = "a JSON value a line"
@@ -27,29 +27,29 @@ class Framing(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Api:
-    """One API.
+    """One API that serves gpt-oss. Functions that read never raise, whatever JSON they get.
 
     Attributes:
-        name: its name in `--api`, in results and in the ids of exchanges.
-        title: its name for people.
-        path: where a conversation is sent; engines may serve it elsewhere.
-        spell: a chat request in the API's words. It takes a `model`, `messages` and whatever else a scenario has; members that the API knows under
-            the same name, or that are no API's own (`harmony_script`, `vllm_xargs`, `return_token_ids`, `seed` …), stay as they are. Raises
-            `NotSpelled` where the request asks for something that the API does not have.
-        asked: the chat request that a request of the API means; never raises, and leaves out what it can not read.
-        whole: the `chat.completion` that an answer in one piece is, ids of tokens included where the answer has them (`prompt_token_ids` of the body,
-            `token_ids` of the choice). A refusal, or a failure that the answer tells, is `{"error": …}`, beside the choices if there are any. A body
-            that is no answer of the API stays as it is. Never raises.
-        chunks: for the value of each event of a stream, None where it is no JSON, exactly one value: the `chat.completion.chunk` that it is, with
-            `choices: []` where it tells the client nothing, `{"error": …}` where it tells a failure. The last has `usage` and `finish_reason` if
-            the API tells them. What is told twice (a whole item after its deltas) is told once. Never raises.
-        answer: what an answer in one piece has, in its words (`choices: […]`).
-        framing: how a stream is cut.
-        is_raw: whether it takes a prompt and continues it; its answers are what the model wrote, markers and all, and no message.
-        option: the word of `--api` that chooses it, where that is not its name.
-        arguments_are_texts: whether the arguments of a call arrive as the text that the model wrote. Otherwise they are an object, which is written anew;
-            what is no object has no place in a call.
-        counts_reasoning: whether its usage has a place for the number of reasoning tokens.
+        name: Identifier in results and exchange ids.
+        title: Display name.
+        path: The URL path for requests. Engines may use another one.
+        write_request: Translate a chat request (`model`, `messages`, …) to the API's request body. Members unknown to Chat Completions
+            (`harmony_script`, `vllm_xargs`, `return_token_ids`, …) pass through. Raises `UnsupportedByApiError`.
+        read_request: Translate a request body of the API to a chat request. Unreadable members are omitted; a body that is no object is
+            returned unchanged.
+        read_response: Translate a response body that is no stream to a `chat.completion`. Token ids, if shown, become `prompt_token_ids` of
+            the body and `token_ids` of the choice. An error becomes `{"error": …}`, next to partial choices if there are any. A body that is
+            no response of the API is returned unchanged.
+        read_events: Translate the values of a stream's events, None for an event that is not JSON. Yield exactly one value per event: a
+            `chat.completion.chunk`, with `choices: []` if the event adds no output, or `{"error": …}`. The last chunk has `usage` and
+            `finish_reason` if the API reports them. Text that the API repeats (a whole item after its deltas) is yielded once.
+        answer_member: The member that a successful response must have, in the API's format (`choices: […]`).
+        framing: The framing of streams.
+        is_raw: True if the API continues a prompt and returns the raw output, not a parsed message.
+        option: The value of `--api` that selects the API, or None if that is `name`.
+        arguments_are_texts: True if call arguments arrive as the model's text. False if they arrive as a JSON object: the spelling is
+            lost then, and arguments that are no object cannot be returned.
+        counts_reasoning: True if the usage has a member for reasoning tokens.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Api:
 
     @property
     def option_name(self) -> str:
-        """The word of `--api` that chooses it."""
+        """The value of `--api` that selects the API."""
         return self.option or self.name
 
 

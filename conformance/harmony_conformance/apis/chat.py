@@ -1,4 +1,4 @@
-"""Chat Completions, which is read as it is."""
+"""Chat Completions. The adapter returns everything unchanged."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from harmony_conformance.apis.api import CHAT, Api
 from harmony_conformance.json_value import Json, JsonObject
 
 
-def _same(value: Json) -> Json:
-    return value
-
-
-def _spelled(request: JsonObject) -> JsonObject:
+def _write_request(request: JsonObject) -> JsonObject:
     return request
 
 
-def _each(values: Iterable[Json]) -> Iterator[Json]:
+def _read(value: Json) -> Json:
+    return value
+
+
+def _read_events(values: Iterable[Json]) -> Iterator[Json]:
     yield from values
 
 
@@ -24,9 +24,9 @@ CHAT_COMPLETIONS = Api(
     name="chat",
     title="Chat Completions",
     path=CHAT,
-    write_request=_spelled,
-    read_request=_same,
-    read_response=_same,
-    read_events=_each,
+    write_request=_write_request,
+    read_request=_read,
+    read_response=_read,
+    read_events=_read_events,
     answer_member="choices: […]",
 )

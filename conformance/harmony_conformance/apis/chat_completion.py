@@ -1,7 +1,8 @@
-"""A chat completion, streamed or not, read as one `Turn`: what the client was told that the model said.
+"""Read a chat completion, streamed or not, as one `Turn`: the assistant's message as a client gets it.
 
-Reading is forgiving, so that one fault does not hide another: a member of the wrong type is left out here and reported by the check whose business
-it is. Nothing is invented: what is absent is None.
+Source: OpenAI API reference, Chat Completions (the chat completion object, the chat completion chunk object).
+Reading never raises, so that one fault does not hide another. A member that is absent or has the wrong type becomes None here;
+a check reports the wrong type.
 """
 
 from __future__ import annotations
@@ -9,16 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from harmony_conformance.json_value import Json, at, equal_json, items, members, number, text, whole_numbers
+from harmony_conformance.json_value import Json, JsonObject, at, equal_json, items, members, number, text, whole_numbers
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_text
 
 ABORTED = "abort"
-"""The finish reason of an answer that SGLang or vLLM was told to end."""
+"""The finish reason of a request that was aborted on the server (SGLang, vLLM)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolCall:
-    """A function call as the client got it; `arguments` is the text, as it came."""
+    """A function call as the client gets it.
+
+    Attributes:
+        name: The function's name, empty if missing.
+        arguments: The text of the arguments, which may be invalid JSON; empty if missing.
+        id: The call's id, or None.
+        kind: The member `type` (`function`), or None.
+    """
 
     name: str
     arguments: str
@@ -28,7 +36,10 @@ class ToolCall:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Token counts as reported; None where a count is absent."""
+    """The token counts of `usage` as reported. A missing count equals None.
+
+    `reasoning_tokens` and `cached_tokens` come from the details of completion and prompt. vLLM's top-level `reasoning_tokens` is read too.
+    """
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -39,7 +50,22 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """One choice of an answer. `reasoning_field` is the member that carried the reasoning; ids are None unless the server gave them."""
+    """The first choice of a response, with the members of the response that describe it.
+
+    Attributes:
+        role: The message's role, or None.
+        content: The text for the user. None if `content` is null or missing, which differs from an empty text.
+        reasoning: The chain of thought, or None.
+        reasoning_field: The member that has the reasoning, one of `REASONING_FIELDS`, or None.
+        tool_calls: The function calls, in order.
+        finish_reason: The finish reason, or None.
+        usage: The token counts, or None.
+        prompt_ids: The prompt's token ids, or None if the response does not show them.
+        output_ids: The emitted token ids, special tokens included, or None if the response does not show them.
+        id: The response's id, or None.
+        model: The response's model name, or None.
+        refusal: The text of a refusal, or None.
+    """
 
     role: str | None = None
     content: str | None = None
@@ -56,39 +82,44 @@ class Turn:
 
     @property
     def was_broken_off(self) -> bool:
-        """Whether it is said that something else than the model ended it: the limit, or whoever told the server to abort."""
+        """True if the finish reason shows that the model did not end the turn: `length` or `abort`."""
         return self.finish_reason in ("length", ABORTED)
 
     @property
     def says_something(self) -> bool:
-        """Whether a client is given anything to show or to do."""
+        """True if there is content, a call or a refusal. Reasoning alone does not count."""
         return bool(self.content) or bool(self.tool_calls) or bool(self.refusal)
 
 
 def same_calls(one: Turn, other: Turn) -> bool:
-    """Whether two answers hold the same calls, arguments compared as JSON."""
-    pairs = list(zip(one.tool_calls, other.tool_calls, strict=False))
-    same_length = len(one.tool_calls) == len(other.tool_calls)
-    return same_length and all(a.name == b.name and equal_json(a.arguments, b.arguments) for a, b in pairs)
+    """Return True if both turns have the same calls in the same order. Arguments are compared as JSON values, ids are ignored."""
+    return len(one.tool_calls) == len(other.tool_calls) and all(
+        a.name == b.name and equal_json(a.arguments, b.arguments)
+        for a, b in zip(one.tool_calls, other.tool_calls, strict=True)
+    )
 
 
 def read_usage(value: Json) -> Usage | None:
-    """The `usage` member of an answer or of the last chunk of a stream."""
+    """Read the member `usage` of a response or of a stream's last chunk. Return None if it is no object."""
     if not isinstance(value, dict):
         return None
-    told = members(value.get("completion_tokens_details"))
+    details = members(value.get("completion_tokens_details"))
     return Usage(
         prompt_tokens=number(value.get("prompt_tokens")),
         completion_tokens=number(value.get("completion_tokens")),
         total_tokens=number(value.get("total_tokens")),
-        reasoning_tokens=_first_number(told.get("reasoning_tokens"), value.get("reasoning_tokens")),
+        reasoning_tokens=_first_number(details.get("reasoning_tokens"), value.get("reasoning_tokens")),
         cached_tokens=number(members(value.get("prompt_tokens_details")).get("cached_tokens")),
     )
 
 
 def read_completion(body: Json) -> Turn:
-    """The first choice of a `chat.completion` object."""
-    told = members(body)
+    """Read the first choice of a `chat.completion` object.
+
+    Token ids are read from the members of vLLM and SGLang 0.5.23 (`prompt_token_ids`, `token_ids`, `response_token_ids`) and of llama.cpp
+    (`__verbose.tokens`).
+    """
+    completion = members(body)
     choice = members(at(body, "choices", 0))
     message = members(choice.get("message"))
     reasoning_field = _reasoning_field(message)
@@ -99,100 +130,95 @@ def read_completion(body: Json) -> Turn:
         reasoning_field=reasoning_field,
         tool_calls=tuple([_read_call(call) for call in items(message.get("tool_calls"))]),
         finish_reason=_optional_text(choice.get("finish_reason")),
-        usage=read_usage(told.get("usage")),
-        # as vLLM and SGLang 0.5.23 tell them, and llama.cpp
-        prompt_ids=_first_ids(told.get("prompt_token_ids"), choice.get("prompt_token_ids")),
+        usage=read_usage(completion.get("usage")),
+        prompt_ids=_first_ids(completion.get("prompt_token_ids"), choice.get("prompt_token_ids")),
         output_ids=_first_ids(
-            choice.get("token_ids"), choice.get("response_token_ids"), members(told.get("__verbose")).get("tokens")
+            choice.get("token_ids"), choice.get("response_token_ids"), at(completion, "__verbose", "tokens")
         ),
-        id=_optional_text(told.get("id")),
-        model=_optional_text(told.get("model")),
+        id=_optional_text(completion.get("id")),
+        model=_optional_text(completion.get("model")),
         refusal=_optional_text(message.get("refusal")),
     )
 
 
-def _first_ids(*places: Json) -> tuple[int, ...] | None:
-    return next((ids for place in places if place is not None and (ids := _ids(place))), None)
+def _first_ids(*values: Json) -> tuple[int, ...] | None:
+    return next((ids for value in values if (ids := _ids(value))), None)
 
 
 @dataclass(kw_only=True)
-class _CallBeingRead:
+class _PartialCall:
     id: str | None = None
     kind: str | None = None
-    name: list[str] = field(default_factory=list[str])
+    name: str = ""
     arguments: list[str] = field(default_factory=list[str])
 
 
 def read_stream(chunks: Iterable[Json]) -> Turn:
-    """The first choice of a stream of `chat.completion.chunk` objects, deltas joined the way clients join them.
+    """Read the first choice of a stream of `chat.completion.chunk` objects and join its deltas as clients do.
 
-    A call's name is taken from its first delta (clients keep the first); ids of prompt and output are those of `return_token_ids`.
+    Texts and arguments are concatenated. Role, id, model and a call's name are taken from the first delta that has them, finish reason and
+    usage from the last. Token ids are those that vLLM returns for `return_token_ids`.
     """
     role: str | None = None
     finish: str | None = None
     usage: Usage | None = None
-    name: str | None = None
+    identity: str | None = None
     model: str | None = None
     content: list[str] = []
     reasoning: list[str] = []
-    has_content = False
     reasoning_field: str | None = None
-    calls: dict[int, _CallBeingRead] = {}
+    calls: dict[int, _PartialCall] = {}
     prompt_ids: tuple[int, ...] | None = None
     output_ids: list[int] = []
     has_ids = False
     refusal: str | None = None
-    for chunk in chunks:
-        told = members(chunk)
-        name = name or _optional_text(told.get("id"))
-        model = model or _optional_text(told.get("model"))
-        usage = read_usage(counted) or usage if (counted := told.get("usage")) is not None else usage
-        prompt_ids = prompt_ids or _ids(told.get("prompt_token_ids"))
-        for choice in map(members, items(told.get("choices"))):
+    for chunk in map(members, chunks):
+        identity = identity or _optional_text(chunk.get("id"))
+        model = model or _optional_text(chunk.get("model"))
+        usage = read_usage(chunk.get("usage")) or usage
+        prompt_ids = prompt_ids or _ids(chunk.get("prompt_token_ids"))
+        for choice in map(members, items(chunk.get("choices"))):
             if number(choice.get("index")):
                 continue
-            if (reason := choice.get("finish_reason")) is not None:
-                finish = _optional_text(reason) or finish
-            if (shown := choice.get("token_ids")) is not None and (ids := _ids(shown)) is not None:
+            finish = _optional_text(choice.get("finish_reason")) or finish
+            if (ids := _ids(choice.get("token_ids"))) is not None:
                 output_ids.extend(ids)
                 has_ids = True
             delta = members(choice.get("delta"))
             role = role or _optional_text(delta.get("role"))
             refusal = refusal or _optional_text(delta.get("refusal"))
-            if (said := delta.get("content")) is not None and (piece := content_text(said)) is not None:
+            if (piece := content_text(delta.get("content"))) is not None:
                 content.append(piece)
-                has_content = True
-            if (named := _reasoning_field(delta)) is not None:
-                reasoning_field = reasoning_field or named
-                reasoning.append(text(delta[named]))
+            if (name := _reasoning_field(delta)) is not None:
+                reasoning_field = reasoning_field or name
+                reasoning.append(text(delta[name]))
             for call in items(delta.get("tool_calls")):
                 _join_call(calls, call)
     return Turn(
         role=role,
-        content="".join(content) if has_content else None,
+        content="".join(content) if content else None,
         reasoning="".join(reasoning) if reasoning_field is not None else None,
         reasoning_field=reasoning_field,
         tool_calls=tuple(
-            ToolCall(name="".join(call.name), arguments="".join(call.arguments), id=call.id, kind=call.kind)
+            ToolCall(name=call.name, arguments="".join(call.arguments), id=call.id, kind=call.kind)
             for _, call in sorted(calls.items())
         ),
         finish_reason=finish,
         usage=usage,
         prompt_ids=prompt_ids,
         output_ids=tuple(output_ids) if has_ids else None,
-        id=name,
+        id=identity,
         model=model,
         refusal=refusal,
     )
 
 
-def _join_call(calls: dict[int, _CallBeingRead], delta: Json) -> None:
+def _join_call(calls: dict[int, _PartialCall], delta: Json) -> None:
     index = number(at(delta, "index"))
-    call = calls.setdefault(len(calls) if index is None else index, _CallBeingRead())
+    call = calls.setdefault(len(calls) if index is None else index, _PartialCall())
     call.id = call.id or _optional_text(at(delta, "id"))
     call.kind = call.kind or _optional_text(at(delta, "type"))
-    if not call.name and (name := text(at(delta, "function", "name"))):
-        call.name.append(name)
+    call.name = call.name or text(at(delta, "function", "name"))
     call.arguments.append(text(at(delta, "function", "arguments")))
 
 
@@ -205,17 +231,10 @@ def _read_call(call: Json) -> ToolCall:
     )
 
 
-def _reasoning_field(message: Json) -> str | None:
-    """The first field that holds text, else the first that is there."""
-    held = members(message)
-    there: str | None = None
-    for name in REASONING_FIELDS:
-        value = held.get(name)
-        if isinstance(value, str):
-            if value:
-                return name
-            there = there or name
-    return there
+def _reasoning_field(message: JsonObject) -> str | None:
+    """Return the first reasoning field with text, else the first that is an empty text."""
+    names = [name for name in REASONING_FIELDS if isinstance(message.get(name), str)]
+    return next((name for name in names if message[name]), names[0] if names else None)
 
 
 def _optional_text(value: Json) -> str | None:
@@ -223,7 +242,7 @@ def _optional_text(value: Json) -> str | None:
 
 
 def _first_number(*values: Json) -> int | None:
-    return next((found for value in values if (found := number(value)) is not None), None)
+    return next((whole for value in values if (whole := number(value)) is not None), None)
 
 
 def _ids(value: Json) -> tuple[int, ...] | None:

@@ -1,4 +1,4 @@
-"""The choices of a stream, one by one as its chunks bring them; and one choice of an answer that has several, as an answer of its own."""
+"""The choices of a stream, chunk by chunk; and one choice of several, cut out as a separate response."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from harmony_conformance.transport.sse import Event, EventStream
 
 
 class ChunkChoice(NamedTuple):
-    """A choice of a chunk: which chunk, its place there, the number of the choice (None where that is no whole number), and its delta."""
+    """One choice in one chunk.
+
+    Attributes:
+        chunk: The index of the chunk in the stream.
+        place: The position in the chunk's `choices`.
+        number: The choice's `index`, or None if that is no whole number.
+        choice: The choice object.
+        delta: Its `delta`.
+    """
 
     chunk: int
     place: int
@@ -21,12 +29,12 @@ class ChunkChoice(NamedTuple):
 
     @property
     def is_first(self) -> bool:
-        """Whether it belongs to the first choice of the answer."""
+        """True if it belongs to the first choice of the response."""
         return not self.number
 
 
 def streamed_choices(chunks: Iterable[Json]) -> tuple[ChunkChoice, ...]:
-    """The choices of a stream of `chat.completion.chunk` objects; what is no object has no members."""
+    """Return all choices of a stream of `chat.completion.chunk` objects. A choice that is no object is read as an empty one."""
     return tuple(
         ChunkChoice(position, place, number(choice.get("index")), choice, choice.get("delta"))
         for position, chunk in enumerate(chunks)
@@ -35,20 +43,20 @@ def streamed_choices(chunks: Iterable[Json]) -> tuple[ChunkChoice, ...]:
 
 
 def only_choice(body: Json, stream: EventStream | None, response: Response, place: int) -> tuple[Chunk, ...]:
-    """The bytes of a chat completion, or of a stream of its chunks, that hold one of its choices as the first.
+    """Return the body chunks of a response that has only the choice of index `place`, as its first one.
 
-    SGLang's own answers are a list of choices, each of them whole, and an event of its streams is of the choice that its `index` names. TGI's have the
-    others in the details of the first.
+    The formats of several choices differ. SGLang's `/generate` returns a list of complete responses, and its events have an `index`.
+    TGI's `/generate` lists further choices in `details.best_of_sequences` of the first.
     """
     if stream is not None:
         return tuple(_events_of(stream, place))
     last = response.chunks[-1].at if response.chunks else 0.0
-    return (Chunk(at=last, data=dumps(_alone(body, place)).encode("utf-8", "backslashreplace")),)
+    return (Chunk(at=last, data=dumps(_choice_alone(body, place)).encode("utf-8", "backslashreplace")),)
 
 
-def _alone(body: Json, place: int) -> Json:
-    told = at(body, 0) if isinstance(body, list) else body
-    if sequences := items(at(told, "details", "best_of_sequences")):
+def _choice_alone(body: Json, place: int) -> Json:
+    first = at(body, 0) if isinstance(body, list) else body
+    if sequences := items(at(first, "details", "best_of_sequences")):
         details = dict(members(sequences[place - 1]))
         return {"generated_text": details.pop("generated_text", None), "details": details}
     if isinstance(body, list):
@@ -62,12 +70,10 @@ def _events_of(stream: EventStream, place: int) -> Iterator[Chunk]:
             if number(at(event.value, "index")) == place:
                 yield _event(event, dumps({**members(event.value), "index": 0}))
             continue
-        held = items(at(event.value, "choices"))
-        kept: list[Json] = [{**members(one), "index": 0} for one in held if number(at(one, "index")) == place]
-        if held and not kept:
-            continue
-        data = dumps({**members(event.value), "choices": kept}) if held else event.data
-        yield _event(event, data)
+        choices = items(at(event.value, "choices"))
+        own: list[Json] = [{**members(one), "index": 0} for one in choices if number(at(one, "index")) == place]
+        if own or not choices:
+            yield _event(event, dumps({**members(event.value), "choices": own}) if choices else event.data)
 
 
 def _event(event: Event, data: str) -> Chunk:

@@ -1,4 +1,4 @@
-"""The Completions API: raw continuation of a prompt that the client rendered (OpenAI API reference, Completions)."""
+"""The Completions API: raw continuation of a prompt that the client renders (OpenAI API reference, Completions)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harmony_conformance.apis.request_fields import refuse_others, without
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 
 KIND = "text_completion"
-"""What an answer, and each chunk of one, says that it is."""
+"""The member `object` of a response and of each chunk."""
 
 _CHAT_ONLY: Mapping[str, tuple[Json, ...]] = MappingProxyType(
     {
@@ -21,65 +21,56 @@ _CHAT_ONLY: Mapping[str, tuple[Json, ...]] = MappingProxyType(
         "reasoning_format": (None,),
     }
 )
-"""Members that are others here, or none."""
+"""Members that the API lacks or defines otherwise, with the values without effect."""
 
 
-def _spell(request: JsonObject) -> JsonObject:
-    """The conversation as the ids of its prompt."""
+def _write_request(request: JsonObject) -> JsonObject:
     refuse_others(request, _CHAT_ONLY)
-    named = settings(without(request, {*_CHAT_ONLY, "max_completion_tokens", "response_format"}))
+    others = settings(without(request, {*_CHAT_ONLY, "max_completion_tokens", "response_format"}))
     limit = request.get("max_completion_tokens")
-    return {**named, **({} if limit is None else {"max_tokens": limit}), "prompt": [*prompt_ids(request)]}
+    return {**others, **({} if limit is None else {"max_tokens": limit}), "prompt": [*prompt_ids(request)]}
 
 
-def _asked(request: Json) -> Json:
-    """The settings alone: the prompt is not made of messages, and its `logprobs` is a number."""
+def _read_request(request: Json) -> Json:
+    """Return only the settings: a prompt has no messages, and `logprobs` is a number here."""
     return without(request, {"prompt", "logprobs"}) if isinstance(request, dict) else request
 
 
-def _whole(body: Json) -> Json:
+def _read_response(body: Json) -> Json:
     if not items(at(body, "choices")):
         return body
-    return _retold(members(body), "chat.completion", _message)
+    return _translate(
+        members(body), "chat.completion", lambda content: {"message": {"role": "assistant", "content": content}}
+    )
 
 
-def _chunks(values: Iterable[Json]) -> Iterator[Json]:
+def _read_events(values: Iterable[Json]) -> Iterator[Json]:
     for value in values:
         if isinstance(at(value, "choices"), list):
-            told = members(value)
-            yield _retold(
-                told, "chat.completion.chunk" if told.get("object") == KIND else text(told.get("object")), _delta
-            )
+            kind = "chat.completion.chunk" if at(value, "object") == KIND else text(at(value, "object"))
+            yield _translate(members(value), kind, lambda content: {"delta": {"content": content}})
         else:
             yield value
 
 
-def _retold(body: JsonObject, kind: str, said: Callable[[Json], JsonObject]) -> JsonObject:
+def _translate(body: JsonObject, kind: str, wrap: Callable[[Json], JsonObject]) -> JsonObject:
     choices = items(body["choices"])
-    fed = at(choices[0], "prompt_token_ids") if choices else None
-    told: list[Json] = [
-        {**without(members(choice), {"text", "logprobs", "prompt_token_ids"}), **said(at(choice, "text"))}
+    ids = at(choices[0], "prompt_token_ids") if choices else None
+    translated: list[Json] = [
+        {**without(members(choice), {"text", "logprobs", "prompt_token_ids"}), **wrap(at(choice, "text"))}
         for choice in choices
     ]
-    return {**body, "object": kind, "choices": told, **({"prompt_token_ids": fed} if fed is not None else {})}
-
-
-def _message(written: Json) -> JsonObject:
-    return {"message": {"role": "assistant", "content": written}}
-
-
-def _delta(written: Json) -> JsonObject:
-    return {"delta": {"content": written}}
+    return {**body, "object": kind, "choices": translated, **({"prompt_token_ids": ids} if ids is not None else {})}
 
 
 COMPLETIONS = Api(
     name="completions",
     title="Completions",
     path="/v1/completions",
-    write_request=_spell,
-    read_request=_asked,
-    read_response=_whole,
-    read_events=_chunks,
+    write_request=_write_request,
+    read_request=_read_request,
+    read_response=_read_response,
+    read_events=_read_events,
     answer_member="choices: […] with a text",
     is_raw=True,
 )

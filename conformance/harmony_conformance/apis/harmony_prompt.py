@@ -1,4 +1,4 @@
-"""Conversations for APIs that take a prompt: written in Harmony by us, as the official library writes it."""
+"""Render conversations for APIs that take a prompt, in Harmony as the official library writes it."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ from harmony_conformance.prompts.conversation import RequestReading, conversatio
 from harmony_ref import decode, encode_with_special_tokens, render_conversation_for_completion
 
 _DATE = "2025-06-28"
-"""What the prompts tell as the current date: that of two runs is the same."""
-_OF_THE_CONVERSATION = frozenset({"messages", "tools", "tool_choice", "reasoning_effort", "parallel_tool_calls"})
+"""The current date in these prompts, fixed so that all runs send the same."""
+_CONVERSATION_MEMBERS = frozenset({"messages", "tools", "tool_choice", "reasoning_effort", "parallel_tool_calls"})
 
 _NEUTRAL: Mapping[str, tuple[Json, ...]] = MappingProxyType(
     {"response_format": (None, {"type": "text"}), "tool_choice": (None, "auto", "none")}
 )
-"""What binds the sampler, and no prompt asks for, with the values that do not."""
+"""Members that constrain sampling, which a prompt cannot do, with the values that constrain nothing."""
 
 
 def prompt_ids(request: JsonObject) -> list[int]:
-    """The prompt of a chat request.
+    """Return the token ids of a chat request's prompt, up to and including `<|start|>assistant`.
 
     Raises:
-        NotSpelled: it asks for JSON, or for a call, which is no matter of the prompt alone.
+        UnsupportedByApiError: The request requires JSON or a call, which needs more than a prompt.
     """
     refuse_others(request, _NEUTRAL)
     return list(render_conversation_for_completion(conversation_of(request, RequestReading(), date=_DATE)))
 
 
 def prompt_text(request: JsonObject) -> str:
-    """The same as a text that spells the special tokens.
+    """Return the same prompt as text, special tokens spelled (`<|start|>`).
 
     Raises:
-        NotSpelled: a text of the conversation spells some too, and could not be told from them.
+        UnsupportedByApiError: As for `prompt_ids`; or the conversation contains the spelling of a special token.
     """
     ids = prompt_ids(request)
-    written = decode(ids)
-    if encode_with_special_tokens(written) != ids:
-        raise UnsupportedByApiError("way to tell markers from their spelling")
-    return written
+    prompt = decode(ids)
+    if encode_with_special_tokens(prompt) != ids:
+        raise UnsupportedByApiError("way to distinguish special tokens from their spelling")
+    return prompt
 
 
 def settings(request: JsonObject) -> JsonObject:
-    """All of a chat request but the conversation."""
-    return without(request, _OF_THE_CONVERSATION)
+    """Return a chat request without the members that its prompt expresses."""
+    return without(request, _CONVERSATION_MEMBERS)

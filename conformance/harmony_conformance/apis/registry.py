@@ -1,4 +1,4 @@
-"""The APIs that gpt-oss is served through, each with what it takes to read it as Chat Completions. A table; adding an API is adding a row."""
+"""The table of supported APIs. To support another API, write its adapter and add it here."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _ALL = (
 )
 
 APIS: Mapping[str, Api] = MappingProxyType({api.name: api for api in _ALL})
-"""The APIs by their name."""
+"""The adapters by name."""
 
 CONVERSATIONS = frozenset(api.name for api in APIS.values() if not api.is_raw)
-"""The names of those that take messages, and answer with one."""
+"""The names of the APIs that take messages and return a message."""
 
 
 def api_named(name: str) -> Api:
-    """The API of an exchange; what is no API of this table is read as it came."""
+    """Return the API of that name, or Chat Completions, which translates nothing, for an unknown name."""
     return APIS.get(name, CHAT_COMPLETIONS)
 
 

@@ -1,4 +1,4 @@
-"""What spelling a request in another API's words has in common."""
+"""Shared helpers of the adapters: refuse, drop and translate members."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from harmony_conformance.json_value import Json, JsonObject, at, text
 
 
 def refuse_others(request: JsonObject, neutral: Mapping[str, tuple[Json, ...]]) -> None:
-    """Members that the API does not have may only have values that ask for nothing.
+    """Check that members the API lacks are absent or have a value without effect. `neutral` lists these values by member.
 
     Raises:
-        NotSpelled: one has another.
+        UnsupportedByApiError: A member has another value.
     """
     for name, values in neutral.items():
-        given = request.get(name)
-        if not any(given == value and isinstance(given, bool) == isinstance(value, bool) for value in values):
+        requested = request.get(name)
+        if not any(requested == value and isinstance(requested, bool) == isinstance(value, bool) for value in values):
             raise UnsupportedByApiError(f"`{name}`")
 
 
 def without(value: JsonObject, names: Collection[str]) -> JsonObject:
-    """The other members."""
+    """Return the object without the members of these names."""
     return {name: member for name, member in value.items() if name not in names}
 
 
 def failure(body: Json) -> Json:
-    """What tells a failure in a text, in the words of Chat Completions; anything else as it is."""
-    said = at(body, "error")
-    if not isinstance(said, str):
+    """Translate `{"error": "message"}` to the error object of Chat Completions. Return any other body unchanged."""
+    message = at(body, "error")
+    if not isinstance(message, str):
         return body
-    return {"error": {"message": said, "type": at(body, "error_type"), "param": None, "code": None}}
+    return {"error": {"message": message, "type": at(body, "error_type"), "param": None, "code": None}}
 
 
 def said_as_text(content: Json) -> Json:
-    """A content of parts as the text that it is; nothing as an empty text, and what is malformed as it is.
+    """Join a content of parts to one text. Return an empty text for null, and a malformed content unchanged.
 
     Raises:
-        NotSpelled: a part is no text.
+        UnsupportedByApiError: A part is not text.
     """
     if content is None:
         return ""

@@ -1,8 +1,8 @@
-"""Every text of an answer that reaches a client, and the place it stands in.
+"""List every text of a response that reaches a client, with its location.
 
-Read from the JSON itself, not from a `Turn`: a leak may stand in a member that no client of ours reads (an id, a refusal, an annotation, a member of
-the server's own). Deltas of a stream are joined member by member, so that what is cut over them is whole again. Ids and log probabilities are no text
-for a client: they show the model's tokens on request, special ones too.
+The texts are read from the JSON, not from a `Turn`: a leak may be in any member (an id, a refusal, an annotation, a server's extension).
+Deltas of a stream are joined member by member, so that text split between them is complete again.
+Token ids and log probabilities are no texts: they show the model's tokens on request, special ones included.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harmony_ref import tokens
 
 
 class FieldKind(StrEnum):
-    """What kind of text may stand in a field."""
+    """The kind of text in a field."""
 
     CONTENT = "content"
     REASONING = "reasoning"
@@ -32,7 +32,7 @@ class FieldKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class TextField:
-    """A text of an answer, and where it stands."""
+    """A text of a response. `where` is its path in the message (`tool_calls/0/function/name`), `place` its kind."""
 
     where: str
     text: str
@@ -41,14 +41,14 @@ class TextField:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerTexts:
-    """One choice: its fields, the ids the model emitted for it (None where they are not known), and the tokens that its log probabilities name."""
+    """The texts of one choice, its emitted token ids (None if unknown), and the tokens that its log probabilities name."""
 
     fields: tuple[TextField, ...]
     ids: tuple[int, ...] | None = None
     logprobs: tuple[str, ...] = ()
 
     def text_of(self, place: FieldKind) -> str:
-        """The longest text of a place: a server may tell the same one in several members."""
+        """Return the longest text of a kind, or an empty one: a server may repeat the same text in several members."""
         return self._longest.get(place, "")
 
     @cached_property
@@ -61,7 +61,7 @@ class AnswerTexts:
 
 
 def fields(turn: Turn) -> Iterator[TextField]:
-    """The texts of an answer as a client reads it: content, reasoning, names and arguments."""
+    """Yield the texts that a typical client reads: content, reasoning, function names and arguments."""
     if turn.content:
         yield TextField(where="content", text=turn.content)
     if turn.reasoning:
@@ -72,51 +72,49 @@ def fields(turn: Turn) -> Iterator[TextField]:
 
 
 def read_answers(body: Json) -> tuple[AnswerTexts, ...]:
-    """The choices of a `chat.completion` object."""
+    """Return the texts of each choice of a `chat.completion` object."""
     return tuple(
         AnswerTexts(
             fields=tuple(_texts(at(choice, "message"))),
             ids=_known(items(at(choice, "token_ids"))),
-            logprobs=tuple(_named(choice)),
+            logprobs=tuple(_logprob_tokens(choice)),
         )
         for choice in items(at(body, "choices"))
     )
 
 
 def read_streamed_answers(choices: Iterable[ChunkChoice]) -> tuple[AnswerTexts, ...]:
-    """The choices of a stream by their index, deltas joined."""
-    deltas: dict[int, _Joined] = defaultdict(_Joined)
+    """Return the texts of each choice of a stream, by its index, deltas joined."""
+    deltas: dict[int, _JoinedDeltas] = defaultdict(_JoinedDeltas)
     ids: dict[int, list[Json]] = defaultdict(list)
     logprobs: dict[int, list[str]] = defaultdict(list)
-    for told in choices:
-        index = told.number or 0
-        deltas[index].add(told.delta)
-        if (shown := told.choice.get("token_ids")) is not None:
-            ids[index] += items(shown)
-        if told.choice.get("logprobs") is not None:
-            logprobs[index] += _named(told.choice)
+    for part in choices:
+        index = part.number or 0
+        deltas[index].add(part.delta)
+        ids[index] += items(part.choice.get("token_ids"))
+        logprobs[index] += _logprob_tokens(part.choice)
     return tuple(
         AnswerTexts(fields=tuple(_texts(joined.value())), ids=_known(ids[index]), logprobs=tuple(logprobs[index]))
         for index, joined in sorted(deltas.items())
     )
 
 
-def _named(choice: Json) -> list[str]:
-    """The tokens that the log probabilities of a choice are about; what else might have come is no part of the answer."""
+def _logprob_tokens(choice: Json) -> list[str]:
+    """Return the chosen tokens of a choice's log probabilities, without the alternatives of `top_logprobs`."""
     return [text(at(entry, "token")) for entry in items(at(choice, "logprobs", "content"))]
 
 
-class _Joined:
-    """State: the pieces of a value that came in deltas: texts one after the other, members and elements each in their place."""
+class _JoinedDeltas:
+    """A value that arrives in deltas. Texts are concatenated, members and elements are joined by name and `index`."""
 
     def __init__(self) -> None:
-        self._members: dict[str, _Joined] = {}
-        self._elements: dict[int, _Joined] = {}
+        self._members: dict[str, _JoinedDeltas] = {}
+        self._elements: dict[int, _JoinedDeltas] = {}
         self._pieces: list[str] = []
         self._other: Json = None
 
     def add(self, piece: Json) -> None:
-        """One more delta."""
+        """Add a delta."""
         match piece:
             case str():
                 self._pieces.append(piece)
@@ -124,17 +122,17 @@ class _Joined:
                 for name, member in piece.items():
                     joined = self._members.get(name)
                     if joined is None:
-                        joined = self._members[name] = _Joined()
+                        joined = self._members[name] = _JoinedDeltas()
                     joined.add(member)
             case list():
                 for position, item in enumerate(piece):
                     index = number(at(item, "index"))
-                    self._elements.setdefault(position if index is None else index, _Joined()).add(item)
+                    self._elements.setdefault(position if index is None else index, _JoinedDeltas()).add(item)
             case _:
                 self._other = piece if self._other is None else self._other
 
     def value(self) -> Json:
-        """The whole. Where a member had several types, the one that holds most."""
+        """Return the joined value. If deltas had several types, an object wins over an array, and that over a text."""
         if self._members:
             return {name: member.value() for name, member in self._members.items()}
         if self._elements:
@@ -171,7 +169,7 @@ def _call(call: Json, where: str) -> Iterator[TextField]:
 
 
 def _walk(value: Json, where: str, place: FieldKind) -> Iterator[TextField]:
-    """The texts of a value. What part of a content it is, `type`, tells nothing."""
+    """Yield all texts in a value. Members that only describe a content part (`type`, `id`, …) are of the kind OTHER."""
     match value:
         case str():
             if value:
@@ -181,12 +179,12 @@ def _walk(value: Json, where: str, place: FieldKind) -> Iterator[TextField]:
                 yield from _walk(item, f"{where}/{index}", place)
         case dict():
             for name, member in value.items():
-                yield from _walk(member, f"{where}/{name}", FieldKind.OTHER if name in _OF_A_PART else place)
+                yield from _walk(member, f"{where}/{name}", FieldKind.OTHER if name in _PART_DESCRIPTION else place)
         case _:
             return
 
 
-_OF_A_PART = frozenset({"type", "format", "id", "signature", "data"})
+_PART_DESCRIPTION = frozenset({"type", "format", "id", "signature", "data"})
 
 
 def _keys(value: Json) -> Iterator[str]:
@@ -212,6 +210,6 @@ def _parsed(arguments: Json) -> Json:
 
 
 def _known(ids: list[Json]) -> tuple[int, ...] | None:
-    """The ids of a choice, None where it has none, or one that is no token of Harmony."""
+    """Return the ids of a choice, or None if there are none or one is not a Harmony token."""
     known = tuple(one for item in ids if (one := number(item)) is not None and tokens.is_known(one))
     return known if known and len(known) == len(ids) else None

@@ -122,20 +122,46 @@ def _listed(calls: Sequence[FunctionCall]) -> list[Json]:
 
 
 def cut_at_stop(ids: Sequence[int]) -> tuple[int, ...]:
-    """The ids up to and including the first that ends an assistant's turn (`<|return|>` or `<|call|>`), as an engine emits them."""
-    return tuple(_until_stop(ids))
+    """Return the ids up to and including the first `<|return|>` or `<|call|>`, as an engine emits them."""
+    stop = next((place for place, token in enumerate(ids, 1) if token in CALLS_END_A_TURN), len(ids))
+    return tuple(ids[:stop])
 
 
 def ends_a_turn(ids: Sequence[int]) -> bool:
-    """Whether the last of the ids is one that ends an assistant's turn."""
+    """Return True if the last id is `<|return|>` or `<|call|>`."""
     return len(ids) > 0 and ids[-1] in CALLS_END_A_TURN
 
 
-def _until_stop(ids: Sequence[int]) -> Iterator[int]:
-    for token in ids:
-        yield token
-        if token in CALLS_END_A_TURN:
-            return
+def reconcile(
+    script: tuple[int, ...],
+    returned: tuple[int, ...] | None,
+    count: int | None,
+    limit: int | None,
+    *,
+    ignores_eos: bool,
+) -> tuple[int, ...]:
+    """Return the ids that were emitted for a script: those returned, unless script and count prove that some are missing or duplicated.
+
+    Args:
+        script: The forced ids.
+        returned: The ids in the response, or None.
+        count: The number of completion tokens in the response's usage, or None.
+        limit: The largest number of output tokens that the request allows, or None.
+        ignores_eos: True if generation continues after stop tokens.
+    """
+    cut = (script if ignores_eos else cut_at_stop(script))[:limit]
+    is_open = bool(cut) and cut[-1] not in ENDINGS and not ignores_eos
+    # an engine adds this token to a script without a stop token
+    ended = (*cut, tokens.ENDOFTEXT) if is_open and count == len(cut) + 1 else cut
+    if returned is None or (count == len(cut) and returned != cut):
+        return ended
+    shorter = min(len(returned), len(script))
+    if returned[:shorter] == script[:shorter]:
+        return returned
+    if ended != cut and returned[-1:] == ended[-1:]:
+        return ended  # a stream with ids per event, some of them missing (vLLM 0.11.0)
+    # the server may have stopped before the end of the script: the count shows where
+    return cut[: max(count or 0, 0) or None]
 
 
 def read_ids(ids: Sequence[int]) -> ExpectedOutput | None:
