@@ -218,10 +218,9 @@ KEPT = re.compile(
 ROOT = Path(harmony_conformance.__file__).parent
 SOURCES = [
     *(ROOT / "checks").rglob("*.py"),
-    *(ROOT / "apis").glob("*.py"),
-    ROOT / "apis/responses/__init__.py",
-    *(ROOT / f"{name}.py" for name in ("aftermath", "departure", "difference", "placement", "prompt", "tool_schema")),
-    *(ROOT / name for name in ("wire.py", "audit/excerpt.py", "leak/evidence.py")),
+    *(ROOT / "apis").rglob("*.py"),
+    *(ROOT / name for name in ("prompts/prompt_parser.py", "transport/messages.py", "audit/redaction.py")),
+    *(ROOT / name for name in ("evidence/leaks/by_text.py", "redactable_text.py")),
 ]
 
 

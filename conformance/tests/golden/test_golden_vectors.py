@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-import harmony_ref
+import harmony_ref.huggingface
 from harmony_conformance.golden import data as golden
 from harmony_conformance.golden.vectors import answers_huggingface, answers_openai_harmony
 from harmony_conformance.golden.vectors.agreement import compare, complete
@@ -119,7 +119,7 @@ def test_library_that_can_not_take_part_says_why(monkeypatch, found, reason):
 
 def test_without_the_extra_nobody_answers_for_templates(monkeypatch):
     monkeypatch.setitem(sys.modules, "harmony_ref.huggingface.golden_answers", None)
-    monkeypatch.delattr(harmony_ref, "huggingface_vectors", raising=False)
+    monkeypatch.delattr(harmony_ref.huggingface, "golden_answers", raising=False)
     assert answers_huggingface.answers() == {}
     assert present()[-1] == Absent(
         name="harmony_ref for template and response_schema", reason="needs harmony-conformance[huggingface]"

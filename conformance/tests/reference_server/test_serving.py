@@ -16,7 +16,7 @@ ASK = {"model": MODEL, "messages": [{"role": "user", "content": "Hi"}]}
 FORKS = pytest.param(True, marks=pytest.mark.skipif(sys.platform != "linux", reason="nothing is forked elsewhere"))
 KILLED = """
 import sys, time
-from harmony_conformance.reference_server import serving
+from harmony_conformance.reference_server.server import serving
 if sys.argv[1] == "False":
     serving.may_fork = lambda: False
 with serving.running_beside() as url:
