@@ -1,1 +1,1 @@
-"""Comparisons that checks of several families share."""
+"""Comparisons shared by checks of several families."""

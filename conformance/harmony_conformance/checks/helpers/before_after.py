@@ -1,4 +1,4 @@
-"""A plain request before something happened, and the plain request after it: whether the server is what it was."""
+"""Compare a plain request before an event with the plain request after it: the server has to behave the same."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harmony_conformance.redactable_text import RedactableText, shorten
 
 @dataclass(frozen=True, kw_only=True)
 class Aftermath:
-    """A plain request that was answered, the last of what happened then, and the plain request that followed."""
+    """An answered plain request, the last disturbing exchange after it, and the plain request that followed."""
 
     before: Exchange
     last: Exchange
@@ -22,7 +22,7 @@ class Aftermath:
 
 
 def aftermaths(series: Series, disturbs: Callable[[Exchange], bool]) -> Iterator[Aftermath]:
-    """Every plain request that follows something that disturbs, where one before it was answered."""
+    """Yield each plain request that follows a disturbing one, if a plain request before it was answered."""
     before: Exchange | None = None
     last: Exchange | None = None
     for x in series.exchanges.values():
@@ -34,32 +34,29 @@ def aftermaths(series: Series, disturbs: Callable[[Exchange], bool]) -> Iterator
             before, last = (x if x.turn is not None else None), None
 
 
-def differences(one: Aftermath, what: RedactableText) -> Iterator[Finding]:
-    """What is wrong with the plain request afterwards; `what` completes "after …"."""
-    if one.after.turn is None or one.after.failure is not None:
+def differences(one: Aftermath, event: RedactableText) -> Iterator[Finding]:
+    """Yield a finding if the plain request after the event is not answered as before. `event` completes "after …"."""
+    before, after = one.before, one.after
+    if after.turn is None or after.failure is not None:
         yield Finding(
-            message=RedactableText("after {} a plain request is not answered", what),
-            at="connection" if one.after.response is None else "status",
+            message=RedactableText("after {} a plain request is not answered", event),
+            at="connection" if after.response is None else "status",
             expected="an answer, as before",
-            actual=_outcome(one.after),
-            exchange=one.after.id,
+            actual=_outcome(after),
+            exchange=after.id,
         )
-    elif (
-        one.before.script is not None
-        and one.before.script == one.after.script
-        and _said(one.before) != _said(one.after)
-    ):
+    elif before.script is not None and before.script == after.script and _answer(before) != _answer(after):
         yield Finding(
-            message=RedactableText("after {} a plain request is answered otherwise", what),
+            message=RedactableText("after {} a plain request gets a different answer", event),
             at="content",
-            expected=shorten(_said(one.before)),
-            actual=shorten(_said(one.after)),
-            exchange=one.after.id,
+            expected=shorten(_answer(before)),
+            actual=shorten(_answer(after)),
+            exchange=after.id,
         )
 
 
-def _said(x: Exchange) -> str:
-    """All that an answer says, as one JSON text."""
+def _answer(x: Exchange) -> str:
+    """Return reasoning, content and finish_reason of an answer as one JSON text."""
     turn = x.turn
     return "" if turn is None else dumps([turn.reasoning or "", turn.content or "", turn.finish_reason])
 
@@ -67,9 +64,6 @@ def _said(x: Exchange) -> str:
 def _outcome(x: Exchange) -> RedactableText:
     if x.failure is not None:
         return RedactableText("{}", x.failure.kind)
-    reason = text(at(x.error, "message")) or text(x.error)
-    return (
-        RedactableText("{}: {}", x.response.status, shorten(reason))
-        if x.response is not None
-        else RedactableText("nothing")
-    )
+    if x.response is None:
+        return RedactableText("nothing")
+    return RedactableText("{}: {}", x.response.status, shorten(text(at(x.error, "message")) or text(x.error)))

@@ -1,6 +1,7 @@
-"""Pairs of requests that differ in one text, so that the difference of their prompt counts is what that text costs: a black box opened by arithmetic.
+"""Pairs of requests that differ in one text: the difference of their prompt token counts is the cost of that text.
 
-A scenario names them: `plain X` and `marked X`, `tame X` and `odd X`, `short X` and `long X`. Whatever a provider adds to every prompt cancels out.
+This works without prompt token ids, and text that a provider adds to every prompt cancels out. The names of a scenario's steps
+make a pair: `plain X` and `marked X`, `tame X` and `odd X`, `short X` and `long X`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from harmony_conformance.json_value import strings
 from harmony_ref import encode
 
 _FIRST_WORDS = {"plain": "marked", "tame": "odd", "short": "long"}
-_NAMED = (("one instruction", "two instructions"),)
-_HEADER_AND_SEPARATORS = 12  # tokens around a message more, at most
+_NAMED_PAIRS = (("one instruction", "two instructions"),)
+_HEADER_AND_SEPARATORS = 12  # maximum number of tokens around an additional message
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountedPair:
-    """Two answered requests with their prompts counted. `grown` is by how many tokens the second prompt is longer, `expected` by how many it has to be."""
+    """Two answered requests with known prompt token counts; `more` has the longer text.
+
+    `grown` is the difference of the prompt counts, `expected` that of the texts, both in tokens.
+    """
 
     less: Exchange
     more: Exchange
@@ -29,40 +33,34 @@ class CountedPair:
 
     @property
     def is_explained_by_headers(self) -> bool:
-        """Whether a message more explains a small offset: its header and separators are the server's form."""
+        """True if the headers and separators of additional messages explain the offset; their form is up to the server."""
         messages = len(self.more.expected_parts) - len(self.less.expected_parts)
         return messages > 0 and 0 <= self.grown - self.expected <= _HEADER_AND_SEPARATORS * messages
 
 
 def counted_pairs(series: Series) -> Iterator[CountedPair]:
-    """The pairs of a series that differ in one text, as far as both prompts were counted."""
-    for first, second in (*_NAMED, *_pairs_by_name(series)):
-        pair = counted_pair(series, first, second)
-        if pair is not None:
-            yield pair
+    """Yield the pairs of a series that differ in one text, if both prompts were counted."""
+    words = [(step, *step.partition(" ")) for step in series.exchanges]
+    by_first_word = [(step, f"{_FIRST_WORDS[word]} {rest}") for step, word, _, rest in words if word in _FIRST_WORDS]
+    for first, second in (*_NAMED_PAIRS, *by_first_word):
+        counted = counted_pair(series, first, second)
+        if counted is not None:
+            yield counted
 
 
 def counted_pair(series: Series, first: str, second: str) -> CountedPair | None:
-    """Two steps of a series as a pair, None where one was not answered or its prompt not counted."""
-    found = pair(series, first, second)
-    if found is None:
+    """Return two steps of a series as a pair, None if one was not answered or its prompt was not counted."""
+    steps = pair(series, first, second)
+    if steps is None:
         return None
-    counts = tuple(map(prompt_count, found))
-    if counts[0] is None or counts[1] is None:
+    less, more = steps
+    fewer, grown = prompt_count(less), prompt_count(more)
+    if fewer is None or grown is None:
         return None
-    less, more = found
-    return CountedPair(less=less, more=more, grown=counts[1] - counts[0], expected=_tokens(more) - _tokens(less))
+    return CountedPair(less=less, more=more, grown=grown - fewer, expected=_text_tokens(more) - _text_tokens(less))
 
 
-def _pairs_by_name(series: Series) -> Iterator[tuple[str, str]]:
-    for step in series.exchanges:
-        word, _, rest = step.partition(" ")
-        if word in _FIRST_WORDS:
-            yield step, f"{_FIRST_WORDS[word]} {rest}"
-
-
-def _tokens(x: Exchange) -> int:
-    """Tokens of the texts of a request: of its messages, and of the tools it offers."""
-    said = [part.text for part in x.expected_parts]
-    told = [word for tool in x.tools for word in strings(tool)]
-    return sum(len(encode(text)) for text in (*said, *told))
+def _text_tokens(x: Exchange) -> int:
+    """Count the tokens of a request's texts: its messages and its declared tools."""
+    declared = [text for tool in x.tools for text in strings(tool)]
+    return sum(len(encode(text)) for text in (*[part.text for part in x.expected_parts], *declared))

@@ -1,7 +1,7 @@
-"""Whether a value is what a JSON schema describes, said only where it is certain.
+"""Validate values against JSON schemas, and report only certain violations.
 
-Schemas come from anywhere, so what might be slow, far away or a matter of dialect is not held against a value: patterns with repetitions, references
-to other documents, formats. Draft 2020-12, which OpenAI's documentation names, unless the schema names another.
+Schemas are untrusted. Parts that may be slow, remote or depend on the dialect are ignored: patterns with repetitions,
+references to other documents, formats. The default is Draft 2020-12, named by OpenAI's documentation.
 """
 
 from __future__ import annotations
@@ -20,42 +20,41 @@ from referencing.exceptions import Unresolvable
 from harmony_conformance.json_value import Json, JsonObject, dumps
 
 _REPEATS = re.compile(r"[*+{]")
-_LONGEST = 4096  # characters a pattern is tried on
+_LONGEST_PATTERN = 4096  # characters
 
 
 def is_schema(value: Json) -> bool:
-    """Whether a value is a JSON schema at all."""
+    """Return True if a value is a valid JSON schema."""
     try:
-        return isinstance(value, dict) and _is_schema(_Written(dumps(value), value))
+        return isinstance(value, dict) and _is_schema(_HashableObject(dumps(value), value))
     except RecursionError:
         return False
 
 
 @dataclass(frozen=True)
-class _Written:
-    """A JSON object that can be looked up by its text."""
+class _HashableObject:
+    """A JSON object that is hashed and compared by its text."""
 
     text: str
     value: JsonObject = field(compare=False)
 
 
 @lru_cache(maxsize=256)
-def _is_schema(written: _Written) -> bool:
-    """Whether an object is one: the same tools are offered again and again, and the schema of schemas is long."""
-    value = written.value
+def _is_schema(candidate: _HashableObject) -> bool:
+    # cached: the same tools are declared in many requests, and the meta-schema is long
     try:
-        _class_of(value).check_schema(value)
+        _validator_class(candidate.value).check_schema(candidate.value)
     except (SchemaError, RecursionError, re.error):
         return False
     return True
 
 
 def first_violation(value: Json, schema: Json) -> tuple[str, str] | None:
-    """Where a value is not what the schema describes, as a JSON pointer, and why; None where it is, or where nobody can tell."""
+    """Return the JSON pointer and the description of the first violation, None if the value is valid or it is uncertain."""
     if not isinstance(schema, dict) or not is_schema(schema):
         return None
-    nothing_else: Registry[Any] = Registry()  # other documents are not fetched
-    validator: Any = _class_of(schema)(_certain(schema), registry=nothing_else)
+    no_documents: Registry[Any] = Registry()  # other documents are not fetched
+    validator: Any = _validator_class(schema)(_without_uncertain(schema), registry=no_documents)
     try:
         problem: ValidationError | None = next(iter(validator.iter_errors(value)), None)
     except (Unresolvable, RecursionError, re.error):
@@ -65,23 +64,27 @@ def first_violation(value: Json, schema: Json) -> tuple[str, str] | None:
     return "".join(f"/{part}" for part in problem.absolute_path), str(problem.message)
 
 
-def _class_of(schema: JsonObject) -> Any:  # noqa: ANN401 - the library makes its classes at run time
-    named: Any = validator_for(schema, default=Draft202012Validator)
-    return named
+def _validator_class(schema: JsonObject) -> Any:  # noqa: ANN401 - the library makes its classes at run time
+    validator: Any = validator_for(schema, default=Draft202012Validator)
+    return validator
 
 
-def _certain(schema: Json) -> Json:
-    """The schema without patterns that could take for ever, or mean something else in another dialect."""
+def _without_uncertain(schema: Json) -> Json:
+    """Return the schema without patterns that could run very long, or differ in meaning between dialects."""
     match schema:
         case dict():
-            return {name: _certain(member) for name, member in schema.items() if not _is_doubtful(name, member)}
+            return {
+                name: _without_uncertain(member) for name, member in schema.items() if not _is_uncertain(name, member)
+            }
         case list():
-            return [_certain(member) for member in schema]
+            return [_without_uncertain(member) for member in schema]
         case _:
             return schema
 
 
-def _is_doubtful(name: str, member: Json) -> bool:
+def _is_uncertain(name: str, member: Json) -> bool:
     if name == "patternProperties":
         return isinstance(member, dict)
-    return name == "pattern" and isinstance(member, str) and (len(member) > _LONGEST or bool(_REPEATS.search(member)))
+    if name != "pattern" or not isinstance(member, str):
+        return False
+    return len(member) > _LONGEST_PATTERN or bool(_REPEATS.search(member))

@@ -1,4 +1,4 @@
-"""Where two values differ, in words: texts by their first differing character, JSON by deepdiff's paths."""
+"""Describe the differences of two values: texts by their first differing character, JSON by deepdiff's paths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from harmony_conformance.json_value import Json, dumps
 from harmony_conformance.redactable_text import Location, RedactableText, ReportText, quote
 from harmony_ref.explanation.nearest_rendering import shared_length
 
-_AROUND = 30
+_CONTEXT = 30  # characters on either side of a difference
 _JSON = (str, int, float, list, dict, type(None))
 
 
@@ -23,45 +23,44 @@ class ValueDifference:
     actual: ReportText
 
     def __str__(self) -> str:
-        """The difference as a sentence."""
+        """Return the difference as a sentence."""
         return f"{self.path} is {self.actual} where {self.expected} was expected"
 
 
 def json_differences(expected: Json, actual: Json) -> Iterator[ValueDifference]:
-    """The places where two JSON values differ, in the order of their paths."""
-    if dumps(expected) == dumps(actual):  # as values `1` and `true` would be equal
+    """Yield the differences of two JSON values in the order of their paths."""
+    if dumps(expected) == dumps(actual):  # compared as texts, since `1 == True` in Python
         return
     from deepdiff import DeepDiff  # noqa: PLC0415 - imports numpy and pydantic, and most values are equal
 
-    found = cast("Mapping[str, Iterable[_Leaf]]", DeepDiff(expected, actual, view="tree", verbose_level=2))
-    told = {_path(leaf): (leaf.t1, leaf.t2) for group in found.values() for leaf in group}
-    for path in sorted(told):
-        one, other = told[path]
+    tree = cast("Mapping[str, Iterable[_Leaf]]", DeepDiff(expected, actual, view="tree", verbose_level=2))
+    values = {_path(leaf): (leaf.t1, leaf.t2) for group in tree.values() for leaf in group}
+    for path in sorted(values):
+        one, other = values[path]
         if isinstance(one, str) and isinstance(other, str):
-            yield ValueDifference(path=path, expected=_around(one, other), actual=_around(other, one))
+            yield ValueDifference(path=path, expected=_excerpt(one, other), actual=_excerpt(other, one))
         else:
-            yield ValueDifference(path=path, expected=_shown(one), actual=_shown(other))
+            yield ValueDifference(path=path, expected=_shorten(one), actual=_shorten(other))
 
 
 def first_difference(expected: str, actual: str) -> int | None:
-    """The index of the first character in which two texts differ, None where they are equal."""
+    """Return the index of the first character that differs, None if the texts are equal."""
     return None if expected == actual else shared_length(expected, actual)
 
 
 def text_difference(expected: str, actual: str) -> tuple[RedactableText, RedactableText]:
-    """Excerpts of both texts around their first difference."""
-    return _around(expected, actual), _around(actual, expected)
+    """Return excerpts of both texts around their first difference."""
+    return _excerpt(expected, actual), _excerpt(actual, expected)
 
 
-def _around(text: str, other: str) -> RedactableText:
+def _excerpt(text: str, other: str) -> RedactableText:
     index = first_difference(text, other) or 0
-    start = max(0, index - _AROUND)
-    excerpt = text[start : index + _AROUND]
-    return quote(("…" if start else "") + repr(excerpt)[1:-1] + ("…" if index + _AROUND < len(text) else ""))
+    start, end = max(0, index - _CONTEXT), index + _CONTEXT
+    return quote(("…" if start else "") + repr(text[start:end])[1:-1] + ("…" if end < len(text) else ""))
 
 
 class _Leaf(Protocol):
-    """What deepdiff's tree view holds at a place that differs."""
+    """A differing place in deepdiff's tree view."""
 
     t1: object
     t2: object
@@ -75,8 +74,8 @@ def _path(leaf: _Leaf) -> Location:
     return Location(joined.removeprefix("."))
 
 
-def _shown(value: object) -> ReportText:
-    if not isinstance(value, _JSON):  # deepdiff's mark of what is not there
+def _shorten(value: object) -> ReportText:
+    if not isinstance(value, _JSON):  # deepdiff's marker of an absent value
         return "nothing"
-    written = dumps(cast("Json", value))
-    return quote(written if len(written) <= 2 * _AROUND else written[: 2 * _AROUND] + "…")
+    text = dumps(cast("Json", value))
+    return quote(text if len(text) <= 2 * _CONTEXT else text[: 2 * _CONTEXT] + "…")

@@ -1,4 +1,4 @@
-"""Family `native`: what Ollama's, TGI's and SGLang's own APIs promise in their own words: lines, endings, counts, tokens, parsers."""
+"""Family `native`: guarantees of Ollama's, TGI's and SGLang's own APIs: lines, endings, counts, tokens, parsers."""
 
 from __future__ import annotations
 

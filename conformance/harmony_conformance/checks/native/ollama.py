@@ -1,4 +1,4 @@
-"""Ollama: lines, the last of them, calls, and the context."""
+"""Ollama: the lines of a stream, its last line, calls, and the context."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condit
 from harmony_conformance.redactable_text import RedactableText, shorten
 
 _NATIVE = frozenset({OLLAMA.name, OLLAMA_GENERATE.name, OLLAMA_RAW.name})
-_SAYS = ("message", "response")
+_OUTPUT_MEMBERS = ("message", "response")
 _COUNTS = (
     "total_duration",
     "load_duration",
@@ -40,9 +40,9 @@ def came_in_lines(x: Exchange) -> bool:
 
 @check(MUST, spec="ollama#stream", when=came_in_lines)
 def lines_are_objects(x: Exchange) -> Iterator[Finding]:
-    """Each line of a stream is one JSON object that says something or tells an error, and the last one is ended as the others are.
+    """Each line of a stream is one JSON object with output or an error, and the last line ends in a line feed too.
 
-    Its clients read line by line: what is framed as server-sent events, or cut in two, is an exception in each of them.
+    Ollama's clients read line by line: server-sent events or a split line raise an exception in all of them.
     """
     stream = x.events
     if stream is None:
@@ -52,15 +52,15 @@ def lines_are_objects(x: Exchange) -> Iterator[Finding]:
             value = event.json
         except InvalidJsonError as problem:
             yield Finding(
-                message=RedactableText("a line is no JSON: {}", problem),
+                message=RedactableText("a line is not valid JSON: {}", problem),
                 at=f"line {index}",
                 expected="a JSON object",
                 actual=shorten(event.data),
             )
             return
-        if not any(isinstance(at(value, name), dict | str) for name in (*_SAYS, "error")):
+        if not any(isinstance(at(value, name), dict | str) for name in (*_OUTPUT_MEMBERS, "error")):
             yield Finding(
-                message="a line neither says anything nor tells an error",
+                message="a line has neither output nor an error",
                 at=f"line {index}",
                 expected="message, response or error",
                 actual=shorten(event.telling),
@@ -70,30 +70,30 @@ def lines_are_objects(x: Exchange) -> Iterator[Finding]:
         yield Finding(
             message="the stream ends within a line",
             at=f"line {len(stream.events)}",
-            expected="a line feed behind each object",
+            expected="a line feed after each object",
             actual=shorten(stream.unfinished),
         )
 
 
 @check(MUST, spec="ollama#last-line", when=(is_ollama, on.ended_well))
 def last_line_is_done(x: Exchange) -> Iterator[Finding]:
-    """An answer is done once, on its last line, which tells why it ended and what it took, in whole numbers.
+    """An answer has `done: true` once, on its last line, with the reason why it ended, and counts in whole numbers.
 
-    A client reads until `done`: one that comes too early hides the rest, one that never comes looks like a connection that broke.
+    A client reads until `done`: if it comes too early, the rest is lost; if it never comes, the connection seems broken.
     """
-    told = [event.value for event in x.events.events] if x.events is not None else [x.response_json]
-    done = [place for place, value in enumerate(told) if at(value, "done") is True]
-    if done != [len(told) - 1]:
+    lines = _lines(x)
+    done = [place for place, value in enumerate(lines) if at(value, "done") is True]
+    if done != [len(lines) - 1]:
         yield Finding(
-            message="the answer is not done once, at its end",
-            at=f"line {done[0]}" if done else f"line {len(told)}",
-            expected=RedactableText("done: true on line {} alone", len(told) - 1),
-            actual=RedactableText("on {} lines of {}", len(done), len(told)),
+            message="`done: true` does not come once, on the last line",
+            at=f"line {done[0]}" if done else f"line {len(lines)}",
+            expected=RedactableText("done: true on line {} only", len(lines) - 1),
+            actual=RedactableText("on {} lines of {}", len(done), len(lines)),
         )
-    last = members(told[-1]) if told else {}
+    last = members(lines[-1]) if lines else {}
     if last.get("done_reason") not in _ENDINGS:
         yield Finding(
-            message="the last line does not tell why the answer ended",
+            message="the last line has no valid done_reason",
             at="/done_reason",
             expected=" or ".join(_ENDINGS),
             actual=shorten(dumps(last.get("done_reason"))),
@@ -102,7 +102,7 @@ def last_line_is_done(x: Exchange) -> Iterator[Finding]:
         value = last.get(name, 0)
         if (number(value) or 0) < 0 or number(value) is None:
             yield Finding(
-                message=f"{name} is no whole number",
+                message=f"{name} is not a whole number",
                 at=pointer(name),
                 expected="a whole number, in nanoseconds or tokens",
                 actual=shorten(dumps(value)),
@@ -116,17 +116,20 @@ def called_natively(x: Exchange) -> bool:
     return is_ollama.holds(x) and any(True for _ in _calls(x))
 
 
+def _lines(x: Exchange) -> list[Json]:
+    return [event.value for event in x.events.events] if x.events is not None else [x.response_json]
+
+
 def _calls(x: Exchange) -> Iterator[Json]:
-    told = [event.value for event in x.events.events] if x.events is not None else [x.response_json]
-    for value in told:
+    for value in _lines(x):
         yield from items(at(value, "message", "tool_calls")) or items(at(value, "tool_calls"))
 
 
 @check(MUST, spec="ollama#tool-calls", when=called_natively)
 def arguments_are_objects(x: Exchange) -> Iterator[Finding]:
-    """A call has a function with a name, and with arguments that are an object.
+    """A call has a function with a name and with arguments that are a JSON object.
 
-    Its clients hand them to the function as they are; a text, as Chat Completions has it, is a type error in every one of them.
+    Ollama's clients pass them to the function unchanged. A string, as in Chat Completions, is a type error in all of them.
     """
     for index, call in enumerate(_calls(x)):
         function = at(call, "function")
@@ -134,9 +137,9 @@ def arguments_are_objects(x: Exchange) -> Iterator[Finding]:
         if wrong == "name" and text(at(function, "name")):
             continue
         yield Finding(
-            message=f"a call has no proper {wrong}",
+            message=f"a call has no valid {wrong}",
             at=pointer("tool_calls", index, "function", wrong),
-            expected="an object" if wrong == "arguments" else "a text",
+            expected="an object" if wrong == "arguments" else "a string",
             actual=shorten(dumps(at(function, wrong))),
         )
 
@@ -144,10 +147,10 @@ def arguments_are_objects(x: Exchange) -> Iterator[Finding]:
 @only_on(OLLAMA_GENERATE.name)
 @evidence
 def tells_its_context(x: Exchange) -> bool:
-    """answers of /api/generate with a context and the number of their tokens"""
+    """answers of /api/generate with a context and token counts"""
     turn = x.turn
-    counted = turn is not None and turn.usage is not None and turn.usage.total_tokens is not None
-    return x.api == OLLAMA_GENERATE.name and counted and bool(_context(x))
+    is_counted = turn is not None and turn.usage is not None and turn.usage.total_tokens is not None
+    return x.api == OLLAMA_GENERATE.name and is_counted and bool(_context(x))
 
 
 def _context(x: Exchange) -> list[Json]:
@@ -157,20 +160,20 @@ def _context(x: Exchange) -> list[Json]:
 
 @check(SHOULD, spec="ollama#context", when=(tells_its_context, on.ended_well))
 def context_is_the_conversation(x: Exchange) -> Iterator[Finding]:
-    """The context is the prompt and behind it all that the model wrote, reasoning and markers too.
+    """The context consists of the prompt tokens followed by all output tokens, with reasoning and markers.
 
-    The next request begins with it. Without the answer the model has forgotten what it said; made anew from the texts, it has other tokens.
+    The next request starts with it. Without the answer the model forgets what it wrote; re-encoded from the texts, the tokens differ.
     """
-    held = [number(token) for token in _context(x)]
+    context = [number(token) for token in _context(x)]
     total = x.turn.usage.total_tokens if x.turn is not None and x.turn.usage is not None else None
-    known = [*(x.prompt.ids or ()), *(x.output.ids or ())] if x.prompt.ids is not None and x.output.ids else held
-    if total is not None and total - len(held) in (0, 1) and held == known[: len(held)]:
-        if total != len(held):
-            yield variant("the token that ended the answer is left out of the context", where="/context")
+    known = [*(x.prompt.ids or ()), *(x.output.ids or ())] if x.prompt.ids is not None and x.output.ids else context
+    if total is not None and total - len(context) in (0, 1) and context == known[: len(context)]:
+        if total != len(context):
+            yield variant("the token that ended the answer is missing in the context", where="/context")
         return
     yield Finding(
-        message="the context is not what was read and written",
+        message="the context is not the prompt followed by the output",
         at="/context",
         expected=RedactableText("{} tokens", total),
-        actual=RedactableText("{} tokens", len(held)) if len(held) != total else "other tokens",
+        actual=RedactableText("{} tokens", len(context)) if len(context) != total else "other tokens",
     )

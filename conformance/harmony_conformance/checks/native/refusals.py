@@ -1,4 +1,4 @@
-"""How servers refuse in their own APIs."""
+"""Refusals in native APIs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEMBERS = {
     **dict.fromkeys((OLLAMA.name, OLLAMA_GENERATE.name, OLLAMA_RAW.name), ("error",)),
     **dict.fromkeys((TGI.name, TGI_GENERATE.name), ("error", "error_type")),
 }
-"""The members of a refusal, each a text, by API."""
+"""The members of a refusal, each a string, by API."""
 
 
 @only_on(*_MEMBERS)
@@ -27,15 +27,15 @@ def was_refused_natively(x: Exchange) -> bool:
 
 @check(SHOULD, spec="native#refusal", when=was_refused_natively)
 def refusal_is_in_its_own_form(x: Exchange) -> Iterator[Finding]:
-    """A refusal is what the API's clients look for: `error`, a text, and of TGI `error_type` beside it.
+    """A refusal has the form that the API's clients read: a string `error`, with TGI also `error_type`.
 
-    The official clients show that text, and fail on an object in its place. TGI's framework refuses what is no JSON in plain text of its own.
+    The official clients show that text, and fail on an object. TGI's framework rejects a body that is not JSON in plain text.
     """
-    told = members(x.response_json)
-    missing = [name for name in _MEMBERS[x.api] if not text(told.get(name))]
+    body = members(x.response_json)
+    missing = [name for name in _MEMBERS[x.api] if not text(body.get(name))]
     if missing and not (x.response_json is None and x.api in (TGI.name, TGI_GENERATE.name)):
         yield Finding(
-            message=RedactableText("a refusal has no text in {}", " and ".join(missing)),
+            message=RedactableText("a refusal has no string {}", " and ".join(missing)),
             at="body",
             expected=", ".join(_MEMBERS[x.api]),
             actual=shorten(x.response.body.decode("utf-8", "replace")) if x.response is not None else "nothing",

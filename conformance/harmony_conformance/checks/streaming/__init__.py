@@ -1,4 +1,4 @@
-"""Family `streaming`: a stream is a sequence of well-formed events that says what the whole answer says, once."""
+"""Family `streaming`: a stream is a sequence of well-formed events with the same content as the whole answer."""
 
 from __future__ import annotations
 

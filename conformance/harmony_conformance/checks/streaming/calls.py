@@ -1,4 +1,4 @@
-"""The deltas of calls."""
+"""The deltas of tool calls."""
 
 from __future__ import annotations
 
@@ -15,18 +15,15 @@ from harmony_conformance.redactable_text import quote, shorten
 
 @check(MUST, spec="chat#tool-call", when=(on.is_chat, on.streamed_a_call))
 def call_deltas_can_be_joined(x: Exchange) -> Iterator[Finding]:
-    """Deltas of a call carry its index; id and name come once, in the first of them; indexes count up from 0; arguments are text.
+    """Each delta of a call has its index; only the first one has id and name; indexes count up from 0; arguments are strings.
 
-    Deltas of several calls in turns are a variant: joined by index they are right, and clients that look at one call at a time close the first too soon.
-
-    Clients join deltas by index: a new id in every delta makes ten calls of one, a constant index makes one of two (defects V13, V14).
+    Clients join deltas by index: a new id in every delta splits one call into ten, a constant index merges two (defects V13, V14).
+    Interleaved deltas of several calls are a variant. Joined by index they are correct, but some clients close the first call too soon.
     """
-    order = [
-        index
-        for index, _ in groupby(number(at(call, "index")) for d in deltas(x) for call in items(at(d, "tool_calls")))
-    ]
+    indexes = (number(at(call, "index")) for delta in deltas(x) for call in items(at(delta, "tool_calls")))
+    order = [index for index, _ in groupby(indexes)]
     if len(order) > len(set(order)) and None not in order:
-        yield variant("the deltas of several calls come in turns", where="choices/0/delta/tool_calls")
+        yield variant("the deltas of several calls are interleaved", where="choices/0/delta/tool_calls")
     ids: dict[int, str] = {}
     named: set[int] = set()
     expected_next = 0
@@ -56,7 +53,7 @@ def call_deltas_can_be_joined(x: Exchange) -> Iterator[Finding]:
             if isinstance(call_id, str) and call_id:
                 if index in ids:
                     yield Finding(
-                        message="the id of a call comes again in a later delta",
+                        message="the id of a call is repeated in a later delta",
                         at=where + "/id",
                         expected="no id",
                         actual="the same id" if ids[index] == call_id else "another id",
@@ -67,13 +64,13 @@ def call_deltas_can_be_joined(x: Exchange) -> Iterator[Finding]:
                 yield Finding(
                     message="the first delta of a call has no id",
                     at=where + "/id",
-                    expected="a text",
+                    expected="a string",
                     actual=quote(call_id),
                 )
                 return
             if name and index in named:
                 yield Finding(
-                    message="the name of a call comes again in a later delta",
+                    message="the name of a call is repeated in a later delta",
                     at=where + "/function/name",
                     expected="no name",
                     actual=shorten(name),
@@ -91,7 +88,7 @@ def call_deltas_can_be_joined(x: Exchange) -> Iterator[Finding]:
             arguments = at(call, "function", "arguments")
             if arguments is not None and not isinstance(arguments, str):
                 yield Finding(
-                    message="the arguments of a call delta are no text",
+                    message="the arguments of a call delta are not a string",
                     at=where + "/function/arguments",
                     expected="a string",
                     actual=quote(type(arguments).__name__),

@@ -1,4 +1,4 @@
-"""What the chunks of a stream say together: one identity, one role, one end, one count."""
+"""Requirements on the chunks of a stream as a whole: one id, one role, one finish_reason, one usage."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 @check(MUST, spec="chat#chunk", when=(on.is_completion, on.was_streamed, on.was_answered))
 def one_identity(x: Exchange) -> Iterator[Finding]:
-    """All chunks of a stream have the same id, model and time of creation; a fingerprint that changes is a variant."""
+    """All chunks of a stream have the same id, model and time of creation; a changing fingerprint is a variant."""
     chunks = [*map(members, x.chunks)]
-    telling = [
-        told
-        for told in chunks
-        if (items(told.get("choices")) or told.get("usage") is not None) and not is_annotation(told)
+    filled = [
+        chunk
+        for chunk in chunks
+        if (items(chunk.get("choices")) or chunk.get("usage") is not None) and not is_annotation(chunk)
     ]
     for member in ("id", "model", "created"):
-        values = [told.get(member) for told in telling]
-        if values.count(values[0]) < len(values) if values else False:
+        values = [chunk.get(member) for chunk in filled]
+        if values and values.count(values[0]) < len(values):
             changed = next(index for index, value in enumerate(values) if value != values[0])
             yield Finding(
                 message=f"{member} changes within the stream",
@@ -32,25 +32,24 @@ def one_identity(x: Exchange) -> Iterator[Finding]:
                 expected="the same in all chunks",
                 actual="another one",
             )
-
-    fingerprints = {text(told.get("system_fingerprint")) for told in chunks} - {""}
+    fingerprints = {text(chunk.get("system_fingerprint")) for chunk in chunks} - {""}
     if len(fingerprints) > 1:
         yield variant("the fingerprint changes within the stream", where="system_fingerprint")
 
 
 @check(MUST, spec="chat#chunk-choices", when=(on.is_completion, on.came_in_chunks))
 def choices_are_numbered(x: Exchange) -> Iterator[Finding]:
-    """Each choice of a chunk has its index; a chunk without any choice, and without usage, is a variant.
+    """Each choice of a chunk has its index; a chunk with neither choices nor usage is a variant.
 
-    Clients join deltas by the index of their choice, and read the first choice of a chunk without looking whether there is one.
+    Clients join deltas by the index of their choice, and read the first choice of a chunk without a length check.
     """
-    for told in x.chunk_choices:
-        if told.number is None or told.number < 0:
+    for piece in x.chunk_choices:
+        if piece.number is None or piece.number < 0:
             yield Finding(
                 message="a choice has no index",
-                at=f"chunk {told.chunk}/choices/{told.place}/index",
+                at=f"chunk {piece.chunk}/choices/{piece.place}/index",
                 expected="a whole number",
-                actual=shorten(dumps(told.choice.get("index"))),
+                actual=shorten(dumps(piece.choice.get("index"))),
             )
             return
     empty = [chunk for chunk in x.chunks if members(chunk).get("choices") == [] and at(chunk, "usage") is None]
@@ -60,13 +59,13 @@ def choices_are_numbered(x: Exchange) -> Iterator[Finding]:
 
 @check(MUST, spec="chat#message", when=(on.is_chat, on.came_in_chunks, on.ended_well))
 def role_comes_first(x: Exchange) -> Iterator[Finding]:
-    """The first delta says that the assistant speaks, and no delta says anything else; saying it in each is a variant."""
+    """The first delta has the role `assistant`, and no delta has another role; repeating the role is a variant."""
     roles = [at(delta, "role") for delta in deltas(x)]
     if not roles:
         return
     if roles[0] != "assistant":
         yield Finding(
-            message="the first delta does not name the assistant as its role",
+            message="the first delta does not have the role assistant",
             at="chunk 0/choices/0/delta/role",
             expected="assistant",
             actual=quote(roles[0]),
@@ -87,29 +86,30 @@ FINISH_REASONS = ("stop", "length", "tool_calls", "content_filter", "function_ca
 
 @check(MUST, spec="chat#finish-reason", when=(on.is_completion, on.came_in_chunks, on.ended_well))
 def one_finish_reason(x: Exchange) -> Iterator[Finding]:
-    """Each choice has exactly one finish_reason, a word, and no text or call after it; a word that the API does not have is a variant."""
+    """Each choice has exactly one finish_reason, a string, and no text or call after it; a value unknown to the API is a variant."""
     chosen: defaultdict[int, list[JsonObject]] = defaultdict(list)
     for piece in x.chunk_choices:
         chosen[piece.number or 0].append(piece.choice)
     for index, choices in sorted(chosen.items()):
-        told = [reason for choice in choices if (reason := choice.get("finish_reason")) is not None]
-        if len(told) != 1:
+        reasons = [reason for choice in choices if (reason := choice.get("finish_reason")) is not None]
+        if len(reasons) != 1:
             yield Finding(
-                message=RedactableText("the stream has {} finish reasons", len(told)),
+                message=RedactableText("the stream has {} finish reasons", len(reasons)),
                 at=f"choices/{index}/finish_reason",
                 expected="1",
-                actual=quote(", ".join(map(str, told))) or "none",
+                actual=quote(", ".join(map(str, reasons))) or "none",
             )
             continue
-        if told[0] not in FINISH_REASONS:
-            if isinstance(told[0], str) and told[0]:
-                yield variant("the finish_reason is none of the API's", where=f"choices/{index}", actual=quote(told[0]))
+        (reason,) = reasons
+        if reason not in FINISH_REASONS:
+            if isinstance(reason, str) and reason:
+                yield variant("the finish_reason is unknown to the API", where=f"choices/{index}", actual=quote(reason))
             else:
                 yield Finding(
-                    message="the finish_reason is no word",
+                    message="the finish_reason is not a string",
                     at=f"choices/{index}/finish_reason",
                     expected=", ".join(FINISH_REASONS),
-                    actual=shorten(dumps(told[0])),
+                    actual=shorten(dumps(reason)),
                 )
         position = next(i for i, choice in enumerate(choices) if choice.get("finish_reason") is not None)
         later = [delta for choice in choices[position + 1 :] if says(delta := choice.get("delta"))]
@@ -124,25 +124,25 @@ def one_finish_reason(x: Exchange) -> Iterator[Finding]:
 
 @check(MUST, spec="chat#stream-usage", when=(on.is_completion, on.was_streamed, on.should_have_usage))
 def usage_comes_last(x: Exchange) -> Iterator[Finding]:
-    """A stream that was asked for usage ends with one chunk that holds it, with an empty list of choices."""
-    told = [chunk for chunk in x.chunks if isinstance(at(chunk, "usage"), dict)]
-    if not told:
+    """A stream with `include_usage` ends with one chunk that has usage and an empty list of choices."""
+    chunks = [chunk for chunk in x.chunks if isinstance(at(chunk, "usage"), dict)]
+    if not chunks:
         yield Finding(
-            message="usage was asked for and is missing in the stream",
+            message="usage was requested and is missing in the stream",
             at="usage",
             expected="a last chunk with usage",
             actual="none",
         )
-    elif items(at(told[-1], "choices")):
-        yield variant("usage comes with a chunk that has choices", where="usage")
-    elif len(told) > 1 and not any(items(at(chunk, "choices")) for chunk in told[:-1]):
+    elif items(at(chunks[-1], "choices")):
+        yield variant("the chunk with usage has choices too", where="usage")
+    elif len(chunks) > 1 and not any(items(at(chunk, "choices")) for chunk in chunks[:-1]):
         yield Finding(
-            message="usage comes more than once",
+            message="several chunks have usage",
             at="usage",
             expected="one chunk",
-            actual=RedactableText("{} chunks", len(told)),
+            actual=RedactableText("{} chunks", len(chunks)),
         )
-    elif told[-1] is not x.chunks[-1]:
+    elif chunks[-1] is not x.chunks[-1]:
         yield Finding(
             message="chunks follow the one with usage",
             at="usage",

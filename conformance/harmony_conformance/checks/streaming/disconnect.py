@@ -1,4 +1,4 @@
-"""What becomes of a server when a client closes a stream before its end."""
+"""Server behaviour after a client closes a stream before its end."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def has_plain_after_leaving(series: Series) -> bool:
 
 @comparison(MUST, spec="http#close", when=has_plain_after_leaving)
 def server_survives_a_client_that_leaves(series: Series) -> Iterator[Finding]:
-    """After a client closed a stream before its end, a plain request is answered as it was before.
+    """After a client closes a stream before its end, a plain request is answered as before.
 
-    Every user who presses stop does this. A server that dies or hangs of it is lost to all others.
+    Every user who presses stop closes a stream. A server that crashes or hangs after it fails for all other users.
     """
     for one in aftermaths(series, on.client_left):
         yield from differences(one, RedactableText("a client left its stream"))
@@ -37,21 +37,21 @@ def client_has_left(series: Series) -> bool:
 
 @evidence
 def tells_its_load(series: Series) -> bool:
-    """servers that tell how many requests they are working on: none before the stream that the client left, and the number after it"""
+    """servers that report their running requests: zero before the stream that the client left, and a number after it"""
     before, after = _load(series)
     return before == 0 and after is not None
 
 
 @comparison(SHOULD, spec="http#close", when=(client_has_left, tells_its_load))
 def generation_stops_when_the_client_leaves(series: Series) -> Iterator[Finding]:
-    """A few seconds after a client closed its stream the server works on no request any more.
+    """A few seconds after a client closes its stream, the server has no running request.
 
-    What nobody reads is paid for all the same, and takes the place of a request that somebody waits for.
+    Output without a reader still costs money, and takes capacity from waiting requests.
     """
     _, after = _load(series)
     if after:
         yield Finding(
-            message="the server goes on generating for a client that has left",
+            message="the server continues to generate for a client that has disconnected",
             at="metrics",
             expected="0 requests running",
             actual=quote(f"{after:g}"),
@@ -60,12 +60,12 @@ def generation_stops_when_the_client_leaves(series: Series) -> Iterator[Finding]
 
 
 def _load(series: Series) -> tuple[float | None, float | None]:
-    """How many requests were running before the client left, and the last number told after it."""
+    """Return the numbers of running requests last reported before and after the client left."""
     before: float | None = None
     after: float | None = None
-    left = False
+    has_left = False
     for x in series.exchanges.values():
-        left = left or on.client_left(x)
+        has_left = has_left or on.client_left(x)
         if (running := requests_running(x)) is not None:
-            before, after = (before, running) if left else (running, None)
+            before, after = (before, running) if has_left else (running, None)
     return before, after

@@ -1,4 +1,4 @@
-"""The grammar of the stream: server-sent events, each a chunk in JSON, and one that ends it."""
+"""The grammar of a stream: server-sent events, each a JSON chunk, and a final `[DONE]`."""
 
 from __future__ import annotations
 
@@ -10,49 +10,39 @@ from harmony_conformance.json_value import InvalidJsonError, at, members
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, variant
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
-from harmony_conformance.transport.sse import Event
 
 
 @check(MUST, spec="chat#stream", when=(on.is_completion, on.wanted_a_stream))
 def is_a_stream(x: Exchange) -> Iterator[Finding]:
     """A request for a stream is answered by server-sent events (`text/event-stream`), which are always UTF-8."""
-    charset = _charset(x)
-    if charset not in _UTF_8:
-        yield variant("the stream names a charset that it can not have", where="content-type", actual=quote(charset))
+    header = x.response.headers.get("content-type", "") if x.response is not None else ""
+    charset = header.partition("charset=")[2].partition(";")[0].strip().strip('"').lower()
+    if charset not in ("", "utf-8", "utf8"):
+        yield variant("the stream declares a charset other than UTF-8", where="content-type", actual=quote(charset))
     if x.response is not None and not x.response.is_event_stream:
         yield Finding(
-            message="a stream was asked for and something else came",
+            message="a stream was requested, and the response is not an event stream",
             at="content-type",
             expected="text/event-stream",
             actual=quote(x.response.content_type) or "no content type",
         )
 
 
-_UTF_8 = ("", "utf-8", "utf8")
-
-
-def _charset(x: Exchange) -> str:
-    """The charset in the stream's content type, in lower case; empty where none is named."""
-    _, _, named = (x.response.headers.get("content-type", "") if x.response is not None else "").partition("charset=")
-    return named.partition(";")[0].strip().strip('"').lower()
-
-
 @check(MUST, spec="chat#stream-usage", when=(on.is_told_when_done, on.was_streamed))
 def ends_with_done(x: Exchange) -> Iterator[Finding]:
-    """A stream ends with `data: [DONE]`, once, and nothing follows it; one that breaks off ends with an error event.
+    """A stream ends with one `data: [DONE]` and nothing after it; an interrupted stream ends with an error event.
 
-    Without it a client cannot tell a finished answer from a broken connection (defects O04, V11, L01).
+    Without it a client cannot distinguish a finished answer from a broken connection (defects O04, V11, L01).
     """
     if x.stream is None:
         return
     events = x.stream.events
-    is_broken = x.error is not None
-    broken = next((index for index, event in enumerate(events) if is_error(event.value)), None) if is_broken else None
-    if broken is not None:
-        later = next((index for index in range(broken + 1, len(events)) if not _may_follow(events[index])), None)
+    errors = [index for index, event in enumerate(events) if is_error(event.value)] if x.error is not None else []
+    if errors:
+        later = next((i for i in range(errors[0] + 1, len(events)) if i not in errors and not events[i].is_done), None)
         if later is not None:
             yield Finding(
-                message="the stream goes on after an error",
+                message="the stream continues after an error",
                 at=f"event {later}",
                 expected="nothing but [DONE] after the error",
                 actual=shorten(events[later].telling),
@@ -75,36 +65,31 @@ def ends_with_done(x: Exchange) -> Iterator[Finding]:
         )
     if x.stream.unfinished.strip():
         yield Finding(
-            message="the stream ends within an event",
+            message="the stream ends inside an event",
             at=f"event {len(events)}",
             expected="an empty line after each event",
             actual=shorten(x.stream.unfinished),
         )
 
 
-def _may_follow(event: Event) -> bool:
-    """Whether an event may come after an error: the end, or the error again."""
-    return event.is_done or is_error(event.value)
-
-
 @check(MUST, spec="chat#chunk", when=(on.is_completion, on.came_in_chunks))
 def events_are_chunks(x: Exchange) -> Iterator[Finding]:
     """Each event is a `chat.completion.chunk` object in JSON, or an error object.
 
-    Events in which Azure tells what its filters found, which have empty members and no text, are a variant: clients that read texts pass over them.
+    Events with the results of Azure's content filters are a variant: they have empty members and no text, and clients that read texts skip them.
     """
     if x.stream is None:
         return
     for line in x.stream.stray:
         yield Finding(
-            message="a line of the stream is no field of the event grammar",
+            message="a line of the stream is not a field of a server-sent event",
             at="stream",
             expected="data: …",
             actual=shorten(line),
         )
     for index, event in enumerate(x.stream.events):
-        told = members(event.value)
-        if told.get("object") == "chat.completion.chunk" and isinstance(told.get("choices"), list):
+        chunk = members(event.value)
+        if chunk.get("object") == "chat.completion.chunk" and isinstance(chunk.get("choices"), list):
             continue
         if event.is_done:
             continue
@@ -112,7 +97,7 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
             value = event.json
         except InvalidJsonError as problem:
             yield Finding(
-                message=RedactableText("the data of an event is no JSON: {}", problem),
+                message=RedactableText("the data of an event is not valid JSON: {}", problem),
                 at=f"event {index}",
                 expected="a JSON object",
                 actual=shorten(event.data),
@@ -121,7 +106,7 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
         if is_error(value):
             continue
         if is_annotation(value):
-            yield variant("an event tells what a filter found, and is no chunk", where=f"event {index}")
+            yield variant("an event has the results of a content filter, and is not a chunk", where=f"event {index}")
         elif not isinstance(at(value, "choices"), list):
             yield Finding(
                 message="a chunk has no list of choices",
@@ -131,7 +116,7 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
             )
         elif at(value, "object") != "chat.completion.chunk":
             yield Finding(
-                message="an event is no chat.completion.chunk",
+                message="an event is not a chat.completion.chunk",
                 at=f"event {index}/object",
                 expected="chat.completion.chunk",
                 actual=shorten(str(at(value, "object"))),

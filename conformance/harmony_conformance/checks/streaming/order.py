@@ -1,4 +1,4 @@
-"""The order in which a stream tells what the model wrote."""
+"""The order of reasoning and content in a stream."""
 
 from __future__ import annotations
 
@@ -17,48 +17,46 @@ from harmony_conformance.redactable_text import quote
 from harmony_ref import Message, Role, parse, text_of
 
 _REASONING, _CONTENT, _PREAMBLE, _BOTH = "reasoning", "content", "preamble", "both"
-_PATTERNS = {_REASONING: "r+", _CONTENT: "c+", _BOTH: "[rc]*"}  # a delta that has both tells no order
+_PATTERNS = {_REASONING: "r+", _CONTENT: "c+", _BOTH: "[rc]*"}  # a delta with both has no order
 
 
 @evidence
 def order_is_known(x: Exchange) -> bool:
-    """answers whose emitted tokens are known to be well-formed, with reasoning and text for the user among them"""
+    """answers whose output tokens are known to be well-formed, with reasoning and text for the user"""
     written = _written(x.output.ids or ())
     return _REASONING in written and (_CONTENT in written or _PREAMBLE in written)
 
 
 @check(MUST, spec="chat#stream", when=(on.is_conversation, on.was_streamed, on.ended_well, order_is_known))
 def order_is_kept(x: Exchange) -> Iterator[Finding]:
-    """Reasoning and content arrive in the order in which the model wrote them: the thoughts before the answer that they lead to.
+    """Reasoning and content arrive in the order of the model's output: the reasoning before the answer that follows it.
 
-    A client closes the thoughts when the answer begins, and has no place for those that come later. What is left of an answer that lost some of its
-    messages is in order where those that arrived are.
+    A client closes the reasoning when the answer begins, and cannot display later reasoning.
+    If messages of the output are lost, only the order of the remaining ones is checked.
     """
-    written, told = _written(x.output.ids or ()), _told(x)
-    if _BOTH not in told and set(told) != {_REASONING, _CONTENT}:
+    written, streamed = _written(x.output.ids or ()), _streamed(x)
+    if _BOTH not in streamed and set(streamed) != {_REASONING, _CONTENT}:
         return
-    readings = [
-        _collapsed(shown if kind == _PREAMBLE else kind for kind in written) for shown in (_CONTENT, _REASONING)
-    ]
-    if _has_lost_text(x) and any(_is_part(told, reading) for reading in readings):
+    orders = [_collapsed(shown if kind == _PREAMBLE else kind for kind in written) for shown in (_CONTENT, _REASONING)]
+    if _has_lost_text(x) and any(_is_subsequence(streamed, order) for order in orders):
         return
-    pattern = "".join(_PATTERNS[kind] for kind in told)
-    if not any(re.fullmatch(pattern, "".join(kind[0] for kind in reading)) for reading in readings):
+    pattern = "".join(_PATTERNS[kind] for kind in streamed)
+    if not any(re.fullmatch(pattern, "".join(kind[0] for kind in order)) for order in orders):
         yield Finding(
-            message="reasoning and content come in another order than the model wrote them",
+            message="reasoning and content come in another order than in the model's output",
             at="stream",
-            expected=quote(", ".join(readings[0])),
-            actual=quote(", ".join(told)),
+            expected=quote(", ".join(orders[0])),
+            actual=quote(", ".join(streamed)),
         )
 
 
 def _written(ids: Sequence[int]) -> tuple[str, ...]:
-    """What the model wrote, message by message, calls left out; nothing where it is malformed."""
+    """Return the kinds of the output's messages without calls; empty if it is malformed."""
     kinds = {"analysis": _REASONING, "final": _CONTENT, "commentary": _PREAMBLE}
-    return _collapsed(kinds[one.channel or ""] for one in _said(ids) if text_of(one).strip())
+    return _collapsed(kinds[one.channel or ""] for one in _messages(ids) if text_of(one).strip())
 
 
-def _said(ids: Sequence[int]) -> tuple[Message, ...]:
+def _messages(ids: Sequence[int]) -> tuple[Message, ...]:
     ids = strip_endoftext(ids)
     if read_ids(ids) is None:
         return ()
@@ -66,25 +64,24 @@ def _said(ids: Sequence[int]) -> tuple[Message, ...]:
 
 
 def _has_lost_text(x: Exchange) -> bool:
-    """Whether less reached the client than the model wrote, blanks left out."""
-    said = "".join(text_of(one) for one in _said(x.output.ids or ()))
-    told = (x.turn.reasoning or "") + (x.turn.content or "") if x.turn is not None else ""
-    return len("".join(told.split())) < len("".join(said.split()))
+    """Return True if the client received less text than the model wrote, white space ignored."""
+    written = "".join(text_of(one) for one in _messages(x.output.ids or ()))
+    received = (x.turn.reasoning or "") + (x.turn.content or "") if x.turn is not None else ""
+    return len("".join(received.split())) < len("".join(written.split()))
 
 
-def _is_part(told: Sequence[str], written: Sequence[str]) -> bool:
-    """Whether something can be left out of what was written so that the rest is what was told."""
-    left = iter(written)
-    return all(kind in left for kind in told)
+def _is_subsequence(part: Sequence[str], whole: Sequence[str]) -> bool:
+    rest = iter(whole)
+    return all(kind in rest for kind in part)
 
 
-def _told(x: Exchange) -> tuple[str, ...]:
-    """What the stream told, delta by delta; blanks say nothing."""
+def _streamed(x: Exchange) -> tuple[str, ...]:
+    """Return the kinds of the stream's deltas, blank ones left out."""
     kinds: list[str] = []
     for delta in deltas(x):
-        named = {name for name, value in members(delta).items() if isinstance(value, str) and value.strip()}
-        said = {_REASONING if name in REASONING_FIELDS else name for name in named} & {_REASONING, _CONTENT}
-        kinds += [_BOTH] if len(said) > 1 else said
+        names = {name for name, value in members(delta).items() if isinstance(value, str) and value.strip()}
+        of_delta = {_REASONING if name in REASONING_FIELDS else name for name in names} & {_REASONING, _CONTENT}
+        kinds += [_BOTH] if len(of_delta) > 1 else of_delta
     return _collapsed(kinds)
 
 

@@ -1,4 +1,4 @@
-"""When the deltas of a stream arrive."""
+"""Arrival times of the deltas of a stream."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, comparison, evidence, series_only
 from harmony_conformance.redactable_text import RedactableText
 
-_ENOUGH_EVENTS = 20
-_ENOUGH_STREAMS = 4
+_MIN_EVENTS = 20
+_MIN_STREAMS = 4
 _SLOW = 0.5  # seconds
 PACED = "paced"
 
@@ -20,22 +20,23 @@ PACED = "paced"
 @series_only
 @evidence
 def has_slow_streams(series: Series) -> bool:
-    """four streams, sent one after another with nothing beside, of at least 20 deltas and half a second each"""
-    return sum(1 for times in _paced(series) if len(times) >= _ENOUGH_EVENTS and times[-1] > _SLOW) >= _ENOUGH_STREAMS
+    """four sequential streams without concurrent requests, of at least 20 deltas and half a second each"""
+    return sum(1 for times in _paced(series) if len(times) >= _MIN_EVENTS and times[-1] > _SLOW) >= _MIN_STREAMS
 
 
 @comparison(MUST, spec="chat#stream", when=has_slow_streams)
 def deltas_come_as_generated(series: Series) -> Iterator[Finding]:
-    """Deltas arrive as they are generated, not all together when the answer is complete.
+    """Deltas arrive while they are generated, not all together when the answer is complete.
 
-    A proxy or a server that buffers makes a stream as slow as a whole answer. A busy machine does so now and then: all of the streams have to.
+    A buffering proxy or server makes a stream as slow as a whole answer. The check fails only if all streams are buffered,
+    since a busy machine may delay one.
     """
     streams = _paced(series)
     if all(times[-1] - times[0] < times[-1] / 20 for times in streams if times):
         yield Finding(
             message=RedactableText("in each of {} streams all deltas arrived together at the end", len(streams)),
             at="stream",
-            expected="deltas spread over the time of generation",
+            expected="deltas spread over the generation time",
             actual="a spread of less than a twentieth of it",
             exchange=next(x.id for step, x in series.exchanges.items() if step.startswith(PACED)),
         )

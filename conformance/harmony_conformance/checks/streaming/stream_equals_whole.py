@@ -1,4 +1,4 @@
-"""A stream, joined, and the whole answer to the same request: part by part."""
+"""Comparison of a joined stream with the whole answer to the same request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harmony_conformance.redactable_text import RedactableText
 
 @evidence
 def has_same_output_twice(series: Series) -> bool:
-    """requests that were sent both streamed and not, and of which the same emitted tokens are known"""
+    """requests that were sent both streamed and not, with known and equal output tokens"""
     return any(True for _ in _whole_and_streamed(series))
 
 
@@ -26,21 +26,21 @@ BOTH_WAYS = (on.has_whole_and_streamed, has_same_output_twice)
 
 @comparison(MUST, spec="chat#stream", when=BOTH_WAYS)
 def content_equals_whole(series: Series) -> Iterator[Finding]:
-    """The content of a streamed answer, joined, is the content that the same request gets without streaming.
+    """The joined content of a streamed answer equals the content of the same answer without streaming.
 
-    Compared where both rest on the same emitted tokens: text split over chunks is where parsers lose it (defects V12, V14).
+    Only answers with the same output tokens are compared. Parsers lose text that is split over chunks (defects V12, V14).
     """
-    return _differing(series, lambda turn: {"content": turn.content or ""})
+    return _part_findings(series, lambda turn: {"content": turn.content or ""})
 
 
 @comparison(MUST, spec="chat#stream", when=BOTH_WAYS)
 def reasoning_equals_whole(series: Series) -> Iterator[Finding]:
-    """The reasoning of a streamed answer, joined, is the reasoning of the whole one, in a field of the same name.
+    """The joined reasoning of a streamed answer equals the reasoning of the whole one, in a field of the same name.
 
-    A client reads one name in both; tokens at the border of two channels go astray in streams (defect V14). What stands between two thoughts is the
-    server's choice, a line end or nothing, but the same in both.
+    A client reads one name in both; streams lose tokens at the border of two channels (defect V14). The separator of two reasoning messages is
+    the server's choice, a line end or nothing, but the same in both.
     """
-    return _differing(
+    return _part_findings(
         series,
         lambda turn: {
             "reasoning": turn.reasoning or "",
@@ -51,25 +51,24 @@ def reasoning_equals_whole(series: Series) -> Iterator[Finding]:
 
 @comparison(MUST, spec="chat#stream", when=BOTH_WAYS)
 def calls_equal_whole(series: Series) -> Iterator[Finding]:
-    """The calls of a streamed answer, joined by index, are those of the whole one: names and arguments, in order.
+    """The calls of a streamed answer, joined by index, equal those of the whole one: names and arguments, in order.
 
-    Arguments that are equal as JSON and written differently are a variant (defects V12, V15, S04).
+    Arguments that are equal as JSON and differ as text are a variant (defects V12, V15, S04).
     """
     for whole, streamed, streamed_id in _whole_and_streamed(series):
-        written_anew = _calls(whole) != _calls(streamed) and same_calls(whole, streamed)
-        if written_anew:
-            yield replace(
-                variant("streamed, the arguments of a call are another text, equal as JSON", where="tool_calls"),
-                exchange=streamed_id,
+        if _calls(whole) != _calls(streamed) and same_calls(whole, streamed):
+            found = variant(
+                "streamed, the arguments of a call differ as text and are equal as JSON", where="tool_calls"
             )
+            yield replace(found, exchange=streamed_id)
         else:
-            yield from _differences(_calls(whole), _calls(streamed), streamed_id)
+            yield from _difference_findings(_calls(whole), _calls(streamed), streamed_id)
 
 
 @comparison(MUST, spec="chat#stream", when=BOTH_WAYS)
 def finish_equals_whole(series: Series) -> Iterator[Finding]:
     """A streamed answer ends for the same reason as the whole one."""
-    return _differing(series, lambda turn: {"finish_reason": turn.finish_reason})
+    return _part_findings(series, lambda turn: {"finish_reason": turn.finish_reason})
 
 
 @evidence
@@ -80,29 +79,29 @@ def reports_usage_both_ways(series: Series) -> bool:
 
 @comparison(SHOULD, spec="chat#usage", when=(*BOTH_WAYS, reports_usage_both_ways))
 def usage_equals_whole(series: Series) -> Iterator[Finding]:
-    """The same emitted tokens are counted alike, streamed or not: completion_tokens, and reasoning_tokens where both are told."""
+    """The same output tokens have the same counts, streamed or not: completion_tokens, and reasoning_tokens if both have it."""
     for whole, streamed, streamed_id in _whole_and_streamed(series):
         if whole.usage is not None and streamed.usage is not None:
-            told = ("completion_tokens", "reasoning_tokens")
-            counts = {name: (getattr(whole.usage, name), getattr(streamed.usage, name)) for name in told}
-            both = {name: pair for name, pair in counts.items() if None not in pair}
-            yield from _differences(
-                {f"usage.{name}": pair[0] for name, pair in both.items()},
-                {f"usage.{name}": pair[1] for name, pair in both.items()},
+            names = ("completion_tokens", "reasoning_tokens")
+            counts = {name: (getattr(whole.usage, name), getattr(streamed.usage, name)) for name in names}
+            both = {f"usage.{name}": pair for name, pair in counts.items() if None not in pair}
+            yield from _difference_findings(
+                {name: pair[0] for name, pair in both.items()},
+                {name: pair[1] for name, pair in both.items()},
                 streamed_id,
             )
 
 
-def _differing(series: Series, part: Callable[[Turn], Json]) -> Iterator[Finding]:
+def _part_findings(series: Series, part: Callable[[Turn], Json]) -> Iterator[Finding]:
     for whole, streamed, streamed_id in _whole_and_streamed(series):
-        yield from _differences(part(whole), part(streamed), streamed_id)
+        yield from _difference_findings(part(whole), part(streamed), streamed_id)
 
 
-def _differences(whole: Json, streamed: Json, streamed_id: str) -> Iterator[Finding]:
+def _difference_findings(whole: Json, streamed: Json, streamed_id: str) -> Iterator[Finding]:
     for found in json_differences(whole, streamed) if whole != streamed else ():
-        alone = " in white space alone" if _is_white_space(at(whole, found.path), at(streamed, found.path)) else ""
+        suffix = " in white space only" if _is_white_space(at(whole, found.path), at(streamed, found.path)) else ""
         yield Finding(
-            message=RedactableText("streamed, {} differs{}", found.path, RedactableText(alone)),
+            message=RedactableText("streamed, {} differs{}", found.path, RedactableText(suffix)),
             at=found.path,
             expected=found.expected,
             actual=found.actual,
@@ -111,12 +110,12 @@ def _differences(whole: Json, streamed: Json, streamed_id: str) -> Iterator[Find
 
 
 def _is_white_space(whole: Json, streamed: Json) -> bool:
-    """Whether two texts differ in nothing but white space, as that which servers put between several messages of a channel."""
+    # servers put different white space between several messages of a channel
     return isinstance(whole, str) and isinstance(streamed, str) and "".join(whole.split()) == "".join(streamed.split())
 
 
 def _whole_and_streamed(series: Series) -> Iterator[tuple[Turn, Turn, str]]:
-    """Answers to the same request that rest on the same emitted tokens, and the id of the streamed exchange."""
+    """Yield answers to the same request with the same output tokens, and the id of the streamed exchange."""
     for step, other in whole_and_streamed(series):
         whole, streamed = series.exchanges[step], series.exchanges[other]
         if whole.turn is not None and streamed.turn is not None and _same_output(whole, streamed):
