@@ -1,4 +1,4 @@
-"""Clauses of the APIs beside Chat Completions. Quotations are verbatim; […] marks what was left out."""
+"""Clauses of the APIs other than Chat Completions. Quotations are verbatim; […] marks omissions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which of many rules apply, each condition asked once: a tree of the conditions that rules begin with.
+"""Select the checks that apply, evaluating each condition once: a prefix tree of the checks' conditions.
 
-Most rules step aside from most exchanges, and many for the same reason: `when=(is_conversation, prompt_is_known, has_results)`. Where one condition
-does not hold, it settles every rule that asks it after the same conditions.
+Most checks do not apply to most exchanges, and many for the same reason: `when=(is_conversation, prompt_is_known, has_results)`.
+One unmet condition rules out every check below it in the tree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RAISED = object()
 
 @dataclass(frozen=True, kw_only=True, eq=False, slots=True)
 class ConditionNode:
-    """A condition, the rules (by their places) that ask it after the same conditions, and what those of them ask next that have more."""
+    """A condition, the places of all checks that evaluate it after the same conditions, and their further conditions."""
 
     asks: Unmet
     rules: list[int] = field(default_factory=list[int])
@@ -29,62 +29,66 @@ class ConditionNode:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ConditionIndex:
-    """Rules in their order, and the conditions that they begin with: of those about an exchange, and of those about a series."""
+    """Checks in their order, and the roots of their conditions by subject: an exchange or a series."""
 
     rules: tuple[Check | Comparison, ...]
     first: Mapping[type[Exchange | Series], tuple[ConditionNode, ...]]
 
     def unmet_nodes(self, subject: Exchange | Series, known: dict[object, bool]) -> tuple[ConditionNode, ...]:
-        """Return the branches whose condition does not hold. A condition that raises stops none, and adds `RAISED` to `known`.
+        """Return the nodes whose condition does not hold.
 
-        `known`: the conditions that were evaluated on the same subject before; those evaluated now are added.
+        A condition that raises rules out no check, and adds the marker RAISED.
+        `known` has the conditions that were evaluated on the same subject before. Those evaluated now are added.
         """
-        where = subject.api if isinstance(subject, Exchange) else len(subject.exchanges) > 1
-        aside, first = _ruled_out(self, where)
-        stops, asked = [*aside], [*first]
-        for branch in asked:
-            condition = branch.asks
+        kind = subject.api if isinstance(subject, Exchange) else len(subject.exchanges) > 1
+        impossible, possible = _split_roots(self, kind)
+        unmet, pending = [*impossible], [*possible]
+        for node in pending:
+            condition = node.asks
             holds = known.get(condition)
             if holds is None:
                 try:
-                    ask = condition.holds  # first: `condition.holds()` would look for a method
-                    holds = known[condition] = ask(subject)  # type: ignore[arg-type]
-                except Exception:  # noqa: BLE001 - it is raised again for each rule that asks it, and reported
+                    evaluate = condition.holds  # on its own line: `condition.holds()` would look for a method
+                    holds = known[condition] = evaluate(subject)  # type: ignore[arg-type]
+                except Exception:  # noqa: BLE001 - it is raised again for each check that evaluates it, and reported
                     known[RAISED] = True
                     continue
             if not holds:
-                stops.append(branch)
-            elif branch.next:
-                asked += branch.next.values()
-        return tuple(stops)
+                unmet.append(node)
+            elif node.next:
+                pending += node.next.values()
+        return tuple(unmet)
 
 
 @lru_cache(maxsize=512)
-def _ruled_out(agenda: ConditionIndex, where: str | bool) -> tuple[list[ConditionNode], list[ConditionNode]]:
-    """Split the first conditions into those that can not hold and the others. `where`: an exchange's API; true for a series of several exchanges."""
-    aside: list[ConditionNode] = []
-    asked: list[ConditionNode] = []
-    for branch in agenda.first[Exchange if isinstance(where, str) else Series]:
-        apis = branch.asks.apis
-        can_hold = (apis is None or where in apis) and (where or not branch.asks.is_series_only)
-        (asked if can_hold else aside).append(branch)
-    return aside, asked
+def _split_roots(index: ConditionIndex, kind: str | bool) -> tuple[list[ConditionNode], list[ConditionNode]]:
+    """Split the roots into those that cannot hold and the others.
+
+    `kind`: the API of an exchange; for a series, True if it has several exchanges.
+    """
+    impossible: list[ConditionNode] = []
+    possible: list[ConditionNode] = []
+    for node in index.first[Exchange if isinstance(kind, str) else Series]:
+        apis = node.asks.apis
+        can_hold = (apis is None or kind in apis) and (kind or not node.asks.is_series_only)
+        (possible if can_hold else impossible).append(node)
+    return impossible, possible
 
 
 @lru_cache(maxsize=512)
 def build_index(rules: tuple[Check | Comparison, ...]) -> ConditionIndex:
-    """Return the agenda of some rules."""
-    first: dict[type[Exchange | Series], dict[Unmet, ConditionNode]] = {Exchange: {}, Series: {}}
+    """Return the index of the conditions of some checks."""
+    roots: dict[type[Exchange | Series], dict[Unmet, ConditionNode]] = {Exchange: {}, Series: {}}
     for place, rule in enumerate(rules):
-        branches = first[rule.subject]
+        nodes = roots[rule.subject]
         for condition in rule.when:
-            branch = branches.setdefault(condition, ConditionNode(asks=condition))
-            branch.rules.append(place)
-            branches = branch.next
-    return ConditionIndex(rules=rules, first={kind: tuple(branches.values()) for kind, branches in first.items()})
+            node = nodes.setdefault(condition, ConditionNode(asks=condition))
+            node.rules.append(place)
+            nodes = node.next
+    return ConditionIndex(rules=rules, first={kind: tuple(nodes.values()) for kind, nodes in roots.items()})
 
 
 @lru_cache(maxsize=2048)
-def unmet_rules(stops: tuple[ConditionNode, ...]) -> Mapping[int, Unmet]:
-    """Return the places of the rules that stop at one of these branches, each with the unmet condition."""
-    return {place: branch.asks for branch in stops for place in branch.rules}
+def unmet_rules(nodes: tuple[ConditionNode, ...]) -> Mapping[int, Unmet]:
+    """Return the places of the checks below some unmet nodes, each with the unmet condition."""
+    return {place: node.asks for node in nodes for place in node.rules}

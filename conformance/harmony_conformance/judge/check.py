@@ -1,11 +1,11 @@
-"""What a check is: one requirement, one pure function, one sentence.
+"""A check: one requirement, one pure function, one sentence.
 
     @check(MUST, spec="harmony#function-calling", when=called_a_tool)
     def name_is_declared(x: Exchange) -> Iterator[Finding]:
         \"\"\"A called function is one that the request declared.\"\"\"
 
-The id is module and function. `when` names the conditions under which it applies; there is no other way to skip. A check that yields nothing has
-passed; each `Finding` is a failure, or a variant where the difference is legitimate.
+The id consists of module and function. `when` names the conditions under which the check applies; there is no other way to skip.
+A check that yields nothing has passed. Each `Finding` is a failure, or a variant if the difference is legitimate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Subject = TypeVar("Subject", Exchange, Series)
 
 
 class Severity(StrEnum):
-    """MUST: a source states it and a client or the model is harmed. SHOULD: the sources disagree or only imply it."""
+    """MUST: a source requires it and a violation harms a client or the model. SHOULD: sources disagree or only imply it."""
 
     MUST = "must"
     SHOULD = "should"
@@ -35,7 +35,7 @@ MUST, SHOULD = Severity.MUST, Severity.SHOULD
 
 
 class Verdict(StrEnum):
-    """What a check says of one exchange or series."""
+    """The result of a check on one exchange or series."""
 
     PASS = "pass"  # noqa: S105 - no password
     FAIL = "fail"
@@ -44,7 +44,7 @@ class Verdict(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What a run says of a check and a scenario."""
+    """The result of a check on one scenario of a run."""
 
     PASS = "pass"  # noqa: S105 - no password
     FAIL = "fail"
@@ -56,7 +56,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One divergence: what it is, where (JSON pointer, event number, prompt message), what was expected and what is there."""
+    """One divergence, with both values and its place: a JSON pointer, an event number, or a prompt message.
+
+    `exchange` is the id of the exchange; empty means the judged one.
+    """
 
     message: ReportText
     at: str = ""
@@ -70,12 +73,16 @@ class Finding:
 def variant(
     message: ReportText, *, where: str = "", expected: ReportText | None = None, actual: ReportText | None = None
 ) -> Finding:
-    """A legitimate difference, reported and never a failure."""
+    """Return a finding for a legitimate difference: it is reported, and never a failure."""
     return Finding(message=message, at=where, expected=expected, actual=actual, verdict=Verdict.VARIANT)
 
 
 class UnmetReason(StrEnum):
-    """Why a condition may not hold: the exchange is about something else, the endpoint does not show enough, or it declares that it does not go so far."""
+    """Reasons why a condition does not hold.
+
+    BEHAVIOUR: the exchange is about something else. EVIDENCE: the endpoint does not expose enough.
+    LIMIT: the endpoint declares a limit.
+    """
 
     BEHAVIOUR = "behaviour"
     EVIDENCE = "evidence"
@@ -84,34 +91,34 @@ class UnmetReason(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Condition(Generic[Subject]):
-    """A named predicate; `about` completes the sentence "applies to …". Two are the same only where they are one object, which is quick to tell."""
+    """A named predicate. `description` completes "applies to …". Conditions are compared by identity, which is fast."""
 
     holds: Callable[[Subject], bool]
     description: str
     unmet_reason: UnmetReason
     is_series_only: bool = False
-    """Whether it takes several exchanges: of a series of one it does not hold, and need not be asked."""
+    """True if it needs several exchanges: on a series of one it does not hold and is not evaluated."""
     apis: frozenset[str] | None = None
-    """The names of the APIs on which it may hold: of exchanges on others it need not be asked. None: it may on all."""
+    """The names of the APIs on which it may hold; on others it is not evaluated. None: all APIs."""
 
 
 def condition(function: Callable[[Subject], bool]) -> Condition[Subject]:
-    """A condition on what an exchange is about."""
+    """Make a condition on the content of an exchange."""
     return Condition(function, _first_line(function), UnmetReason.BEHAVIOUR)
 
 
 def evidence(function: Callable[[Subject], bool]) -> Condition[Subject]:
-    """A condition on what the endpoint shows: where it does not hold, the check is not applicable for want of evidence."""
+    """Make a condition on the evidence that the endpoint exposes. If it is unmet, the check is not applicable."""
     return Condition(function, _first_line(function), UnmetReason.EVIDENCE)
 
 
 def series_only(needed: Condition[Series]) -> Condition[Series]:
-    """A condition that takes several exchanges, such as one on pairs of them."""
+    """Make a condition that needs several exchanges, for example pairs of them."""
     return replace(needed, is_series_only=True)
 
 
 def only_on(*apis: str) -> Callable[[Condition[Exchange]], Condition[Exchange]]:
-    """A condition that holds on these APIs alone."""
+    """Make a condition that holds on these APIs only."""
     return lambda needed: replace(needed, apis=frozenset(apis))
 
 
@@ -130,11 +137,11 @@ class CheckBase(Generic[Subject]):
 
     @property
     def family(self) -> str:
-        """The module, or package of modules, it stands in."""
+        """The name of its module, or of its package of modules."""
         return self.id.partition(".")[0]
 
     def first_unmet(self, subject: Subject) -> Condition[Subject] | None:
-        """Return the first condition that does not hold, None where the check applies."""
+        """Return the first condition that does not hold, None if the check applies."""
         return next((needed for needed in self.when if not needed.holds(subject)), None)
 
 
@@ -145,16 +152,16 @@ When = Condition[Subject] | tuple[Condition[Subject], ...]
 
 
 def check(severity: Severity, *, spec: str, when: When[Exchange]) -> Callable[[Body[Exchange]], Check]:
-    """Make a check of a function on one exchange."""
-    return lambda body: _rule(severity, spec, when, body, Exchange)
+    """Turn a function on one exchange into a check."""
+    return lambda body: _check_base(severity, spec, when, body, Exchange)
 
 
 def comparison(severity: Severity, *, spec: str, when: When[Series]) -> Callable[[Body[Series]], Comparison]:
-    """Make a check of a function on a series."""
-    return lambda body: _rule(severity, spec, when, body, Series)
+    """Turn a function on a series into a check."""
+    return lambda body: _check_base(severity, spec, when, body, Series)
 
 
-def _rule(
+def _check_base(
     severity: Severity, spec: str, when: When[Subject], body: Body[Subject], subject: type[Exchange | Series]
 ) -> CheckBase[Subject]:
     requirement, _, reason = inspect.cleandoc(body.__doc__ or "").partition("\n")
@@ -173,7 +180,7 @@ def _rule(
 
 
 def within_limits(function: Callable[[Subject], bool]) -> Condition[Subject]:
-    """A condition on what the endpoint declares: where it does not hold, the check is not applicable for the limit that was named."""
+    """Make a condition on the limits that the endpoint declares. If it is unmet, the check is not applicable."""
     return Condition(function, _first_line(function), UnmetReason.LIMIT)
 
 

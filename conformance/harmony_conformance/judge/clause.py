@@ -1,4 +1,4 @@
-"""A clause of a document that a check may cite."""
+"""Clauses of documents that checks cite."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Clause:
-    """What a document says, word for word, and which document. `differs` tells where library or template do otherwise."""
+    """A quotation and its document. `differs` describes where the library or the template behaves differently."""
 
     id: str
     quotation: str

@@ -1,4 +1,4 @@
-"""When a check applies. The docstring of each condition completes "applies to …"; nothing else can make a check step aside."""
+"""Conditions under which a check applies; nothing else can skip a check. The docstring of each completes "applies to …"."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harmony_conformance.transport.messages import FailureKind
 
 SERVER_ERROR = 500
 REFUSED = 400
-_GIVEN_UP = frozenset({FailureKind.TIMEOUT, FailureKind.TOO_LARGE})  # it was we who stopped reading
+_STOPPED_READING = frozenset({FailureKind.TIMEOUT, FailureKind.TOO_LARGE})  # the tester closed the connection
 _NOT_THE_ENDPOINT = frozenset(
     {FailureKind.CLIENT_LEFT, FailureKind.RATE_LIMITED, FailureKind.ACCESS_REFUSED, FailureKind.NOT_SENT}
 )
@@ -30,8 +30,8 @@ _NOT_THE_ENDPOINT = frozenset(
 def is_conversation(x: Exchange) -> bool:
     """ordinary exchanges on an API that takes messages
 
-    What comes of a request that is wrong or odd on purpose, or of a stream that the client left, has checks of its own. What only loads or unloads a model,
-    as a request to Ollama without messages does, says nothing, and a Response that is made in the background nothing yet.
+    Excluded are invalid and questionable requests, and streams that the client left: other checks cover them.
+    Also excluded are requests that only load or unload a model, such as one to Ollama without messages, and background Responses.
     """
     return x.api in CONVERSATIONS and x.validity not in ODD and not client_left(x) and not says_nothing(x)
 
@@ -64,12 +64,12 @@ def is_told_when_done(x: Exchange) -> bool:
 
 @condition
 def is_reporting(x: Exchange) -> bool:
-    """ordinary exchanges on an API whose answers have usage: those that take messages, and Completions"""
+    """ordinary exchanges on an API with usage in its answers: those that take messages, and Completions"""
     return is_conversation.holds(x) or is_completion.holds(x)
 
 
 def client_left(x: Exchange) -> bool:
-    """Whether it was the client that closed the connection."""
+    """Return True if the client closed the connection."""
     return x.failure is not None and x.failure.kind is FailureKind.CLIENT_LEFT
 
 
@@ -89,12 +89,12 @@ def is_valid(x: Exchange) -> bool:
 
 
 def blames_the_model(x: Exchange) -> bool:
-    """A refusal that tells what the model wrote, as Groq's does: whoever asked has done nothing wrong."""
+    """Return True if a refusal reports the model's output as the cause, as Groq's does: the request itself was valid."""
     return "failed_generation" in members(x.error)
 
 
 def is_server_error(x: Exchange) -> bool:
-    """A 5xx; or an error within a stream that says so, or comes after the answer had begun."""
+    """Return True for a 5xx status, or an error within a stream with a 5xx code or after the answer had begun."""
     if x.response is None or not x.response.is_success:
         return x.response is not None and x.response.status >= SERVER_ERROR
     code = number(at(x.error, "code")) or number(at(x.error, "http_status_code"))
@@ -103,13 +103,13 @@ def is_server_error(x: Exchange) -> bool:
 
 @condition
 def is_invalid(x: Exchange) -> bool:
-    """requests that are wrong on purpose"""
+    """requests that are invalid on purpose"""
     return x.validity is Validity.INVALID and was_sent.holds(x)
 
 
 @condition
 def is_questionable(x: Exchange) -> bool:
-    """requests that are odd on purpose, and may be answered or refused"""
+    """requests that are questionable on purpose: they may be answered or refused"""
     return x.validity is Validity.QUESTIONABLE and was_sent.holds(x)
 
 
@@ -133,19 +133,19 @@ def was_answered(x: Exchange) -> bool:
 
 @condition
 def model_spoke(x: Exchange) -> bool:
-    """answered requests of a model that said what it was told to, or what it wanted"""
+    """answered requests whose script, if any, was played"""
     return was_answered.holds(x) and not x.script_not_played
 
 
 @condition
 def is_read(x: Exchange) -> bool:
-    """answers that are read for the client: what only continues a prompt returns what the model wrote, header words and all"""
+    """answers of APIs that parse the output; those that only continue a prompt return it raw, with header words"""
     return not x.api_adapter.is_raw
 
 
 @condition
 def ended_well(x: Exchange) -> bool:
-    """answers that arrived whole and without an error"""
+    """answers that arrived completely and without an error"""
     return x.turn is not None and x.failure is None and x.error is None
 
 
@@ -158,9 +158,9 @@ def was_streamed(x: Exchange) -> bool:
 @condition
 def came_in_chunks(x: Exchange) -> bool:
     """streamed answers that were read to their end"""
-    given_up = x.failure is not None and x.failure.kind in _GIVEN_UP
-    answered = x.stream is not None and x.response is not None and x.response.is_success
-    return answered and was_sent.holds(x) and not given_up
+    stopped_reading = x.failure is not None and x.failure.kind in _STOPPED_READING
+    is_answered = x.stream is not None and x.response is not None and x.response.is_success
+    return is_answered and was_sent.holds(x) and not stopped_reading
 
 
 @condition
@@ -191,10 +191,10 @@ def forbade_tools(x: Exchange) -> bool:
 def demands_a_call(x: Exchange) -> bool:
     """answers to requests with `tool_choice: required`, a named function or required allowed tools, unless the limit cut them or the script makes no call"""
     choice = at(x.chat_request, "tool_choice")
-    cut = x.turn is not None and x.turn.was_broken_off
-    silent = x.script is not None and x.expected_output is not None and not x.expected_output.calls
-    demanded = choice == "required" or at(choice, "allowed_tools", "mode") == "required"
-    return (demanded or isinstance(at(choice, "function", "name"), str)) and not cut and not silent
+    is_cut = x.turn is not None and x.turn.was_broken_off
+    scripts_no_call = x.script is not None and x.expected_output is not None and not x.expected_output.calls
+    is_required = choice == "required" or at(choice, "allowed_tools", "mode") == "required"
+    return (is_required or isinstance(at(choice, "function", "name"), str)) and not is_cut and not scripts_no_call
 
 
 @condition
@@ -217,7 +217,7 @@ def has_usage(x: Exchange) -> bool:
 
 @condition
 def should_have_usage(x: Exchange) -> bool:
-    """answers that have to report usage: whole ones, and streams asked for it, as they were on the wire"""
+    """answers that have to report usage: complete ones, and streams with `include_usage`, as they were on the wire"""
     return (
         ended_well.holds(x)
         and not x.from_log
@@ -228,25 +228,25 @@ def should_have_usage(x: Exchange) -> bool:
 
 @evidence
 def prompt_is_known(x: Exchange) -> bool:
-    """exchanges whose prompt tokens are shown by the server"""
+    """exchanges with prompt token ids"""
     return x.parsed_prompt is not None
 
 
 @evidence
 def prompt_was_rendered(x: Exchange) -> bool:
-    """exchanges whose prompt tokens are shown by the server, or shown or counted by a side endpoint"""
+    """exchanges with prompt token ids, or whose prompt another endpoint renders or counts"""
     return x.prompt.ids is not None or x.rendered_prompt is not None or x.counted_prompt is not None
 
 
 @evidence
 def output_is_known(x: Exchange) -> bool:
-    """answers whose emitted tokens are known (scripted, or shown by the server)"""
+    """answers with known output tokens (scripted, or returned by the server)"""
     return x.turn is not None and x.output.ids is not None
 
 
 @evidence
 def ids_were_returned(x: Exchange) -> bool:
-    """answers with the ids of their tokens"""
+    """answers with output token ids"""
     return x.turn is not None and x.turn.output_ids is not None
 
 
@@ -258,7 +258,7 @@ def leaves_the_end_to_the_model(x: Exchange) -> bool:
 
 @evidence
 def output_is_unknown(x: Exchange) -> bool:
-    """answers whose emitted tokens are not known"""
+    """answers with unknown output tokens"""
     return x.output.ids is None
 
 
@@ -273,13 +273,13 @@ def asks_for_raw_text(x: Exchange) -> bool:
 
 @condition
 def is_about_harmony(x: Exchange) -> bool:
-    """requests that speak of the Harmony format"""
+    """requests that mention the Harmony format"""
     return about_harmony.is_about_harmony(x)
 
 
 @condition
 def speaks_of_something_else(x: Exchange) -> bool:
-    """requests that neither speak of the Harmony format nor ask for raw text"""
+    """requests that neither mention the Harmony format nor ask for raw text"""
     return not is_about_harmony.holds(x) and not asks_for_raw_text.holds(x)
 
 
@@ -291,42 +291,42 @@ def wants_one_choice(x: Exchange) -> bool:
 
 @evidence
 def meaning_is_known(x: Exchange) -> bool:
-    """answers whose emitted tokens are known to be well-formed, or have an expectation written by hand"""
+    """answers whose output tokens are known to be well-formed, or have a hand-written expectation"""
     return x.turn is not None and x.expected_output is not None
 
 
 @evidence
 def has_row_for_broken_output(x: Exchange) -> bool:
-    """answers to broken output that has an expectation written by hand"""
+    """answers to malformed output with a hand-written expectation"""
     return x.turn is not None and x.expectation is not None and not x.expectation.is_whole
 
 
-def _meant(x: Exchange, part: str) -> bool:
+def _expects(x: Exchange, part: str) -> bool:
     return x.expected_output is not None and bool(getattr(x.expected_output, part))
 
 
 @condition
 def meant_reasoning(x: Exchange) -> bool:
     """completions with reasoning"""
-    return _meant(x, "reasoning")
+    return _expects(x, "reasoning")
 
 
 @condition
 def meant_preamble(x: Exchange) -> bool:
     """completions with a preamble"""
-    return _meant(x, "preambles")
+    return _expects(x, "preambles")
 
 
 @condition
 def meant_final(x: Exchange) -> bool:
     """completions with a final message"""
-    return _meant(x, "finals")
+    return _expects(x, "finals")
 
 
 @condition
 def meant_call(x: Exchange) -> bool:
     """completions with a function call"""
-    return _meant(x, "calls") and offered_tools.holds(x)
+    return _expects(x, "calls") and offered_tools.holds(x)
 
 
 EFFORTS = ("low", "medium", "high")
@@ -334,38 +334,41 @@ EFFORTS = ("low", "medium", "high")
 
 @condition
 def asks_effort(x: Exchange) -> bool:
-    """answers to requests that set a reasoning effort of Harmony: low, medium, high"""
+    """answers to requests that set one of Harmony's reasoning efforts: low, medium, high"""
     return x.turn is not None and at(x.chat_request, "reasoning_effort") in EFFORTS
 
 
 @condition
 def asks_unknown_effort(x: Exchange) -> bool:
     """requests that set a reasoning effort that Harmony does not have"""
-    asked = at(x.chat_request, "reasoning_effort")
-    return isinstance(asked, str) and asked not in EFFORTS and x.response is not None
+    effort = at(x.chat_request, "reasoning_effort")
+    return isinstance(effort, str) and effort not in EFFORTS and x.response is not None
 
 
 @evidence
 def is_refused_or_shows_prompt(x: Exchange) -> bool:
-    """requests that were refused, or whose prompt tokens are shown by the server"""
+    """requests that were refused, or have prompt token ids"""
     return was_refused.holds(x) or prompt_is_known.holds(x)
 
 
 @condition
 def quotes_markers(x: Exchange) -> bool:
-    """requests whose texts hold special tokens as text"""
-    return any(SPECIAL.search(said) for said in (*texts_that_stay(x), *texts_that_may_stay(x)))
+    """requests with special tokens spelled as text"""
+    return any(map(SPECIAL.search, (*texts_that_stay(x), *texts_that_may_stay(x))))
 
 
 def texts_that_stay(x: Exchange) -> Iterator[str]:
-    """The texts of a request that have to be in the prompt: of messages, and of offered tools."""
+    """Yield the texts of a request that have to be in the prompt: of messages, and of declared tools."""
     yield from (part.text for part in x.expected_parts if part.retention is Retention.PRESENT)
     if offered_tools.holds(x):
-        yield from (said for tool in x.tools for said in strings(tool))
+        yield from (word for tool in x.tools for word in strings(tool))
 
 
 def texts_that_may_stay(x: Exchange) -> Iterator[str]:
-    """Texts of a request that a server may leave out of the prompt: authors' names, reasoning, the effort, names of parameters, the answer's schema."""
+    """Yield the texts of a request that a server may leave out of the prompt.
+
+    These are authors' names, reasoning, the effort, names of parameters, and the answer's schema.
+    """
     yield from (text(at(message, "name")) for message in x.messages)
     yield from (part.text for part in x.expected_parts if part.retention is not Retention.PRESENT)
     yield text(at(x.chat_request, "reasoning_effort"))
@@ -375,7 +378,7 @@ def texts_that_may_stay(x: Exchange) -> Iterator[str]:
 
 @condition
 def ends_for_an_answer(x: Exchange) -> bool:
-    """requests that do not end with an assistant message to be continued"""
+    """requests that do not end with an assistant message to continue"""
     return at(x.messages[-1], "role") != "assistant" if x.messages else True
 
 
@@ -389,5 +392,5 @@ def has_whole_and_streamed(series: Series) -> bool:
 @series_only
 @evidence
 def has_same_request_twice(series: Series) -> bool:
-    """requests that were sent twice, streamed and not, or again, and whose prompts were counted"""
+    """requests that were sent twice with counted prompts, once streamed, or repeated"""
     return any(None not in map(prompt_count, pair) for pair in same_requests(series))

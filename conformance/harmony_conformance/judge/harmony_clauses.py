@@ -1,6 +1,6 @@
-"""Named clauses of the Harmony guide, of the API reference and of HTTP. A check cites one; a MUST without a quotation is a test failure.
+"""Named clauses of the Harmony guide, of the API reference and of HTTP. Every check cites one, and a MUST needs a quotation.
 
-Quotations are verbatim; […] marks what was left out.
+Quotations are verbatim; […] marks omissions.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _TABLE = (
         source=_GUIDE + "Structured output",
         quotation="To control the output behavior of the model, you can define a response format at the end of the developer message with the following "
         "structure: # Response Formats ## {format name} // {description or context} {schema}<|end|>",
-        differs="Servers that constrain the sampling may leave the section out.",
+        differs="Servers with constrained sampling may omit the section.",
     ),
     Clause(
         id="harmony#system",
@@ -109,7 +109,7 @@ _TABLE = (
         source=_GUIDE + "Handling reasoning output in subsequent sampling",
         quotation="In general, you should drop any previous CoT content on subsequent sampling if the responses by the assistant ended in a message to "
         "the `final` channel.",
-        differs="openai-harmony 0.0.8 drops what precedes the first final only; the Hugging Face template drops the reasoning of all earlier turns.",
+        differs="openai-harmony 0.0.8 drops only the reasoning before the first final; the Hugging Face template drops the reasoning of all earlier turns.",
     ),
     Clause(
         id="harmony#keep-reasoning",
@@ -195,7 +195,7 @@ _TABLE = (
         source=_CHAT + "tool_choice, allowed_tools",
         quotation="Constrains the tools available to the model to a pre-defined set. `auto` allows the model to pick from among the allowed tools and "
         "generate a message. `required` requires the model to call one or more of the allowed tools.",
-        differs="Few servers know it: a refusal that names the parameter declares a limit.",
+        differs="Few servers support it: a refusal that names the parameter declares a limit.",
     ),
     Clause(
         id="chat#usage",

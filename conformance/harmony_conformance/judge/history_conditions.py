@@ -1,4 +1,4 @@
-"""When a check applies, as far as it depends on what the messages of a request are: the docstring of each condition completes "applies to …"."""
+"""Conditions on the messages of a request. The docstring of each condition completes "applies to …"."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ def gives_instructions(x: Exchange) -> bool:
 
 @condition
 def has_call_history(x: Exchange) -> bool:
-    """requests whose history holds a function call"""
+    """requests with a function call in their history"""
     return PartKind.CALL in _kinds(x)
 
 
 @condition
 def has_results(x: Exchange) -> bool:
-    """requests whose history holds a function result"""
+    """requests with a function result in their history"""
     return PartKind.RESULT in _kinds(x)
 
 
 @condition
 def says_all(x: Exchange) -> bool:
-    """requests that have the whole conversation in them"""
+    """requests that contain the whole conversation"""
     return has_whole_conversation(x.chat_request)
 
 
@@ -47,13 +47,13 @@ def has_user_message(x: Exchange) -> bool:
 
 @condition
 def has_earlier_answer(x: Exchange) -> bool:
-    """requests whose history holds an answer of the assistant"""
+    """requests with an answer of the assistant in their history"""
     return PartKind.FINAL in _kinds(x)
 
 
 @condition
 def has_preamble_history(x: Exchange) -> bool:
-    """requests whose history holds content next to a function call"""
+    """requests with content next to a function call in their history"""
     return PartKind.PREAMBLE in _kinds(x)
 
 
@@ -64,7 +64,7 @@ def has_finished_reasoning(x: Exchange) -> bool:
 
 
 def finished_reasoning(x: Exchange) -> Iterator[PromptPart]:
-    """The reasoning of finished turns: what has to be gone, and what the official sources settle differently."""
+    """Yield the reasoning of finished turns: required to be dropped, or treated differently by the official sources."""
     parts = x.expected_parts
     for index, part in enumerate(parts):
         is_finished = any(later.kind is PartKind.FINAL for later in parts[index:])

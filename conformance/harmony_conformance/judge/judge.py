@@ -1,6 +1,6 @@
-"""Judging: series and checks in, results out. Pure.
+"""Evaluate checks on series of exchanges, without side effects.
 
-An exception of a check is an `error` result of that check: a fault of the check, never of the endpoint.
+An exception in a check becomes an `error` result of that check. It is a fault of the check, never of the endpoint.
 """
 
 from __future__ import annotations
@@ -29,14 +29,17 @@ from harmony_conformance.runtime.caching import cached_property
 from harmony_conformance.transport.messages import FailureKind
 
 NOT_SHOWN = "not enough evidence: "
-"""The first words of the reason where an endpoint does not show what a check examines."""
-_OF_ONE_API = (is_chat, is_completion, is_told_when_done)
+"""The beginning of the reason if an endpoint does not expose what a check examines."""
+_API_CONDITIONS = (is_chat, is_completion, is_told_when_done)
 
 
 class Result(NamedTuple):
-    """What one check says of one scenario on one API, over all tries: how many exchanges (or series) it applied to, and how many of them passed."""
+    """The result of one check for one scenario on one API, over all tries.
 
-    # a tuple, since there is one for each check and exchange: to make a frozen object of so many fields costs more than many a check
+    `applied` counts the exchanges (or series) that the check applied to, and `passed` those that passed.
+    """
+
+    # a tuple, since there is one for each check and exchange: creating a frozen dataclass costs more than many a check
     check: str
     severity: Severity
     clause: Clause
@@ -54,7 +57,7 @@ class Result(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JudgedSubject:
-    """An exchange or a series that checks are evaluated on, and which conditions hold of it, as far as evaluated."""
+    """An exchange or a series that checks run on, with the conditions evaluated on it so far."""
 
     whole: Exchange | Series
     exchanges: tuple[Exchange, ...]
@@ -63,18 +66,18 @@ class JudgedSubject:
 
 @dataclass(frozen=True)
 class ScenarioSeries:
-    """The series of all tries of a scenario. Made once for all checks: what they share, such as conditions, is then evaluated once."""
+    """The series of all tries of a scenario. All checks share one object, so that shared conditions are evaluated once."""
 
     series: Sequence[Series]
 
     @cached_property
     def name(self) -> str:
-        """The scenario."""
+        """The name of the scenario."""
         return self.series[0].name if self.series else ""
 
     @cached_property
     def api(self) -> str:
-        """The API that it went over."""
+        """The name of the API that it was sent to."""
         return self.series[0].api if self.series else CHAT_COMPLETIONS.name
 
     @cached_property
@@ -88,7 +91,7 @@ class ScenarioSeries:
 
     @cached_property
     def refused(self) -> tuple[str, ...]:
-        """The exchanges that the endpoint refused for its rate limit to the end."""
+        """The ids of the exchanges that were still rate limited after all retries."""
         return tuple(
             x.id
             for one in self.series
@@ -96,24 +99,24 @@ class ScenarioSeries:
             if x.failure is not None and x.failure.kind is FailureKind.RATE_LIMITED
         )
 
-    def basis(self, subjects: tuple[JudgedSubject, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the exchanges and the evidence that a result rests on: the same for all checks that applied to the same subjects."""
-        if subjects not in self._bases:
+    def sources(self, subjects: tuple[JudgedSubject, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the exchange ids and the evidence levels of a result: the same for all checks that applied to the same subjects."""
+        if subjects not in self._sources_cache:
             exchanges = [x for subject in subjects for x in subject.exchanges]
             levels = {f"prompt: {x.prompt.level}" for x in exchanges} | {f"output: {x.output.level}" for x in exchanges}
             levels |= {f"side by side: {x.concurrency}" for x in exchanges if x.concurrency is not None}
-            self._bases[subjects] = tuple(dict.fromkeys(x.id for x in exchanges)), tuple(sorted(levels))
-        return self._bases[subjects]
+            self._sources_cache[subjects] = tuple(dict.fromkeys(x.id for x in exchanges)), tuple(sorted(levels))
+        return self._sources_cache[subjects]
 
     @cached_property
-    def _bases(self) -> dict[tuple[JudgedSubject, ...], tuple[tuple[str, ...], tuple[str, ...]]]:
+    def _sources_cache(self) -> dict[tuple[JudgedSubject, ...], tuple[tuple[str, ...], tuple[str, ...]]]:
         return {}
 
 
 def judge(
     series: Sequence[Series], checks: Iterable[Check | Comparison], exercises: frozenset[str] = frozenset()
 ) -> list[Result]:
-    """Return the results of every check on one scenario, given the series of all its tries. See `judge_case`."""
+    """Return the results of all checks on one scenario, given the series of all its tries. See `judge_case`."""
     return judge_case(ScenarioSeries(series), tuple(checks), exercises)
 
 
@@ -127,87 +130,93 @@ def judge_case(
 ) -> list[Result]:
     """Return the results of several checks on a scenario, in their order.
 
-    `exercises` names the checks that the scenario was made for: where one of them does not apply because the model or the endpoint did something else,
-    the outcome is inconclusive, not "not applicable".
+    `exercises`: the ids of the checks that the scenario was made for. If one of them does not apply because the model or the
+    endpoint did something else, the outcome is "inconclusive" instead of "not applicable".
     """
-    aside, judged = _evaluate(build_index(rules), case, exercises)
-    results = list(aside.results)
-    for place, result in judged:
+    prepared, applied = _evaluate(build_index(rules), case, exercises)
+    results = list(prepared.results)
+    for place, result in applied:
         results[place] = result
     return results
 
 
 def judge_alone(x: Exchange, checks: Iterable[Check | Comparison]) -> list[Result]:
-    """Return the results of every check on one exchange by itself."""
+    """Return the results of all checks on one exchange."""
     return judge([Series(name=x.scenario, exchanges={x.step: x})], checks)
 
 
-def judge_split(x: Exchange, agenda: ConditionIndex) -> tuple[tuple[Result, ...], list[Result]]:
-    """Return the same in two parts: the results of the checks that do not apply, and the others.
+def judge_split(x: Exchange, index: ConditionIndex) -> tuple[tuple[Result, ...], list[Result]]:
+    """Return the results of all checks on one exchange: first those that do not apply, then the others.
 
-    The former are one and the same tuple for all exchanges that are alike.
+    Similar exchanges share the first tuple.
     """
-    aside, judged = _evaluate(agenda, ScenarioSeries([Series(name=x.scenario, exchanges={x.step: x})]), frozenset())
-    return aside.closed, [result for _, result in judged]
+    prepared, applied = _evaluate(index, ScenarioSeries([Series(name=x.scenario, exchanges={x.step: x})]), frozenset())
+    return prepared.not_applicable, [result for _, result in applied]
 
 
-_Asked = tuple[JudgedSubject, Mapping[int, Unmet]]
-"""A subject, and the places of the rules that do not apply to it, each with the unmet condition."""
+_SubjectUnmet = tuple[JudgedSubject, Mapping[int, Unmet]]
+"""A subject, and the places of the checks that do not apply to it, each with the unmet condition."""
 
 
-class _Aside(NamedTuple):
-    """The results of all rules as if they did not apply, the places of the rules that do apply, and the results of the others."""
+class _PreparedResults(NamedTuple):
+    """Results before any check runs.
+
+    Attributes:
+        results: a "not applicable" result for each check.
+        applicable: the places of the checks that apply.
+        not_applicable: the results of the others.
+    """
 
     results: tuple[Result, ...]
-    open: tuple[int, ...]
-    closed: tuple[Result, ...]
+    applicable: tuple[int, ...]
+    not_applicable: tuple[Result, ...]
 
 
 def _evaluate(
-    agenda: ConditionIndex, case: ScenarioSeries, exercises: frozenset[str]
-) -> tuple[_Aside, list[tuple[int, Result]]]:
-    """Evaluate rules on a scenario: return the results of those that apply to nothing, and each of the others with its place."""
-    stops = {
-        kind: tuple([agenda.unmet_nodes(subject.whole, subject.known) for subject in subjects])
+    index: ConditionIndex, case: ScenarioSeries, exercises: frozenset[str]
+) -> tuple[_PreparedResults, list[tuple[int, Result]]]:
+    """Evaluate checks on a scenario. Return the prepared results, and the place and result of each check that was run."""
+    unmet = {
+        kind: tuple([index.unmet_nodes(subject.whole, subject.known) for subject in subjects])
         for kind, subjects in case.subjects.items()
     }
-    # after a rate limit, each rule by itself finds out why it does not apply
-    every = tuple(stops.values()) if not case.refused else ()
-    aside = _not_applicable(agenda, case.name, case.api, len(case.series), every)
-    asked = {kind: list(zip(case.subjects[kind], map(unmet_rules, many), strict=True)) for kind, many in stops.items()}
-    rules = agenda.rules
-    places: Iterable[int] = aside.open
+    # after a rate limit, the reason is determined for each check separately
+    prepared = _prepare_results(
+        index, case.name, case.api, len(case.series), tuple(unmet.values()) if not case.refused else ()
+    )
+    pairs = {kind: list(zip(case.subjects[kind], map(unmet_rules, many), strict=True)) for kind, many in unmet.items()}
+    rules = index.rules
+    places: Iterable[int] = prepared.applicable
     if exercises:
         places = sorted({*places, *(place for place, rule in enumerate(rules) if rule.id in exercises)})
-    return aside, [
-        (place, _judged(rules[place], place, case, asked[rules[place].subject], exercises)) for place in places
+    return prepared, [
+        (place, _run_check(rules[place], place, case, pairs[rules[place].subject], exercises)) for place in places
     ]
 
 
-@lru_cache(maxsize=512)
-def _not_applicable(
-    agenda: ConditionIndex,
+@lru_cache(maxsize=512)  # most exchanges of a log are alike
+def _prepare_results(
+    index: ConditionIndex,
     scenario: str,
     api: str,
     tries: int,
-    stops: tuple[tuple[tuple[ConditionNode, ...], ...], ...],
-) -> _Aside:
-    """Return the results of the rules that apply to nothing. Most exchanges of a log are alike, so it is remembered."""
-    missing = {
-        place: [lacking[place] for lacking in of_each]
-        for of_each in [list(map(unmet_rules, of_a_kind)) for of_a_kind in stops]
-        for place in (of_each[0] if of_each else ())
-        if all(place in lacking for lacking in of_each)
+    unmet_nodes: tuple[tuple[tuple[ConditionNode, ...], ...], ...],
+) -> _PreparedResults:
+    unmet = {
+        place: [conditions[place] for conditions in by_subject]
+        for by_subject in [list(map(unmet_rules, of_kind)) for of_kind in unmet_nodes]
+        for place in (by_subject[0] if by_subject else ())
+        if all(place in conditions for conditions in by_subject)
     }
     results = tuple(
         Result(rule.id, rule.severity, rule.clause, scenario, api, Outcome.NOT_APPLICABLE, tries=tries, reason=reason)
-        for place, rule in enumerate(agenda.rules)
-        for reason in [_applies_to(missing.get(place, ()))]
+        for place, rule in enumerate(index.rules)
+        for reason in [_applies_to(unmet.get(place, ()))]
     )
-    return _Aside(
+    return _PreparedResults(
         results=results,
-        open=tuple(place for place in range(len(results)) if place not in missing),
-        closed=tuple(result for place, result in enumerate(results) if place in missing),
+        applicable=tuple(place for place in range(len(results)) if place not in unmet),
+        not_applicable=tuple(result for place, result in enumerate(results) if place in unmet),
     )
 
 
@@ -215,28 +224,32 @@ def _applies_to(unmet: Iterable[Unmet]) -> str:
     return "applies to " + "; ".join(dict.fromkeys(needed.description for needed in unmet))
 
 
-def _judged(
-    rule: Check | Comparison, place: int, case: ScenarioSeries, asked: Sequence[_Asked], exercises: frozenset[str]
+def _run_check(
+    rule: Check | Comparison,
+    place: int,
+    case: ScenarioSeries,
+    pairs: Sequence[_SubjectUnmet],
+    exercises: frozenset[str],
 ) -> Result:
     applied: list[JudgedSubject] = []
     findings: list[Finding] = []
     errors: list[str] = []
     failed = 0
     run = rule.run
-    for subject, closed in asked:
-        if place in closed:
+    for subject, unmet in pairs:
+        if place in unmet:
             continue
         applied.append(subject)
         try:
             if RAISED in subject.known:
-                rule.first_unmet(subject.whole)  # type: ignore[arg-type]  # raises again where it is a condition of this rule
-            found = list(run(subject.whole))  # type: ignore[arg-type]  # a check runs on subjects of its kind
-        except Exception as error:  # noqa: BLE001 - whatever a check raises is reported as an error of that check
+                rule.first_unmet(subject.whole)  # type: ignore[arg-type]  # raises again if it is a condition of this check
+            divergences = list(run(subject.whole))  # type: ignore[arg-type]  # a check runs on subjects of its kind
+        except Exception as error:  # noqa: BLE001 - any exception of a check is reported as an error of that check
             errors.append(_error_text(error))
             continue
-        if found:
-            findings += [_placed(finding, subject.exchanges) for finding in found]
-            failed += any(finding.verdict is Verdict.FAIL for finding in found)
+        if divergences:
+            findings += [_locate(finding, subject.exchanges) for finding in divergences]
+            failed += any(finding.verdict is Verdict.FAIL for finding in divergences)
     reason = ""
     if errors:
         outcome, reason = Outcome.ERROR, errors[0]
@@ -246,11 +259,11 @@ def _judged(
         outcome = Outcome.PASS
     else:
         try:
-            outcome, reason = _without_subject(case, asked, place, exercised=rule.id in exercises)
+            outcome, reason = _explain_unapplied(case, pairs, place, exercised=rule.id in exercises)
         except Exception as error:  # noqa: BLE001 - as above: a condition raised
             outcome, reason = Outcome.ERROR, _error_text(error)
-    exchanges, evidence = case.basis(tuple(applied))
-    # in the order of its fields, since names cost as much as the rest
+    exchanges, evidence = case.sources(tuple(applied))
+    # positional, since keywords would double the cost
     return Result(
         rule.id,
         rule.severity,
@@ -273,8 +286,8 @@ def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error} ({frame.name}, line {frame.lineno})"
 
 
-def _placed(finding: Finding, exchanges: tuple[Exchange, ...]) -> Finding:
-    """Return the finding with its exchange, and with its choice where that is not the first."""
+def _locate(finding: Finding, exchanges: tuple[Exchange, ...]) -> Finding:
+    """Return the finding with its exchange, and with its choice if that is not the first."""
     if len(exchanges) != 1:
         return finding
     (x,) = exchanges
@@ -282,22 +295,22 @@ def _placed(finding: Finding, exchanges: tuple[Exchange, ...]) -> Finding:
     return replace(finding, at=where, exchange=finding.exchange or x.id)
 
 
-def _without_subject(
-    case: ScenarioSeries, asked: Sequence[_Asked], place: int, *, exercised: bool
+def _explain_unapplied(
+    case: ScenarioSeries, pairs: Sequence[_SubjectUnmet], place: int, *, exercised: bool
 ) -> tuple[Outcome, str]:
-    """Return the outcome of a check that applied to nothing, and the reason."""
+    """Return the outcome of a check that applied to no subject, and the reason."""
     if case.refused:
         return Outcome.INCONCLUSIVE, f"rate limited: {case.refused[0]}"
-    lacking = [closed[place] for _, closed in asked]
-    reason = _applies_to(lacking) if asked else "nothing was sent"
-    sent = [x for subject, _ in asked for x in subject.exchanges]
-    is_of_another_api = all(needed in _OF_ONE_API for needed in lacking) and all(
+    conditions = [unmet[place] for _, unmet in pairs]
+    reason = _applies_to(conditions) if pairs else "nothing was sent"
+    sent = [x for subject, _ in pairs for x in subject.exchanges]
+    is_of_another_api = all(needed in _API_CONDITIONS for needed in conditions) and all(
         x.api != CHAT_COMPLETIONS.name for x in sent
     )
     if not exercised or is_of_another_api:
         return Outcome.NOT_APPLICABLE, reason
-    grounds = [_ground(closed[place], subject) for subject, closed in asked]
-    if UnmetReason.LIMIT in grounds:
+    reasons = [_unmet_reason(unmet[place], subject) for subject, unmet in pairs]
+    if UnmetReason.LIMIT in reasons:
         return Outcome.NOT_APPLICABLE, "the endpoint declares a limit: " + reason
     for x in sent:
         if x.failure is not None and x.failure.kind is FailureKind.ACCESS_REFUSED:
@@ -311,42 +324,42 @@ def _without_subject(
         and not (x.answered_by is AnsweredBy.RENDER and x.rendered_prompt is not None)
         and not _why_not_sent(x)
     ]
-    only_shown = any(x.answered_by is AnsweredBy.DERENDER for x in sent)
-    if unanswered and not (only_shown and all(ground is UnmetReason.EVIDENCE for ground in grounds)):
+    is_derendered = any(x.answered_by is AnsweredBy.DERENDER for x in sent)
+    if unanswered and not (is_derendered and all(one is UnmetReason.EVIDENCE for one in reasons)):
         return Outcome.INCONCLUSIVE, f"no usable answer to {unanswered[0]} (see errors.valid_request_is_answered)"
-    unscripted = [why for x in sent if (why := _why_not_sent(x) or x.script_not_played)]
+    unscripted = [detail for x in sent if (detail := _why_not_sent(x) or x.script_not_played)]
     if unscripted:
         return Outcome.NOT_APPLICABLE, unscripted[0]
-    if UnmetReason.EVIDENCE in grounds:
+    if UnmetReason.EVIDENCE in reasons:
         return Outcome.NOT_APPLICABLE, NOT_SHOWN + reason
     return Outcome.INCONCLUSIVE, "the endpoint did not do what the scenario asks for: " + reason
 
 
-def _ground(unmet: Unmet, subject: JudgedSubject) -> UnmetReason:
-    """Return why a condition does not hold. Where it would, had the API itself answered, the endpoint just does not show it."""
-    ways = {x.answered_by for x in subject.exchanges}
-    if ways <= {AnsweredBy.API}:
+def _unmet_reason(unmet: Unmet, subject: JudgedSubject) -> UnmetReason:
+    """Return the reason of an unmet condition: `EVIDENCE` if it would hold for an answer of the API itself."""
+    sources = {x.answered_by for x in subject.exchanges}
+    if sources <= {AnsweredBy.API}:
         return unmet.unmet_reason
-    served = subject.whole
-    if isinstance(served, Series):
-        exchanges = {step: replace(x, answered_by=AnsweredBy.API) for step, x in served.exchanges.items()}
-        served = replace(served, exchanges=exchanges)
+    target = subject.whole
+    if isinstance(target, Series):
+        exchanges = {step: replace(x, answered_by=AnsweredBy.API) for step, x in target.exchanges.items()}
+        target = replace(target, exchanges=exchanges)
     else:
-        served = replace(served, answered_by=AnsweredBy.API)
-    return UnmetReason.EVIDENCE if ways == {AnsweredBy.RENDER} or unmet.holds(served) else unmet.unmet_reason  # type: ignore[arg-type]
+        target = replace(target, answered_by=AnsweredBy.API)
+    return UnmetReason.EVIDENCE if sources == {AnsweredBy.RENDER} or unmet.holds(target) else unmet.unmet_reason  # type: ignore[arg-type]
 
 
 def _why_not_sent(x: Exchange) -> str:
-    """Return why the client did not send a request, empty where it did."""
+    """Return the reason why the client did not send a request, empty if it did."""
     return x.failure.detail if x.failure is not None and x.failure.kind is FailureKind.NOT_SENT else ""
 
 
 def worst(results: Iterable[Result], fails_on: frozenset[Severity]) -> Outcome:
-    """Return the outcome of a run: error, fail (of the severities that count), or pass."""
+    """Return the outcome of a run: error, fail (at the severities in `fails_on`), or pass."""
     outcomes = {one.outcome for one in results if one.outcome is Outcome.ERROR or one.severity in fails_on}
     return next((outcome for outcome in (Outcome.ERROR, Outcome.FAIL) if outcome in outcomes), Outcome.PASS)
 
 
 def is_comparison(rule: Check | Comparison) -> bool:
-    """Return true for a check that judges a series as a whole."""
+    """Return True for a check that judges a whole series."""
     return rule.subject is Series
