@@ -14,7 +14,7 @@ from harmony_conformance.apis.api import Framing
 from harmony_conformance.apis.registry import api_named
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.transport.messages import Request, Response
-from harmony_proxy.guard.error_bodies import (
+from harmony_proxy.guard.error_responses import (
     BLOCKED,
     BROKEN_OFF,
     NOT_EXAMINED,
@@ -34,13 +34,18 @@ from harmony_proxy.repair.stream_parts.event_templates import EventTemplates
 from harmony_proxy.repair.stream_parts.hold_buffer import HOLD_LIMIT, HoldBuffer, joined
 from harmony_proxy.repair.stream_parts.repair_accounting import FINISH, TOO_LATE, RepairAccount
 from harmony_proxy.repair.stream_parts.rewriter import Place, StreamHandler
-from harmony_proxy.repair.stream_parts.stream_judge import PROBES, Emission, StreamJudge
+from harmony_proxy.repair.stream_parts.stream_judge import PROBES, StreamJudge
 from harmony_proxy.repair.stream_parts.text_tracker import Status
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError
 
-TEXTS = frozenset(f"channels.{name}" for name in ("no_marker_leak", "no_channel_words", "no_reasoning_in_content")) | {
-    "tool_calls.name_is_declared"
-}
+TEXTS = frozenset(
+    {
+        "channels.no_marker_leak",
+        "channels.no_channel_words",
+        "channels.no_reasoning_in_content",
+        "tool_calls.name_is_declared",
+    }
+)
 """Checks that run during the stream."""
 
 _NO_NAME = "without header residue the name is not a declared function"
@@ -95,10 +100,6 @@ class StreamRepairer:
         self._finished_choices: set[int] = set()
         self._passes_all = False
         self._blocking_checks: tuple[str, ...] = ()
-
-    @property
-    def _emission(self) -> Emission:
-        return self._history if self._handler is None else self._handler.went
 
     @property
     def actions(self) -> Actions:
@@ -187,8 +188,8 @@ class StreamRepairer:
         if handler.announces(piece) and not self._buffered.is_full:
             return []
         is_complete = bool(self._choices) and self._choices == self._finished_choices
-        waits_for_end = handler.ends_with_choices and self._blocking and is_complete
-        return [] if waits_for_end else self._resolve(is_last=False)
+        waits = handler.ends_with_choices and self._blocking and is_complete
+        return [] if waits else self._resolve(is_last=False)
 
     def _matches_template(self, raw: bytes) -> bool:
         """Record an event as emitted, and return True, if it matches the template of an earlier event and its text is safe."""
@@ -350,11 +351,11 @@ class StreamRepairer:
 
     def _finish(self) -> list[bytes]:
         """Judge the complete answer, and emit or block its end."""
-        number = self._number  # of the next event, if all buffered events are dropped
-        out = self._resolve(is_last=True)
+        number, out = self._number, self._resolve(is_last=True)  # number of the next event if the buffer is dropped
         if self.is_over or not self._blocking:
             return out
-        failing = self._judge.fails_whole(self._emission, self._buffered.pieces, self._blocking)
+        emission = self._history if self._handler is None else self._handler.went
+        failing = self._judge.fails_whole(emission, self._buffered.pieces, self._blocking)
         return self._block(failing, number) if failing else out
 
     def _record_unrepaired(self) -> None:

@@ -194,7 +194,7 @@ def test_many_needles_cost_no_more_than_a_few_readings():
     one = actor()
     for piece in stream(*["Use ", "<|", "end", "|>", " and "] * 150):
         one.feed(piece)
-    assert one._asking._read < 256 * 1024 + 4 * one._size + 100_000
+    assert one._judge._read < 256 * 1024 + 4 * one._size + 100_000
 
 
 @pytest.mark.parametrize("api", sorted(APIS))

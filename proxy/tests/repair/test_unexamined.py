@@ -90,7 +90,7 @@ UNREAD = {
 def test_an_event_that_cannot_be_read(name, fail):
     data = event("Hello!") + UNREAD[name] + event(" Bye.") + STOP + DONE
     out, one = at_every_split(partial(actor, fail), data, step=2)
-    assert one.actions.left["*"] == "an event that is no JSON object"
+    assert one.actions.left["*"] == "an event that is not a JSON object"
     assert (out == data) == (fail is FailMode.OPEN)
     if fail is FailMode.CLOSED:
         assert out.startswith(event("Hello!"))
@@ -151,7 +151,7 @@ def test_what_is_held_when_the_server_dies_passes_only_where_the_policy_is_open(
         assert told == said
     else:
         assert told in ("", "Hello.")
-        assert "before all of it could be examined" in one.actions.left["*"]
+        assert "before it was examined completely" in one.actions.left["*"]
 
 
 def test_what_leaks_is_told_anew_when_the_server_dies_also_where_the_policy_is_closed():
@@ -214,7 +214,7 @@ WHOLE = json.dumps({"choices": [{"index": 0, "message": {"role": "assistant", "c
 )
 def test_a_whole_answer_that_cannot_be_read(kind, body, fail):
     one, out = guarded(fail.value, kind, body)
-    assert one.recorder.left == {"*": "the answer is no JSON"}
+    assert one.recorder.left == {"*": "the answer is not JSON"}
     headers = dict(one.head.headers)
     if fail is FailMode.OPEN:
         assert out == body

@@ -1,4 +1,4 @@
-"""Streams told anew: the deltas of one choice once a text of it leaks."""
+"""Deltas of one choice of a stream from its first leak on."""
 
 from __future__ import annotations
 
@@ -13,10 +13,18 @@ from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError, Par
 
 @dataclass
 class DeltaWriter:
-    """State: the calls of the choice, the reasoning that was found, and the call that is being made, where it has to come in one piece.
+    """Writes parsed texts of one choice as deltas. Stores its calls, its reasoning, and an incomplete call of an API without partial calls.
 
-    `reasoning` is the member that takes the reasoning, `made` how many of the calls were made here. `problem`: what had no place, and was told as content:
-    once a part of the answer went out anew there is no way back (`is_final`).
+    Attributes:
+        dialect: Member names and message forms of the API.
+        body: Body of the request, from which call ids are derived.
+        choice: Index of the choice.
+        reasoning: Name of the member for reasoning.
+        calls: Number of all calls of the choice.
+        made: Number of calls that this writer created.
+        thought: Pieces of reasoning that were parsed.
+        is_final: True if the repair cannot be rolled back any more. A call without a destination then becomes content.
+        problem: Description of such a call, or an empty string.
     """
 
     dialect: Dialect
@@ -32,32 +40,32 @@ class DeltaWriter:
     _arguments: str = ""
 
     def copy(self) -> DeltaWriter:
-        """The same, to go back to."""
+        """Return a copy to roll back to."""
         return replace(self, thought=[*self.thought])
 
-    def deltas(self, said: Sequence[ParsedText], *, is_over: bool) -> list[JsonObject]:
-        """The deltas that say this.
+    def deltas(self, parsed: Sequence[ParsedText], *, is_over: bool) -> list[JsonObject]:
+        """Return the deltas for these parsed texts.
 
         Raises:
-            NoPlace: the API has no place for it, and there is a way back.
+            NoDestinationError: the API has no place for a text, and the repair can be rolled back.
         """
-        told: list[JsonObject] = []
-        for one in join(said):
+        deltas: list[JsonObject] = []
+        for one in join(parsed):
             if one.kind is TextKind.CALL:
-                told += self._called(one)
+                deltas += self._write_call(one)
             else:
-                told += self._whole_call()
+                deltas += self._complete_call()
                 if one.kind is TextKind.REASONING:
                     self.thought.append(one.text)
-                told.append({self.dialect.content if one.kind is TextKind.CONTENT else self.reasoning: one.text})
-        return [*told, *self._whole_call()] if is_over else told
+                deltas.append({self.dialect.content if one.kind is TextKind.CONTENT else self.reasoning: one.text})
+        return [*deltas, *self._complete_call()] if is_over else deltas
 
-    def _called(self, one: ParsedText) -> list[JsonObject]:
+    def _write_call(self, one: ParsedText) -> list[JsonObject]:
         if self.dialect.calls_are_whole:
-            before = self._whole_call() if one.name is not None else []
+            completed = self._complete_call() if one.name is not None else []
             self._name = one.name if one.name is not None else self._name
             self._arguments += one.text
-            return before
+            return completed
         if one.name is None:
             more: Json = {"index": self.calls - 1, "function": {"arguments": one.text}}
             return [{"tool_calls": [more]}]
@@ -65,7 +73,7 @@ class DeltaWriter:
         self.calls, self.made = self.calls + 1, self.made + 1
         return [{"tool_calls": [called(one.name, one.text, index=self.calls - 1, identity=identity)]}]
 
-    def _whole_call(self) -> list[JsonObject]:
+    def _complete_call(self) -> list[JsonObject]:
         if self._name is None:
             return []
         name, arguments = self._name, self._arguments

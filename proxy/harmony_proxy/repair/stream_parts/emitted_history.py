@@ -1,4 +1,4 @@
-"""What went out of a stream, as short as can be: what is judged with it is the same answer with its deltas joined, and costs what its text costs."""
+"""The emitted part of a stream, with its deltas joined: judging it costs as much as its text, not as much as its events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Choice:
 
 
 class EmittedHistory:
-    """State: the texts, calls and ids of each choice; and the bytes themselves, where the whole stream is to be judged at its end."""
+    """Stores the emitted texts, calls and ids of each choice, and the raw bytes if the complete stream is judged at its end."""
 
     def __init__(self, dialect: Dialect | None, *, keeps_bytes: bool) -> None:
         self.raw: list[bytes] = []
@@ -39,7 +39,7 @@ class EmittedHistory:
         self._known = _ALWAYS if dialect is None else _ALWAYS | {dialect.content, *dialect.reasoning}
 
     def add(self, raw: bytes, parts: Iterable[ChoiceContent]) -> None:
-        """One more event went out."""
+        """Add an emitted event."""
         if self._keeps_bytes:
             self.raw.append(raw)
         if self._dialect is None:
@@ -48,25 +48,25 @@ class EmittedHistory:
             choice = self._choices.get(part.choice)
             if choice is None:
                 choice = self._choices[part.choice] = _Choice()
-            for member, said in self._dialect.texts(part):
-                choice.texts.setdefault(member, []).append(said)
+            for member, fragment in self._dialect.texts(part):
+                choice.texts.setdefault(member, []).append(fragment)
             if "tool_calls" in part.said:
                 self._add_calls(choice, items(part.said["tool_calls"]))
             if part.ids:
                 choice.ids.extend(part.ids)
-            if part.said.keys() - self._known:
-                self._add_others(choice, part.said)
+            others: JsonObject = {name: one for name, one in part.said.items() if one and name not in self._known}
+            if others:
+                choice.others.append(others)
 
-    def grow(self, raw: bytes, choice: int, member: str, said: str) -> None:
-        """An event went out in which nothing but a text went on that began before."""
+    def grow(self, raw: bytes, choice: int, member: str, fragment: str) -> None:
+        """Add an emitted event that only continues a known text."""
         if self._keeps_bytes:
             self.raw.append(raw)
-        self._choices[choice].texts[member].append(said)
+        self._choices[choice].texts[member].append(fragment)
 
     def said(self, choice: int, member: str) -> str:
-        """A text of a choice as far as it went out."""
-        found = self._choices.get(choice)
-        return "".join(found.texts.get(member, ())) if found is not None else ""
+        """Return the emitted text of a member of a choice."""
+        return "".join(self._choices[choice].texts.get(member, ())) if choice in self._choices else ""
 
     def _add_calls(self, choice: _Choice, calls: Iterable[Json]) -> None:
         if self._dialect is None or self._dialect.calls_are_whole:
@@ -82,38 +82,33 @@ class EmittedHistory:
             known.arguments.append(text(at(call, "function", "arguments")))
 
     def events(self) -> Iterator[JsonObject]:
-        """One event for each choice, with all that went out of it."""
+        """Yield one event per choice, with everything emitted of it."""
         if self._dialect is None:
             return
         for index, choice in self._choices.items():
-            said: JsonObject = {"role": "assistant"}
+            message: JsonObject = {"role": "assistant"}
             for member, pieces in choice.texts.items():
                 pieces[:] = ["".join(pieces)]
-                said[member] = pieces[0]
-            calls: list[Json] = [*choice.whole_calls, *map(_told, choice.calls.values())]
+                message[member] = pieces[0]
+            calls: list[Json] = [*choice.whole_calls, *map(_joined_call, choice.calls.values())]
             if calls:
-                said["tool_calls"] = calls
-            yield self._dialect.delta(index, said, choice.ids)
-
-    def _add_others(self, choice: _Choice, said: JsonObject) -> None:
-        others: JsonObject = {name: value for name, value in said.items() if value and name not in self._known}
-        if others:
-            choice.others.append(others)
+                message["tool_calls"] = calls
+            yield self._dialect.delta(index, message, choice.ids)
 
     def others(self) -> Iterator[JsonObject]:
-        """What was said in members that are not told anew."""
+        """Yield events with the emitted members that are never rewritten."""
+        if self._dialect is None:
+            return
         for index, choice in self._choices.items():
-            for said in choice.others if self._dialect is not None else ():
-                if self._dialect is not None:
-                    yield self._dialect.delta(index, said, ())
+            yield from (self._dialect.delta(index, message, ()) for message in choice.others)
 
     def copy(self) -> EmittedHistory:
-        """The same, to go back to."""
+        """Return a copy to roll back to."""
         other = EmittedHistory(self._dialect, keeps_bytes=self._keeps_bytes)
         other.raw, other._choices = list(self.raw), deepcopy(self._choices)
         return other
 
 
-def _told(call: _Call) -> Json:
+def _joined_call(call: _Call) -> Json:
     call.arguments[:] = ["".join(call.arguments)]
     return {**call.head, "function": {"name": call.name, "arguments": call.arguments[0]}}

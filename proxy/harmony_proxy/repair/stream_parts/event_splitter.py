@@ -1,7 +1,7 @@
-"""A body cut into its events, each with the very bytes it came as: what is not touched goes out as it came in.
+"""Split a body into its events, each with its original bytes.
 
-Server-sent events end with an empty line, lines of JSON with a line feed. Nothing is lost: all `raw` one after the other, and then `rest`, are the bytes
-that were fed. An event is bounded: past the limit the splitter gives up (`is_lost`), and what it holds is its rest.
+Server-sent events end with an empty line, lines of JSON with a line feed. No byte is lost: all `raw` in order, followed by `rest`,
+are the input. Beyond the size limit of one event the splitter gives up (`is_lost`), and its buffer is the rest.
 """
 
 from __future__ import annotations
@@ -17,21 +17,26 @@ from harmony_conformance.transport.sse import DONE
 from harmony_proxy.repair.text.api_dialects import ChoiceContent
 
 EVENT_LIMIT = 1024 * 1024
-"""The most bytes of one event."""
+"""Maximum size of one event in bytes."""
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _EMPTY_LINES = re.compile(rb"(?:\r?\n)+")
 _LINES = re.compile(rb"\n+|[^\n]+\n")
 _FIELD = re.compile(rb"(?:|:.*|(?:event|id|retry)(?::.*)?)\Z", re.DOTALL)
-"""A line of an event that has no data."""
+"""A line of an event without data."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(kw_only=True)
 class RawEvent:
-    """One event: its bytes, and its data (None where it has none: a comment, an empty line).
+    """One event of a stream.
 
-    `is_line`: one of a stream of lines. `parts` is what it says, and `source` which item it is about, as they were read when it came.
+    Attributes:
+        raw: Original bytes.
+        data: Content of its data fields; None for a comment or an empty line.
+        is_line: True if the stream consists of JSON lines.
+        parts: Content by choice, read on arrival.
+        source: Place of the item that the event belongs to (Responses API), read on arrival.
     """
 
     raw: bytes
@@ -42,24 +47,24 @@ class RawEvent:
 
     @property
     def is_done(self) -> bool:
-        """Whether this is the `[DONE]` that ends a stream."""
+        """True for the `[DONE]` event that ends a stream."""
         return self.data is not None and self.data.strip() == DONE
 
     @property
     def is_unread(self) -> bool:
-        """Whether it says something that is no JSON object, or lines that are none of an event's."""
+        """True if the data is not a JSON object, or a line is not a field of an event."""
         if self.data is None:
             return any(_FIELD.match(line) is None for line in _LINE_END.split(self.raw.removeprefix(_BYTE_ORDER_MARK)))
         return bool(self.data.strip()) and not self.is_done and not isinstance(self.value, dict)
 
     @property
     def is_error(self) -> bool:
-        """Whether the server says with it that something went wrong."""
+        """True if the server reports an error with this event."""
         return at(self.value, "error") is not None or at(self.value, "type") in ("error", "response.failed")
 
     @cached_property
     def value(self) -> Json:
-        """The data as JSON, None where it is none."""
+        """Return the data as JSON; None if it is not JSON."""
         if not self.data:
             return None
         try:
@@ -68,7 +73,7 @@ class RawEvent:
             return None
 
     def told(self, value: Json) -> bytes:
-        """The bytes of the same event with another value: the lines that are no data stay, and so does the form of the line ends."""
+        """Return the bytes of this event with another JSON value. Lines without data and the line ends are retained."""
         data = dumps(value).encode("utf-8", "backslashreplace")
         if self.is_line:
             return data + b"\n"
@@ -79,43 +84,42 @@ class RawEvent:
 
 
 def _are_events(data: bytes) -> bool:
-    """Whether the bytes are whole events, in the form that nearly all have: lines that end with a line feed, and one empty line behind each event."""
+    """Return True if the bytes are complete events in the usual form: lines end with a line feed, events with one empty line."""
     return data.endswith(b"\n\n") and b"\r" not in data and b"\n\n\n" not in data and not data.startswith(b"\n")
 
 
-def _simple(raw: bytes) -> RawEvent:
-    """Such an event."""
+def _parse_simple(raw: bytes) -> RawEvent:
     lines = [line for line in raw.split(b"\n") if line.startswith(b"data:") or line == b"data"]
     data = [line[5:].removeprefix(b" ") for line in lines]
     return RawEvent(raw=raw, data=b"\n".join(data).decode("utf-8", "replace") if data else None)
 
 
 class Splitter(Protocol):
-    """What cuts a body into events."""
+    """Splits a body into events."""
 
     is_lost: bool
     end: bytes
 
     @property
     def is_between(self) -> bool:
-        """Whether all bytes so far were complete events."""
+        """True if all bytes so far were complete events."""
         ...
 
     def feed(self, data: bytes) -> list[RawEvent]:
-        """The events that `data` completes."""
+        """Return the events that `data` completes."""
         ...
 
     def rest(self) -> bytes:
-        """What stands behind the last complete event."""
+        """Return the bytes after the last complete event."""
         ...
 
     def last(self) -> RawEvent | None:
-        """The rest as the event that it is once it ends; None where there is none."""
+        """Return the event that the rest would be if it ended here; None if there is no rest."""
         ...
 
 
 class SseSplitter:
-    """State: the bytes of the current event, where its current line begins, and its data so far. `end`: what ends an event, wherever it stops."""
+    """Splits server-sent events. Stores the bytes and data of the current event, and the start of its current line. `end` ends an incomplete event."""
 
     end = b"\n\n"
 
@@ -131,46 +135,46 @@ class SseSplitter:
 
     @property
     def is_between(self) -> bool:
-        """Whether all bytes so far were complete events, the last of which ended with a line feed."""
+        """True if all bytes so far were complete events, and the last one ended with a line feed."""
         return not self._raw and not self._after_cr and not self._first
 
     def feed(self, data: bytes) -> list[RawEvent]:
-        """The events that `data` completes. An event ends with the carriage return of its last line; a line feed that comes later is a piece of its own."""
+        """Return the events that `data` completes. An event ends with the carriage return of its last line; a later line feed is a separate event."""
         if not data:
             return []
         if not self._raw and not self._after_cr and not self._first and _are_events(data):
-            return [_simple(event + b"\n\n") for event in data[:-2].split(b"\n\n")]
+            return [_parse_simple(event + b"\n\n") for event in data[:-2].split(b"\n\n")]
         pieces: list[RawEvent] = []
         if self._after_cr and data.startswith(b"\n"):
             if self._raw:
                 self._line = self._scanned = self._scanned + 1
-            else:  # by itself: what goes out for the next event may be other bytes, or none
+            else:  # separate, since the next event may be rewritten or dropped
                 pieces.append(RawEvent(raw=b"\n"))
                 data = data[1:]
         self._raw += data
         self._after_cr = False
-        while (found := _LINE_END.search(self._raw, self._scanned)) is not None:
-            self._after_cr = found.group() == b"\r" and found.end() == len(self._raw)
-            line = bytes(self._raw[self._line : found.start()])
-            self._line = self._scanned = found.end()
+        while (match := _LINE_END.search(self._raw, self._scanned)) is not None:
+            self._after_cr = match.group() == b"\r" and match.end() == len(self._raw)
+            line = bytes(self._raw[self._line : match.start()])
+            self._line = self._scanned = match.end()
             if self._take(line):
-                if not self._data and (more := _EMPTY_LINES.match(self._raw, self._line)) is not None:
-                    self._line = self._scanned = more.end()  # a server may send nothing else for long
+                if not self._data and (empty_lines := _EMPTY_LINES.match(self._raw, self._line)) is not None:
+                    self._line = self._scanned = empty_lines.end()  # a server may send only empty lines for a long time
                 pieces.append(self._dispatch())
         self._scanned = max(self._scanned, len(self._raw))
         self.is_lost = self.is_lost or len(self._raw) > self._limit
         return pieces
 
     def rest(self) -> bytes:
-        """What stands behind the last complete event."""
+        """Return the bytes after the last complete event."""
         return bytes(self._raw)
 
     def last(self) -> RawEvent | None:
-        """The rest as the event that it is once it ends; None where there is none."""
+        """Return the event that the rest would be if it ended here; None if there is no rest."""
         return next(iter(SseSplitter().feed(self.rest() + self.end)), None) if self._raw else None
 
     def _take(self, line: bytes) -> bool:
-        """Whether the line ends the event."""
+        """Process a line, and return True if it ends the event."""
         if self._first:
             line, self._first = line.removeprefix(_BYTE_ORDER_MARK), False
         if not line:
@@ -189,7 +193,7 @@ class SseSplitter:
 
 
 class LineSplitter:
-    """State: the bytes of the current line. `end`: what ends it."""
+    """Splits lines of JSON. Stores the bytes of the current line. `end` ends an incomplete line."""
 
     end = b"\n"
 
@@ -200,11 +204,11 @@ class LineSplitter:
 
     @property
     def is_between(self) -> bool:
-        """Whether all bytes so far were complete lines."""
+        """True if all bytes so far were complete lines."""
         return not self._raw
 
     def feed(self, data: bytes) -> list[RawEvent]:
-        """The lines that `data` completes."""
+        """Return the lines that `data` completes."""
         if b"\n" not in data:
             self._raw += data
             self.is_lost = self.is_lost or len(self._raw) > self._limit
@@ -212,15 +216,15 @@ class LineSplitter:
         whole, end, rest = (bytes(self._raw) + data).rpartition(b"\n")
         self._raw = bytearray(rest)
         self.is_lost = self.is_lost or len(self._raw) > self._limit
-        lines: list[bytes] = _LINES.findall(whole + end)
-        return [_line(line) for line in lines]  # empty lines are one
+        lines: list[bytes] = _LINES.findall(whole + end)  # consecutive empty lines are one match
+        return [_line(line) for line in lines]
 
     def rest(self) -> bytes:
-        """What stands behind the last complete line."""
+        """Return the bytes after the last complete line."""
         return bytes(self._raw)
 
     def last(self) -> RawEvent | None:
-        """The rest as the line that it is once it ends; None where there is none."""
+        """Return the line that the rest would be if it ended here; None if there is no rest."""
         return _line(self.rest()) if self._raw else None
 
 

@@ -1,4 +1,4 @@
-"""The events of a stream that wait for a verdict, in order, and how many bytes of them may."""
+"""The buffer for events of a stream that wait for a verdict."""
 
 from __future__ import annotations
 
@@ -8,11 +8,17 @@ from harmony_conformance.json_value import Json, items
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
 
 HOLD_LIMIT = 1024 * 1024
-"""The most bytes that are held for one verdict: a thought of some 4,000 tokens, each an event of its own."""
+"""Maximum size of the buffer in bytes: reasoning of about 4,000 tokens, one event per token."""
 
 
 class HoldBuffer:
-    """State: the events, their bytes, and whether one of them has a call that is odd, or is to be judged in any case."""
+    """Buffers events in order.
+
+    Attributes:
+        pieces: The events.
+        is_odd: True if an event has an unexpected call.
+        is_suspect: True if an event must be judged regardless of its texts.
+    """
 
     def __init__(self, *, limit: int) -> None:
         self.pieces: list[RawEvent] = []
@@ -22,11 +28,11 @@ class HoldBuffer:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more may wait."""
+        """True if the buffer exceeds its limit."""
         return self._size > self._most
 
     def add(self, piece: RawEvent, is_odd: Callable[[Json], bool] | None = None, *, is_suspect: bool) -> None:
-        """One more waits. `is_odd` says so of a call."""
+        """Add an event. `is_odd` returns True for an unexpected call."""
         self.pieces.append(piece)
         self._size += len(piece.raw)
         self.is_suspect = self.is_suspect or is_suspect
@@ -35,22 +41,22 @@ class HoldBuffer:
             self.is_odd = any(map(is_odd, calls))
 
     def take(self, waiting: Collection[int] = ()) -> list[RawEvent]:
-        """Nothing waits any more, but for events that are of these choices alone."""
-        stay, taken = list[RawEvent](), list[RawEvent]()
+        """Remove and return all events, except those that belong only to the choices in `waiting`."""
+        remaining, taken = list[RawEvent](), list[RawEvent]()
         for piece in self.pieces:
-            is_theirs = bool(piece.parts) and all(part.choice in waiting for part in piece.parts)
-            (stay if is_theirs else taken).append(piece)
+            waits = bool(piece.parts) and all(part.choice in waiting for part in piece.parts)
+            (remaining if waits else taken).append(piece)
         self.is_odd = self.is_suspect = False
-        self.put_back(stay)
+        self.put_back(remaining)
         return taken
 
     def put_back(self, pieces: list[RawEvent]) -> None:
-        """They wait after all; what is odd of them was seen."""
+        """Buffer these events again. Their unexpected calls were judged already."""
         self.pieces = pieces
         self._size = sum(len(piece.raw) for piece in pieces)
 
 
 def joined(out: Iterable[bytes]) -> list[bytes]:
-    """As one piece, or none."""
+    """Return the non-empty concatenation as a list of one, or an empty list."""
     data = b"".join(out)
     return [data] if data else []

@@ -1,6 +1,6 @@
-"""What became of a stream, found out at its end: each check that has a repair and fails on what the server said was repaired, or is left, with the reason.
+"""Final account of a stream: each repairable check that failed on the server's output is reported as repaired, or as left with a reason.
 
-Once for each stream, on its joined text: an event costs nothing.
+It is computed once per stream, on the joined text, so that single events cost nothing.
 """
 
 from __future__ import annotations
@@ -15,59 +15,60 @@ from harmony_proxy.repair.stream_parts.rewriter import StreamHandler
 from harmony_proxy.repair.stream_parts.stream_judge import Emission, StreamJudge
 
 FINISH = "tool_calls.finish_reason_agrees"
-ANOTHER = "another leak behind one that was repaired"
-TOO_LATE = "what leaks went out before it showed"
-_BY_IDS = "what the emitted ids mean is told only where an answer is whole: of a stream the text has gone out"
+ANOTHER = "another leak after one that was repaired"
+TOO_LATE = "the leak was emitted before it was detectable"
+_BY_IDS = "only whole answers are rewritten from their token ids: the text of a stream was already emitted"
 _REASONS: Mapping[str, str] = MappingProxyType(
     {
-        FINISH: "nobody can tell what the finish reason should be",
-        "tool_calls.name_is_declared": "what was left of the name is no function that the request declares",
+        FINISH: "the correct finish reason is unknown",
+        "tool_calls.name_is_declared": "without header residue the name is not a declared function",
         "channels.content_is_the_answer": _BY_IDS,
         "reasoning.reasoning_holds_no_answer": _BY_IDS,
-        "responses.status_says_how_it_ended": "nothing shows whether the limit cut the answer, or the model ended it",
+        "responses.status_says_how_it_ended": "the answer does not show whether the token limit or the model ended it",
     }
 )
-_ANEW = "it fails since another was repaired"
+_CAUSED_BY_REPAIR = "the check fails only since another failure was repaired"
 _MEANING = frozenset(rule.id for rule in CHECKS if rule.family in ("channels", "tool_calls", "reasoning", "structured"))
-"""The checks that a repair could make fail. They look at what is said, which is all that is kept here, and not at how it was framed."""
+"""Checks that a repair could cause to fail. They read the content, which the account retains, not the framing."""
 
 
 class RepairAccount:
-    """State: from the first repair on, the stream as the server went on with it, and whether it was closed."""
+    """Compares the server's stream with the emitted one. Stores the server's stream from the first repair on."""
 
-    def __init__(self, asking: StreamJudge, notes: ActionNotes, repairs: Collection[str]) -> None:
-        self._asking, self._notes = asking, notes
+    def __init__(self, judge: StreamJudge, notes: ActionNotes, repairs: Collection[str]) -> None:
+        self._judge, self._notes = judge, notes
         self._repairs = frozenset(repairs)
-        self._theirs: list[bytes] | None = None
+        self._server_stream: list[bytes] | None = None
         self._is_closed = False
 
-    def before(self, went: Emission, held: Iterable[RawEvent]) -> list[bytes]:
-        """The stream as far as it is there, before something of it is told anew."""
-        return [*map(self._asking.framed, went.events()), *(piece.raw for piece in held)]
+    def before(self, emission: Emission, buffered: Iterable[RawEvent]) -> list[bytes]:
+        """Return the stream so far, to be passed to `begin` after a successful repair."""
+        return [*map(self._judge.framed, emission.events()), *(piece.raw for piece in buffered)]
 
     def begin(self, before: list[bytes]) -> None:
-        """Something was told anew."""
-        if self._theirs is None:
-            self._theirs = before
+        """Start to record the server's stream, at its first repair. `before` is the stream up to there."""
+        if self._server_stream is None:
+            self._server_stream = before
 
     def came(self, piece: RawEvent) -> None:
-        """One more event of the server's."""
-        if self._theirs is not None:
-            self._theirs.append(piece.raw)
+        """Record an event of the server."""
+        if self._server_stream is not None:
+            self._server_stream.append(piece.raw)
 
-    def close(self, told: StreamHandler) -> None:
-        """The stream is over. Nothing of it is said to be whole that is not: what broke off is judged as far as it came."""
+    def close(self, handler: StreamHandler) -> None:
+        """Compare both streams at the end, and record what was repaired or left. A truncated stream is judged as it is."""
         if self._is_closed or not self._repairs:
             return
         self._is_closed = True
-        asked = self._repairs | (_MEANING if self._theirs is not None else frozenset[str]())
-        others = told.others()
-        ours = self._asking.failing(self._asking.exchange(told.went, (), others + told.ending()), asked)
-        if self._theirs is not None:
-            theirs = self._asking.failing(self._asking.with_body(b"".join((*self._theirs, others))), asked)
-            fixed = (theirs - ours) & self._repairs
+        checks = self._repairs | (_MEANING if self._server_stream is not None else frozenset[str]())
+        others = handler.others()
+        failing_after = self._judge.failing(self._judge.exchange(handler.went, (), others + handler.ending()), checks)
+        if self._server_stream is not None:
+            failing_before = self._judge.failing(
+                self._judge.with_body(b"".join((*self._server_stream, others))), checks
+            )
+            fixed = (failing_before - failing_after) & self._repairs
             self._notes.count(fixed - self._notes.repaired.keys() - self._notes.left.keys())
-            self._notes.leave(sorted(ours - theirs - self._repairs), _ANEW)
-        for check in sorted(ours & self._repairs):
-            late = ANOTHER if self._notes.repaired else TOO_LATE
-            self._notes.leave((check,), _REASONS.get(check, late))
+            self._notes.leave(sorted(failing_after - failing_before - self._repairs), _CAUSED_BY_REPAIR)
+        for check in sorted(failing_after & self._repairs):
+            self._notes.leave((check,), _REASONS.get(check, ANOTHER if self._notes.repaired else TOO_LATE))

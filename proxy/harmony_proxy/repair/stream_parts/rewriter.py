@@ -1,4 +1,4 @@
-"""A stream told anew, from where a check failed on: its texts, who reads those that leak, and the names of its calls. What the APIs have in common."""
+"""The rewriting of a stream from its first failure on: its texts, their parsers, and the names of its calls. Common to all APIs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,21 @@ from harmony_proxy.repair.text.leak_prefixes import MARKER, SEAM
 from harmony_proxy.repair.text.leaked_text_parser import LeakedTextParser, NoDestinationError, ParsedText, TextKind
 
 Place = tuple[int, str]
-"""A choice, or an item of the Responses API, and the member of it that holds a text (`call/0`: the arguments of its first call)."""
+"""A choice (Responses API: an item), and its member with a text; `call/0` is the arguments of its first call."""
 
 
 class StreamHandler(Protocol):
-    """A streamed answer of one API: how it is read, and how it is told anew."""
+    """Reads and rewrites a streamed answer of one API.
+
+    Attributes:
+        texts: Tracker of each text.
+        declared: Names of the functions that the request declares.
+        cleans_names: True if names and ids of calls are cleaned.
+        is_at_work: True if events are rewritten.
+        is_trying: True while a repair can still be rolled back.
+        problem: Description of a text without a destination, or an empty string.
+        ends_with_choices: True if the answer is complete once all choices are.
+    """
 
     texts: dict[Place, TextTracker]
     declared: frozenset[str]
@@ -35,160 +45,155 @@ class StreamHandler(Protocol):
 
     @property
     def number(self) -> int:
-        """Which number the next event has, where they are numbered."""
+        """Return the sequence number of the next event, for APIs that number events."""
         ...
 
     @property
     def went(self) -> Emission:
-        """What went out."""
+        """Return the emitted part of the stream."""
         ...
 
     def parts(self, piece: RawEvent) -> Sequence[ChoiceContent]:
-        """What an event says; to be asked once, when it comes."""
+        """Return the content of an event by choice. Must be called once per event, in order."""
         ...
 
     def texts_of(self, part: ChoiceContent) -> Iterator[tuple[TextTracker, str]]:
-        """The texts of a part, each with the piece that it goes on with."""
+        """Yield the trackers of the texts that a part continues, each with its new fragment."""
         ...
 
     def is_plain(self, part: ChoiceContent) -> bool:
-        """Whether a part is nothing but text of something that was told before."""
+        """Return True if a part only continues known texts."""
         ...
 
     def announces(self, piece: RawEvent) -> bool:
-        """Whether an event only says that something will be told."""
+        """Return True if an event only announces an item or a part."""
         ...
 
     def is_end(self, piece: RawEvent) -> bool:
-        """Whether the server says with this event that the answer is complete."""
+        """Return True if this event completes the answer."""
         ...
 
     def is_odd(self, call: Json) -> bool:
-        """Whether a call names a function that the request does not declare, or has an id with a marker."""
+        """Return True if a call names an undeclared function, or has a marker in its id."""
         ...
 
     def is_suspect(self, piece: RawEvent) -> bool:
-        """Whether an event is to be judged whatever its texts hold: an error, or one that tells again what may leak."""
+        """Return True if an event must be judged regardless of its texts: an error, or a repeated text that may leak."""
         ...
 
     def probe(self, place: Place, said: str) -> JsonObject:
-        """An event in which a text goes on."""
+        """Return an event that continues a text."""
         ...
 
     def further(self) -> Iterable[JsonObject]:
-        """Events in which a further text begins where one is over, of an API that has several for the user."""
+        """Return events that begin another text after a completed one, for APIs with several texts for the user."""
         ...
 
     def passed(self, piece: RawEvent) -> None:
-        """An event went out as it came."""
+        """Record an event that was emitted unchanged."""
         ...
 
     def learn(self, piece: RawEvent, moulds: EventTemplates) -> None:
-        """Make a mould of an event that went out as it came, if it is nothing but more of a text."""
+        """Learn a template from an event that was emitted unchanged, if it only continues a text."""
         ...
 
     def grow(self, raw: bytes, key: Key, said: str, number: int | None) -> None:
-        """An event that fits a mould went out as it came."""
+        """Record an event that matched a template and was emitted unchanged."""
         ...
 
     def tell(self, piece: RawEvent) -> list[bytes]:
-        """What goes out for an event."""
+        """Return the bytes to emit for an event."""
         ...
 
     def rest(self) -> list[bytes]:
-        """What readers still hold where the stream breaks off."""
+        """Return events with the text that parsers still buffer, if the stream ends early."""
         ...
 
     def others(self) -> bytes:
-        """What `went` does not have: what is said in members that are not told anew."""
+        """Return emitted content that `went` lacks: members that are never rewritten."""
         ...
 
     def ending(self) -> bytes:
-        """What `went` does not have: how it ended, as it went out."""
+        """Return emitted content that `went` lacks: the end of the answer."""
         ...
 
     def saved(self) -> Callable[[], None]:
-        """What takes it back to where it is now."""
+        """Return a function that restores the current state."""
         ...
 
     def forget(self, statuses: Mapping[Place, Status]) -> None:
-        """What was begun is given up: these texts stay as they are."""
+        """Give up a repair: these texts are no longer tracked."""
         ...
 
     def concerned(
         self, statuses: Mapping[Place, Status], found: Mapping[str, Iterable[Finding]]
     ) -> Mapping[Place, Status]:
-        """The same, but of choices in which nothing was found there is no verdict yet."""
+        """Return the statuses, with those of choices without findings set back to `OPEN`."""
         ...
 
     def begin(self, statuses: Mapping[Place, Status]) -> None:
-        """From here on, what leaks is told anew.
+        """Rewrite the leaking texts from here on.
 
         Raises:
-            NoPlace: it began before.
+            NoDestinationError: the leaking message began before.
         """
         ...
 
 
 class StreamRewriter:
-    """State: the texts of each choice, who reads those that leak, and whether the names of calls are cleaned.
-
-    `is_trying` says that there is a way back. `problem` says what had no place in the answer, since it was asked last. `ends_with_choices`: whether the
-    answer is complete once all choices are.
-    """
+    """Common part of the stream handlers. Attributes as in `StreamHandler`."""
 
     ends_with_choices = True
     number = 0
 
-    def __init__(self, dialect: Dialect, declared: frozenset[str], asking: StreamJudge, notes: ActionNotes) -> None:
+    def __init__(self, dialect: Dialect, declared: frozenset[str], judge: StreamJudge, notes: ActionNotes) -> None:
         self.dialect = dialect
         self.declared = declared
-        self.may_be_called = frozenset(filter(asking.may_be_called, declared))
+        self.may_be_called = frozenset(filter(judge.may_be_called, declared))
         self.texts: dict[Place, TextTracker] = {}
         self.cleans_names = False
         self.is_at_work = self.is_trying = False
         self.problem = ""
-        self.asking = asking
+        self.asking = judge
         self.notes = notes
 
     def texts_of(self, part: ChoiceContent) -> Iterator[tuple[TextTracker, str]]:
-        """The texts of a part, each with the piece that it goes on with."""
-        for member, said in self.dialect.texts(part):
-            yield self._text((part.choice, member)), said
+        """Yield the trackers of the texts that a part continues, each with its new fragment."""
+        for member, fragment in self.dialect.texts(part):
+            yield self._text((part.choice, member)), fragment
         if not self.dialect.calls_are_whole and "tool_calls" in part.said:
             for call in items(part.said["tool_calls"]):
                 yield self._text((part.choice, place_of(call))), text(at(call, "function", "arguments"))
 
     def _text(self, place: Place) -> TextTracker:
-        found = self.texts.get(place)
-        if found is None:
-            found = self.texts[place] = ArgumentsTracker() if place[1].startswith(CALL) else TextTracker()
-        return found
+        if place not in self.texts:
+            self.texts[place] = ArgumentsTracker() if place[1].startswith(CALL) else TextTracker()
+        return self.texts[place]
 
     def further(self) -> Iterable[JsonObject]:
-        """None."""
+        """Return no events: a choice has one text for the user."""
         return ()
 
     def is_suspect(self, piece: RawEvent) -> bool:
-        """Whether an event is to be judged whatever its texts hold: an error."""
+        """Return True for an error, which is judged regardless of its texts."""
         return piece.is_error
 
     def concerned(
         self, statuses: Mapping[Place, Status], found: Mapping[str, Iterable[Finding]]
     ) -> Mapping[Place, Status]:
-        """The same, but of choices in which nothing was found there is no verdict yet."""
+        """Return the statuses, with those of choices without findings set back to `OPEN`."""
         if not self.ends_with_choices:
             return statuses
         leaking = {choice_of(finding) for findings in found.values() for finding in findings}
         if leaking == {0} and all(place[0] or status is Status.CLEAR for place, status in statuses.items()):
-            return statuses  # of the first that was told of
+            return statuses  # findings without a choice count as those of the first one
         return {
             place: Status.OPEN if status is Status.READY and place[0] not in leaking else status
             for place, status in statuses.items()
         }
 
     def forget(self, statuses: Mapping[Place, Status]) -> None:
-        """What was begun is given up: these texts stay as they are."""
+        """Give up a repair: these texts are no longer tracked."""
         for place, status in statuses.items():
             if status is Status.READY:
                 tracked = self.texts[place]
@@ -197,10 +202,10 @@ class StreamRewriter:
                     tracked.is_cut = False
 
     def begin(self, statuses: Mapping[Place, Status]) -> None:
-        """From here on, what leaks is told anew.
+        """Rewrite the leaking texts from here on.
 
         Raises:
-            NoPlace: it began before.
+            NoDestinationError: the leaking message began before.
         """
         self.cleans_names = self.is_at_work = True
         for place, status in statuses.items():
@@ -216,76 +221,73 @@ class StreamRewriter:
             tracked.reader = LeakedTextParser(home, self.may_be_called, before=tracked.before, glued=tracked.is_glued)
 
     def spoken(self, part: ChoiceContent) -> tuple[list[ParsedText], frozenset[str]]:
-        """What the texts of a part say that are told anew, and the members in which they stood."""
-        said_: list[ParsedText] = []
-        read: list[str] = []
-        for member, said in self.dialect.texts(part):
-            tracked = self.texts.get((part.choice, member))
-            if tracked is not None and tracked.reader is not None:
-                read.append(member)
-                said_ += self._read(tracked, said, home_of(self.dialect, member))
-        return said_ + (self.rest_of(part.choice) if part.finish is not None else []), frozenset(read)
+        """Return the parsed texts of a part that are rewritten, and the names of their members.
 
-    def _read(self, tracked: TextTracker, said: str, home: TextKind) -> list[ParsedText]:
-        """What a piece of a leaking text says; where a message has no place, it stays where it stands, and nothing more is read."""
-        if tracked.reader is None:
-            return [ParsedText(kind=home, text=said)]
-        try:
-            return tracked.reader.feed(said)
-        except NoDestinationError as problem:
-            return self._given_up(tracked, tracked.reader, home, problem)
+        A message without a destination stays in its member, and the rest of its text is not parsed.
+        """
+        parsed: list[ParsedText] = []
+        parsed_members: list[str] = []
+        for member, fragment in self.dialect.texts(part):
+            tracked = self.texts.get((part.choice, member))
+            if tracked is None or tracked.reader is None:
+                continue
+            parsed_members.append(member)
+            try:
+                parsed += tracked.reader.feed(fragment)
+            except NoDestinationError as problem:
+                parsed += self._abandon_parser(tracked, tracked.reader, home_of(self.dialect, member), problem)
+        return parsed + (self.rest_of(part.choice) if part.finish is not None else []), frozenset(parsed_members)
 
     def rest_of(self, choice: int) -> list[ParsedText]:
-        """What the readers of a choice have not told yet."""
+        """Close the parsers of a choice, and return their remaining texts."""
         rest: list[ParsedText] = []
-        for (of, member), tracked in self.texts.items():
-            if of != choice or tracked.reader is None:
+        for (owner, member), tracked in self.texts.items():
+            if owner != choice or tracked.reader is None:
                 continue
-            home = home_of(self.dialect, member)
             try:
                 rest += tracked.reader.close()
             except NoDestinationError as problem:
-                rest += self._given_up(tracked, tracked.reader, home, problem)
+                rest += self._abandon_parser(tracked, tracked.reader, home_of(self.dialect, member), problem)
             tracked.reader, tracked.is_given_up = None, True
         return rest
 
-    def _given_up(
-        self, tracked: TextTracker, reader: LeakedTextParser, home: TextKind, problem: NoDestinationError
+    def _abandon_parser(
+        self, tracked: TextTracker, parser: LeakedTextParser, home: TextKind, problem: NoDestinationError
     ) -> list[ParsedText]:
         self.problem = f"the model wrote {problem}"
         tracked.reader, tracked.is_given_up = None, True
-        return [*reader.told(), ParsedText(kind=home, text=reader.unread)]
+        return [*parser.told(), ParsedText(kind=home, text=parser.unread)]
 
     def cleaned(self, choice: int, call: Json) -> Json:
-        """A call with its name and id cleaned, and its arguments cut."""
+        """Return a call with its name and id cleaned, and its arguments truncated after their JSON."""
         function = at(call, "function")
         if not isinstance(function, dict) or not isinstance(call, dict):
             return call
-        mended, identity = dict(function), call.get("id")
+        fixed, identity = dict(function), call.get("id")
         name = text(function.get("name"))
         if self.cleans_names and name and name not in self.declared:
-            mended["name"] = clean_name(name, self.declared) or name
+            fixed["name"] = clean_name(name, self.declared) or name
         if self.cleans_names and isinstance(identity, str):
             identity = MARKER.sub("", identity) or identity
         tracked = self.texts.get((choice, place_of(call)))
         if isinstance(tracked, ArgumentsTracker) and isinstance(function.get("arguments"), str):
-            mended["arguments"] = tracked.kept(text(function["arguments"]))
-        if mended == function and identity == call.get("id"):
+            fixed["arguments"] = tracked.kept(text(function["arguments"]))
+        if fixed == function and identity == call.get("id"):
             return call
-        return {**call, **({"id": identity} if "id" in call else {}), "function": mended}
+        return {**call, **({"id": identity} if "id" in call else {}), "function": fixed}
 
     def is_odd(self, call: Json) -> bool:
-        """Whether a call names a function that the request does not declare, or has an id with a marker."""
+        """Return True if a call names an undeclared function, or has a marker in its id."""
         name = text(at(call, "function", "name"))
         return (name != "" and name not in self.declared) or MARKER.search(text(at(call, "id"))) is not None
 
 
 def place_of(call: Json) -> str:
-    """The name of the arguments of a call among the texts of its choice."""
+    """Return the key of a call's arguments among the texts of its choice."""
     return f"{CALL}{number(at(call, 'index')) or 0}"
 
 
-def _ends_a_thought(held: str) -> bool:
-    """Whether what is held only shows that what stood before it was a thought. Where it begins one, that is what must not go out as well."""
-    found = SEAM.search(held)
-    return found is not None and found["channel"] == "final" and "<" not in held[: found.start()]
+def _ends_a_thought(buffered: str) -> bool:
+    """Return True if the buffered text only shows that the text before it was reasoning, and begins no reasoning itself."""
+    match = SEAM.search(buffered)
+    return match is not None and match["channel"] == "final" and "<" not in buffered[: match.start()]

@@ -1,4 +1,4 @@
-"""When the checks are asked in the middle of a stream, and whether what they say is final. Bounded: no stream costs more than a few readings of it."""
+"""Runs the checks during a stream, and decides whether their verdicts are final. No stream costs more than a few readings of itself."""
 
 from __future__ import annotations
 
@@ -16,102 +16,104 @@ from harmony_proxy.repair.answer.check_verdicts import choice_of, fails
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
 
 PROBES = (" x", "`", '"', "\n```\n", "\n~~~\n", "\u201d ", "' ")
-"""What may follow: a verdict that holds whichever does is final."""
+"""Texts that may follow. A verdict that is the same after each of them is final."""
 
 CALL = "call/"
-"""Before the index of a call, where its arguments are named as a text of a choice."""
+"""Prefix of a call's index in the name of its arguments among the texts of a choice."""
 
 _FREE = 256 * 1024
 _READINGS = 4
-"""For verdicts, so many characters are read as the stream has bytes, times this: its text is much shorter than they are."""
+"""Limit of characters that are read for verdicts, per byte of the stream. The text of a stream is much shorter than its bytes."""
 
 
 class Emission(Protocol):
-    """What went out of a stream: as events, as short as can be, and the bytes themselves, where the whole stream is judged at its end."""
+    """The emitted part of a stream: as joined events, and as raw bytes if the complete stream is judged at its end."""
 
     @property
     def raw(self) -> Sequence[bytes]:
-        """The bytes."""
+        """Return the emitted bytes."""
         ...
 
     def events(self) -> Iterator[JsonObject]:
-        """Events that say the same."""
+        """Yield events with the same content."""
         ...
 
 
 class StreamJudge:
-    """State: how many characters were read for verdicts. The exchange is the one of the stream, without its body."""
+    """Judges one stream. Counts the characters that were read for verdicts. The exchange is that of the stream, without its body."""
 
     def __init__(self, x: Exchange, *, is_lines: bool) -> None:
         self._x, self._is_lines = x, is_lines
         self._read = 0
 
     def framed(self, value: JsonObject) -> bytes:
-        """An event of the stream."""
+        """Return the bytes of an event in the format of the stream."""
         data = dumps(value).encode("utf-8", "backslashreplace")
         return data + b"\n" if self._is_lines else b"data: " + data + b"\n\n"
 
     def may_be_called(self, function: str) -> bool:
-        """Whether the request leaves a function that it declares to the model."""
+        """Return True if the request declares a function and allows the model to call it."""
         return chat_request.may_be_called(self._x.chat_request, function)
 
     def may_ask(self, size: int) -> bool:
-        """Whether there is a reading left for a stream of so many bytes."""
+        """Return True if a stream of `size` bytes may be read once more."""
         return self._read <= _FREE + _READINGS * size
 
     def fails(
-        self, went: Emission, held: Iterable[RawEvent], checks: Collection[str], more: bytes = b""
+        self, emission: Emission, buffered: Iterable[RawEvent], checks: Collection[str], more: bytes = b""
     ) -> Mapping[str, tuple[Finding, ...]]:
-        """Which of these checks fail on the answer as far as it is there, and on `more`."""
-        return fails(self.exchange(went, held, more), checks)
+        """Return the checks that fail on the answer so far, followed by `more`, with their findings."""
+        return fails(self.exchange(emission, buffered, more), checks)
 
-    def exchange(self, went: Emission, held: Iterable[RawEvent], more: bytes = b"") -> Exchange:
-        """The answer as far as it is there, and `more`."""
-        data = b"".join((*map(self.framed, went.events()), *(piece.raw for piece in held), more))
+    def exchange(self, emission: Emission, buffered: Iterable[RawEvent], more: bytes = b"") -> Exchange:
+        """Return the exchange with the answer so far, followed by `more`."""
+        data = b"".join((*map(self.framed, emission.events()), *(piece.raw for piece in buffered), more))
         self._read += len(data)
         return self.with_body(data)
 
     @staticmethod
     def failing(x: Exchange, checks: Collection[str]) -> frozenset[str]:
-        """Which of these checks fail on an exchange."""
+        """Return the ids of the checks that fail on an exchange."""
         return frozenset(fails(x, checks))
 
-    def fails_whole(self, went: Emission, held: Iterable[RawEvent], checks: Collection[str]) -> Collection[str]:
-        """Which of these checks fail on the answer, which is complete, as it was framed."""
-        return fails(self.with_body(b"".join((*went.raw, *(piece.raw for piece in held)))), checks).keys()
+    def fails_whole(self, emission: Emission, buffered: Iterable[RawEvent], checks: Collection[str]) -> Collection[str]:
+        """Return the ids of the checks that fail on the complete answer, in its original framing."""
+        return fails(self.with_body(b"".join((*emission.raw, *(piece.raw for piece in buffered)))), checks).keys()
 
     def final(
         self,
-        found: Mapping[str, tuple[Finding, ...]],
-        went: Emission,
-        held: Iterable[RawEvent],
+        findings: Mapping[str, tuple[Finding, ...]],
+        emission: Emission,
+        buffered: Iterable[RawEvent],
         probes: Iterable[JsonObject],
     ) -> Mapping[str, tuple[Finding, ...]]:
-        """What was found in those choices that fail in the same way whichever of these events follows."""
-        held, before = tuple(held), _by_choice(found)
-        final = set(before)
+        """Return the findings of those choices that fail in the same way after each of the probe events."""
+        buffered, failing = tuple(buffered), _by_choice(findings)
+        final = set(failing)
         for event in probes:
-            now = _by_choice(self.fails(went, held, found, self.framed(event))) if final else {}
-            final = {choice for choice in final if now.get(choice) == before[choice]}
-        stays = {check: tuple(one for one in told if choice_of(one) in final) for check, told in found.items()}
-        return {check: told for check, told in stays.items() if told}
+            failing_then = _by_choice(self.fails(emission, buffered, findings, self.framed(event))) if final else {}
+            final = {choice for choice in final if failing_then.get(choice) == failing[choice]}
+        final_findings = {
+            check: tuple(one for one in all_ if choice_of(one) in final) for check, all_ in findings.items()
+        }
+        return {check: one for check, one in final_findings.items() if one}
 
     def with_body(self, data: bytes) -> Exchange:
-        """The exchange with this answer."""
+        """Return the exchange with this body of the answer."""
         if self._x.response is None:
             return self._x
         return replace(self._x, response=replace(self._x.response, chunks=(Chunk(at=0.0, data=data),)))
 
 
-def delta_of(member: str, said: str) -> JsonObject:
-    """A delta with more of a text."""
+def delta_of(member: str, fragment: str) -> JsonObject:
+    """Return a delta that continues a text."""
     if member.startswith(CALL):
-        return {"tool_calls": [{"index": int(member.removeprefix(CALL)), "function": {"arguments": said}}]}
-    return {member: said}
+        return {"tool_calls": [{"index": int(member.removeprefix(CALL)), "function": {"arguments": fragment}}]}
+    return {member: fragment}
 
 
 def _by_choice(found: Mapping[str, Iterable[Finding]]) -> dict[int, set[str]]:
-    """The checks that fail in each choice."""
+    """Return the ids of the failing checks by choice."""
     failing = defaultdict[int, set[str]](set)
     for check, findings in found.items():
         for finding in findings:

@@ -1,4 +1,4 @@
-"""One text of a streamed answer as it grows: whether it can go out, has to wait, or is to be judged."""
+"""Tracks one text of a streamed answer: whether it can be emitted, has to wait, or must be judged."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from harmony_proxy.repair.text.leaked_text_parser import LeakedTextParser
 _CONTEXT = 64
 _IN_A_HEADER = re.compile(r"(?:\s?\w[^<\n]{0,80})?(?:<\|?\w*\|?)?")
 _WINDOW = 200
-"""How far back what is new is looked at together with what stands before it."""
+"""Number of earlier characters that are searched together with new ones."""
 _TAIL = 12
 _RISKY = re.compile(
     r"[<&\\]|assistant|commentary|(?<=[.!?\u2026\u3002\uff01\uff1f)}*`\]\"'\u201d])(?:"
     + "|".join("assistant"[:length] for length in range(8, 0, -1))
     + r")\Z"
 )
-"""What may be part of a needle; the rest goes by without another look."""
+"""Characters that may be part of a leak; a text without them passes without further search."""
 _NAMELESS = re.compile(r"assistant(?:json|code)\{")
 _MARKED = ("<", "\\", "&")
 
 
 class Status(Enum):
-    """What a text that has not gone out yet may hold: nothing, what may become a leak, or what a check has to look at."""
+    """Content of a text that was not emitted yet: no leak, a possible beginning of a leak, or a candidate that the checks must judge."""
 
     CLEAR = 0
     OPEN = 1
@@ -46,29 +46,36 @@ class Status(Enum):
 
 
 class TextTracker:
-    """State: the end of what went out, and what did not go out yet, as far as it was looked at."""
+    """Tracks one text.
+
+    Attributes:
+        before: End of the emitted text.
+        unsent: Text that was not emitted yet.
+        reader: Parser of the text once it leaks.
+        is_given_up: True if the text is no longer examined.
+    """
 
     def __init__(self) -> None:
         self.before = ""
         self.unsent = ""
         self.reader: LeakedTextParser | None = None
         self.is_given_up = False
-        self._looked_at = 0
+        self._examined = 0
         self._is_ready = False
 
     @property
     def is_start(self) -> bool:
-        """Whether nothing went out yet."""
+        """True if nothing was emitted yet."""
         return not self.before.strip()
 
     @property
     def is_read(self) -> bool:
-        """Whether its text is told anew, or is no longer looked at."""
+        """True if the text is rewritten, or no longer examined."""
         return self.reader is not None or self.is_given_up
 
     @property
     def is_glued(self) -> bool:
-        """Whether it begins like a text whose special tokens were skipped, and has a second header."""
+        """True if the text begins like one whose special tokens were skipped, and has a second header."""
         begun = self.unsent.lstrip()
         return (
             self.is_start
@@ -77,12 +84,12 @@ class TextTracker:
         )
 
     def add(self, text: str) -> None:
-        """More of the text."""
+        """Add text that was not emitted yet."""
         if not self.is_read:
             self.unsent += text
 
     def passes(self, text: str) -> bool:
-        """Whether this can go out at once, and nothing of it is to be looked at again; it counts as gone then."""
+        """Return True if the text can be emitted at once without being searched again. It then counts as emitted."""
         if self.is_given_up:
             return True
         end = self.before[-_TAIL:] + text
@@ -92,30 +99,30 @@ class TextTracker:
         return True
 
     def settle(self) -> None:
-        """All of it went out."""
+        """Record that all text was emitted."""
         self.before = (self.before + self.unsent)[-_CONTEXT:]
         self.unsent = ""
-        self._looked_at, self._is_ready = 0, False
+        self._examined, self._is_ready = 0, False
 
     def status(self) -> Status:
-        """What it may hold."""
+        """Return the status of the text that was not emitted yet."""
         if self.is_read or not self.unsent.strip():
             return Status.CLEAR
         if self._is_ready:
             return Status.READY
-        new = self.unsent[max(0, self._looked_at - _WINDOW) :]
-        self._looked_at = len(self.unsent)
-        of_start = self._of_start(new)
-        status = of_start if of_start is Status.READY else self._of_middle(new)
-        status = of_start if status is Status.CLEAR else status
+        new = self.unsent[max(0, self._examined - _WINDOW) :]
+        self._examined = len(self.unsent)
+        at_start = self._status_of_start(new)
+        status = at_start if at_start is Status.READY else self._status_of_middle(new)
+        status = at_start if status is Status.CLEAR else status
         self._is_ready = status is Status.READY
         return status
 
     @property
     def goes_on(self) -> bool:
-        """Whether what passed so far may still become a leak: a header is not complete, or a marker that may begin one stands at the end."""
+        """True if the text may still become a leak: a header is incomplete, or a marker at the end may begin one."""
         end = self.unsent[-_WINDOW:]
-        if self._of_start(end) is Status.OPEN:
+        if self._status_of_start(end) is Status.OPEN:
             return True
         if any(
             one is not None for one in (unfinished_marker(end), unfinished_seam(end, self.before), unfinished_call(end))
@@ -125,13 +132,13 @@ class TextTracker:
         if not markers:
             return False
         last = markers[-1]
-        behind = end[last.end() :]
+        suffix = end[last.end() :]
         if last["marker"] in OPENING:
-            return _IN_A_HEADER.fullmatch(behind) is not None
-        return not behind.strip()
+            return _IN_A_HEADER.fullmatch(suffix) is not None
+        return not suffix.strip()
 
-    def _of_start(self, new: str) -> Status:
-        """What a text may hold for how it begins."""
+    def _status_of_start(self, new: str) -> Status:
+        """Return the status that follows from the beginning of the text."""
         if not self.is_start:
             return Status.CLEAR
         text = self.unsent.lstrip()
@@ -145,13 +152,13 @@ class TextTracker:
             return Status.CLEAR
         return Status.READY if any(one.search(new) for one in (SEAM, CALL_SEAM)) else Status.OPEN
 
-    def _of_middle(self, new: str) -> Status:
+    def _status_of_middle(self, new: str) -> Status:
         if any(first in new for first in _MARKED):
             if MARKER.search(new) is not None:
                 return Status.READY
             if unfinished_marker(new) is not None:
                 return Status.OPEN
-        if any(is_seam(new, self.before, found.start()) for found in SEAM_COMPLETE.finditer(new)):
+        if any(is_seam(new, self.before, match.start()) for match in SEAM_COMPLETE.finditer(new)):
             return Status.READY
         if CALL_SEAM.search(new) is not None:
             return Status.READY
@@ -160,7 +167,7 @@ class TextTracker:
 
 
 class ArgumentsTracker(TextTracker):
-    """The arguments of a call: only a marker behind their JSON is looked for. State: all of them, and whether they are cut there."""
+    """Tracks the arguments of a call. Only a marker after their JSON is a leak. Stores all arguments, and whether they are truncated there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,30 +176,30 @@ class ArgumentsTracker(TextTracker):
         self._pieces: list[str] = []
 
     def passes(self, text: str) -> bool:
-        """Whether this can go out at once."""
+        """Return True if the text can be emitted at once."""
         if self.unsent or self.is_cut or any(first in text for first in _MARKED):
             return False
         self._pieces.append(text)
         return True
 
     def add(self, text: str) -> None:
-        """More of the arguments."""
+        """Add arguments that were not emitted yet."""
         super().add(text)
         self._pieces.append(text)
 
     def kept(self, text: str) -> str:
-        """What is left of the next piece, where they are cut behind their JSON."""
+        """Return the next fragment, truncated after the JSON of the arguments if these are truncated."""
         if not self.is_cut:
             return text
         if self._is_over:
             return ""
-        found = MARKER.search(text)
-        start = found.start() if found is not None else unfinished_marker(text)
+        match = MARKER.search(text)
+        start = match.start() if match is not None else unfinished_marker(text)
         self._is_over = start is not None
         return text[:start]
 
     def status(self) -> Status:
-        """What they may hold."""
+        """Return the status of the arguments that were not emitted yet."""
         if self.is_cut or self.is_given_up or not any(first in self.unsent for first in _MARKED):
             return Status.CLEAR
         marker = MARKER.search(self.unsent)
@@ -200,17 +207,17 @@ class ArgumentsTracker(TextTracker):
         if start is None:
             return Status.CLEAR
         whole = "".join(self._pieces)
-        if not _is_whole(whole[: len(whole) - len(self.unsent) + start]):
+        if not _is_complete_json(whole[: len(whole) - len(self.unsent) + start]):
             return Status.CLEAR
         return Status.READY if marker is not None else Status.OPEN
 
     @property
     def goes_on(self) -> bool:
-        """Whether a marker may still become one."""
+        """True if the arguments may still become a leak."""
         return self.status() is Status.OPEN
 
 
-def _is_whole(arguments: str) -> bool:
+def _is_complete_json(arguments: str) -> bool:
     if not arguments.rstrip().endswith(("}", "]")):
         return False
     try:
