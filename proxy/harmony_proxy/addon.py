@@ -1,4 +1,4 @@
-"""The mitmproxy addon, set by mitmproxy's own options.
+"""The mitmproxy addon, configured by mitmproxy's options.
 
 mitmdump -s "$(python -m harmony_proxy.addon)" --mode reverse:http://127.0.0.1:8000 --set http2=false --set harmony_log=outcomes.jsonl
 """
@@ -30,81 +30,80 @@ _LOG = logging.getLogger("harmony_proxy")
 
 
 class Configured:
-    """The addon as mitmproxy's own options set it: for `mitmdump -s`. Rules may change while it runs; how exchanges are judged is read at the start."""
+    """The addon for `mitmdump -s`, configured by mitmproxy's options. Rules may change at run time, other settings not."""
 
     def __init__(self) -> None:
         self.addons: list[ConformanceAddon] = []
-        self._handing: JudgeQueue | None = None
+        self._queue: JudgeQueue | None = None
         self._settings = JudgeSettings()
 
     def load(self, loader: Loader) -> None:
-        """Name the options."""
+        """Register the options."""
         many: Sequence[str] = ()
-        kinds = list(QUOTING)
         modes = [mode.value for mode in FailMode]
-        for name, kind, default, said, choices in (
+        for name, kind, default, description, choices in (
             ("log", str, "", "Append one JSON line for each exchange to this file.", None),
-            ("policy", str, "", "A TOML file that says what is done about which check on which route.", None),
+            ("policy", str, "", "A TOML file: the action for each check and route.", None),
             ("repair", Sequence[str], many, "Patterns of the ids of checks that are repaired.", None),
-            ("block", Sequence[str], many, "Patterns of the ids of checks for which an answer is blocked.", None),
-            ("fail", str, "open", "What becomes of an answer that could not be examined.", modes),
-            ("fallback", str, "observe", "What becomes of an answer that a repair cannot mend.", ["observe", "block"]),
-            ("excerpts", str, NONE, "What of the traffic the findings in the log quote.", kinds),
-            ("capture", str, NONE, "Whether the log holds samples of failing exchanges.", kinds),
-            ("engine", str, "openai", "The engine that answers, as in --upstream.", None),
+            ("block", Sequence[str], many, "Patterns of the ids of checks for which a response is blocked.", None),
+            ("fail", str, "open", "Pass (open) or block (closed) responses that cannot be examined.", modes),
+            ("fallback", str, "observe", "Action on responses that cannot be repaired.", ["observe", "block"]),
+            ("excerpts", str, NONE, "Traffic quoted in the log.", list(QUOTING)),
+            ("capture", str, NONE, "Samples of failing exchanges in the log.", list(QUOTING)),
+            ("engine", str, "openai", "The engine of the server, as in --upstream.", None),
         ):
-            loader.add_option(f"harmony_{name}", kind, default, said, choices)  # pyright: ignore[reportUnknownMemberType]
+            loader.add_option(f"harmony_{name}", kind, default, description, choices)  # pyright: ignore[reportUnknownMemberType]
 
     def configure(self, updated: set[str]) -> None:
-        """Options were set.
+        """Apply changed options.
 
         Raises:
-            OptionsError: to what cannot be.
+            OptionsError: an option has an invalid value, or cannot be changed at run time.
         """
         if not any(name.startswith("harmony_") or name == "stream_large_bodies" for name in updated):
             return
         rules = _rules()
         if not rules.policy.observes and ctx.options.stream_large_bodies:
-            raise _refused("stream_large_bodies would let answers past a policy that acts: set one of them")
+            raise _invalid("stream_large_bodies cannot be combined with repair or block: large responses would pass")
         settings = _settings()
-        if self._handing is not None and settings != self._settings:
-            raise _refused("how exchanges are judged and logged is read at the start: start mitmproxy again")
+        if self._queue is not None and settings != self._settings:
+            raise _invalid("settings of the judge and the log are read at the start: restart mitmproxy to change them")
         self._settings = settings
         if not self.addons:
-            self._handing = JudgeQueue(settings, say=_LOG.info)
-            self.addons = [ConformanceAddon(self._handing)]
+            self._queue = JudgeQueue(settings, say=_LOG.info)
+            self.addons = [ConformanceAddon(self._queue)]
         self.addons[0].rules = rules
 
     def running(self) -> None:
-        """Begin to judge."""
+        """Start the judge."""
         if not self.addons:
             self.configure({"harmony_log"})
-        if self._handing is not None:
-            self._handing.start()
+        if self._queue is not None:
+            self._queue.start()
         if ctx.options.http2:
-            _LOG.warning("one HTTP/2 client gets five connections to a server and no more: --set http2=false")
+            _LOG.warning("one HTTP/2 client gets at most five connections to a server: use --set http2=false")
 
     def done(self) -> None:
-        """Have what is queued judged, and sum up."""
+        """Have the queue judged, and log the summary."""
         for addon in self.addons:
             addon.shut_down()
-        if self._handing is not None:
-            self._handing.close()
-            _LOG.info(sentence(self._handing.tally))
-        self.addons, self._handing = [], None
+        if self._queue is not None:
+            self._queue.close()
+            _LOG.info(sentence(self._queue.tally))
+        self.addons, self._queue = [], None
 
 
 def _rules() -> Rules:
     try:
         return load_rules(
             Path(ctx.options.harmony_policy).expanduser() if ctx.options.harmony_policy else None,
-            repair=_listed(ctx.options.harmony_repair),
-            block=_listed(ctx.options.harmony_block),
+            repair=_split(ctx.options.harmony_repair),
+            block=_split(ctx.options.harmony_block),
             fail=ctx.options.harmony_fail,
             fallback=ctx.options.harmony_fallback,
         )
     except InvalidSettingError as problem:
-        raise _refused(f"harmony_policy, harmony_repair, harmony_block, harmony_fail: {problem}") from None
+        raise _invalid(f"harmony_policy, harmony_repair, harmony_block, harmony_fail: {problem}") from None
 
 
 def _settings() -> JudgeSettings:
@@ -113,10 +112,10 @@ def _settings() -> JudgeSettings:
         try:
             log.open("ab").close()
         except OSError as problem:
-            raise _refused(f"harmony_log: {log}: {problem.strerror}") from None
-    for name in ("excerpts", "capture"):
-        if getattr(ctx.options, f"harmony_{name}") not in QUOTING:
-            raise _refused(f"harmony_{name} is one of {', '.join(QUOTING)}")
+            raise _invalid(f"harmony_log: {log}: {problem.strerror}") from None
+    for name in ("harmony_excerpts", "harmony_capture"):
+        if (value := getattr(ctx.options, name)) not in QUOTING:
+            raise _invalid(f"invalid {name}: expected one of {', '.join(QUOTING)}, got {value!r}")
     return JudgeSettings(
         log=log,
         excerpts=ctx.options.harmony_excerpts,
@@ -125,12 +124,12 @@ def _settings() -> JudgeSettings:
     )
 
 
-def _refused(what: str) -> OptionsError:
-    return OptionsError(what)  # type: ignore[no-untyped-call]
+def _invalid(message: str) -> OptionsError:
+    return OptionsError(message)  # type: ignore[no-untyped-call]
 
 
-def _listed(patterns: Sequence[str]) -> list[str]:
-    return [pattern.strip() for told in patterns for pattern in told.split(",") if pattern.strip()]
+def _split(values: Sequence[str]) -> list[str]:
+    return [pattern.strip() for value in values for pattern in value.split(",") if pattern.strip()]
 
 
 addons = [Configured()]

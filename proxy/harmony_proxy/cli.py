@@ -1,4 +1,4 @@
-"""`harmony-conformance proxy`: watch the traffic of an endpoint, log what each exchange comes to, and, where a policy says so, repair or block it."""
+"""`harmony-conformance proxy`: judge the traffic of an endpoint, log each outcome, and optionally repair or block."""
 
 from __future__ import annotations
 
@@ -22,83 +22,89 @@ _EXTRAS = {"aiohttp": "proxy", "uvicorn": "proxy", "httptools": "proxy", "mitmpr
 
 
 def configure(parser: ArgumentParser) -> None:
-    """Where to listen, what to watch, where to log, what to do."""
+    """Add the options: address, target, log, policy, repairs."""
     parser.add_argument(
-        "--upstream", metavar="TARGET", required=True, help="the endpoint: vllm:http://host:8000/v1, or a bare URL"
+        "--upstream",
+        metavar="TARGET",
+        required=True,
+        help="the endpoint to proxy: vllm:http://host:8000/v1, or a bare URL",
     )
     parser.add_argument(
-        "--listen", metavar="HOST:PORT", default=_LISTEN, help=f"default: {_LISTEN}; port 0 is any free one"
+        "--listen", metavar="HOST:PORT", default=_LISTEN, help=f"default: {_LISTEN}; port 0 selects a free port"
     )
     parser.add_argument("--log", metavar="FILE", type=Path, help="append one JSON line for each exchange")
     parser.add_argument(
         "--excerpts",
         choices=QUOTING,
         default=NONE,
-        help="what of the traffic the log quotes (default: none: check ids, outcomes and counts)",
+        help="traffic quoted in the log (default: none, only check ids, outcomes and counts)",
     )
     parser.add_argument(
         "--capture",
         choices=QUOTING,
         default=NONE,
-        help="whether the log holds samples of failing exchanges: as they were without credentials, or redacted (default: none)",
+        help="samples of failing exchanges in the log: full (without credentials) or redacted (default: none)",
     )
-    parser.add_argument("--policy", metavar="FILE", type=Path, help="a TOML file: what is done about which check where")
-    parser.add_argument(
-        "--repair", metavar="CHECK", action="extend", nargs="+", default=[], help="repair what fails these (patterns)"
-    )
-    parser.add_argument(
-        "--block", metavar="CHECK", action="extend", nargs="+", default=[], help="block what fails these (patterns)"
-    )
+    parser.add_argument("--policy", metavar="FILE", type=Path, help="a TOML file: the action for each check and route")
+    for action in ("repair", "block"):
+        parser.add_argument(
+            f"--{action}",
+            metavar="CHECK",
+            action="extend",
+            nargs="+",
+            default=[],
+            help=f"{action} responses that fail these checks (ids or patterns)",
+        )
     parser.add_argument(
         "--fail",
         choices=[mode.value for mode in FailMode],
         default=FailMode.OPEN.value,
-        help="whether what could not be examined passes (open, the default) or is blocked (closed); with --repair or --block",
+        help="pass (open, default) or block (closed) responses that cannot be examined; with --repair or --block",
     )
     parser.add_argument(
         "--fallback",
         choices=[Action.OBSERVE.value, Action.BLOCK.value],
         default=Action.OBSERVE.value,
-        help="whether what a repair cannot mend passes (observe, the default) or is blocked (block); with --repair",
+        help="pass (observe, default) or block (block) responses that cannot be repaired; with --repair",
     )
     parser.add_argument(
         "--reasoning-field",
         metavar="NAME",
-        help="what clients call the reasoning, for repairs: reasoning_content, reasoning",
+        help="name of the reasoning field in repaired responses: reasoning_content, reasoning",
     )
-    parser.add_argument("--metrics", metavar="HOST:PORT", help="serve metrics for Prometheus there")
+    parser.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics at this address")
     parser.add_argument(
         "--drain",
         metavar="SECONDS",
         type=_seconds,
         default=_DRAIN,
-        help=f"how long answers under way may take once it is told to stop (default: {_DRAIN:.0f})",
+        help=f"time limit for open requests at shutdown (default: {_DRAIN:.0f})",
     )
     parser.add_argument("--mitmproxy", action="store_true", help="run within mitmproxy, for interception and debugging")
 
 
 def execute(arguments: Namespace) -> int:
-    """Run until stopped."""
+    """Run the proxy until it is stopped."""
     upstream = _upstream(arguments.upstream)
     try:
         host, port = address(arguments.listen)
     except InvalidSettingError as problem:
-        raise UsageError(f"--listen {problem}") from None
+        raise UsageError(f"--listen: {problem}") from None
     settings = _settings(arguments, upstream.engine.name)
     if arguments.mitmproxy:
-        _only_without_mitmproxy(arguments)
-        _needs("mitmproxy")
+        _reject_with_mitmproxy(arguments)
+        _require("mitmproxy")
         _try_to_listen(host, port)
-        from harmony_proxy.mitmproxy_addon.running import watch  # noqa: PLC0415 - imports mitmproxy, which is slow, and an extra
+        from harmony_proxy.mitmproxy_addon.running import watch  # noqa: PLC0415 - mitmproxy is slow to import, and an extra
 
         return watch(upstream.base or "", host, port, settings, _rules(arguments))
-    _needs("aiohttp", "uvicorn", "httptools")
+    _require("aiohttp", "uvicorn", "httptools")
     from harmony_proxy.standalone.server import Standalone, serve  # noqa: PLC0415 - needs an extra
 
     try:
         metrics = address(arguments.metrics) if arguments.metrics else None
     except InvalidSettingError as problem:
-        raise UsageError(f"--metrics {problem}") from None
+        raise UsageError(f"--metrics: {problem}") from None
     return serve(
         Standalone(
             upstream=upstream.base or "",
@@ -112,40 +118,38 @@ def execute(arguments: Namespace) -> int:
     )
 
 
-def _seconds(told: str) -> float:
+def _seconds(value: str) -> float:
     try:
-        number = float(told)
+        number = float(value)
     except ValueError:
         number = math.nan
     if not (math.isfinite(number) and number >= 0):
-        raise ArgumentTypeError(f"{told!r} is no number of seconds from 0")
+        raise ArgumentTypeError(f"invalid duration: expected a number of seconds >= 0, got {value!r}")
     return number
 
 
-_ONLY_WITH = (
+_DEPENDENT_FLAGS = (
     ("--fail closed", "fail", FailMode.OPEN.value, ("repair", "block")),
     ("--fallback block", "fallback", Action.OBSERVE.value, ("repair",)),
     ("--reasoning-field", "reasoning_field", None, ("repair", "block")),
 )
-"""Flags that say how something is done, their attribute and its default, and the attributes of what has to be done for them to say anything."""
+"""Flags that only modify other flags: the flag, its attribute, its default, and the other flags' attributes."""
 
 
-def _only_without_mitmproxy(arguments: Namespace) -> None:
-    for flag, asked in (("--metrics", arguments.metrics is not None), ("--drain", arguments.drain != _DRAIN)):
-        if asked:
+def _reject_with_mitmproxy(arguments: Namespace) -> None:
+    for flag, is_set in (("--metrics", arguments.metrics is not None), ("--drain", arguments.drain != _DRAIN)):
+        if is_set:
             raise UsageError(
-                f"{flag} is not for --mitmproxy: it serves no metrics, and gives no time when it is stopped"
+                f"{flag} cannot be combined with --mitmproxy, which serves no metrics and stops without a drain time"
             )
 
 
 def _rules(arguments: Namespace) -> Rules:
-    told = vars(arguments)
-    for flag, name, default, doing in _ONLY_WITH:
-        if told[name] != default and not any(told[one] for one in doing):
-            instead = (
-                "; a policy file says it itself" if arguments.policy is not None else ": nothing is acted on without it"
-            )
-            raise UsageError(f"{flag} is for {' or '.join(f'--{one}' for one in doing)}{instead}")
+    values = vars(arguments)
+    for flag, name, default, required in _DEPENDENT_FLAGS:
+        if values[name] != default and not any(values[one] for one in required):
+            hint = "; with --policy, set it in the policy file" if arguments.policy is not None else ""
+            raise UsageError(f"{flag} requires {' or '.join(f'--{one}' for one in required)}{hint}")
     try:
         return load_rules(
             arguments.policy,
@@ -174,7 +178,7 @@ def _settings(arguments: Namespace, engine: str) -> JudgeSettings:
     )
 
 
-def _needs(*modules: str) -> None:
+def _require(*modules: str) -> None:
     for module in modules:
         if importlib.util.find_spec(module) is None:
             raise UsageError(f"{module} is not installed: pip install 'harmony-conformance[{_EXTRAS[module]}]'")
@@ -187,13 +191,13 @@ def _upstream(text: str) -> Target:
         raise UsageError(f"--upstream: {problem}") from None
     if target.base is None:
         raise UsageError(
-            f"--upstream {text!r} names no server to connect to: for example vllm:http://127.0.0.1:8000/v1"
+            f"invalid --upstream: expected the URL of a server such as vllm:http://127.0.0.1:8000/v1, got {text!r}"
         )
     return target
 
 
 def _try_to_listen(host: str, port: int) -> None:
-    """Find out before anything is started; mitmproxy would say it in a log of its own."""
+    """Check the address before anything is started: mitmproxy reports a failure only in its own log."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         socket.create_server((host, port), family=family).close()
@@ -203,7 +207,7 @@ def _try_to_listen(host: str, port: int) -> None:
 
 COMMAND = Command(
     name="proxy",
-    help="watch the traffic of an endpoint and log what fails; repair or block it where a policy says so",
+    help="judge the traffic of an endpoint and log failures; optionally repair or block responses",
     configure=configure,
     run=execute,
 )

@@ -1,16 +1,18 @@
-"""Policies and settings from files, flags and the environment: where text becomes values. What acts is imported only where something is to be acted on.
+"""Read policies and settings from files, flags and the environment. The repair room is imported only if a policy acts.
 
-HARMONY_GUARD_POLICY     a TOML file (see `policy`)
-HARMONY_GUARD_REPAIR     patterns of check ids, by commas
-HARMONY_GUARD_BLOCK      the same
-HARMONY_GUARD_FAIL       open (default) or closed
-HARMONY_GUARD_FALLBACK   where a repair cannot: observe (default) or block
-HARMONY_GUARD_LOG        the outcome log, appended to
-HARMONY_GUARD_EXCERPTS   none (default), redacted, full: what of the traffic findings quote
-HARMONY_GUARD_CAPTURE    none (default), redacted, full: samples of failing exchanges
-HARMONY_GUARD_METRICS    HOST:PORT, for Prometheus
-HARMONY_GUARD_ENGINE     the engine's name, as in `harmony-conformance engines`
-HARMONY_GUARD_PRIORITY   of the process that judges: low (default), normal
+| Variable               | Value                                                                     |
+| HARMONY_GUARD_POLICY   | a TOML file (see `policy`)                                                |
+| HARMONY_GUARD_REPAIR   | patterns of check ids, separated by commas                                |
+| HARMONY_GUARD_BLOCK    | the same                                                                  |
+| HARMONY_GUARD_FAIL     | open (default) or closed                                                  |
+| HARMONY_GUARD_FALLBACK | if a repair is impossible: observe (default) or block                     |
+| HARMONY_GUARD_LOG      | the outcome log; lines are appended                                       |
+| HARMONY_GUARD_EXCERPTS | none (default), redacted, full: traffic that the findings quote           |
+| HARMONY_GUARD_CAPTURE  | none (default), redacted, full: samples of failing exchanges              |
+| HARMONY_GUARD_METRICS  | HOST:PORT, for Prometheus                                                 |
+| HARMONY_GUARD_ENGINE   | the engine's name, as in `harmony-conformance engines`                    |
+| HARMONY_GUARD_PRIORITY | CPU priority of the judge process: low (default), normal                  |
+| HARMONY_GUARD_REASONING_FIELD | the reasoning field in repaired responses                          |
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ _LARGEST_PORT = 65535
 
 
 class InvalidSettingError(ValueError):
-    """A setting that cannot be; says in one line which, and what would be right."""
+    """An invalid setting. The message is one line: the setting, the expected and the actual value."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """A policy and those who act by it; none of them where everything is observed."""
+    """A policy and its handlers; no handlers if everything is observed."""
 
     policy: Policy = OBSERVE
     handlers: Handlers | None = None
@@ -44,14 +46,14 @@ class Rules:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """All that a guard is set to."""
+    """All settings of a guard."""
 
     rules: Rules
     judging: JudgeSettings
     metrics: tuple[str, int] | None = None
 
 
-def load_rules(  # noqa: PLR0913 - all that flags say of a policy
+def load_rules(  # noqa: PLR0913 - all policy flags
     file: Path | None = None,
     *,
     repair: Sequence[str] = (),
@@ -60,98 +62,95 @@ def load_rules(  # noqa: PLR0913 - all that flags say of a policy
     fallback: str = Action.OBSERVE.value,
     reasoning_field: str | None = None,
 ) -> Rules:
-    """The rules of a policy file, or of flags.
+    """Return the rules of a policy file, or of flags.
 
     Raises:
-        BadSetting: the file cannot be read, or says what cannot be; or there are both.
+        InvalidSettingError: the file is unreadable or invalid, or there are a file and flags.
     """
     if file is not None and (repair or block):
-        raise InvalidSettingError("a policy file says all: no further checks to repair or block beside it")
+        raise InvalidSettingError("a policy file cannot be combined with further checks to repair or block")
     try:
         if file is not None:
             document: Json = tomllib.loads(file.read_text(encoding="utf-8"))
             field = at(document, "reasoning_field")
-            return _rules(lambda musts, can: read_policy(document, musts=musts, repairable=can), field)
+            return _rules(lambda musts, repairs: read_policy(document, musts=musts, repairable=repairs), field)
         if not repair and not block:
             flag_policy((), (), fail, fallback, musts=(), repairable=())
             return Rules()
         return _rules(
-            lambda musts, can: flag_policy(repair, block, fail, fallback, musts=musts, repairable=can), reasoning_field
+            lambda musts, repairs: flag_policy(repair, block, fail, fallback, musts=musts, repairable=repairs),
+            reasoning_field,
         )
     except OSError as problem:
         raise InvalidSettingError(f"{file}: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
-        raise InvalidSettingError(f"{file} is no UTF-8 text (byte {problem.start})") from None
+        raise InvalidSettingError(f"{file}: invalid UTF-8 at byte {problem.start}") from None
     except (InvalidPolicyError, ValueError) as problem:
         raise InvalidSettingError(f"{file}: {problem}" if file is not None else str(problem)) from None
 
 
 def from_environment(environment: Mapping[str, str]) -> Configuration:
-    """What the environment says.
+    """Return the configuration of the environment.
 
     Raises:
-        BadSetting: it says what cannot be.
+        InvalidSettingError: a variable has an invalid value.
     """
 
-    def told(name: str, otherwise: str = "") -> str:
-        return environment.get(PREFIX + name, otherwise).strip()
+    def value(name: str, default: str = "") -> str:
+        return environment.get(PREFIX + name, default).strip()
 
-    file, log, metrics = told("POLICY"), told("LOG"), told("METRICS")
-    priority = told("PRIORITY", LOW)
-    if priority not in (LOW, NORMAL):
-        raise InvalidSettingError(f"{PREFIX}PRIORITY {priority!r} is neither {LOW} nor {NORMAL}")
+    def patterns(name: str) -> list[str]:
+        return [pattern.strip() for pattern in value(name).split(",") if pattern.strip()]
+
+    def one_of(choices: Sequence[str], name: str, choice: str) -> str:
+        if choice not in choices:
+            raise InvalidSettingError(f"invalid {PREFIX}{name}: expected one of {', '.join(choices)}, got {choice!r}")
+        return choice
+
+    file, log, metrics = value("POLICY"), value("LOG"), value("METRICS")
+    priority = one_of((LOW, NORMAL), "PRIORITY", value("PRIORITY", LOW))
     rules = load_rules(
         Path(file) if file else None,
-        repair=_listed(told("REPAIR")),
-        block=_listed(told("BLOCK")),
-        fail=told("FAIL", FailMode.OPEN.value),
-        fallback=told("FALLBACK", Action.OBSERVE.value),
-        reasoning_field=told("REASONING_FIELD") or None,
+        repair=patterns("REPAIR"),
+        block=patterns("BLOCK"),
+        fail=value("FAIL", FailMode.OPEN.value),
+        fallback=value("FALLBACK", Action.OBSERVE.value),
+        reasoning_field=value("REASONING_FIELD") or None,
     )
     judging = JudgeSettings(
         log=Path(log) if log else None,
-        excerpts=_excerpts("EXCERPTS", told("EXCERPTS")),
-        capture=_excerpts("CAPTURE", told("CAPTURE")),
-        engine=told("ENGINE", "openai"),
+        excerpts=one_of(QUOTING, "EXCERPTS", value("EXCERPTS") or NONE),
+        capture=one_of(QUOTING, "CAPTURE", value("CAPTURE") or NONE),
+        engine=value("ENGINE", "openai"),
         priority=priority,
     )
     return Configuration(rules=rules, judging=judging, metrics=address(metrics) if metrics else None)
 
 
-def address(told: str) -> tuple[str, int]:
-    """A host and a port.
+def address(value: str) -> tuple[str, int]:
+    """Parse `HOST:PORT`.
 
     Raises:
-        BadSetting: it is none.
+        InvalidSettingError: the value has another form, or a port above 65535.
     """
-    host, colon, port = told.rpartition(":")
+    host, colon, port = value.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > _LARGEST_PORT:
-        raise InvalidSettingError(f"{told!r} is no HOST:PORT: for example 127.0.0.1:8090")
+        raise InvalidSettingError(f"invalid address: expected HOST:PORT such as 127.0.0.1:8090, got {value!r}")
     return host, int(port)
 
 
 def _rules(read: Callable[[frozenset[str], frozenset[str]], Policy], reasoning_field: Json) -> Rules:
+    # These import all checks and repairs, which takes time: only if a policy is read.
     from harmony_conformance.checks import CHECKS  # noqa: PLC0415 - as above
-    from harmony_conformance.judge.check import MUST  # noqa: PLC0415 - all checks are read: only where something is acted on
+    from harmony_conformance.judge.check import MUST  # noqa: PLC0415 - as above
     from harmony_conformance.prompts.chat_request import REASONING_FIELDS  # noqa: PLC0415 - as above
     from harmony_proxy import repair  # noqa: PLC0415 - as above
 
     if reasoning_field is not None and reasoning_field not in REASONING_FIELDS:
-        raise InvalidPolicyError(
-            f"reasoning_field {reasoning_field!r} is none of {', '.join(map(repr, REASONING_FIELDS))}"
-        )
-    actors = repair.handlers(reasoning_field=text(reasoning_field) or None)
+        expected = ", ".join(map(repr, REASONING_FIELDS))
+        raise InvalidPolicyError(f"invalid reasoning_field: expected one of {expected}, got {reasoning_field!r}")
+    handlers = repair.handlers(reasoning_field=text(reasoning_field) or None)
     musts = frozenset(check.id for check in CHECKS if check.subject is Exchange and check.severity is MUST)
-    policy = read(musts, actors.repairs)
-    return Rules() if policy.observes else Rules(policy=policy, handlers=actors)
-
-
-def _listed(told: str) -> list[str]:
-    return [pattern.strip() for pattern in told.split(",") if pattern.strip()]
-
-
-def _excerpts(name: str, told: str) -> str:
-    if (told or NONE) not in QUOTING:
-        raise InvalidSettingError(f"{PREFIX}{name} {told!r} is none of {', '.join(QUOTING)}")
-    return told or NONE
+    policy = read(musts, handlers.repairs)
+    return Rules() if policy.observes else Rules(policy=policy, handlers=handlers)

@@ -1,4 +1,4 @@
-"""The guard in between, for `harmony-conformance selftest --through proxy`: it observes an application, and what it kept of each exchange is put together."""
+"""The guard for `harmony-conformance selftest --through proxy`: observe an application, and rebuild its exchanges."""
 
 from __future__ import annotations
 
@@ -15,36 +15,32 @@ from harmony_proxy.judging.queue_codec import read
 
 
 class GuardBetween:
-    """An application that is watched."""
+    """An ASGI application behind an observing guard."""
 
     def __init__(self, app: App) -> None:
-        self._kept = _Keeping(JudgeSettings())
-        self.app = HarmonyGuard(app, handing=self._kept, clock=_now)
+        self._queue = _UnboundedQueue(JudgeSettings())
+        self.app = HarmonyGuard(app, handing=self._queue, clock=lambda: asyncio.get_running_loop().time())
 
     def exchanges(self) -> Sequence[Exchange]:
-        """What has gone by, as it is judged; what the guard does not judge is not among it."""
-        put_together = (build_exchange(read(noted)) for noted in self._kept.over)
-        return tuple(found.exchange for found in put_together if found.exchange is not None)
+        """Return the recorded exchanges as the judge gets them, without those that the guard does not judge."""
+        built = (build_exchange(read(note)) for note in self._queue.over)
+        return tuple(one.exchange for one in built if one.exchange is not None)
 
 
-class _Keeping(JudgeQueue):
-    """What was handed over stays there: nothing judges it here, and nothing is dropped."""
+class _UnboundedQueue(JudgeQueue):
+    """A queue that retains every exchange: none is judged or dropped."""
 
     def start(self) -> None:
-        """Nothing has to begin."""
+        """Do nothing: there is no judge process."""
 
     def pack(self) -> int:
-        """Nothing is bounded here."""
+        """Do nothing: the queue is unbounded."""
         return 1
 
     def problem(self) -> None:
-        """What goes wrong with the guard is no small matter here.
+        """Fail on any internal error of the guard.
 
         Raises:
             AssertionError: always.
         """
-        raise AssertionError("the guard had a problem of its own")
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+        raise AssertionError("internal error of the guard")

@@ -21,19 +21,19 @@ def proxy(*arguments):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--upstream", "nonsense"], "--upstream: 'nonsense' is no target"),
-        (["--upstream", "reference"], "names no server to connect to"),
-        (["--upstream", "replay:file"], "names no server to connect to"),
-        (["--upstream", "http://u:p@host"], "a URL with a password in it is not used"),
-        (["--upstream", "http://host", "--listen", "8090"], "--listen '8090' is no HOST:PORT"),
-        (["--upstream", "http://host", "--listen", "localhost:99999"], "is no HOST:PORT"),
-        (["--upstream", "http://host", "--listen", ":80"], "is no HOST:PORT"),
-        ([*HERE, "--fail", "closed"], "--fail closed is for --repair or --block: nothing is acted on without it"),
-        ([*HERE, "--block", "*", "--fallback", "block"], "--fallback block is for --repair: nothing is"),
-        ([*HERE, "--reasoning-field", "reasoning"], "--reasoning-field is for --repair or --block"),
-        ([*HERE, "--metrics", "127.0.0.1:9464"], "--metrics is not for --mitmproxy"),
-        ([*HERE, "--drain", "5"], "--drain is not for --mitmproxy"),
-        ([*HERE, "--policy", "x", "--fail", "closed"], "--fail closed is for --repair or --block; a policy file says"),
+        (["--upstream", "nonsense"], "--upstream: invalid target 'nonsense'"),
+        (["--upstream", "reference"], "invalid --upstream: expected the URL of a server"),
+        (["--upstream", "replay:file"], "invalid --upstream: expected the URL of a server"),
+        (["--upstream", "http://u:p@host"], "expected no user or password"),
+        (["--upstream", "http://host", "--listen", "8090"], "--listen: invalid address: expected HOST:PORT"),
+        (["--upstream", "http://host", "--listen", "localhost:99999"], "expected HOST:PORT"),
+        (["--upstream", "http://host", "--listen", ":80"], "expected HOST:PORT"),
+        ([*HERE, "--fail", "closed"], "--fail closed requires --repair or --block"),
+        ([*HERE, "--block", "*", "--fallback", "block"], "--fallback block requires --repair"),
+        ([*HERE, "--reasoning-field", "reasoning"], "--reasoning-field requires --repair or --block"),
+        ([*HERE, "--metrics", "127.0.0.1:9464"], "--metrics cannot be combined with --mitmproxy"),
+        ([*HERE, "--drain", "5"], "--drain cannot be combined with --mitmproxy"),
+        ([*HERE, "--policy", "x", "--fail", "closed"], "--fail closed requires --repair or --block; with --policy"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(arguments, said):
@@ -47,12 +47,12 @@ def test_what_cannot_be_is_said_in_one_line(arguments, said):
 def test_seconds_to_drain_are_a_number_from_0(drain, capsys):
     with pytest.raises(SystemExit):
         proxy(*HERE, f"--drain={drain}")
-    assert f"{drain!r} is no number of seconds from 0" in capsys.readouterr().err
+    assert f"expected a number of seconds >= 0, got {drain!r}" in capsys.readouterr().err
 
 
 def test_a_policy_that_is_no_text_is_said_to_be_none(tmp_path):
     (file := tmp_path / "policy.toml").write_bytes(b"fail\xff")
-    with pytest.raises(UsageError, match=r"policy\.toml is no UTF-8 text \(byte 4\)"):
+    with pytest.raises(UsageError, match=r"policy\.toml: invalid UTF-8 at byte 4"):
         proxy(*HERE, "--policy", str(file))
 
 

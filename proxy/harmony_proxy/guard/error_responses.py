@@ -1,22 +1,63 @@
-"""What takes the place of an answer that is not sent."""
+"""Responses and events that replace a blocked, truncated or unexaminable response, in the format of its API.
+
+They contain check ids and the id of the request, but nothing of the content.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harmony_proxy.guard.error_bodies import BLOCKED, NOT_EXAMINED, blocked_message, error_body
+from harmony_conformance.apis.api import Framing
+from harmony_conformance.apis.registry import CHAT_COMPLETIONS, COMPLETIONS, RESPONSES, api_named
+from harmony_conformance.json_value import dumps
 from harmony_proxy.guard.response_head import Closing, ResponseHead, named
 
+BLOCKED = "blocked_by_policy"
+BROKEN_OFF = "upstream_broke_off"
+NOT_EXAMINED = "not_examined"
 _BAD_GATEWAY = 502
+_OPENAI = frozenset({CHAT_COMPLETIONS.name, RESPONSES.name, COMPLETIONS.name, ""})
 
 
 def refused(api: str, code: str, message: str, request_id: str, verdict: str = "blocked") -> Closing:
-    """A 502 in the place of an answer, in the words of its API."""
+    """Return a 502 response in the format of the API."""
     body = error_body(api, code, message)
     headers = ((b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)))
     return Closing(head=named(ResponseHead(status=_BAD_GATEWAY, headers=headers), request_id, verdict), body=[body])
 
 
 def blocked(api: str, checks: Sequence[str], request_id: str) -> Closing:
-    """The same for an answer that fails these checks; none of them where it could not be examined."""
+    """Return a 502 response for a response that failed these checks; for no checks, one that could not be examined."""
     return refused(api, BLOCKED if checks else NOT_EXAMINED, blocked_message(checks, request_id), request_id)
+
+
+def blocked_message(checks: Sequence[str], request_id: str) -> str:
+    """Return the message for a blocked response."""
+    why = ", ".join(checks) or "it could not be examined"
+    return f"The answer was blocked: {why} (request {request_id})"
+
+
+def unexamined_message(request_id: str) -> str:
+    """Return the message for a response that could not be examined."""
+    return f"The answer could not be examined (request {request_id})"
+
+
+def error_body(api: str, code: str, message: str) -> bytes:
+    """Return the body of an error response."""
+    if api in _OPENAI:
+        return dumps({"error": {"message": message, "type": "server_error", "param": None, "code": code}}).encode()
+    return dumps({"error": message, "error_type": code}).encode()
+
+
+def error_event(api: str, code: str, message: str, *, number: int = 0) -> bytes:
+    """Return the last bytes of a stream: an error, and the end marker of the API, if any.
+
+    `number` is the sequence number in the Responses API.
+    """
+    if api_named(api).framing is Framing.LINES:
+        return error_body(api, code, message) + b"\n"
+    if api == RESPONSES.name:
+        event = dumps({"type": "error", "code": code, "message": message, "param": None, "sequence_number": number})
+        return b"event: error\ndata: " + event.encode() + b"\n\n"
+    done = b"data: [DONE]\n\n" if api in _OPENAI else b""
+    return b"data: " + error_body(api, code, message) + b"\n\n" + done

@@ -1,8 +1,9 @@
-"""One exchange going by, and what the client gets of it under a policy. Sans-IO, knows no framework, never raises.
+"""The guard: one exchange under a policy, and the bytes that the client gets. Sans-IO, framework-independent, never raises.
 
-Observing, it is a recorder: the same bytes come out at once. Acting, a stream goes through a `Streaming` of those who act, an answer in one piece is held
-until it is complete. Where we fail ourselves, the policy says whether the answer passes (open) or is blocked (closed). A shell calls the methods in order,
-sends `head` before the first bytes it is given, and stops both sides once `must_stop` is true.
+A route that observes only records; the same bytes come out at once. Otherwise a stream goes through a `StreamRepair`,
+and any other response is buffered until it is complete. After an internal error the policy decides: pass the response
+(open) or block it (closed). The caller calls the methods in order, sends `head` before the first bytes that it gets, and
+stops both sides when `must_stop` is true.
 """
 
 from __future__ import annotations
@@ -15,8 +16,14 @@ from harmony_proxy.capture.build_exchange import build_exchange, is_unread
 from harmony_proxy.capture.decoding import BodyDecodingError, Unpacking
 from harmony_proxy.capture.recorder import LIMIT, End, Headers, Recorder
 from harmony_proxy.capture.routes import api_as_asked, api_of, plain
-from harmony_proxy.guard.error_bodies import BROKEN_OFF, NOT_EXAMINED, error_event, unexamined_message
-from harmony_proxy.guard.error_responses import blocked, refused
+from harmony_proxy.guard.error_responses import (
+    BROKEN_OFF,
+    NOT_EXAMINED,
+    blocked,
+    error_event,
+    refused,
+    unexamined_message,
+)
 from harmony_proxy.guard.response_head import (
     Closing,
     ResponseHead,
@@ -31,7 +38,7 @@ from harmony_proxy.guard.response_head import (
 from harmony_proxy.policy.actions import Actions, Handlers, StreamRepair
 from harmony_proxy.policy.policy import OBSERVING, FailMode, Policy, Route
 
-_AN_ERROR = 400
+_FIRST_ERROR = 400
 _NO_BODY = (204, 304)
 
 
@@ -45,36 +52,32 @@ class _Mode(Enum):
 
 
 class Guard:
-    """State: the recorder, and how the answer is treated.
+    """State: the recorder, and the treatment of the response.
 
     Attributes:
-        recorder: what the server sent, for judging, and what was done to it.
-        observes: whether nothing is held or changed: then a shell may hand bytes to the recorder alone.
-        head: what the client gets before any byte of the body; None while it is held.
-        must_stop: the answer was blocked: end the client's side, abort the server's.
-        problems: how often an error of ours was caught.
+        recorder: the record of the exchange and of the actions, for the judge.
+        observes: true if nothing is buffered or changed. A caller may then pass bytes to the recorder alone.
+        head: the head for the client before any byte of the body; None while it is withheld.
+        must_stop: true if the response was blocked: end the client's side, abort the server's.
+        problems: number of internal errors.
     """
 
     __slots__ = (
         "_actors",
-        "_answered",
         "_api",
         "_heads",
-        "_identical",
-        "_later",
+        "_is_unchanged",
         "_limit",
         "_mode",
+        "_pending_head",
         "_policy",
         "_request_id",
         "_route",
-        "_streaming",
+        "_server_head",
+        "_stream",
         "_unpacking",
-        "_withheld",
-        "head",
-        "must_stop",
-        "observes",
-        "problems",
-        "recorder",
+        "_unsent",
+        *("head", "must_stop", "observes", "problems", "recorder"),
     )
 
     def __init__(
@@ -89,75 +92,85 @@ class Guard:
         self.recorder = Recorder(limit=limit)
         self.observes = True
         self.head: ResponseHead | None = None
-        self.must_stop = False
-        self.problems = 0
-        self._policy, self._request_id = policy, request_id
-        self._limit = limit
-        self._actors = actors
+        self.must_stop, self.problems = False, 0
+        self._policy, self._request_id, self._limit, self._actors, self._heads = (
+            policy,
+            request_id,
+            limit,
+            actors,
+            heads,
+        )
         self._route: Route = OBSERVING
-        self._api = ""
-        self._mode = _Mode.PASSING
-        self._answered: ResponseHead | None = None
-        self._streaming: StreamRepair | None = None
+        self._api, self._mode = "", _Mode.PASSING
+        self._server_head: ResponseHead | None = None
+        self._pending_head: ResponseHead | None = None  # of a stream, until its first bytes
+        self._stream: StreamRepair | None = None
         self._unpacking: Unpacking | None = None
-        self._withheld, self._identical = bytearray(), True
-        self._heads = heads
-        self._later: ResponseHead | None = None
+        # Bytes of a stream that were not sent yet, while those that were sent are the server's own.
+        self._unsent, self._is_unchanged = bytearray(), True
 
     @property
     def is_holding(self) -> bool:
-        """Whether an answer is held until it is complete."""
+        """True while a response is buffered until it is complete."""
         return self._mode is _Mode.HELD
 
     def request_head(self, method: str, path: str, headers: Headers) -> Headers:
-        """The request begins; the headers to send on. Observing, they are the same; acting, the server is asked for bodies that are not packed."""
+        """Start the request; return the headers to send on: unchanged, or if the route acts, without compression."""
         try:
             self.recorder.request_head(method, path, headers)
-            self._choose(method, path.partition("?")[0])
+            route_path = path.partition("?")[0]
+            route = self._policy.route(plain(route_path))
+            if not route.observes and self._actors is not None and method == "POST":
+                self._api = api_of(route_path)
+                if self._api:
+                    self._route, self.observes = route, False
             if self.observes:
                 return headers
-            kept = [(name, value) for name, value in headers if name.lower() != b"accept-encoding"]
-        except BaseException as error:  # noqa: BLE001 - what goes wrong with us must not touch the traffic
-            self._trouble(error)
+            others = [(name, value) for name, value in headers if name.lower() != b"accept-encoding"]
+        except BaseException as error:  # noqa: BLE001 - an internal error must not affect the traffic
+            self._count_problem(error)
             return headers
-        return [*kept, (b"accept-encoding", b"identity")]
+        return [*others, (b"accept-encoding", b"identity")]
 
     def request_body(self, data: bytes) -> None:
-        """More of the request's body."""
+        """Record more of the request's body."""
         try:
             self.recorder.request_body(data)
         except BaseException as error:  # noqa: BLE001 - as above
-            self._trouble(error)
+            self._count_problem(error)
 
     def response_head(self, status: int, headers: Headers) -> ResponseHead | None:
-        """The response begins. What the client gets, None where that is held back until the answer is complete."""
+        """Start the response, and return the head for the client; None if it is withheld for now."""
         try:
             self.recorder.response_head(status, headers)
-            self._answered = ResponseHead(status=status, headers=tuple(headers))
+            self._server_head = ResponseHead(status=status, headers=tuple(headers))
             if not self.observes:
-                self._begin(self._answered)
+                self._begin(self._server_head)
         except BaseException as error:  # noqa: BLE001 - as above
-            self._trouble(error)
+            self._count_problem(error)
             self._give_up("the answer could not be read")
-        if self._mode is _Mode.PASSING and self._answered is not None:
-            self.head = self._answered if self.observes else named(self._answered, self._request_id)
+        if self._mode is _Mode.PASSING and self._server_head is not None:
+            self.head = self._server_head if self.observes else named(self._server_head, self._request_id)
         return self.head
 
     def feed(self, data: bytes, at: float) -> list[bytes]:
-        """More of the response's body, `at` seconds after the request was sent; what goes to the client now, after `head`."""
+        """Add a chunk that came `at` seconds after the request was sent; return the bytes to send now, after `head`."""
         try:
             if self._mode is _Mode.HELD:
-                return self._hold(data, at)
+                return self._buffer(data, at)
             self.recorder.feed(data, at)
         except BaseException as error:  # noqa: BLE001 - as above
-            self._trouble(error)
+            self._count_problem(error)
             if self._mode is _Mode.HELD:
-                held = self.recorder.response_body
-                self._give_up("an error of ours")
-                return self._released(held + data)
+                buffered = self.recorder.response_body
+                self._give_up("an internal error")
+                return self._release(buffered + data)
         match self._mode:
+            case _Mode.UNPACKED if self._unpacking is not None:
+                unpacking = self._unpacking
+                return self._guarded(lambda: [unpacking.feed(data, most=self._limit)])
             case _Mode.STREAMING | _Mode.UNPACKED:
-                return self._streamed(data)
+                return self._guarded(lambda: self._feed_stream(data))
             case _Mode.REFUSING:
                 return self._refuse_now()
             case _Mode.STOPPED:
@@ -166,66 +179,65 @@ class Guard:
                 return [data]
 
     def close(self, at: float) -> Closing:
-        """The answer is complete; the rest of what goes to the client."""
+        """End a complete response, and return the rest of what the client gets."""
         try:
             self.recorder.end(at)
         except BaseException as error:  # noqa: BLE001 - as above
-            self._trouble(error)
-        if self._mode is _Mode.STREAMING:
-            return Closing(head=None, body=self._guarded(self._close_stream))
-        if self._mode is _Mode.REFUSING:
-            return self._unexamined()
-        return self._close_held() if self._mode is _Mode.HELD else Closing(head=None, body=[])
+            self._count_problem(error)
+        match self._mode:
+            case _Mode.STREAMING:
+                return Closing(head=None, body=self._guarded(self._close_stream))
+            case _Mode.REFUSING:
+                return self._unexamined()
+            case _Mode.HELD:
+                try:
+                    return self._repair_whole()
+                except BaseException as error:  # noqa: BLE001 - as above
+                    self._count_problem(error)
+                    self._give_up("an internal error")
+                return self._unexamined()
+            case _:
+                return Closing(head=None, body=[])
 
     def abort(self, end: End, detail: str, at: float) -> Closing:
-        """The exchange broke off; what the client, where it is still there, is told of it. The shell then breaks off as well: this is no good end."""
+        """End a truncated exchange, and return the last bytes for the client, whose connection the caller then aborts."""
         try:
             self.recorder.abort(end, detail, at)
         except BaseException as error:  # noqa: BLE001 - as above
-            self._trouble(error)
-        if end in (End.CLIENT_LEFT, End.SHUT_DOWN):
-            if self._mode is _Mode.STREAMING:
-                self._guarded(self._abort_stream)  # nobody hears it; what was done stands in the log all the same
-            return Closing(head=None, body=[])
+            self._count_problem(error)
+        is_listening = end not in (End.CLIENT_LEFT, End.SHUT_DOWN)
         if self._mode is _Mode.STREAMING:
-            return Closing(head=None, body=self._guarded(self._abort_stream))
-        if self._mode in (_Mode.HELD, _Mode.REFUSING):
+            body = self._guarded(self._abort_stream)  # without a client too: it records the actions for the log
+            return Closing(head=None, body=body if is_listening else [])
+        if is_listening and self._mode in (_Mode.HELD, _Mode.REFUSING):
             self._mode = _Mode.STOPPED
-            why = f"The server broke off its answer (request {self._request_id})"
-            return self._ended(refused(self._api, BROKEN_OFF, why, self._request_id, "broken_off"))
+            message = f"The server broke off its answer (request {self._request_id})"
+            return self._end_with(refused(self._api, BROKEN_OFF, message, self._request_id, "broken_off"))
         return Closing(head=None, body=[])
 
-    def _choose(self, method: str, path: str) -> None:
-        route = self._policy.route(plain(path))
-        if route.observes or self._actors is None or method != "POST":
-            return
-        self._api = api_of(path)
-        if self._api:
-            self._route, self.observes = route, False
-
-    def _begin(self, answered: ResponseHead) -> None:
-        told = values_of(answered)
-        if answered.status in _NO_BODY:
+    def _begin(self, head: ResponseHead) -> None:
+        headers = values_of(head)
+        if head.status in _NO_BODY:
             return
         if self.recorder.is_partial:
-            if answered.status < _AN_ERROR:
+            if head.status < _FIRST_ERROR:
                 self._give_up("the server answered before it had all of the request")
             return
         try:
-            self._unpacking = Unpacking(told.get("content-encoding", ""))
+            self._unpacking = Unpacking(headers.get("content-encoding", ""))
         except ValueError as problem:
             self._give_up(str(problem))
             return
-        if not is_stream(told):
+        if not is_stream(headers):
             self._mode = _Mode.HELD
             return
         if self._actors is not None:
-            kept = self.recorder.kept(self._request_id, 0.0)
-            request = Request(path=kept.path, body=kept.request_body, method=kept.method)
+            record = self.recorder.kept(self._request_id, 0.0)
+            request = Request(path=record.path, body=record.request_body, method=record.method)
             self._api = api_as_asked(self._api, request.json)
-            self._streaming = self._actors.stream(
+            self._stream = self._actors.stream(
                 request,
-                Response(status=answered.status, chunks=(), headers=told or NO_HEADERS),
+                Response(status=head.status, chunks=(), headers=headers or NO_HEADERS),
                 self._api,
                 self._route.actions,
                 fallback=self._route.fallback,
@@ -234,23 +246,24 @@ class Guard:
                 fail=self._route.fail,
             )
             self._mode = _Mode.STREAMING
-            head = named(without_body(answered), self._request_id)
-            self.head, self._later = (head, None) if self._heads is ResponseHeads.AT_ONCE else (None, head)
+            self._pending_head = named(without_body(head), self._request_id)
+            if self._heads is ResponseHeads.AT_ONCE:
+                self._release_head()
 
-    def _hold(self, data: bytes, at: float) -> list[bytes]:
+    def _buffer(self, data: bytes, at: float) -> list[bytes]:
         if self.recorder.has_room(len(data)):
             self.recorder.feed(data, at)
             return []
-        held = self.recorder.response_body
+        buffered = self.recorder.response_body
         self.recorder.feed(data, at)
-        self._give_up(f"larger than the {self._limit} bytes that are held of an answer")
-        return self._released(held + data)
+        self._give_up(f"larger than the limit of {self._limit} bytes")
+        return self._release(buffered + data)
 
-    def _released(self, data: bytes) -> list[bytes]:
-        """What was held, passed or refused."""
+    def _release(self, data: bytes) -> list[bytes]:
+        """Pass the buffered bytes, or refuse them."""
         if self._mode is _Mode.REFUSING:
             return self._refuse_now()
-        self.head = named(self._answered, self._request_id) if self._answered is not None else None
+        self.head = named(self._server_head, self._request_id) if self._server_head is not None else None
         return [data]
 
     def _refuse_now(self) -> list[bytes]:
@@ -258,152 +271,129 @@ class Guard:
         self._mode, self.must_stop = _Mode.STOPPED, True
         return closing.body
 
-    def _streamed(self, data: bytes) -> list[bytes]:
-        if self._mode is _Mode.UNPACKED and self._unpacking is not None:
-            unpacking = self._unpacking
-            return self._guarded(lambda: [unpacking.feed(data, most=self._limit)])
-        return self._guarded(lambda: self._feed_stream(data))
-
     def _feed_stream(self, data: bytes) -> list[bytes]:
-        if self._streaming is None or self._unpacking is None:
+        if self._stream is None or self._unpacking is None:
             return [data]
         unpacked = self._unpacking.feed(data, most=self._limit)
-        self._withheld += unpacked
-        return self._given(self._streaming.feed(unpacked))
+        self._unsent += unpacked
+        return self._emit(self._stream.feed(unpacked))
 
-    def _given(self, out: list[bytes]) -> list[bytes]:
-        """Keep in mind what was not given out yet, as long as nothing was changed: that is what passes where we fail."""
-        given = b"".join(out)
-        if self._identical and self._withheld.startswith(given):
-            del self._withheld[: len(given)]
+    def _emit(self, out: list[bytes]) -> list[bytes]:
+        """Update `_unsent`: it passes after an internal error, as long as the client has only bytes of the server."""
+        emitted = b"".join(out)
+        if self._is_unchanged and self._unsent.startswith(emitted):
+            del self._unsent[: len(emitted)]
         else:
-            self._identical = False
-            self._withheld.clear()
-        if self._streaming is not None and self._streaming.is_over:
-            self._note(self._streaming.actions)
+            self._is_unchanged = False
+            self._unsent.clear()
+        if self._stream is not None and self._stream.is_over:
+            self._record_actions(self._stream.actions)
             self._mode, self.must_stop = _Mode.STOPPED, True
-            if self._later is not None:
-                self._later = None
-                return self._blocked(self.recorder.blocked).body
-        if given:
-            self._give_head()
+            if self._pending_head is not None:
+                self._pending_head = None
+                return self._block(self.recorder.blocked).body
+        if emitted:
+            self._release_head()
         return out
 
-    def _give_head(self) -> None:
-        if self._later is not None:
-            self.head, self._later = self._later, None
+    def _release_head(self) -> None:
+        if self._pending_head is not None:
+            self.head, self._pending_head = self._pending_head, None
 
     def _close_stream(self) -> list[bytes]:
-        if self._streaming is None:
+        if self._stream is None:
             return []
         if self._unpacking is not None:
             self._unpacking.end()
-        out = self._given(self._streaming.close())
-        self._note(self._streaming.actions)
-        self._give_head()
+        out = self._emit(self._stream.close())
+        self._record_actions(self._stream.actions)
+        self._release_head()
         return out
 
     def _abort_stream(self) -> list[bytes]:
-        if self._streaming is None:
+        if self._stream is None:
             return []
-        out = self._streaming.abort()
-        self._note(self._streaming.actions)
-        self._give_head()
+        out = self._stream.abort()
+        self._record_actions(self._stream.actions)
+        self._release_head()
         return out
 
     def _guarded(self, act: Callable[[], list[bytes]]) -> list[bytes]:
-        """What it gives; where it fails, what was held, if the policy is open and the client has had nothing but the server's own bytes so far."""
+        """Call `act`. After an internal error pass `_unsent`, if the policy is open and nothing was changed so far."""
         try:
             return act()
         except BodyDecodingError as problem:
-            return self._not_decoded(str(problem))
+            self._note_left(str(problem))
+            if self._route.fail is FailMode.OPEN and self._pending_head is not None and self.recorder.is_whole:
+                # The client has nothing of the body yet: the compressed bytes can pass as they came.
+                self._pending_head = None
+                self._mode = _Mode.PASSING
+                return self._release(self.recorder.response_body)
         except BaseException as error:  # noqa: BLE001 - as above
-            self._trouble(error)
-        self._leave("an error of ours")
-        if self._route.fail is FailMode.OPEN and self._identical:
-            self._mode = _Mode.UNPACKED
-            self._give_head()
-            held = bytes(self._withheld)
-            self._withheld.clear()
-            return [held] if held else []
-        return self._stopped()
-
-    def _not_decoded(self, why: str) -> list[bytes]:
-        """A stream that is not what it says it is packed as: it can pass as it came, packed, only where the client has had nothing of it yet."""
-        self._leave(why)
-        if self._route.fail is FailMode.OPEN and self._later is not None and self.recorder.is_whole:
-            self._later = None
-            self._mode = _Mode.PASSING
-            return self._released(self.recorder.response_body)
-        return self._stopped()
-
-    def _stopped(self) -> list[bytes]:
-        """Both sides end, with an error."""
+            self._count_problem(error)
+            self._note_left("an internal error")
+            if self._route.fail is FailMode.OPEN and self._is_unchanged:
+                self._mode = _Mode.UNPACKED
+                self._release_head()
+                unsent = bytes(self._unsent)
+                self._unsent.clear()
+                return [unsent] if unsent else []
         self._mode, self.must_stop = _Mode.STOPPED, True
-        message = unexamined_message(self._request_id)
-        self._withheld.clear()
-        if self._later is not None:
-            self._later = None
-            return self._blocked(()).body
-        return [error_event(self._api, NOT_EXAMINED, message)]
+        self._unsent.clear()
+        if self._pending_head is not None:
+            self._pending_head = None
+            return self._block(()).body
+        return [error_event(self._api, NOT_EXAMINED, unexamined_message(self._request_id))]
 
-    def _close_held(self) -> Closing:
-        try:
-            return self._whole()
-        except BaseException as error:  # noqa: BLE001 - as above
-            self._trouble(error)
-            self._give_up("an error of ours")
-        return self._unexamined()
-
-    def _whole(self) -> Closing:
-        told = build_exchange(self.recorder.kept(self._request_id, 0.0))
-        if told.exchange is None or self._actors is None or self._answered is None:
-            self._give_up(told.unjudged)
+    def _repair_whole(self) -> Closing:
+        built = build_exchange(self.recorder.kept(self._request_id, 0.0))
+        if built.exchange is None or self._actors is None or self._server_head is None:
+            self._give_up(built.unjudged)
             return self._unexamined()
-        whole = self._actors.whole(told.exchange, self._route.actions, fallback=self._route.fallback)
-        self._note(whole.actions)
+        answer = self._actors.whole(built.exchange, self._route.actions, fallback=self._route.fallback)
+        self._record_actions(answer.actions)
         self._mode = _Mode.PASSING
-        if whole.actions.blocked:
-            return self._blocked(whole.actions.blocked)
-        verdict = verdict_of(whole.actions, whole.results)
-        if whole.body is None and is_unread(told.exchange):
-            self._give_up("the answer is no JSON")
+        if answer.actions.blocked:
+            return self._block(answer.actions.blocked)
+        verdict = verdict_of(answer.actions, answer.results)
+        if answer.body is None and is_unread(built.exchange):
+            self._give_up("the answer is not JSON")
             return self._unexamined()
-        if whole.body is None:
-            return self._finished(named(self._answered, self._request_id, verdict), [self.recorder.response_body])
-        return self._finished(named(with_body(self._answered, whole.body), self._request_id, verdict), [whole.body])
+        if answer.body is None:
+            head, body = self._server_head, self.recorder.response_body
+        else:
+            head, body = with_body(self._server_head, answer.body), answer.body
+        return self._end_with(Closing(head=named(head, self._request_id, verdict), body=[body]))
 
     def _unexamined(self) -> Closing:
-        if self._mode is _Mode.REFUSING or self._answered is None:
-            return self._blocked(())
-        return self._finished(named(self._answered, self._request_id, "unexamined"), [self.recorder.response_body])
+        if self._mode is _Mode.REFUSING or self._server_head is None:
+            return self._block(())
+        head = named(self._server_head, self._request_id, "unexamined")
+        return self._end_with(Closing(head=head, body=[self.recorder.response_body]))
 
-    def _finished(self, head: ResponseHead, body: list[bytes]) -> Closing:
-        return self._ended(Closing(head=head, body=body))
+    def _block(self, checks: Sequence[str]) -> Closing:
+        return self._end_with(blocked(self._api, checks, self._request_id))
 
-    def _blocked(self, checks: Sequence[str]) -> Closing:
-        return self._ended(blocked(self._api, checks, self._request_id))
-
-    def _ended(self, closing: Closing) -> Closing:
+    def _end_with(self, closing: Closing) -> Closing:
         self.head = closing.head
         return closing
 
-    def _note(self, acted: Actions) -> None:
-        self.recorder.repaired = dict(acted.repaired)
-        self.recorder.blocked = tuple(acted.blocked)
-        self.recorder.left = dict(acted.left)
+    def _record_actions(self, actions: Actions) -> None:
+        self.recorder.repaired = dict(actions.repaired)
+        self.recorder.blocked = tuple(actions.blocked)
+        self.recorder.left = dict(actions.left)
 
     def _give_up(self, why: str) -> None:
-        """Pass what could not be examined, or stop, as the policy says."""
+        """Pass or refuse the unexaminable response, as the policy says."""
         if self.observes:
             return
-        self._leave(why)
+        self._note_left(why)
         self._mode = _Mode.PASSING if self._route.fail is FailMode.OPEN else _Mode.REFUSING
 
-    def _leave(self, why: str) -> None:
+    def _note_left(self, why: str) -> None:
         self.recorder.left = {**self.recorder.left, "*": why}
 
-    def _trouble(self, error: BaseException) -> None:
+    def _count_problem(self, error: BaseException) -> None:
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise error
         self.problems += 1

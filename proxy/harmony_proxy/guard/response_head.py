@@ -1,4 +1,4 @@
-"""The head of an answer as the client gets it, when it is given out, and what we write in it."""
+"""The status and headers that the client gets, and the headers that the guard adds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harmony_proxy.policy.actions import Actions
 REQUEST_ID = b"x-harmony-request-id"
 VERDICT = b"x-harmony-verdict"
 _STREAMS = frozenset({"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl"})
-_OF_THE_BODY = frozenset(
+_BODY_HEADERS = frozenset(
     {
         *(b"content-length", b"content-encoding", b"transfer-encoding", b"etag"),
         *(b"content-md5", b"digest", b"content-digest", b"repr-digest"),
@@ -31,60 +31,60 @@ class ResponseHead:
 
 @dataclass(frozen=True, kw_only=True)
 class Closing:
-    """The last of an answer. `head` is None where it went before, or where there is no answer."""
+    """The end of a response. `head` is None if it was sent before, or if there is no response."""
 
     head: ResponseHead | None
     body: list[bytes]
 
 
 class ResponseHeads(Enum):
-    """When the head of a stream is given out: at once, or with its first bytes, so that a stream that is blocked before them is still a 502."""
+    """The time to send the head of a stream: at once, or with its first bytes.
+
+    With its first bytes, a stream that is blocked before them still becomes a 502.
+    """
 
     AT_ONCE = auto()
     WITH_BYTES = auto()
 
 
 def values_of(head: ResponseHead) -> dict[str, str]:
-    """The headers by name, in small letters; the values of one that is sent more than once are a list, by commas."""
-    told: dict[str, str] = {}
+    """Return the headers by lower-case name; repeated headers are joined by commas."""
+    values: dict[str, str] = {}
     for raw_name, raw_value in head.headers:
         name, value = raw_name.lower().decode("latin-1"), raw_value.decode("latin-1")
-        told[name] = f"{told[name]}, {value}" if name in told else value
-    return told
+        values[name] = f"{values[name]}, {value}" if name in values else value
+    return values
 
 
-def is_stream(told: Mapping[str, str]) -> bool:
-    """Whether an answer with these headers is told in events or lines."""
-    return told.get("content-type", "").partition(";")[0].strip().lower() in _STREAMS
+def is_stream(headers: Mapping[str, str]) -> bool:
+    """Return True if the content type is one of server-sent events or JSON lines."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower() in _STREAMS
 
 
 def named(head: ResponseHead, request_id: str, verdict: str = "") -> ResponseHead:
-    """The head with the id of the request, and the verdict where there is one."""
+    """Return the head with the id of the request, and with the verdict unless it is empty."""
     added = [(REQUEST_ID, request_id.encode("ascii", "replace"))]
     if verdict:
         added.append((VERDICT, verdict.encode("ascii", "replace")))
-    kept = [pair for pair in head.headers if pair[0].lower() not in (REQUEST_ID, VERDICT)]
-    return ResponseHead(status=head.status, headers=(*kept, *added))
+    others = [pair for pair in head.headers if pair[0].lower() not in (REQUEST_ID, VERDICT)]
+    return ResponseHead(status=head.status, headers=(*others, *added))
 
 
 def without_body(head: ResponseHead) -> ResponseHead:
-    """The head of a body that is not, or may not be, as the server sent it."""
-    return ResponseHead(
-        status=head.status, headers=tuple(pair for pair in head.headers if pair[0].lower() not in _OF_THE_BODY)
-    )
+    """Return the head without headers about the body, for a body that may differ from the server's."""
+    headers = tuple(pair for pair in head.headers if pair[0].lower() not in _BODY_HEADERS)
+    return ResponseHead(status=head.status, headers=headers)
 
 
 def with_body(head: ResponseHead, body: bytes) -> ResponseHead:
-    """The head of a body that is ours."""
+    """Return the head for a new body, with its length."""
     changed = without_body(head)
     return ResponseHead(status=changed.status, headers=(*changed.headers, (b"content-length", b"%d" % len(body))))
 
 
-def verdict_of(acted: Actions, results: Iterable[Result]) -> str:
-    """What `x-harmony-verdict` says of an answer that was sent."""
-    if acted.repaired:
-        return "repaired; " + ", ".join(sorted(acted.repaired))
-    failed = sorted(
-        {result.check for result in results if result.outcome is Outcome.FAIL and result.severity is Severity.MUST}
-    )
+def verdict_of(actions: Actions, results: Iterable[Result]) -> str:
+    """Return the value of `x-harmony-verdict` for a response that was sent."""
+    if actions.repaired:
+        return "repaired; " + ", ".join(sorted(actions.repaired))
+    failed = sorted({one.check for one in results if one.outcome is Outcome.FAIL and one.severity is Severity.MUST})
     return "fail; " + ", ".join(failed) if failed else "pass"

@@ -1,7 +1,8 @@
-"""Counts of what went by, which add up in any order and travel as JSON: names and labels to numbers.
+"""Counters of the traffic: additive, and sent as JSON. Keys are tuples of a name and labels.
 
-("exchanges", api, end) · ("judged",) · ("failing",) · ("outcomes", outcome) · ("verdicts", check, outcome) · ("acted", check, what)
-("dropped",) · ("lost",) · ("problems",) · ("restarts",) · ("<histogram>", bucket), ("<histogram>_sum",)
+("exchanges", api, end) · ("judged",) · ("failing",) · ("outcomes", outcome) · ("verdicts", check, outcome) ·
+("acted", check, action) · ("dropped",) · ("lost",) · ("problems",) · ("restarts",) ·
+("<histogram>", bucket) · ("<histogram>_sum",), in microseconds
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Tally = Counter[tuple[str, ...]]
 
 @dataclass(kw_only=True)
 class Gauges:
-    """What is going on right now: exchanges that have begun and that have ended, and answers that are held back."""
+    """Exchanges that have begun and that have ended, and responses that are buffered until they are complete."""
 
     begun: int = 0
     ended: int = 0
@@ -32,54 +33,54 @@ class Gauges:
 
     @property
     def open(self) -> int:
-        """Exchanges that have begun and not ended."""
+        """The number of exchanges that have begun and not ended."""
         return self.begun - self.ended
 
 
 BUCKETS = (0.0001, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""The upper ends of the buckets of every histogram, in seconds; there is one more for all above."""
+"""Upper bounds of the buckets of every histogram, in seconds; the last bucket, +Inf, is implied."""
 
 TTFT, ANSWER_TTFT, GAP, ADDED = "ttft", "answer_ttft", "gap", "added"
 HISTOGRAMS = (TTFT, ANSWER_TTFT, GAP, ADDED)
 _MICROSECONDS = 1_000_000
-_BUCKET_NAMES = tuple(str(place) for place in range(len(BUCKETS) + 1))
+_BUCKET_NAMES = tuple(str(index) for index in range(len(BUCKETS) + 1))
 
 
-def count(counts: Tally, told: BuiltExchange, applied: Sequence[Result], aside: int) -> None:
-    """Count one exchange. `applied`: what was said by the checks that applied to it; to how many it did not, `aside`."""
-    kept = told.kept
-    if told.exchange is not None:
-        _count_times(counts, told.exchange, kept.times)  # first: it may fail, and then nothing is counted twice
+def count(counts: Tally, built: BuiltExchange, applied: Sequence[Result], not_applicable: int) -> None:
+    """Count one exchange: its times, the results of the checks that applied, and how many did not apply."""
+    record = built.kept
+    if built.exchange is not None:
+        _count_times(counts, built.exchange, record.times)  # first, because it may fail: nothing is counted twice
         counts["judged",] += 1
-    counts["exchanges", api_of(kept.path), told.end] += 1
-    if kept.first_byte is not None:
-        _observe(counts, TTFT, (kept.first_byte,))
-    if kept.added:
-        _observe(counts, ADDED, (kept.added,))
-    if aside:
-        counts["outcomes", Outcome.NOT_APPLICABLE] += aside
-    counts.update([("verdicts", said.check, said.outcome) for said in applied])
-    more = [said for said in applied if said.outcome is not Outcome.PASS]
-    if len(more) < len(applied):
-        counts["outcomes", Outcome.PASS] += len(applied) - len(more)
-    for said in more:
-        counts["outcomes", said.outcome] += 1
-    if any(said.outcome is Outcome.FAIL and said.severity is Severity.MUST for said in more):
+    counts["exchanges", api_of(record.path), built.end] += 1
+    if record.first_byte is not None:
+        _observe(counts, TTFT, (record.first_byte,))
+    if record.added:
+        _observe(counts, ADDED, (record.added,))
+    if not_applicable:
+        counts["outcomes", Outcome.NOT_APPLICABLE] += not_applicable
+    counts.update([("verdicts", result.check, result.outcome) for result in applied])
+    others = [result for result in applied if result.outcome is not Outcome.PASS]
+    if len(others) < len(applied):
+        counts["outcomes", Outcome.PASS] += len(applied) - len(others)
+    for result in others:
+        counts["outcomes", result.outcome] += 1
+    if any(result.outcome is Outcome.FAIL and result.severity is Severity.MUST for result in others):
         counts["failing",] += 1
-    for check, times in kept.repaired.items():
+    for check, times in record.repaired.items():
         counts["acted", check, "repaired"] += times
-    for what, checks in (("blocked", kept.blocked), ("left", kept.left)):
+    for action, checks in (("blocked", record.blocked), ("left", record.left)):
         for check in checks:
-            counts["acted", check, what] += 1
+            counts["acted", check, action] += 1
 
 
 def to_json(counts: Tally) -> Json:
-    """As JSON."""
+    """Return the counts as JSON: `[[key, count], ...]`."""
     return [[list(name), times] for name, times in counts.items()]
 
 
 def from_json(value: Json) -> Tally:
-    """Back again; what is no count is left out."""
+    """Parse the result of `to_json`, without entries that are not counts."""
     counts: Tally = Counter()
     for entry in items(value):
         name = tuple(text(part) for part in items(at(entry, 0)))
@@ -88,39 +89,30 @@ def from_json(value: Json) -> Tally:
 
 
 def sentence(counts: Tally) -> str:
-    """The one line that is said at the end."""
-    gone = sum(times for name, times in counts.items() if name[0] == "exchanges")
-    told = [
-        f"{gone} exchanges went by",
-        f"{counts['judged',]} judged",
-        f"{counts['failing',]} broke a MUST",
-    ]
-    for name, words in (
-        (("outcomes", Outcome.ERROR.value), "errors of our own checks"),
+    """Return the one-line summary that is printed at the end."""
+    exchanges = sum(times for name, times in counts.items() if name[0] == "exchanges")
+    parts = [f"{exchanges} exchanges", f"{counts['judged',]} judged", f"{counts['failing',]} failed a MUST check"]
+    for name, description in (
+        (("outcomes", Outcome.ERROR.value), "internal errors of checks"),
         (("dropped",), "not judged: the queue was full"),
-        (("lost",), "lost with a judge that ended"),
-        (("problems",), "problems of our own (see the log of the program)"),
+        (("lost",), "lost when the judge process ended"),
+        (("problems",), "internal errors of the guard"),
     ):
         if counts[name]:
-            told.append(f"{counts[name]} {words}")
+            parts.append(f"{counts[name]} {description}")
     failed = Counter({name[1]: times for name, times in counts.items() if name[0] == "verdicts" and name[2] == "fail"})
     worst = ", ".join(f"{check} {times}" for check, times in failed.most_common(5))
-    return ", ".join(told) + (f"; failed most: {worst}" if worst else "")
+    return ", ".join(parts) + (f"; most frequent failures: {worst}" if worst else "")
 
 
 def _count_times(counts: Tally, x: Exchange, times: Sequence[float]) -> None:
     if x.stream is None:
         return
     _observe(counts, GAP, [later - earlier for earlier, later in pairwise(times)])
-    first = next(
-        (
-            event.at
-            for event in x.stream.events
-            if any(text(at(choice, "delta", "content")) for choice in items(at(event.value, "choices")))
-        ),
-        None,
-    )
-    _observe(counts, ANSWER_TTFT, [] if first is None else [first])
+    for event in x.stream.events:
+        if any(text(at(choice, "delta", "content")) for choice in items(at(event.value, "choices"))):
+            _observe(counts, ANSWER_TTFT, (event.at,))
+            return
 
 
 def _observe(counts: Tally, name: str, values: Sequence[float]) -> None:

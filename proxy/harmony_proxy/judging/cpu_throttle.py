@@ -1,7 +1,8 @@
-"""How the process that judges gives way to the traffic on a machine of few cores.
+"""CPU throttle of the judge process on machines with few cores.
 
-The lowest priority is not enough there: it leaves the traffic its processor, but not its caches, nor the other half of a core that runs two threads. So
-while the parent is busy, judging takes a quarter of a processor. It is never nothing: what waits is judged, later.
+The lowest priority alone is not enough there: the judge still evicts the traffic's caches. It also uses the second
+hardware thread of the core. So while the parent is busy, judging gets a quarter of a CPU. It never stops completely:
+queued exchanges are judged later.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import time
 from collections.abc import Callable
 
 FEW_CORES = 4
-"""With more of them there is one that nobody needs."""
+"""Machines with more cores are not throttled."""
 
 SHARE = 0.25
 BUSY = 0.5
-"""Of a processor, used by the parent: then it has traffic to serve."""
+"""Share of one CPU from which on the parent counts as busy."""
 
 LOOK_SECONDS = 0.05
 WORK_SECONDS = 0.01
-"""What is done in one go, before a rest."""
+"""CPU time between two pauses."""
 
 LONGEST_SECONDS = 0.2
 
@@ -27,10 +28,12 @@ Seconds = Callable[[], float]
 
 
 class CpuThrottle:
-    """State: whether the traffic is busy, as last seen, and what was done since the last rest.
+    """State: whether the traffic was busy at the last look, and the CPU time since the last pause.
 
     Args:
-        traffic: the processor time that the traffic has used so far; `own`: the same of this process. `clock` is seconds since whenever.
+        traffic: returns the CPU seconds used by the traffic so far.
+        own: the same for this process.
+        clock: returns seconds since an arbitrary start.
     """
 
     def __init__(self, traffic: Seconds, *, own: Seconds = time.process_time, clock: Seconds = time.monotonic) -> None:
@@ -39,7 +42,7 @@ class CpuThrottle:
         self._is_busy = False
 
     def rest(self) -> float:
-        """Asked after each exchange: how many seconds to wait before the next."""
+        """Return the seconds to wait before the next exchange. Called after each exchange."""
         now = self._clock()
         since = now - self._looked
         if since >= LOOK_SECONDS:
@@ -59,18 +62,18 @@ class CpuThrottle:
 
 
 def cpu_throttle() -> CpuThrottle | None:
-    """To the parent of this process; None where there are cores enough, or where the time of a process cannot be read."""
+    """Return a throttle for the parent of this process; None if there are enough cores, or outside Linux."""
     try:
         cores = len(os.sched_getaffinity(0))
-        number = (~os.getppid() << 3) | 2  # as clock_getcpuclockid(3) names the clock of a process
-        time.clock_gettime(number)
+        clock = (~os.getppid() << 3) | 2  # the clock id, as clock_getcpuclockid(3) returns it
+        time.clock_gettime(clock)
     except (OSError, AttributeError):  # not Linux
         return None
-    return CpuThrottle(lambda: _seconds(number)) if cores <= FEW_CORES else None
+    return CpuThrottle(lambda: _seconds(clock)) if cores <= FEW_CORES else None
 
 
-def _seconds(number: int) -> float:
+def _seconds(clock: int) -> float:
     try:
-        return time.clock_gettime(number)
-    except OSError:  # it has ended
+        return time.clock_gettime(clock)
+    except OSError:  # the process has ended
         return 0.0

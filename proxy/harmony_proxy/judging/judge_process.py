@@ -1,11 +1,10 @@
-"""The process that judges: reads exchanges from its parent, judges each with the whole table, writes the outcome log, tells counts back.
+"""The judge process: read exchanges from the parent, run all checks on each, write the outcome log, report counts.
 
     python -m harmony_proxy.judging.judge_process SETTINGS
 
-What comes in is `frames` on stdin, and only ever from the parent, over a pipe that nobody else has.
-What goes out are lines: words to be said, and now and then the counts of all that was judged so far. It ends when its stdin ends or its parent is gone;
-after SIGTERM it goes on for a while, to judge what was handed over, and no longer. It has low priority, so that judging takes only what the traffic leaves;
-on a machine of few cores it gives way beyond that (`giving_way`).
+Input: frames (see `queue_codec`) on stdin, a private pipe from the parent. Output: lines with messages, and at intervals
+the counts of everything judged so far. The process ends when stdin ends or the parent is gone. After SIGTERM it judges
+its input for at most 10 seconds. It has the lowest CPU priority; `cpu_throttle` limits it further on few cores.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ from harmony_proxy.judging.queue_codec import unframed
 DRAIN_SECONDS = 10.0
 EXCHANGE_SECONDS = 30.0
 _LOOK_SECONDS = 5.0
-_TELL_SECONDS = 0.2
+_REPORT_SECONDS = 0.2
 _NICE = 10
 
 
 class _TimeLimitError(BaseException):
-    """An exchange takes too long to judge. No `Exception`: no check may take it for its own."""
+    """Judging an exchange took too long. Not an `Exception`, so that no check catches it."""
 
 
 class ExchangeJudge:
-    """Judges exchanges one by one. State: the samples taken, and since when it is at one. `write` gets the line of each."""
+    """Judges exchanges one by one, and passes the line of each to `write`. State: the samples, and the start time."""
 
     def __init__(
         self, settings: JudgeSettings, write: Callable[[JsonObject], None], checks: Iterable[Check | Comparison]
@@ -61,71 +60,71 @@ class ExchangeJudge:
         self._samples = Samples(Excerpts(settings.capture))
         self._since: float | None = None
 
-    def judge(self, kept: RecordedExchange | None, counts: Tally) -> None:
-        """Judge one, log it, and add it to the counts. None is one that could not be read."""
-        if kept is None:
+    def judge(self, record: RecordedExchange | None, counts: Tally) -> None:
+        """Judge, log and count one exchange. None is one that could not be read."""
+        if record is None:
             counts["problems",] += 1
             return
         try:
             self._since = time.monotonic()
             try:
-                told, line, applied, aside = self._judged(kept)
+                built, line, applied, not_applicable = self._judge(record)
             finally:
                 self._since = None
-            count(counts, told, applied, aside)
+            count(counts, built, applied, not_applicable)
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException:  # noqa: BLE001 - one exchange that we cannot handle must not end the judging of others
+        except BaseException:  # noqa: BLE001 - an internal error on one exchange must not end the judging of others
             counts["problems",] += 1
-            counts["exchanges", "", kept.end] += 1
+            counts["exchanges", "", record.end] += 1
             return
         try:
             self._write(line)
-        except Exception:  # noqa: BLE001 - as above: it cannot be written, or is nested too deeply
+        except Exception:  # noqa: BLE001 - as above: the log is not writable, or the line is nested too deeply
             counts["problems",] += 1
 
     def look_up(self, *_: object) -> None:
-        """Give up an exchange that takes too long. For a timer that goes on and on: one for each exchange would cost more than many a check."""
+        """Abort an exchange that takes too long. For a periodic timer: one per exchange would cost more than a check."""
         if self._since is not None and time.monotonic() - self._since > EXCHANGE_SECONDS:
             raise _TimeLimitError
 
-    def _judged(self, kept: RecordedExchange) -> tuple[BuiltExchange, JsonObject, list[Result], int]:
-        told = build_exchange(kept, engine=self._settings.engine)
+    def _judge(self, record: RecordedExchange) -> tuple[BuiltExchange, JsonObject, list[Result], int]:
+        built = build_exchange(record, engine=self._settings.engine)
         applied: list[Result] = []
-        aside = 0
-        if told.exchange is not None:
-            closed, applied = judge_split(told.exchange, self._checks)
-            aside = len(closed)
-        line = log_line(told, _iso(kept.started), applied, aside, self._excerpts)
-        if told.exchange is not None and (sample := self._samples.take(told.exchange, applied)) is not None:
+        not_applicable = 0
+        if built.exchange is not None:
+            closed, applied = judge_split(built.exchange, self._checks)
+            not_applicable = len(closed)
+        line = log_line(built, _iso(record.started), applied, not_applicable, self._excerpts)
+        if built.exchange is not None and (sample := self._samples.take(built.exchange, applied)) is not None:
             line["sample"] = sample
-        return told, line, applied, aside
+        return built, line, applied, not_applicable
 
 
 class _Frames:
-    """What the parent hands over; `idle` is called when nothing comes for a while. State: until when, once we were told to stop."""
+    """The frames on a pipe. State: the deadline after SIGTERM. `idle` is called when no input arrives for a while."""
 
     def __init__(self, file: int, idle: Callable[[], None]) -> None:
         self._file = file
         self._idle = idle
         self._parent = os.getppid()
-        self._until: float | None = None
+        self._deadline: float | None = None
 
     def stop_soon(self, *_: object) -> None:
-        """Go on for a while and no longer."""
-        self._until = self._until or time.monotonic() + DRAIN_SECONDS
+        """Read for `DRAIN_SECONDS` more. The signal handler of SIGTERM."""
+        self._deadline = self._deadline or time.monotonic() + DRAIN_SECONDS
 
     @property
-    def is_to_stop(self) -> bool:
-        """Whether we were told to stop."""
-        return self._until is not None
+    def is_stopping(self) -> bool:
+        """True after SIGTERM."""
+        return self._deadline is not None
 
     def __iter__(self) -> Iterator[list[RecordedExchange | None]]:
         while (head := self._read(LENGTH_BYTES)) and (body := self._read(int.from_bytes(head))):
             yield unframed(body)
 
     def _read(self, size: int) -> bytes:
-        """So many bytes, none where there are no more."""
+        """Return exactly `size` bytes, or none at the end of the input."""
         parts = bytearray()
         while len(parts) < size:
             if not self._is_ready():
@@ -137,12 +136,12 @@ class _Frames:
         return bytes(parts)
 
     def _is_ready(self) -> bool:
-        wait = _TELL_SECONDS
+        wait = _REPORT_SECONDS
         while True:
-            left = _LOOK_SECONDS if self._until is None else self._until - time.monotonic()
-            if left <= 0:
+            remaining = _LOOK_SECONDS if self._deadline is None else self._deadline - time.monotonic()
+            if remaining <= 0:
                 return False
-            if select.select([self._file], [], [], min(left, wait))[0]:
+            if select.select([self._file], [], [], min(remaining, wait))[0]:
                 return True
             if os.getppid() != self._parent:
                 return False
@@ -150,10 +149,8 @@ class _Frames:
             wait = _LOOK_SECONDS
 
 
-def _give_way(priority: str) -> None:
-    """Run only when nobody else wants to; the parent takes that back when it wants us to come to an end."""
-    if priority != LOW:
-        return
+def _lower_priority() -> None:
+    """Set the lowest scheduling priority; the parent restores it at shutdown."""
     try:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     except (OSError, AttributeError):  # not Linux
@@ -162,14 +159,14 @@ def _give_way(priority: str) -> None:
 
 
 def main(argument: str) -> int:
-    """Until there is no more."""
+    """Judge the frames on stdin until its end. `argument` is the result of `JudgeSettings.argument`."""
     settings = read_settings(argument)
     totals = _Totals()
-    frames = _Frames(0, totals.tell)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the parent decides
+    frames = _Frames(0, totals.report)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in a terminal: the parent decides
     signal.signal(signal.SIGTERM, frames.stop_soon)
     log = LogFile(settings.log) if settings.log is not None else None
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def write(line: JsonObject) -> None:
         if log is not None:
@@ -177,71 +174,73 @@ def main(argument: str) -> int:
                 log.write(dumps(line).encode("utf-8", "backslashreplace") + b"\n")
             except OSError as problem:
                 why = problem.strerror or str(problem)
-                if why not in told:  # once, and not by way of the parent: it may have nobody to tell
-                    told.add(why)
-                    sys.stderr.write(f"harmony guard: the log {settings.log} cannot be written: {why}\n")
+                if why not in reported:  # once, and not through the parent, which may print no messages
+                    reported.add(why)
+                    sys.stderr.write(f"harmony guard: cannot write the log {settings.log}: {why}\n")
                 raise
         elif items(line.get("failed")):
             failed = ", ".join(map(text, items(line["failed"])))
-            _say(dumps(f"exchange {line['id']}: HTTP {line['status']}, {line['end']}, failed {failed}"))
+            _print(dumps(f"exchange {line['id']}: HTTP {line['status']}, {line['end']}, failed {failed}"))
 
-    _give_way(settings.priority)
+    is_low = settings.priority == LOW
+    if is_low:
+        _lower_priority()
     judge = ExchangeJudge(settings, write, CHECKS)
     signal.signal(signal.SIGALRM, judge.look_up)
     signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
     gc.collect()
-    gc.freeze()  # what was loaded stays: no collection need look at it again
-    way = cpu_throttle() if settings.priority == LOW else None
+    gc.freeze()  # the loaded modules stay: exclude them from garbage collections
+    throttle = cpu_throttle() if is_low else None
     for batch in frames:
-        for kept in batch:
-            judge.judge(kept, totals.counts)
-            totals.told_of_one()
-            if way is not None and not frames.is_to_stop and (seconds := way.rest()):
+        for record in batch:
+            judge.judge(record, totals.counts)
+            totals.count_one()
+            if throttle is not None and not frames.is_stopping and (seconds := throttle.rest()):
                 time.sleep(seconds)
-    totals.tell()
-    signal.setitimer(signal.ITIMER_REAL, 0)  # an interpreter that ends handles no signal: it would die of it
+    totals.report()
+    signal.setitimer(signal.ITIMER_REAL, 0)  # a signal while the interpreter ends would kill it
     return 0
 
 
 class _Totals:
-    """What all that was judged comes to. Told now and then, not for each exchange: to read it is work, for us and for the parent."""
+    """The counts so far. Reported at intervals: each report costs time in both processes."""
 
     def __init__(self) -> None:
         self.counts: Tally = Counter()
         self._exchanges: int = 0
-        self._told: int = 0
-        self._when = 0.0
+        self._reported: int = 0
+        self._reported_at = 0.0
 
-    def told_of_one(self) -> None:
-        """One more has been counted."""
+    def count_one(self) -> None:
+        """Count one exchange, and report if the last report is old enough."""
         self._exchanges += 1
-        if time.monotonic() - self._when >= _TELL_SECONDS:
-            self.tell()
+        if time.monotonic() - self._reported_at >= _REPORT_SECONDS:
+            self.report()
 
-    def tell(self) -> None:
-        if self._exchanges == self._told:
+    def report(self) -> None:
+        if self._exchanges == self._reported:
             return
-        _say(TOTALS.decode() + dumps({"exchanges": self._exchanges, "counts": to_json(self.counts)}))
-        self._told = self._exchanges
-        self._when = time.monotonic()
+        _print(TOTALS.decode() + dumps({"exchanges": self._exchanges, "counts": to_json(self.counts)}))
+        self._reported = self._exchanges
+        self._reported_at = time.monotonic()
 
 
 def _iso(seconds: float) -> str:
-    """A time since 1970, to the millisecond."""
+    """Format a Unix time, to the millisecond."""
     whole = int(seconds)
     return f"{_second(whole)}.{int((seconds - whole) * 1000):03d}+00:00"
 
 
-@lru_cache(maxsize=16)  # exchanges begin close together
+@lru_cache(maxsize=16)  # many exchanges begin in the same second
 def _second(whole: int) -> str:
     return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     try:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
-    except OSError:  # nobody listens any more: what was handed over is still logged
+    except OSError:  # the parent is gone: the remaining exchanges are still logged
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

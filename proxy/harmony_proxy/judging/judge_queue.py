@@ -1,8 +1,8 @@
-"""From the data path to the process that judges: a bounded queue and one thread. Handing over never blocks; what does not fit is counted and dropped.
+"""Queue from the data path to the judge process: bounded, with one thread. Enqueueing never blocks; overflow is dropped.
 
-Exchanges are packed some at a time by whoever hands over the last of them: what waits is bytes, but for a few. The thread looks now and then instead of being
-woken for each, writes what is packed, and packs what has not become enough. A process that ends is told of, counted and begun again a bounded number of times;
-what it had and had not answered is lost, and counted as lost.
+The caller that completes a batch packs it, so that the queue holds bytes rather than objects. The thread polls instead
+of being woken for each exchange; it writes packed batches, and packs incomplete ones. A judge process that ends is
+reported, counted and restarted a bounded number of times. The exchanges that it had not reported are counted as lost.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ QUEUED_BYTES = 64 * 1024 * 1024
 RESTARTS = 5
 _LOOK_SECONDS = 0.05
 _BATCH_EXCHANGES = 32
-"""So many are packed at once: enough that what packs them is in the caches, few enough for these, and for the garbage collector."""
+"""Exchanges per batch: enough to keep the packing code in the CPU caches, few enough for the garbage collector."""
 LARGE_BYTES = 16 * 1024
-"""Or fewer, when one is as large as this: memory for more than some 100 KB would be asked of the system each time, and each page of it anew."""
+"""A single exchange of this size completes a batch: blocks above about 100 KB are allocated and page-faulted each time."""
 _PIPE_BYTES = 1024 * 1024
-"""What a pipe is asked to hold, where it can be asked: what is in it wakes nobody here."""
+"""Requested capacity of the pipe, where it can be set: the thread can write more per wake-up."""
 _WRITE_BYTES = 256 * 1024
 _PIECES = 512
-"""At most so many are written at once; systems allow 1024."""
+"""Largest number of buffers per `writev`; systems allow 1024."""
 _CLOSE_SECONDS = 30.0
 
 _Batch = tuple[bytes, int]
-"""The body of a frame, and how many exchanges are in it."""
+"""The body of a frame, and its number of exchanges."""
 
 
 class JudgeQueue:
-    """The queue, the thread and the process. `say` is given what the process wants said: lines without content.
+    """The queue, its thread and the judge process. `say` gets messages of the process: lines without content.
 
     Attributes:
-        over: exchanges that are over and not packed yet. Who has many small ones appends them here and calls `pack` now and then: `hand_over`, called
-            for each, would take as long as to note half an answer. Who takes them out holds `_taking`.
+        over: finished exchanges that are not packed yet. A caller with many small exchanges appends to it and calls
+            `pack` at intervals: `hand_over` for each costs half as much as recording an answer. Removing requires `_taking`.
     """
 
     def __init__(
@@ -65,11 +65,10 @@ class JudgeQueue:
         self._packed: deque[_Batch] = deque()
         self._taking = Lock()
         self._most_exchanges, self._most_bytes = queued_exchanges, queued_bytes
-        self._over_full = (
-            1 + queued_exchanges // 64
-        )  # so many are dropped at a time: each by itself would take as long as to pack it
+        # A full queue drops this many at a time: dropping one by one would take as long as packing.
+        self._drop_batch = 1 + queued_exchanges // 64
+        # Packed exchanges, put in and taken out. Each counter has one writer, so that neither thread waits for the other.
         self._put = self._put_bytes = self._taken = self._taken_bytes = 0
-        # packed ones: each is counted by one side only, so that neither has to wait for the other
         self._counts: Tally = Counter()
         self._lock = Lock()
         self._closing = Event()
@@ -78,77 +77,78 @@ class JudgeQueue:
         self._reader: Thread | None = None
         self._sent = 0
         self._total = b""
-        self._begun = 0
+        self._starts = 0
         self._is_given_up = False
 
     @property
     def tally(self) -> Tally:
-        """The counts so far."""
+        """The counts so far, including the last report of the process."""
         with self._lock:
             counts = Counter(self._counts)
             total = self._total
-        counts.update(_counts_of(total))
+        counts.update(_parse_counts(total))
         return counts
 
     @property
     def queued(self) -> int:
-        """How many exchanges wait."""
+        """The number of exchanges in the queue."""
         return len(self.over) + self._put - self._taken
 
     @property
     def process_id(self) -> int | None:
-        """Of the process that judges, while there is one."""
+        """The id of the judge process, or None if it does not run."""
         return self._process.pid if self._process is not None else None
 
     def start(self) -> None:
-        """Begin. Doing so again changes nothing."""
+        """Start the thread and the process, unless they were started before."""
         if self._thread is None:
-            self._thread = Thread(target=self._run, name="handing", daemon=True)
+            self._thread = Thread(target=self._run, name="judge-queue", daemon=True)
             self._thread.start()
             atexit.register(self.close)
 
     def hand_over(self, exchange: Handed, size: int) -> None:
-        """Queue an exchange that is over and about as large as `size` bytes, or count it as dropped where the queue is full. Never blocks.
+        """Enqueue a finished exchange of about `size` bytes, or count it as dropped if the queue is full. Never blocks.
 
-        Called by one thread: that of the traffic.
+        Called only by the thread of the traffic.
         """
         self.over.append(exchange)
         if size >= self._large or len(self.over) >= self._batch:
             self.pack()
 
     def pack(self) -> int:
-        """Pack what is over, as far as there is room for it. After how many more exchanges this is to be called again, or at `LARGE_BYTES`.
+        """Pack the finished exchanges into the free space of the queue, and drop the others.
 
-        Called by the thread of the traffic.
+        Return the number of exchanges after which to call this again; an exchange of `LARGE_BYTES` calls for it at once.
+        Called only by the thread of the traffic.
         """
         if not self._taking.acquire(blocking=False):
-            return self._batch  # the thread takes it just now
+            return self._batch  # the other thread is packing them
         try:
-            exchanges = self._opened()
+            exchanges = self._take_over()
             room = self._most_exchanges - self._put + self._taken
             if self._put_bytes >= self._taken_bytes + self._most_bytes or self._is_given_up:
                 room = 0
             body, count = self._as_frame(exchanges[:room]) if room > 0 else (b"", 0)
             dropped = max(len(exchanges) - max(room, 0), 0)
             if self._put_bytes + len(body) > self._taken_bytes + self._most_bytes:
-                dropped += count  # and not what could not be packed, which is counted
+                dropped += count  # without those that could not be packed, which are counted as problems
                 room = count = 0
             if count:
                 self._packed.append((body, count))
                 self._put += count
                 self._put_bytes += len(body)
-            self._batch = min(_BATCH_EXCHANGES, max(room - count, self._over_full))
+            self._batch = min(_BATCH_EXCHANGES, max(room - count, self._drop_batch))
         finally:
             self._taking.release()
         self._count(("dropped",), dropped)
         return self._batch
 
     def problem(self) -> None:
-        """Count something that went wrong on our side; the traffic was not touched by it."""
+        """Count an internal error that did not affect the traffic."""
         self._count(("problems",), 1)
 
     def close(self, seconds: float = _CLOSE_SECONDS) -> None:
-        """Have what is queued judged, within a bound, then end."""
+        """Have the queue judged within a time limit, then stop the thread and the process."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -160,21 +160,20 @@ class JudgeQueue:
             thread.join(seconds)
 
     def _run(self) -> None:
-        self._begin()
+        self._start_process()
         while True:
-            batches = self._take()
-            if batches:
-                self._hand(batches)
+            if batches := self._take():
+                self._send(batches)
             elif self._closing.is_set():
                 break
             else:
                 self._closing.wait(_LOOK_SECONDS)
                 if self._process is not None and self._process.poll() is not None:
-                    self._again()
-        self._end(_CLOSE_SECONDS)
+                    self._restart_process()
+        self._end_process(_CLOSE_SECONDS)
 
     def _take(self) -> deque[_Batch]:
-        """What waits, the oldest first, as much as is written at once."""
+        """Remove the oldest batches, about as much as one write takes."""
         batches: deque[_Batch] = deque()
         size = 0
         with self._taking:
@@ -184,56 +183,59 @@ class JudgeQueue:
                 self._taken_bytes += len(body)
                 size += len(body)
                 batches.append((body, count))
-            exchanges = self._opened() if not batches else []
+            exchanges = self._take_over() if not batches else []
         if exchanges:
             batches.append(self._as_frame(exchanges))
         return batches
 
-    def _opened(self) -> list[Handed]:
+    def _take_over(self) -> list[Handed]:
         exchanges = self.over[:]
-        del self.over[: len(exchanges)]  # what the path has appended meanwhile stays
+        del self.over[: len(exchanges)]  # leaves what the data path appends meanwhile
         return exchanges
 
     def _as_frame(self, exchanges: list[Handed]) -> _Batch:
-        """What cannot be packed is ours to count."""
+        """Pack exchanges, and count those that cannot be packed as problems."""
         try:
             body, count = packed(exchanges)
-        except Exception:  # noqa: BLE001 - nothing of ours may reach the traffic
+        except Exception:  # noqa: BLE001 - no internal error may reach the traffic
             body, count = b"", 0
         self._count(("problems",), len(exchanges) - count)
         return body, count
 
-    def _hand(self, batches: deque[_Batch]) -> None:
+    def _send(self, batches: deque[_Batch]) -> None:
         while self._process is not None and batches:
             try:
                 self._write(batches)
             except OSError:
-                self._again()
+                self._restart_process()
         self._count(("dropped",), sum(count for _, count in batches))
 
     def _write(self, batches: deque[_Batch]) -> None:
-        """Write them, and take out what is written. All at once where that can be: after each write the thread has to ask the traffic for the interpreter."""
+        """Write batches, and remove those that are written.
+
+        One `writev` for many, if possible: after each write the thread has to get the GIL back from the traffic.
+        """
         process = self._process
         if process is None or process.stdin is None:
             raise BrokenPipeError
-        pipe, begun = process.stdin.fileno(), 0
+        pipe, offset = process.stdin.fileno(), 0
         while batches:
             pieces = [piece for body, _ in batches for piece in framed(body)]
-            pieces[:2] = [b"".join(pieces[:2])[begun:]]
-            begun += _written(pipe, pieces)
-            while batches and begun >= LENGTH_BYTES + len(batches[0][0]):
+            pieces[:2] = [b"".join(pieces[:2])[offset:]]
+            offset += _write_some(pipe, pieces)
+            while batches and offset >= LENGTH_BYTES + len(batches[0][0]):
                 body, count = batches.popleft()
-                begun -= LENGTH_BYTES + len(body)
+                offset -= LENGTH_BYTES + len(body)
                 self._sent += count
 
-    def _begin(self) -> None:
-        self._begun += 1
+    def _start_process(self) -> None:
+        self._starts += 1
         try:
-            process = subprocess.Popen(  # noqa: S603 - this very interpreter; of our descriptors it gets two pipes
+            process = subprocess.Popen(  # noqa: S603 - this interpreter; it inherits only two pipes
                 [sys.executable, "-P", "-m", "harmony_proxy.judging.judge_process", self._settings.argument()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is for the parent, which then says when there is no more
+                start_new_session=True,  # Ctrl-C reaches only the parent, which then ends the input
             )
         except OSError:
             self._process = None
@@ -244,34 +246,32 @@ class JudgeQueue:
             fcntl = importlib.import_module("fcntl")  # not on Windows
             fcntl.fcntl(process.stdin, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._sent = 0
-        self._reader = Thread(target=self._listen, args=(process,), name="handing-counts", daemon=True)
+        self._reader = Thread(target=self._listen, args=(process,), name="judge-queue-reports", daemon=True)
         self._reader.start()
 
-    def _again(self) -> None:
-        """The process has ended: say so, and begin another one, unless that was done too often."""
-        self._end(1.0)
+    def _restart_process(self) -> None:
+        """Report that the process has ended, and start another one up to `RESTARTS` times."""
+        self._end_process(1.0)
         if self._closing.is_set():
             return
-        if self._begun > RESTARTS:
+        if self._starts > RESTARTS:
             self._is_given_up = True
-            self._tell(f"the process that judges ended {self._begun} times; exchanges pass and are no longer judged")
+            self._report(f"the judge process ended {self._starts} times; exchanges pass but are no longer judged")
             return
         self._count(("restarts",), 1)
-        self._tell("the process that judges has ended and is begun again")
-        self._closing.wait(0.1 * 2**self._begun)
-        self._begin()
+        self._report("the judge process ended and is restarted")
+        self._closing.wait(0.1 * 2**self._starts)
+        self._start_process()
 
-    def _end(self, seconds: float) -> None:
+    def _end_process(self, seconds: float) -> None:
         process, reader = self._process, self._reader
         if process is None or reader is None:
             return
         if process.stdin is not None:
             with suppress(OSError):
                 process.stdin.close()
-        with suppress(OSError, AttributeError):
-            os.sched_setscheduler(
-                process.pid, os.SCHED_OTHER, os.sched_param(0)
-            )  # there is someone who waits for it now
+        with suppress(OSError, AttributeError):  # the parent waits for it from here on
+            os.sched_setscheduler(process.pid, os.SCHED_OTHER, os.sched_param(0))
         try:
             process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -281,8 +281,8 @@ class JudgeQueue:
         self._process = None
         with self._lock:
             total, self._total = self._total, b""
-            self._counts.update(_counts_of(total))
-        self._count(("lost",), max(self._sent - _judged_of(total), 0))
+            self._counts.update(_parse_counts(total))
+        self._count(("lost",), max(self._sent - _parse_judged(total), 0))
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         if process.stdout is None:
@@ -290,18 +290,17 @@ class JudgeQueue:
         with process.stdout as lines:
             for line in lines:
                 if line.startswith(TOTALS):
-                    if line.endswith(b"\n"):  # else the process ended in its middle: then what it told before stands
-                        self._total = line.removeprefix(TOTALS)
-                        # read when somebody asks, not here: this is the process of the traffic
+                    if line.endswith(b"\n"):  # else the process ended within the line: the previous report is valid
+                        self._total = line.removeprefix(TOTALS)  # parsed on demand, not in the process of the traffic
                     continue
                 try:
-                    self._tell(text(loads(line)))
+                    self._report(text(loads(line)))
                 except InvalidJsonError:
                     self._count(("problems",), 1)
 
-    def _tell(self, words: str) -> None:
+    def _report(self, message: str) -> None:
         if self._say is not None:
-            self._say(words)
+            self._say(message)
 
     def _count(self, name: tuple[str, ...], times: int) -> None:
         if times:
@@ -309,22 +308,22 @@ class JudgeQueue:
                 self._counts[name] += times
 
 
-def _written(pipe: int, pieces: list[bytes]) -> int:
-    """How many bytes of them could be written."""
+def _write_some(pipe: int, pieces: list[bytes]) -> int:
+    """Write as much as the pipe takes, and return the number of bytes."""
     try:
         return os.writev(pipe, pieces[:_PIECES])
     except AttributeError:  # on Windows
         return os.write(pipe, pieces[0])
 
 
-def _counts_of(total: bytes) -> Tally:
+def _parse_counts(total: bytes) -> Tally:
     try:
         return from_json(at(loads(total), "counts")) if total else Counter()
-    except InvalidJsonError:  # cut off where the process ended
+    except InvalidJsonError:  # truncated when the process ended
         return Counter()
 
 
-def _judged_of(total: bytes) -> int:
+def _parse_judged(total: bytes) -> int:
     try:
         return number(at(loads(total), "exchanges")) or 0 if total else 0
     except InvalidJsonError:

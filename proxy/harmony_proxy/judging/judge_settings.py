@@ -1,4 +1,4 @@
-"""How the process that judges is told to judge, and how it is spoken to."""
+"""Settings of the judge process, and constants of its protocol."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from pathlib import Path
 from harmony_conformance.json_value import at, dumps, loads, text
 
 LENGTH_BYTES = 8
-"""Before each frame stands its length, so many bytes of it, the highest first."""
+"""Size of the big-endian length before each frame."""
 
 TOTALS = b"totals "
-"""Before the counts of all that was judged so far, as JSON, in what the process tells. Other lines are words, each a JSON string."""
+"""Prefix of output lines with the counts so far, as JSON. Each other line is a message: a JSON string."""
 
 LOW, NORMAL = "low", "normal"
 NONE = "none"
 QUOTING = ("redacted", "full", NONE)
-"""How much of the traffic a log may quote: the names of `audit.excerpt.Excerpts`, which would bring all checks along."""
+"""Values of `audit.redaction.Excerpts`, repeated here because that module imports all checks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeSettings:
-    """How it judges. Without a log, exchanges that fail are told to the parent.
+    """Settings of the judge process. Without a log, failing exchanges are reported to the parent.
 
-    `excerpts` (what findings quote) and `capture` (samples) are of `QUOTING`, `priority` is `low` or `normal`.
+    `excerpts` (quotes in findings) and `capture` (samples) are one of `QUOTING`, `priority` is `low` or `normal`.
     """
 
     log: Path | None = None
@@ -33,7 +33,7 @@ class JudgeSettings:
     priority: str = "low"
 
     def argument(self) -> str:
-        """As an argument of the command line."""
+        """Return the settings as one command-line argument: JSON."""
         return dumps(
             {
                 "log": str(self.log) if self.log is not None else None,
@@ -46,13 +46,13 @@ class JudgeSettings:
 
 
 def read_settings(argument: str) -> JudgeSettings:
-    """Back again."""
-    told = loads(argument)
-    log = text(at(told, "log"))
+    """Parse the result of `JudgeSettings.argument`."""
+    settings = loads(argument)
+    log = text(at(settings, "log"))
     return JudgeSettings(
         log=Path(log) if log else None,
-        excerpts=text(at(told, "excerpts")),
-        capture=text(at(told, "capture")),
-        engine=text(at(told, "engine")),
-        priority=text(at(told, "priority")),
+        excerpts=text(at(settings, "excerpts")),
+        capture=text(at(settings, "capture")),
+        engine=text(at(settings, "engine")),
+        priority=text(at(settings, "priority")),
     )

@@ -1,4 +1,4 @@
-"""The file that the outcome log is written to: appended to line by line, followed when it is moved away, and never with a torn line in its middle."""
+"""The file of the outcome log: append whole lines, and reopen the path after log rotation."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 
 class LogFile:
-    """State: the open file, and whether its last line was cut off.
+    """An append-only log. State: the open file, and whether its last line is incomplete.
 
-    Whoever rotates it moves it away and has nothing to tell us: the next line goes to a new file at its path. One that cannot be made is done without, as long
-    as the old one can be written.
+    Log rotation needs no signal: after the file is moved, the next line creates a new file at the path. If that fails,
+    lines still go to the old file. A line break separates an incomplete line from the next one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -22,21 +22,21 @@ class LogFile:
         self._is_torn = False
 
     def write(self, line: bytes) -> None:
-        """Append a line, with its line break.
+        """Append a line that ends with a line break.
 
         Raises:
-            OSError: it cannot be written, or not to its end.
+            OSError: the line could not be written, or only in part.
         """
         file = self._current()
-        left = memoryview(b"\n" + line if self._is_torn else line)
-        while left:
-            size = file.write(left) or 0
+        rest = memoryview(b"\n" + line if self._is_torn else line)
+        while rest:
+            size = file.write(rest) or 0
             self._is_torn = self._is_torn or size > 0
-            left = left[size:]
+            rest = rest[size:]
         self._is_torn = False
 
     def close(self) -> None:
-        """No more is written."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -44,25 +44,25 @@ class LogFile:
     def _current(self) -> io.FileIO:
         file = self._file
         if file is None:
-            return self._opened()
-        if not self._is_there():
+            return self._open()
+        if not self._is_at_path():
             with suppress(OSError):
-                following = self._opened()
+                following = self._open()
                 self._is_torn = False
-                with suppress(OSError):  # it is closed all the same
+                with suppress(OSError):  # the descriptor is closed even on an error
                     file.close()
                 return following
         return file
 
-    def _opened(self) -> io.FileIO:
+    def _open(self) -> io.FileIO:
         file = io.FileIO(self._path, "a")
-        told = os.fstat(file.fileno())
-        self._file, self._identity = file, (told.st_ino, told.st_dev)
+        status = os.fstat(file.fileno())
+        self._file, self._identity = file, (status.st_ino, status.st_dev)
         return file
 
-    def _is_there(self) -> bool:
+    def _is_at_path(self) -> bool:
         try:
-            told = self._path.stat()
+            status = self._path.stat()
         except OSError:
             return False
-        return (told.st_ino, told.st_dev) == self._identity
+        return (status.st_ino, status.st_dev) == self._identity

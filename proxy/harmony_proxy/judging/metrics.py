@@ -1,4 +1,4 @@
-"""What Prometheus is told. Everything is read from counts that are there anyway, when it asks: nothing is updated in the data path."""
+"""Prometheus metrics, computed from the counters at each scrape: the data path updates nothing for them."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from harmony_proxy.judging.counters import ADDED, ANSWER_TTFT, BUCKETS, GAP, TTF
 _MICROSECONDS = 1_000_000
 _COUNTERS: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
     {
-        "exchanges": ("harmony_guard_exchanges", "Exchanges that went by, by how they ended.", ("api", "end")),
-        "judged": ("harmony_guard_judged", "Exchanges that were judged.", ()),
-        "failing": ("harmony_guard_failing", "Exchanges that broke a MUST.", ()),
-        "verdicts": ("harmony_guard_verdicts", "What each check said.", ("check", "outcome")),
-        "acted": ("harmony_guard_acted", "What was done: repaired, blocked, left.", ("check", "what")),
+        "exchanges": ("harmony_guard_exchanges", "Exchanges, by API and end.", ("api", "end")),
+        "judged": ("harmony_guard_judged", "Judged exchanges.", ()),
+        "failing": ("harmony_guard_failing", "Exchanges that failed a MUST check.", ()),
+        "verdicts": ("harmony_guard_verdicts", "Results of each check.", ("check", "outcome")),
+        "acted": ("harmony_guard_acted", "Actions on responses: repaired, blocked, left.", ("check", "what")),
         "dropped": ("harmony_guard_dropped", "Exchanges not judged because the queue was full.", ()),
-        "lost": ("harmony_guard_lost", "Exchanges lost with a judge that ended.", ()),
-        "restarts": ("harmony_guard_restarts", "How often the process that judges was begun again.", ()),
-        "problems": ("harmony_guard_problems", "Errors of our own; the traffic was not touched by them.", ()),
+        "lost": ("harmony_guard_lost", "Exchanges lost when the judge process ended.", ()),
+        "restarts": ("harmony_guard_restarts", "Restarts of the judge process.", ()),
+        "problems": ("harmony_guard_problems", "Internal errors of the guard; the traffic was not affected.", ()),
     }
 )
 _HISTOGRAMS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        TTFT: ("harmony_guard_time_to_first_byte_seconds", "Until the first byte of an answer."),
-        ANSWER_TTFT: ("harmony_guard_time_to_first_answer_seconds", "Until the first content, which is no reasoning."),
-        GAP: ("harmony_guard_gap_seconds", "Between two arrivals of a stream."),
-        ADDED: ("harmony_guard_added_seconds", "Time spent acting on an answer; none is spent observing."),
+        TTFT: ("harmony_guard_time_to_first_byte_seconds", "Time to the first byte of a response."),
+        ANSWER_TTFT: ("harmony_guard_time_to_first_answer_seconds", "Time to the first content other than reasoning."),
+        GAP: ("harmony_guard_gap_seconds", "Time between two chunks of a stream."),
+        ADDED: ("harmony_guard_added_seconds", "Time spent on repairs and blocks; zero when observing."),
     }
 )
 
 
 class CounterSource(Protocol):
-    """Where the counts are."""
+    """The owner of the counters."""
 
     @property
     def tally(self) -> Tally:
@@ -48,59 +48,63 @@ class CounterSource(Protocol):
 
     @property
     def queued(self) -> int:
-        """How many exchanges wait to be judged."""
+        """The number of exchanges in the queue."""
         ...
 
 
 class GuardCollector(Collector):
-    """Counts as metrics."""
+    """Prometheus collector of the counters and gauges."""
 
-    def __init__(self, counted: CounterSource, gauges: Gauges) -> None:
-        self._counted = counted
+    def __init__(self, source: CounterSource, gauges: Gauges) -> None:
+        self._source = source
         self._gauges = gauges
 
     def collect(self) -> Iterator[Metric]:
-        """All of them, as they are now."""
-        counts = self._counted.tally
-        for kind, (name, words, labels) in _COUNTERS.items():
-            family = CounterMetricFamily(name, words, labels=labels)
+        """Yield the current value of every metric."""
+        counts = self._source.tally
+        for kind, (name, description, labels) in _COUNTERS.items():
+            family = CounterMetricFamily(name, description, labels=labels)
             for key, times in sorted(counts.items()):
                 if key[0] == kind:
                     family.add_metric(list(key[1:]), times)
             if not labels and (kind,) not in counts:
                 family.add_metric([], 0)
             yield family
-        for kind, (name, words) in _HISTOGRAMS.items():
-            yield _histogram(name, words, counts, kind)
-        yield GaugeMetricFamily("harmony_guard_open", "Exchanges that are going on.", value=self._gauges.open)
-        yield GaugeMetricFamily("harmony_guard_held", "Answers that are held back.", value=self._gauges.held)
-        yield GaugeMetricFamily("harmony_guard_queued", "Exchanges that wait to be judged.", value=self._counted.queued)
+        for kind, (name, description) in _HISTOGRAMS.items():
+            yield _histogram(name, description, counts, kind)
+        yield GaugeMetricFamily("harmony_guard_open", "Open exchanges.", value=self._gauges.open)
+        yield GaugeMetricFamily(
+            "harmony_guard_held", "Responses buffered until they are complete.", value=self._gauges.held
+        )
+        yield GaugeMetricFamily(
+            "harmony_guard_queued", "Exchanges in the queue of the judge.", value=self._source.queued
+        )
 
 
-def serve_metrics(address: tuple[str, int], counted: CounterSource, gauges: Gauges) -> Callable[[], None]:
-    """Serve them on a thread of its own; what it gives ends that.
+def serve_metrics(address: tuple[str, int], source: CounterSource, gauges: Gauges) -> Callable[[], None]:
+    """Serve the metrics in a thread, and return a function that stops it.
 
     Raises:
         OSError: the address cannot be listened on.
     """
     registry = CollectorRegistry()
-    registry.register(GuardCollector(counted, gauges))
+    registry.register(GuardCollector(source, gauges))
     server: WSGIServer
     thread: threading.Thread
     server, thread = start_http_server(address[1], addr=address[0], registry=registry)
 
-    def end() -> None:
+    def stop() -> None:
         server.shutdown()
         server.server_close()
         thread.join()
 
-    return end
+    return stop
 
 
-def _histogram(name: str, words: str, counts: Tally, kind: str) -> HistogramMetricFamily:
+def _histogram(name: str, description: str, counts: Tally, kind: str) -> HistogramMetricFamily:
     total = 0
     buckets: list[tuple[str, float]] = []
-    for place, end in enumerate((*map(str, BUCKETS), "+Inf")):
-        total += counts[kind, str(place)]
+    for index, end in enumerate((*map(str, BUCKETS), "+Inf")):
+        total += counts[kind, str(index)]
         buckets.append((end, total))
-    return HistogramMetricFamily(name, words, buckets=buckets, sum_value=counts[f"{kind}_sum",] / _MICROSECONDS)
+    return HistogramMetricFamily(name, description, buckets=buckets, sum_value=counts[f"{kind}_sum",] / _MICROSECONDS)

@@ -1,14 +1,15 @@
-"""The outcome log: one JSON object a line for each exchange that went by.
+"""The outcome log: one JSON line for each exchange.
 
-Content-free unless asked otherwise: what a request said, and what was answered, does not stand in it.
+By default it contains nothing of the content of requests and responses.
 
     {"kind": "exchange", "id": "9f3a1c20-7", "started": "2026-01-31T12:00:00.000+00:00", "method": "POST", "path": "/v1/chat/completions", "api": "chat",
      "request_id": "…", "status": 200, "end": "complete", "request_bytes": 311, "response_bytes": 2218, "chunks": 12, "first_byte": 0.03, "seconds": 0.41,
      "judged": true, "outcomes": {"pass": 24, …}, "failed": ["streaming.ends_with_done"], "variants": [], "errors": []}
 
-`id` is what the client was told as `x-harmony-request-id`, where it was told one. An exchange that was not judged has `judged: false` and `unjudged`,
-the reason. Where something was done, `acted` says what: `repaired` (check: times), `blocked` (checks), `left` (check: why not). With excerpts, `findings`
-says more; a sample of a failing exchange is `sample`.
+- `id` is also sent to the client as `x-harmony-request-id` if the route repairs or blocks.
+- An exchange that was not judged has `judged: false` and the reason as `unjudged`.
+- `acted` lists actions: `repaired` (check: count), `blocked` (checks), `left` (check: reason why not repaired).
+- `findings` (with excerpts) has details; `sample` (with capture) is a sample of a failing exchange.
 """
 
 from __future__ import annotations
@@ -26,71 +27,72 @@ from harmony_conformance.report.model import ORDER, finding_json
 from harmony_proxy.capture.build_exchange import BuiltExchange
 from harmony_proxy.capture.routes import api_of
 
-_TOLD = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
+_REPORTED = frozenset({Outcome.FAIL, Outcome.VARIANT, Outcome.ERROR})
 SAMPLES = 10
-"""How many exchanges are kept as samples of each failing check, since the start."""
+"""Largest number of samples of each failing check since the start."""
 
 
 def log_line(
-    told: BuiltExchange, started: str, applied: Sequence[Result], aside: int, excerpts: Excerpts
+    built: BuiltExchange, started: str, applied: Sequence[Result], not_applicable: int, excerpts: Excerpts
 ) -> JsonObject:
-    """The line of one exchange. `applied`: what was said by the checks that applied to it; to how many it did not, `aside`."""
-    kept = told.kept
+    """Return the line of one exchange: with the results of the checks that applied, and how many did not apply."""
+    record = built.kept
     line: JsonObject = {
         "kind": "exchange",
-        "id": kept.id,
+        "id": record.id,
         "started": started,
-        "method": kept.method,
-        "path": kept.path,
-        "api": api_of(kept.path),
-        "request_id": told.request_id,
-        "status": kept.status,
-        "end": told.end,
-        "request_bytes": kept.request_bytes,
-        "response_bytes": kept.response_bytes,
-        "chunks": kept.chunks,
-        "first_byte": round(kept.first_byte, 6) if kept.first_byte is not None else None,
-        "seconds": round(kept.seconds, 6),
-        "judged": told.exchange is not None,
+        "method": record.method,
+        "path": record.path,
+        "api": api_of(record.path),
+        "request_id": built.request_id,
+        "status": record.status,
+        "end": built.end,
+        "request_bytes": record.request_bytes,
+        "response_bytes": record.response_bytes,
+        "chunks": record.chunks,
+        "first_byte": round(record.first_byte, 6) if record.first_byte is not None else None,
+        "seconds": round(record.seconds, 6),
+        "judged": built.exchange is not None,
     }
-    if kept.repaired or kept.blocked or kept.left:
-        repaired: JsonObject = dict(kept.repaired)
-        left: JsonObject = dict(kept.left)
-        line["acted"] = {"repaired": repaired, "blocked": list(kept.blocked), "left": left}
-    if told.exchange is None:
-        return {**line, "unjudged": told.unjudged}
-    more = [said for said in applied if said.outcome is not Outcome.PASS]
-    counts = Counter([said.outcome for said in more])
-    counts[Outcome.PASS], counts[Outcome.NOT_APPLICABLE] = len(applied) - len(more), aside
+    if record.repaired or record.blocked or record.left:
+        repaired: JsonObject = dict(record.repaired)
+        left: JsonObject = dict(record.left)
+        line["acted"] = {"repaired": repaired, "blocked": list(record.blocked), "left": left}
+    if built.exchange is None:
+        return {**line, "unjudged": built.unjudged}
+    others = [result for result in applied if result.outcome is not Outcome.PASS]
+    counts = Counter([result.outcome for result in others])
+    counts[Outcome.PASS], counts[Outcome.NOT_APPLICABLE] = len(applied) - len(others), not_applicable
     outcomes: JsonObject = {outcome: counts[outcome] for outcome in ORDER}
     line |= {
         "outcomes": outcomes,
-        "failed": _checks(more, Outcome.FAIL),
-        "variants": _checks(more, Outcome.VARIANT),
-        "errors": _checks(more, Outcome.ERROR),
+        "failed": _checks(others, Outcome.FAIL),
+        "variants": _checks(others, Outcome.VARIANT),
+        "errors": _checks(others, Outcome.ERROR),
     }
     if excerpts is not Excerpts.NONE:
-        line["findings"] = _findings(told.exchange, more, excerpts)
+        line["findings"] = _findings(built.exchange, others, excerpts)
     return line
 
 
 class Samples:
-    """Keeps the first exchanges on which each check failed. State: how many there were of each."""
+    """Selects the first exchanges that fail each check. State: the number of samples by check."""
 
     def __init__(self, capture: Excerpts) -> None:
         self._capture = capture
         self._taken: Counter[str] = Counter()
 
     def take(self, x: Exchange, results: Sequence[Result]) -> JsonObject | None:
-        """The exchange as it can be judged again, or its shape; None where there are enough, or none are wanted. Credentials were masked before."""
+        """Return a sample: the recorded exchange, or its redacted form; None if no sample is needed.
+
+        The credentials are already masked in the exchange.
+        """
         if self._capture is Excerpts.NONE:
             return None
-        wanted = [
-            result.check for result in results if result.outcome is Outcome.FAIL and self._taken[result.check] < SAMPLES
-        ]
-        if not wanted:
+        failed = [one.check for one in results if one.outcome is Outcome.FAIL and self._taken[one.check] < SAMPLES]
+        if not failed:
             return None
-        self._taken.update(wanted)
+        self._taken.update(failed)
         sample = write_exchange(x)
         if self._capture is Excerpts.FULL:
             return sample
@@ -121,10 +123,10 @@ def _checks(results: Sequence[Result], outcome: Outcome) -> list[Json]:
 
 
 def _findings(x: Exchange, results: Sequence[Result], excerpts: Excerpts) -> list[Json]:
-    told = [result for result in results if result.outcome in _TOLD]
-    names = names_in(x) if told else frozenset[str]()
+    reported = [result for result in results if result.outcome in _REPORTED]
+    names = names_in(x) if reported else frozenset[str]()
     return [
         {"check": result.check, **finding_json(apply_excerpts(finding, excerpts, names))}
-        for result in told
+        for result in reported
         for finding in result.findings
     ]

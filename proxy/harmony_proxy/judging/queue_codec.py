@@ -1,8 +1,8 @@
-"""How exchanges travel to the process that judges: many in one frame, plain values as `marshal` writes them.
+"""Encoding of exchanges for the judge process: many per frame, as plain values in `marshal` format.
 
-Packing is the path's work, done for some exchanges at once: `marshal` does it in about half the time of `pickle`, and what waits to be judged is a few
-strings of bytes instead of all the objects of the exchanges, which every garbage collection would look at. Both ends are the same interpreter, and the pipe
-between them is nobody else's.
+The data path packs several exchanges at once. `marshal` takes about half the time of `pickle`. A few byte strings wait
+in the queue instead of all objects of the exchanges, which every garbage collection would traverse. Both ends run the
+same interpreter, and the pipe between them is private.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from harmony_proxy.capture.recorder import Packed, RecordedExchange, kept
 from harmony_proxy.judging.judge_settings import LENGTH_BYTES
 
 Handed = Packed | Note
-"""One that is over: of a recorder, or noted."""
+"""A finished exchange: from a recorder, or a note of the observer."""
 
 _VERSION = 2
-"""Without looking for what occurs twice: that takes longer than to write it twice."""
+"""The version without references to repeated objects: detecting these takes longer than writing them twice."""
 
 
 def packed(exchanges: Sequence[Handed]) -> tuple[bytes, int]:
-    """Exchanges as the body of a frame, and how many are in it: those that hold what cannot be packed, or more than can, are left out."""
+    """Return exchanges as the body of a frame, and their number, without those that cannot be packed."""
     epoch = time.time() - time.perf_counter()
     try:
         return marshal.dumps((epoch, exchanges), _VERSION), len(exchanges)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    except ValueError:  # a header that is of its own kind, say
+    except ValueError:  # such as a header of a class that marshal does not know
         plain = [one for exchange in exchanges if (one := _packable(exchange)) is not None]
         return marshal.dumps((epoch, plain), _VERSION), len(plain)  # pyright: ignore[reportArgumentType]
 
 
 def framed(body: bytes) -> tuple[bytes, bytes]:
-    """A frame: its length, and what is in it."""
+    """Return a frame: its length, and its body."""
     return len(body).to_bytes(LENGTH_BYTES), body
 
 
 def unframed(body: bytes) -> list[RecordedExchange | None]:
-    """The exchanges of a frame, without its length; None in the place of one that cannot be read, such as one with a header of three parts."""
-    epoch, exchanges = marshal.loads(body)  # noqa: S302 - of our own parent, over a pipe
-    return [_read_or_not(exchange, epoch) for exchange in exchanges]
+    """Return the exchanges of a frame body; None for one that cannot be read, such as one with a three-part header."""
+    epoch, exchanges = marshal.loads(body)  # noqa: S302 - from the parent process, over a private pipe
+    return [_read_or_none(exchange, epoch) for exchange in exchanges]
 
 
 def read(exchange: Handed, epoch: float = 0.0) -> RecordedExchange:
-    """One exchange, read. `epoch` is what the 0 of `time.perf_counter` is in seconds since 1970."""
+    """Decode one exchange. `epoch` is the Unix time, in seconds, at which `time.perf_counter` was 0."""
     return read_note(exchange, epoch) if isinstance(exchange, list) else kept(exchange)
 
 
-def _read_or_not(exchange: Handed, epoch: float) -> RecordedExchange | None:
+def _read_or_none(exchange: Handed, epoch: float) -> RecordedExchange | None:
     try:
         return read(exchange, epoch)
-    except Exception:  # noqa: BLE001 - what one application does wrong must not end the judging of the others
+    except Exception:  # noqa: BLE001 - one malformed exchange must not end the judging of others
         return None
 
 
@@ -84,4 +84,4 @@ def _plain(value: object) -> object:
         case Iterable():
             return tuple(_plain(one) for one in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         case _:
-            raise ValueError(f"a {type(value).__name__} is not packed")
+            raise ValueError(f"invalid value: expected a plain type, got {type(value).__name__}")

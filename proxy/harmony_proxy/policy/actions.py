@@ -1,4 +1,4 @@
-"""What was done to an answer: frozen values that the acting side makes, and the log tells; and what the guard needs of those who act."""
+"""Records of actions on a response, and the interface between the guard and the repair handlers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from harmony_proxy.policy.policy import Action, FailMode
 
 @dataclass(frozen=True, kw_only=True)
 class Actions:
-    """What was done, by the ids of checks.
+    """Actions taken on one response, by check id.
 
     Attributes:
-        repaired: how often each was repaired.
-        blocked: those for which the answer was blocked.
-        left: those that were seen to fail and could not be repaired, each with the reason.
+        repaired: number of repairs by check id.
+        blocked: checks that caused a block.
+        left: reason for each failure that could not be repaired.
     """
 
     repaired: Mapping[str, int] = field(default_factory=lambda: MappingProxyType(dict[str, int]()))
@@ -28,7 +28,7 @@ class Actions:
     left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType(dict[str, str]()))
 
     def __bool__(self) -> bool:
-        """Whether there is anything to tell."""
+        """Return True if there is anything to report."""
         return bool(self.repaired or self.blocked or self.left)
 
 
@@ -37,7 +37,10 @@ NOTHING_DONE = Actions()
 
 @dataclass(frozen=True, kw_only=True)
 class RepairedAnswer:
-    """What becomes of an answer in one piece. `body` is the new one, decoded, None where it stays as it is; `results` is what the checks said of it."""
+    """Result of repairing a non-streaming response.
+
+    `body` is the new decoded body, or None if it is unchanged. `results` are the results of the checks.
+    """
 
     body: bytes | None = None
     actions: Actions = NOTHING_DONE
@@ -45,35 +48,35 @@ class RepairedAnswer:
 
 
 class StreamRepair(Protocol):
-    """One streamed answer that is acted on, as it arrives: decoded bytes of the body in, what goes to the client out."""
+    """Repair of one streamed response: decoded bytes of the server in, bytes for the client out."""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """More of it; the same bytes where nothing is to be done, none while they are held."""
+        """Return the bytes to send now: unchanged if nothing is to be repaired, none while they are buffered."""
         ...
 
     def close(self) -> list[bytes]:
-        """The answer is complete: the rest."""
+        """Return the remaining bytes of a complete response."""
         ...
 
     def abort(self) -> list[bytes]:
-        """It broke off: what was held, then an error in the words of the API."""
+        """Return the buffered bytes of a truncated response, then an error event in the format of the API."""
         ...
 
     @property
     def is_over(self) -> bool:
-        """Whether it was blocked: nothing more goes to the client."""
+        """True if the response was blocked: nothing more may be sent to the client."""
         ...
 
     @property
     def actions(self) -> Actions:
-        """What was done so far."""
+        """The actions taken so far."""
         ...
 
 
 class OpenStreamRepair(Protocol):
-    """Begins to act on a stream."""
+    """Factory of stream repairs."""
 
-    def __call__(  # noqa: PLR0913 - all that a stream is acted on by
+    def __call__(  # noqa: PLR0913 - the full context of a stream
         self,
         request: Request,
         response: Response,
@@ -85,21 +88,21 @@ class OpenStreamRepair(Protocol):
         limit: int,
         fail: FailMode,
     ) -> StreamRepair:
-        """The response has a status and headers, and no body yet."""
+        """Start to repair a response that has a status and headers, but no body yet."""
         ...
 
 
 class RepairAnswer(Protocol):
-    """Acts on an answer in one piece."""
+    """Repair of a non-streaming response."""
 
     def __call__(self, x: Exchange, actions: Mapping[str, Action], *, fallback: Action) -> RepairedAnswer:
-        """What becomes of it."""
+        """Repair or block the response of this exchange."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Handlers:
-    """The two that act, and the ids of the checks that they can repair."""
+    """The handlers of streaming and of non-streaming responses, and the ids of the checks that they can repair."""
 
     stream: OpenStreamRepair
     whole: RepairAnswer

@@ -1,20 +1,20 @@
-"""What is done about which check on which route: observe, repair or block; and what happens where we fail ourselves.
+"""Policies: which failures are observed, repaired or blocked on which route, and the handling of unexaminable responses.
 
-    fail = "open"                  # what cannot be examined passes ("closed": it is blocked)
-    fallback = "observe"           # where a repair cannot ("block": the answer is blocked)
+    fail = "open"                  # pass responses that cannot be examined ("closed": block them)
+    fallback = "observe"           # if a repair is impossible ("block": block the response)
 
-    reasoning_field = "reasoning"  # what clients call the reasoning, for repairs; otherwise as the server calls it
+    reasoning_field = "reasoning"  # name of the reasoning field in repaired responses; default: the server's name
 
     [checks]
     "channels.no_marker_leak" = "repair"
-    "tool_calls.*" = "block"       # the longest pattern that fits counts
+    "tool_calls.*" = "block"       # the longest matching pattern applies
 
-    [[route]]                      # the first whose path fits counts, instead of the rules above
+    [[route]]                      # the first matching route replaces the rules above
     path = "*/chat/completions"
     fail = "closed"
     checks = {"*" = "observe"}
 
-Nothing named is observed. Only checks that must hold can be acted on: a SHOULD is no reason to change an answer.
+Checks that are not named are observed. Only MUST checks can be repaired or blocked: a SHOULD does not justify a change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from harmony_conformance.json_value import Json
 
 
 class Action(StrEnum):
-    """What is done where a check fails."""
+    """The action on a failed check."""
 
     OBSERVE = "observe"
     REPAIR = "repair"
@@ -38,14 +38,14 @@ class Action(StrEnum):
 
 
 class FailMode(StrEnum):
-    """What becomes of an answer that we could not examine: an error of ours, a body too large, an encoding that is not known."""
+    """Handling of a response that cannot be examined: an internal error, a body too large, an unknown encoding."""
 
     OPEN = "open"
     CLOSED = "closed"
 
 
 class InvalidPolicyError(ValueError):
-    """A policy that cannot be; says in one line what, where, and what would be right."""
+    """An invalid policy. The message is one line: the place, the expected and the actual value."""
 
 
 Word = TypeVar("Word", Action, FailMode)
@@ -56,7 +56,7 @@ _NONE: Mapping[str, Action] = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """The rules of the paths that fit a pattern. `actions` has the checks that are acted on, by id, and no others."""
+    """The rules for all paths that match a pattern. `actions` contains only checks that are repaired or blocked."""
 
     path: str = "*"
     actions: Mapping[str, Action] = field(default_factory=lambda: _NONE)
@@ -65,7 +65,7 @@ class Route:
 
     @property
     def observes(self) -> bool:
-        """Whether every byte passes as it came."""
+        """True if every byte passes unchanged."""
         return not self.actions
 
 
@@ -74,17 +74,17 @@ OBSERVING = Route()
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """The routes, in the order in which they are tried; what fits none is observed."""
+    """The routes, in order of precedence. A path that matches no route is observed."""
 
     routes: tuple[Route, ...] = (OBSERVING,)
 
     def route(self, path: str) -> Route:
-        """The rules of a path."""
+        """Return the first route that matches the path."""
         return next((route for route in self.routes if route.path == "*" or fnmatchcase(path, route.path)), OBSERVING)
 
     @property
     def observes(self) -> bool:
-        """Whether it never acts."""
+        """True if no route repairs or blocks."""
         return all(route.observes for route in self.routes)
 
 
@@ -92,36 +92,27 @@ OBSERVE = Policy()
 
 
 def read_policy(value: Json, *, musts: Collection[str], repairable: Collection[str]) -> Policy:
-    """The policy that a TOML document says, given the ids of the checks that must hold and of those that there is a repair of.
+    """Return the policy of a TOML document, given the ids of all MUST checks and of the repairable checks.
 
     Raises:
-        BadPolicy: it names no check, or asks for what there is not.
+        InvalidPolicyError: a name or value is unknown, or a check cannot be repaired.
     """
-    told = _table(value, "the policy", "names and values")
-    _known(told, ("fail", "fallback", "reasoning_field", "checks", "route"), "the policy")
-    rest = _route(
-        {name: it for name, it in told.items() if name not in ("route", "reasoning_field")},
-        "the policy",
-        musts,
-        repairable,
-    )
-    asked = told.get("route", [])
-    if not isinstance(asked, list):
-        raise InvalidPolicyError("the policy: routes are tables, each begins with [[route]]")
-    inherited = {name: told[name] for name in ("fail", "fallback") if name in told}
+    document = _table(value, "policy", "names and values")
+    _check_names(document, ("fail", "fallback", "reasoning_field", "checks", "route"), "policy")
+    default = {name: it for name, it in document.items() if name not in ("route", "reasoning_field")}
+    last = _route(default, "policy", musts, repairable)
+    tables = document.get("route", [])
+    if not isinstance(tables, list):
+        raise InvalidPolicyError("policy: invalid route: expected tables that each begin with [[route]]")
+    inherited = {name: document[name] for name in ("fail", "fallback") if name in document}
     routes = [
-        _route(
-            {**inherited, **_table(route, f"route {number}", "what follows [[route]]")},
-            f"route {number}",
-            musts,
-            repairable,
-        )
-        for number, route in enumerate(asked, start=1)
+        _route({**inherited, **_table(table, where, "the lines after [[route]]")}, where, musts, repairable)
+        for where, table in ((f"route {number}", table) for number, table in enumerate(tables, start=1))
     ]
-    return Policy(routes=(*routes, rest))
+    return Policy(routes=(*routes, last))
 
 
-def flag_policy(  # noqa: PLR0913 - all that flags say of a policy
+def flag_policy(  # noqa: PLR0913 - all policy flags
     repair: Iterable[str],
     block: Iterable[str],
     fail: str,
@@ -130,67 +121,71 @@ def flag_policy(  # noqa: PLR0913 - all that flags say of a policy
     musts: Collection[str],
     repairable: Collection[str],
 ) -> Policy:
-    """The policy of `--repair` and `--block`: patterns of ids; where both fit, the longer one counts.
+    """Return the policy of `--repair` and `--block`: patterns of check ids; the longer match applies.
 
     Raises:
-        BadPolicy: as above.
+        InvalidPolicyError: as for `read_policy`.
     """
     rules: dict[str, Json] = {**dict.fromkeys(repair, "repair"), **dict.fromkeys(block, "block")}
     return read_policy({"fail": fail, "fallback": fallback, "checks": rules}, musts=musts, repairable=repairable)
 
 
-def _route(told: Mapping[str, Json], where: str, musts: Collection[str], repairable: Collection[str]) -> Route:
-    _known(told, ("path", "fail", "fallback", "checks"), where)
-    checks = _table(told.get("checks", {}), f"{where}, checks", _RULE)
+def _route(table: Mapping[str, Json], where: str, musts: Collection[str], repairable: Collection[str]) -> Route:
+    _check_names(table, ("path", "fail", "fallback", "checks"), where)
+    checks = _table(table.get("checks", {}), f"{where}, checks", _RULE)
     for pattern, action in checks.items():
         if isinstance(action, dict):
-            raise InvalidPolicyError(f"{where}, {pattern}: the id of a check stands in quotation marks: {_RULE}")
-    rules = {pattern: _one_of(Action, action, f"{where}, {pattern}") for pattern, action in checks.items()}
-    for pattern, action in rules.items():
-        fitting = {check for check in musts if fnmatchcase(check, pattern)}
-        if not fitting:
             raise InvalidPolicyError(
-                f"{where}: {pattern!r} is no check that must hold (see `harmony-conformance checks`)"
+                f"{where}: invalid check {pattern}: expected a check id in quotation marks: {_RULE}"
             )
-        if action is Action.REPAIR and not fitting & set(repairable):
+    rules = {
+        pattern: _one_of(Action, action, f"{where}: invalid action of {pattern}") for pattern, action in checks.items()
+    }
+    for pattern, action in rules.items():
+        matches = {check for check in musts if fnmatchcase(check, pattern)}
+        if not matches:
+            raise InvalidPolicyError(
+                f"{where}: invalid check: expected a MUST check (see `harmony-conformance checks`), got {pattern!r}"
+            )
+        if action is Action.REPAIR and not matches & set(repairable):
             known = ", ".join(sorted(repairable)) or "none"
-            raise InvalidPolicyError(f"{where}: there is no repair of {pattern!r}; there are: {known}")
-    fallback = _one_of(Action, told.get("fallback", Action.OBSERVE.value), f"{where}, fallback")
+            raise InvalidPolicyError(f"{where}: invalid repair: expected a repairable check ({known}), got {pattern!r}")
+    fallback = _one_of(Action, table.get("fallback", Action.OBSERVE.value), f"{where}: invalid fallback")
     if fallback is Action.REPAIR:
-        raise InvalidPolicyError(f"{where}: fallback is what happens where a repair cannot: 'observe' or 'block'")
-    path = told.get("path", "*")
+        raise InvalidPolicyError(f"{where}: invalid fallback: expected 'observe' or 'block', got 'repair'")
+    path = table.get("path", "*")
     if not isinstance(path, str):
-        raise InvalidPolicyError(f"{where}: path is a pattern: '*/chat/completions'")
+        raise InvalidPolicyError(
+            f"{where}: invalid path: expected a pattern such as '*/chat/completions', got {path!r}"
+        )
     actions = {check: action for check in musts if (action := _action(check, rules, repairable)) is not Action.OBSERVE}
-    fail = _one_of(FailMode, told.get("fail", FailMode.OPEN.value), f"{where}, fail")
+    fail = _one_of(FailMode, table.get("fail", FailMode.OPEN.value), f"{where}: invalid fail")
     return Route(path=path, actions=MappingProxyType(actions), fallback=fallback, fail=fail)
 
 
 def _action(check: str, rules: Mapping[str, Action], repairable: Collection[str]) -> Action:
-    """The action of the longest pattern that fits; a repair that there is not, under a pattern for many, is none."""
-    fitting = [pattern for pattern in rules if fnmatchcase(check, pattern)]
-    action = rules[max(fitting, key=_weight)] if fitting else Action.OBSERVE
+    """Return the action of the longest matching pattern. A check without a repair is observed instead of repaired."""
+    matches = [pattern for pattern in rules if fnmatchcase(check, pattern)]
+    action = rules[max(matches, key=lambda pattern: len(pattern.replace("*", "")))] if matches else Action.OBSERVE
     return Action.OBSERVE if action is Action.REPAIR and check not in repairable else action
 
 
-def _weight(pattern: str) -> int:
-    return len(pattern.replace("*", ""))
-
-
-def _one_of(kind: type[Word], told: Json, where: str) -> Word:
+def _one_of(kind: type[Word], value: Json, problem: str) -> Word:
     for word in kind:
-        if told == word.value:
+        if value == word.value:
             return word
-    raise InvalidPolicyError(f"{where}: {told!r} is none of {', '.join(repr(word.value) for word in kind)}")
+    raise InvalidPolicyError(
+        f"{problem}: expected one of {', '.join(repr(word.value) for word in kind)}, got {value!r}"
+    )
 
 
-def _table(told: Json, where: str, of: str) -> Mapping[str, Json]:
-    if not isinstance(told, dict):
-        raise InvalidPolicyError(f"{where}: {told!r} is no table: {of}")
-    return told
+def _table(value: Json, where: str, content: str) -> Mapping[str, Json]:
+    if not isinstance(value, dict):
+        raise InvalidPolicyError(f"{where}: invalid value: expected a table ({content}), got {value!r}")
+    return value
 
 
-def _known(told: Mapping[str, Json], names: Collection[str], where: str) -> None:
-    for name in told:
+def _check_names(table: Mapping[str, Json], names: Collection[str], where: str) -> None:
+    for name in table:
         if name not in names:
-            raise InvalidPolicyError(f"{where}: {name!r} is none of {', '.join(names)}")
+            raise InvalidPolicyError(f"{where}: invalid name: expected one of {', '.join(names)}, got {name!r}")

@@ -226,7 +226,7 @@ def test_an_error_of_ours_in_a_stream_goes_by_the_policy(stream, fail, sent, sto
     guard = acting(stream, fail)
     _, body = through(guard, [b"ab", b"cd", b"panic", b"!"])
     assert (body[: len(sent)], guard.must_stop, guard.problems) == (sent, stopped, 1)
-    assert guard.recorder.left == {"*": "an error of ours"}
+    assert guard.recorder.left == {"*": "an internal error"}
 
 
 @pytest.mark.parametrize(("fail", "status"), [(FailMode.OPEN, 200), (FailMode.CLOSED, 502)])
@@ -243,7 +243,7 @@ def test_an_error_of_ours_in_a_stream_goes_by_the_policy(stream, fail, sent, sto
         (gzip.compress(b"x")[:-1], [SSE, (b"content-encoding", b"gzip")]),
     ],
     ids=[
-        *("an error of ours", "too large", "not what it says it is", "packed as nobody knows", "packed twice"),
+        *("an internal error", "too large", "not what it says it is", "packed as nobody knows", "packed twice"),
         *("a stream that is not what it says it is", "a stream too large", "a stream that ends within its encoding"),
     ],
 )

@@ -79,7 +79,7 @@ def test_the_log_names_checks_and_holds_nothing_of_the_content():
     assert (line["id"], line["started"]) == ("run-1", "1970-01-01T00:00:01.500+00:00")
     assert SECRET not in json.dumps(line)
     assert "<|" not in json.dumps(line)
-    assert sentence(counts).startswith("1 exchanges went by, 1 judged, 1 broke a MUST; failed most: ")
+    assert sentence(counts).startswith("1 exchanges, 1 judged, 1 failed a MUST check; most frequent failures: ")
 
 
 def test_an_exchange_that_takes_too_long_is_given_up_and_counted(monkeypatch):
@@ -165,7 +165,7 @@ def test_a_check_that_breaks_is_an_error_of_ours():
 
     (line,), counts = judged(checks=(breaks,))
     assert line["errors"] == ["test_judge_queue.breaks"]
-    assert "1 errors of our own checks" in sentence(counts)
+    assert "1 internal errors of checks" in sentence(counts)
 
 
 def test_not_even_a_panic_ends_the_judging():
@@ -240,7 +240,7 @@ def test_told_to_stop_it_judges_all_that_is_queued_in_the_order_of_ending(begun)
     begun.close()
     lines = [json.loads(line) for line in begun.log.read_bytes().splitlines()]
     assert [line["id"] for line in lines] == [f"run-{number}" for number in range(100)]
-    assert sentence(begun.tally).startswith("100 exchanges went by, 100 judged, 100 broke a MUST")
+    assert sentence(begun.tally).startswith("100 exchanges, 100 judged, 100 failed a MUST check")
     assert not folder.exists(), "it ended with its stdin"
 
 
@@ -261,7 +261,7 @@ def test_a_process_that_dies_is_said_counted_and_begun_again(begun):
     begun.hand_over(*handed(2))
     until(lambda: begun.tally["judged",] == 2)
     assert begun.tally["restarts",] == 1
-    assert begun.said == ["the process that judges has ended and is begun again"]
+    assert begun.said == ["the judge process ended and is restarted"]
 
 
 def test_one_that_cannot_be_begun_is_given_up_and_everything_is_counted(monkeypatch):

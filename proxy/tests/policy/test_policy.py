@@ -53,19 +53,19 @@ def test_the_first_route_that_fits_counts(said, fail, fallback):
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ('checks = {"nonsense" = "block"}', "'nonsense' is no check that must hold"),
-        ('checks = {"channels.b" = "repair"}', "there is no repair of 'channels.b'; there are: channels.a, tools.c"),
-        ('checks = {"channels.a" = "mend"}', "'mend' is none of 'observe', 'repair', 'block'"),
-        ('fail = "sometimes"', "'sometimes' is none of 'open', 'closed'"),
+        ('checks = {"nonsense" = "block"}', "invalid check: expected a MUST check (see `harmony-conformance checks`), got 'nonsense'"),
+        ('checks = {"channels.b" = "repair"}', "expected a repairable check (channels.a, tools.c), got 'channels.b'"),
+        ('checks = {"channels.a" = "mend"}', "expected one of 'observe', 'repair', 'block', got 'mend'"),
+        ('fail = "sometimes"', "invalid fail: expected one of 'open', 'closed', got 'sometimes'"),
         ('fallback = "repair"', "'observe' or 'block'"),
-        ("cheks = {}", "'cheks' is none of fail, fallback"),
-        ("[[route]]\npath = 3", "route 1: path is a pattern"),
-        ('checks = "block"', 'the policy, checks: \'block\' is no table: "channels.no_marker_leak" = "repair"'),
-        ('[[route]]\nchecks = ["channels.a"]', "route 1, checks: ['channels.a'] is no table"),
-        ('[checks]\nchannels.a = "block"', "the policy, channels: the id of a check stands in quotation marks"),
-        ('[route]\npath = "*"\nchecks = {"*" = "block"}', "routes are tables, each begins with [[route]]"),
-        ('route = "*"', "each begins with [[route]]"),
-        ("route = [1]", "route 1: 1 is no table"),
+        ("cheks = {}", "invalid name: expected one of fail, fallback"),
+        ("[[route]]\npath = 3", "route 1: invalid path: expected a pattern"),
+        ('checks = "block"', 'expected a table ("channels.no_marker_leak" = "repair"), got \'block\''),
+        ('[[route]]\nchecks = ["channels.a"]', "route 1, checks: invalid value: expected a table"),
+        ('[checks]\nchannels.a = "block"', "policy: invalid check channels: expected a check id in quotation marks"),
+        ('[route]\npath = "*"\nchecks = {"*" = "block"}', "invalid route: expected tables that each begin with [[route]]"),
+        ('route = "*"', "each begin with [[route]]"),
+        ("route = [1]", "route 1: invalid value: expected a table"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(document, said):
@@ -99,12 +99,12 @@ def test_without_settings_everything_is_observed_and_nothing_written():
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("EXCERPTS", "all", "HARMONY_GUARD_EXCERPTS 'all' is none of redacted, full, none"),
+        ("EXCERPTS", "all", "invalid HARMONY_GUARD_EXCERPTS: expected one of redacted, full, none, got 'all'"),
         ("FAIL", "sometimes", "sometimes"),
         ("FALLBACK", "repair", "'observe' or 'block'"),
-        ("METRICS", "9090", "'9090' is no HOST:PORT"),
+        ("METRICS", "9090", "expected HOST:PORT such as 127.0.0.1:8090, got '9090'"),
         ("POLICY", "/no/such/file", "/no/such/file: No such file or directory"),
-        ("PRIORITY", "high", "neither low nor normal"),
+        ("PRIORITY", "high", "expected one of low, normal, got 'high'"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named(name, value, said):
@@ -118,7 +118,7 @@ def test_a_file_that_is_no_toml_is_said_to_be_none(tmp_path):
     file.write_text("checks = ", encoding="utf-8")
     with pytest.raises(InvalidSettingError, match=r"policy\.toml: "):
         load_rules(file)
-    with pytest.raises(InvalidSettingError, match="a policy file says all"):
+    with pytest.raises(InvalidSettingError, match="a policy file cannot be combined"):
         load_rules(file, block=["*"])
 
 
@@ -126,7 +126,7 @@ def test_a_file_that_is_no_toml_is_said_to_be_none(tmp_path):
 def test_the_reasoning_has_one_of_the_names_that_clients_know(tmp_path, name):
     file = tmp_path / "policy.toml"
     file.write_text(f"reasoning_field = {name}\n", encoding="utf-8")
-    with pytest.raises(InvalidSettingError, match="is none of 'reasoning', 'reasoning_content', 'thinking'"):
+    with pytest.raises(InvalidSettingError, match="expected one of 'reasoning', 'reasoning_content', 'thinking'"):
         load_rules(file)
 
 
