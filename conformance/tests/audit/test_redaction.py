@@ -257,7 +257,7 @@ def said(value):
 
 
 def traffic(x):
-    yield from said(x.asked)
+    yield from said(x.chat_request)
     yield x.response.body.decode("utf-8", "replace") if x.response else ""
     yield x.failure.detail if x.failure else ""
     if x.turn:
