@@ -235,6 +235,20 @@ def strings(value: Json) -> Iterator[str]:
             return
 
 
+def member_names(value: Json) -> Iterator[str]:
+    """Yield the names of all members in a value, at any depth, in order."""
+    match value:
+        case list():
+            for item in value:
+                yield from member_names(item)
+        case dict():
+            for name, member in value.items():
+                yield name
+                yield from member_names(member)
+        case _:
+            return
+
+
 def pointer(*path: str | int) -> str:
     """A JSON pointer (RFC 6901) from member names and indexes."""
     return "".join([f"/{step}" if isinstance(step, int) else "/" + _escaped(step) for step in path])

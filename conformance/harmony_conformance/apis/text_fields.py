@@ -1,6 +1,6 @@
 """List every text of a response that reaches a client, with its location.
 
-The texts are read from the JSON, not from a `Turn`: a leak may be in any member (an id, a refusal, an annotation, a server's extension).
+The texts are read from the JSON, not from a `Turn`: a leak may be in an id, a refusal, an annotation or a server's extension.
 Deltas of a stream are joined member by member, so that text split between them is complete again.
 Token ids and log probabilities are no texts: they show the model's tokens on request, special ones included.
 """
@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from harmony_conformance.apis.chat_completion import Turn
 from harmony_conformance.apis.chat_stream import ChunkChoice
-from harmony_conformance.json_value import InvalidJsonError, Json, at, items, loads, members, number, text
+from harmony_conformance.json_value import InvalidJsonError, Json, at, items, loads, member_names, members, number, text
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 from harmony_conformance.runtime.caching import cached_property
 from harmony_ref import tokens
@@ -165,7 +165,7 @@ def _call(call: Json, where: str) -> Iterator[TextField]:
     arguments = at(function, "arguments")
     place = f"{where}/function/arguments"
     yield from _walk(arguments, place, FieldKind.ARGUMENTS)
-    yield from (TextField(where=place, text=key, place=FieldKind.NAME) for key in _keys(_parsed(arguments)))
+    yield from (TextField(where=place, text=key, place=FieldKind.NAME) for key in member_names(_parsed(arguments)))
 
 
 def _walk(value: Json, where: str, place: FieldKind) -> Iterator[TextField]:
@@ -187,19 +187,6 @@ def _walk(value: Json, where: str, place: FieldKind) -> Iterator[TextField]:
 _PART_DESCRIPTION = frozenset({"type", "format", "id", "signature", "data"})
 
 
-def _keys(value: Json) -> Iterator[str]:
-    match value:
-        case list():
-            for item in value:
-                yield from _keys(item)
-        case dict():
-            for name, member in value.items():
-                yield name
-                yield from _keys(member)
-        case _:
-            return
-
-
 def _parsed(arguments: Json) -> Json:
     if not isinstance(arguments, str):
         return arguments
@@ -210,6 +197,6 @@ def _parsed(arguments: Json) -> Json:
 
 
 def _known(ids: list[Json]) -> tuple[int, ...] | None:
-    """Return the ids of a choice, or None if there are none or one is not a Harmony token."""
+    """Return the ids of a choice, or None if the list is empty or one is not a Harmony token."""
     known = tuple(one for item in ids if (one := number(item)) is not None and tokens.is_known(one))
     return known if known and len(known) == len(ids) else None

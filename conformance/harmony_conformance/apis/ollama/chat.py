@@ -1,4 +1,4 @@
-"""Ollama's own chat, /api/chat: a JSON value a line, `thinking`, arguments as objects (docs/api.md and api/types.go of Ollama)."""
+"""Ollama's /api/chat: JSON lines, `thinking`, arguments as objects (docs/api.md and api/types.go of Ollama)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, m
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 
 SCHEMA_NAME = "answer"
-"""What an answer's schema is called: `format` has no name."""
+"""The name of a response schema, which Ollama's `format` lacks."""
 
 _OPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -22,10 +22,10 @@ _OPTIONS: Mapping[str, str] = MappingProxyType(
         **{name: name for name in ("presence_penalty", "frequency_penalty")},
     }
 )
-"""Members of a chat request that are options here."""
+"""Members of a chat request that become `options`."""
 
-_MEANT: Mapping[str, str] = MappingProxyType({option: name for name, option in _OPTIONS.items()})
-"""The other way round: the last name of an option."""
+_CHAT_NAMES: Mapping[str, str] = MappingProxyType({option: name for name, option in _OPTIONS.items()})
+"""The reverse mapping. Of several names, the last one is used."""
 
 _NEUTRAL: Mapping[str, tuple[Json, ...]] = MappingProxyType(
     {
@@ -41,28 +41,25 @@ _NEUTRAL: Mapping[str, tuple[Json, ...]] = MappingProxyType(
         "function_call": (None,),
     }
 )
-"""Members that the API does not have, with the values that ask for nothing."""
+"""Members that the API lacks, with the values without effect."""
 
 _THINK: Mapping[str | bool, str] = MappingProxyType({True: "medium", "max": "high"})
-"""Levels of `think` that are others by Harmony's names."""
-
-
-# a request
+"""Values of `think` that differ from Harmony's effort levels."""
 
 
 def spell(request: JsonObject) -> JsonObject:
-    """A chat request in Ollama's words; what is malformed stays as it is.
+    """Write a chat request as a request of /api/chat. Malformed members are passed through.
 
     Raises:
-        NotSpelled: it asks for something that the API does not have.
+        UnsupportedByApiError: The API lacks a requested feature.
     """
     refuse_others(request, _NEUTRAL)
     moved = {*_OPTIONS, *_NEUTRAL, "stream_options", "reasoning_effort", "response_format", "messages", "tools"}
     options: JsonObject = {option: request[name] for name, option in _OPTIONS.items() if request.get(name) is not None}
     return {
         **without(request, moved),
-        **({"messages": _spelled_messages(request["messages"])} if "messages" in request else {}),
-        **({"tools": _spelled_tools(request["tools"])} if "tools" in request else {}),
+        **({"messages": _write_messages(request["messages"])} if "messages" in request else {}),
+        **({"tools": _check_tools(request["tools"])} if "tools" in request else {}),
         "stream": request.get("stream", False),
         **({"options": options} if options else {}),
         **({"think": request["reasoning_effort"]} if request.get("reasoning_effort") is not None else {}),
@@ -70,118 +67,108 @@ def spell(request: JsonObject) -> JsonObject:
     }
 
 
-def spelled_format(asked: Json) -> JsonObject:
-    """The member `format` for a `response_format`."""
-    match at(asked, "type"):
+def spelled_format(response_format: Json) -> JsonObject:
+    """Return the member `format` for a `response_format`.
+
+    Raises:
+        UnsupportedByApiError: The type of `response_format` is unknown.
+    """
+    match at(response_format, "type"):
         case "json_object":
             return {"format": "json"}
         case "json_schema":
-            return {"format": at(asked, "json_schema", "schema")}
+            return {"format": at(response_format, "json_schema", "schema")}
         case "text" | None:
             return {}
         case _:
             raise UnsupportedByApiError("`response_format` of this type")
 
 
-def _spelled_tools(tools: Json) -> Json:
+def _check_tools(tools: Json) -> Json:
     if any(at(tool, "function", "strict") is True for tool in items(tools)):
         raise UnsupportedByApiError("`strict` functions")
     return tools
 
 
-def _spelled_messages(messages: Json) -> Json:
+def _write_messages(messages: Json) -> Json:
     if not isinstance(messages, list):
         return messages
-    calls = _calls_by_id(messages)
-    return [_spelled_message(message, calls) if isinstance(message, dict) else message for message in messages]
-
-
-def _calls_by_id(messages: list[Json]) -> dict[str, str]:
-    """The functions of calls by the ids of the calls."""
     calls = (call for message in messages for call in items(at(message, "tool_calls")))
-    return {text(at(call, "id")): text(at(call, "function", "name")) for call in calls}
+    functions = {text(at(call, "id")): text(at(call, "function", "name")) for call in calls}
+    return [_write_message(message, functions) if isinstance(message, dict) else message for message in messages]
 
 
-_OF_A_MESSAGE = frozenset({"role", "content", "tool_calls", "name", "tool_call_id", "refusal", "annotations", "audio"})
+_MESSAGE_MEMBERS = frozenset(
+    {"role", "content", "tool_calls", "name", "tool_call_id", "refusal", "annotations", "audio"}
+)
 
 
-def _spelled_message(message: JsonObject, calls: dict[str, str]) -> JsonObject:
+def _write_message(message: JsonObject, functions: dict[str, str]) -> JsonObject:
+    """Write a message. `functions` has the function names by the call ids."""
     if text(message.get("refusal")):
         raise UnsupportedByApiError("refusals in a history")
     reasoning = next((name for name in REASONING_FIELDS if isinstance(message.get(name), str)), None)
     thinking: JsonObject = {} if reasoning is None else {"thinking": message[reasoning]}
-    called: JsonObject = {}
+    calls: JsonObject = {}
     if isinstance(message.get("tool_calls"), list):
-        called = {"tool_calls": [_spelled_call(call) for call in items(message["tool_calls"])]}
+        calls = {"tool_calls": [_write_call(call) for call in items(message["tool_calls"])]}
     return {
-        **without(message, {*_OF_A_MESSAGE, *REASONING_FIELDS}),
+        **without(message, {*_MESSAGE_MEMBERS, *REASONING_FIELDS}),
         "role": message.get("role"),
         "content": said_as_text(message.get("content")),
         **thinking,
-        **called,
-        **(_result(message, calls) if message.get("role") == "tool" else {}),
+        **calls,
+        **(_write_result(message, functions) if message.get("role") == "tool" else {}),
     }
 
 
-def _spelled_call(call: Json) -> Json:
+def _write_call(call: Json) -> Json:
     arguments = at(call, "function", "arguments")
-    read = object_in(arguments) if isinstance(arguments, str) else arguments
-    if not isinstance(read, dict):
+    arguments = object_in(arguments) if isinstance(arguments, str) else arguments
+    if not isinstance(arguments, dict):
         raise UnsupportedByApiError("arguments that are no object")
-    named: JsonObject = {"name": at(call, "function", "name"), "arguments": read}
-    return {**({"id": at(call, "id")} if text(at(call, "id")) else {}), "function": named}
+    function: JsonObject = {"name": at(call, "function", "name"), "arguments": arguments}
+    return {**({"id": at(call, "id")} if text(at(call, "id")) else {}), "function": function}
 
 
-def _result(message: JsonObject, calls: dict[str, str]) -> JsonObject:
+def _write_result(message: JsonObject, functions: dict[str, str]) -> JsonObject:
     identity = text(message.get("tool_call_id"))
-    name = calls.get(identity) or text(message.get("name"))
+    name = functions.get(identity) or text(message.get("name"))
     if not name:
         raise UnsupportedByApiError("results that name no function")
     return {"tool_name": name, **({"tool_call_id": identity} if identity else {})}
 
 
-# a request, read
-
-
 def asked(request: Json) -> Json:
-    """The chat request that a request to /api/chat means."""
+    """Read a request of /api/chat as a chat request."""
     if not isinstance(request, dict):
         return request
     tools = request.get("tools")
     return {
         **asked_settings(request),
-        **({"messages": _meant_messages(request["messages"])} if "messages" in request else {}),
+        **({"messages": _read_messages(request["messages"])} if "messages" in request else {}),
         **({"tools": tools} if tools is not None else {}),
     }
 
 
 def asked_settings(request: JsonObject) -> JsonObject:
-    """All of a request but what the model is to answer: settings under the names that Chat Completions has for them."""
-    kept = without(request, {"options", "think", "format", "messages", "tools", "stream", "prompt", "system"})
+    """Return a request's settings as members of a chat request: everything but the conversation and the tools."""
     is_streamed = request.get("stream", True) is not False
+    think = request.get("think")
+    options = members(request.get("options"))
+    limit = number(options.get("num_predict"))
+    options = without(options, {"num_predict"} if limit is None or limit <= 0 else set())
     return {
-        **kept,
+        **without(request, {"options", "think", "format", "messages", "tools", "stream", "prompt", "system"}),
         "stream": is_streamed,
         **({"stream_options": {"include_usage": True}} if is_streamed else {}),
-        **_meant_options(members(request.get("options"))),
-        **_meant_effort(request.get("think")),
-        **_meant_format(request.get("format")),
+        **{_CHAT_NAMES[name]: value for name, value in options.items() if name in _CHAT_NAMES},
+        **({"reasoning_effort": _THINK.get(think, think)} if isinstance(think, str) or think is True else {}),
+        **_read_format(request.get("format")),
     }
 
 
-def _meant_options(options: JsonObject) -> JsonObject:
-    limit = number(options.get("num_predict"))
-    given = without(options, {"num_predict"} if limit is None or limit <= 0 else set())
-    return {_MEANT[name]: value for name, value in given.items() if name in _MEANT}
-
-
-def _meant_effort(think: Json) -> JsonObject:
-    if isinstance(think, str) or think is True:
-        return {"reasoning_effort": _THINK.get(think, think)}
-    return {}
-
-
-def _meant_format(form: Json) -> JsonObject:
+def _read_format(form: Json) -> JsonObject:
     match form:
         case "json":
             return {"response_format": {"type": "json_object"}}
@@ -192,20 +179,19 @@ def _meant_format(form: Json) -> JsonObject:
             return {}
 
 
-def _meant_messages(messages: Json) -> Json:
+def _read_messages(messages: Json) -> Json:
     history = _History()
     return [history.read(message, place) for place, message in enumerate(items(messages))]
 
 
 @dataclass(kw_only=True)
 class _History:
-    """State: the ids of the calls so far, by the function; those without get one, by which their results name them."""
+    """The ids of the calls so far, by function. A call without id gets one, so that results can refer to it."""
 
     ids: dict[str, str] = field(default_factory=dict[str, str])
     last: str = ""
 
     def read(self, message: Json, place: int) -> Json:
-        """The next message."""
         if not isinstance(message, dict):
             return {}
         calls = [self._call(call, f"{place}.{index}") for index, call in enumerate(items(message.get("tool_calls")))]
@@ -215,7 +201,7 @@ class _History:
             "role": role,
             **({"reasoning": message["thinking"]} if isinstance(message.get("thinking"), str) else {}),
             **({"tool_calls": [*calls]} if calls else {}),
-            **({"tool_call_id": self._answered(message)} if role == "tool" else {}),
+            **({"tool_call_id": self._call_id(message)} if role == "tool" else {}),
         }
 
     def _call(self, call: Json, place: str) -> JsonObject:
@@ -223,56 +209,50 @@ class _History:
         self.ids[name], self.last = identity, identity
         return {"id": identity, "type": "function", "function": as_called(at(call, "function"))}
 
-    def _answered(self, message: JsonObject) -> str:
-        """The call with the id that the result names, else the last of the function that it names, else the last."""
+    def _call_id(self, message: JsonObject) -> str:
+        """Return the id that a result names, else that of the last call of the function it names, else of the last call."""
         name = text(message.get("tool_name")) or text(message.get("name"))
         return text(message.get("tool_call_id")) or (self.ids.get(name, "") if name else self.last)
 
 
 def as_called(function: Json) -> JsonObject:
-    """A called function with its arguments as a text."""
+    """Return the `function` of a tool call, with its arguments as text."""
     arguments = at(function, "arguments")
-    return {
-        "name": text(at(function, "name")),
-        "arguments": arguments if isinstance(arguments, str) else dumps(arguments),
-    }
-
-
-# an answer
+    arguments = arguments if isinstance(arguments, str) else dumps(arguments)
+    return {"name": text(at(function, "name")), "arguments": arguments}
 
 
 def whole(body: Json) -> Json:
-    """The completion that an answer in one piece is."""
-    said = at(body, "message")
-    if not isinstance(said, dict):
+    """Read a response of /api/chat that is no stream as a `chat.completion`."""
+    message = at(body, "message")
+    if not isinstance(message, dict):
         return failure(body)
-    return completion(members(body), {**told(said), "role": said.get("role")}, calls_of(said))
+    return completion(members(body), {**told(message), "role": message.get("role")}, calls_of(message))
 
 
-def completion(body: JsonObject, said: JsonObject, calls: list[Json]) -> JsonObject:
-    """A `chat.completion` of what an answer says, its calls, and the members that both endpoints have."""
-    message: JsonObject = {**said, **({"tool_calls": calls} if calls else {})}
-    choice: JsonObject = {"index": 0, "message": message, **_ending(body, calls), **_of_tokens(body)}
+def completion(body: JsonObject, texts: JsonObject, calls: list[Json]) -> JsonObject:
+    """Return a `chat.completion` with the texts and calls of a response, and the members that both endpoints share."""
+    message: JsonObject = {**texts, **({"tool_calls": calls} if calls else {})}
+    choice: JsonObject = {"index": 0, "message": message, **_finish_reason(body, calls), **_tokens(body)}
     return {**_envelope(body, "chat.completion"), "choices": [choice], **_usage(body)}
 
 
 def chunks(values: Iterable[Json]) -> Iterator[Json]:
-    """A chunk for each line."""
+    """Yield a `chat.completion.chunk` for each line of a stream."""
     reader = Lines()
     for value in values:
-        said = at(value, "message")
-        if isinstance(said, dict):
-            yield reader.chunk(members(value), told(said), calls_of(said, reader.called), said.get("role"))
+        message = at(value, "message")
+        if isinstance(message, dict):
+            yield reader.chunk(members(value), told(message), calls_of(message, reader.called), message.get("role"))
         else:
             yield unread(value)
 
 
 def unread(value: Json) -> Json:
-    """What becomes of a line that says nothing."""
-    is_error = members(value).get("error") is not None
-    return (
-        failure(value) if is_error or not isinstance(value, dict) else {"object": CHUNK, "choices": [], **_usage(value)}
-    )
+    """Translate a line without output: an error, or a chunk without choices."""
+    if not isinstance(value, dict) or value.get("error") is not None:
+        return failure(value)
+    return {"object": CHUNK, "choices": [], **_usage(value)}
 
 
 CHUNK = "chat.completion.chunk"
@@ -280,51 +260,51 @@ CHUNK = "chat.completion.chunk"
 
 @dataclass(kw_only=True)
 class Lines:
-    """State: the role as it was told last, and how many calls there were. Calls come whole, so that each is one of its own."""
+    """Translates the lines of a stream. Its state is the last role and the calls so far; each line has complete calls."""
 
     role: Json = None
     calls: list[Json] = field(default_factory=list[Json])
 
     @property
     def called(self) -> int:
-        """How many calls there were."""
+        """The number of calls so far."""
         return len(self.calls)
 
-    def chunk(self, line: JsonObject, said: JsonObject, calls: list[Json], role: Json) -> JsonObject:
-        """The chunk that a line is."""
+    def chunk(self, line: JsonObject, texts: JsonObject, calls: list[Json], role: Json) -> JsonObject:
+        """Return the chunk for a line with these texts, calls and role."""
         numbered: list[Json] = [{**members(call), "index": len(self.calls) + place} for place, call in enumerate(calls)]
         self.calls += numbered
         delta: JsonObject = {
             **({"role": role} if role != self.role else {}),
-            **{name: value for name, value in said.items() if value != "" or self.role is None},
+            **{name: value for name, value in texts.items() if value != "" or self.role is None},
             **({"tool_calls": numbered} if numbered else {}),
         }
         self.role = role
-        choice: JsonObject = {"index": 0, "delta": delta, **_ending(line, self.calls), **_of_tokens(line)}
+        choice: JsonObject = {"index": 0, "delta": delta, **_finish_reason(line, self.calls), **_tokens(line)}
         return {**_envelope(line, CHUNK), "choices": [choice], **_usage(line)}
 
 
-def told(said: JsonObject) -> JsonObject:
-    """What a message says in texts."""
-    thinking: JsonObject = {"reasoning": said["thinking"]} if "thinking" in said else {}
-    return {**without(said, {"role", "tool_calls", "thinking"}), **thinking}
+def told(message: JsonObject) -> JsonObject:
+    """Return the texts of a message, the reasoning as `reasoning`."""
+    thinking: JsonObject = {"reasoning": message["thinking"]} if "thinking" in message else {}
+    return {**without(message, {"role", "tool_calls", "thinking"}), **thinking}
 
 
-def calls_of(said: JsonObject, before: int = 0) -> list[Json]:
-    """The calls of an answer, of a line of it those behind as many before. Where one has no id, its place is one: the API's results name functions."""
+def calls_of(message: JsonObject, before: int = 0) -> list[Json]:
+    """Return the tool calls of a message, after `before` others in the stream. A call without id gets its place as id."""
     return [
         {"id": text(at(call, "id")) or f"call {place}", "type": "function", "function": as_called(at(call, "function"))}
-        for place, call in enumerate(items(said.get("tool_calls")), before)
+        for place, call in enumerate(items(message.get("tool_calls")), before)
     ]
 
 
-def _ending(body: JsonObject, calls: list[Json]) -> JsonObject:
-    """The finish reason; the API has none for calls."""
+def _finish_reason(body: JsonObject, calls: list[Json]) -> JsonObject:
+    """Return the finish reason. Ollama has none for calls."""
     reason = body.get("done_reason")
     return {"finish_reason": "tool_calls" if calls and reason == "stop" else reason}
 
 
-def _of_tokens(body: JsonObject) -> JsonObject:
+def _tokens(body: JsonObject) -> JsonObject:
     entries = body.get("logprobs")
     return {
         **({"logprobs": {"content": entries}} if isinstance(entries, list) else {}),
@@ -333,17 +313,17 @@ def _of_tokens(body: JsonObject) -> JsonObject:
 
 
 def _envelope(body: JsonObject, kind: str) -> JsonObject:
-    shown: JsonObject = {name: body[name] for name in ("prompt_token_ids",) if name in body}
-    return {"object": kind, "model": body.get("model"), **shown}
+    prompt: JsonObject = {"prompt_token_ids": body["prompt_token_ids"]} if "prompt_token_ids" in body else {}
+    return {"object": kind, "model": body.get("model"), **prompt}
 
 
 def _usage(body: JsonObject) -> JsonObject:
-    """The counts, where the answer is done. The API leaves out what is zero: that may be right of what was written, and never of the prompt."""
+    """Return the usage of a finished response. Ollama omits counts of zero: possible for the output, never for the prompt."""
     if body.get("done") is not True:
         return {}
-    fed, written = number(body.get("prompt_eval_count")), number(body.get("eval_count", 0))
-    total: JsonObject = {"total_tokens": fed + written} if fed is not None and written is not None else {}
-    return {"usage": {"prompt_tokens": fed, "completion_tokens": written, **total}}
+    prompt, output = number(body.get("prompt_eval_count")), number(body.get("eval_count", 0))
+    total: JsonObject = {"total_tokens": prompt + output} if prompt is not None and output is not None else {}
+    return {"usage": {"prompt_tokens": prompt, "completion_tokens": output, **total}}
 
 
 OLLAMA = Api(

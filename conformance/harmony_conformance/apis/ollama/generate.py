@@ -1,4 +1,4 @@
-"""Ollama's /api/generate: a prompt that becomes a conversation of one turn, or, `raw`, one that the client rendered."""
+"""Ollama's /api/generate: a conversation of one turn, or, with `raw`, continuation of a prompt that the client renders."""
 
 from __future__ import annotations
 
@@ -14,64 +14,63 @@ from harmony_conformance.json_value import Json, JsonObject, at, items, members,
 _PATH: Final = "/api/generate"
 
 
-def _spell(request: JsonObject) -> JsonObject:
-    """A chat request of one user message, with one for the system before it at most."""
-    spelled = chat.spell(request)
-    if items(spelled.get("tools")):
+def _write_request(request: JsonObject) -> JsonObject:
+    """Write a chat request of one user message, optionally after one system message."""
+    body = chat.spell(request)
+    if items(body.get("tools")):
         raise UnsupportedByApiError("tools")
-    if not isinstance(spelled.get("messages"), list):
-        return spelled
-    match [text(at(message, "role")) for message in items(spelled["messages"])]:
+    if not isinstance(body.get("messages"), list):
+        return body
+    match [text(at(message, "role")) for message in items(body["messages"])]:
         case ["user"] | ["system" | "developer", "user"]:
-            *before, asked = (text(at(message, "content")) for message in items(spelled["messages"]))
+            *before, prompt = (text(at(message, "content")) for message in items(body["messages"]))
         case _:
             raise UnsupportedByApiError("conversations of several messages")
-    if not asked:
+    if not prompt:
         raise UnsupportedByApiError("empty prompts: one only loads the model")
     system: JsonObject = {"system": before[0]} if before else {}
-    return {**without(spelled, {"messages", "tools"}), **system, "prompt": asked}
+    return {**without(body, {"messages", "tools"}), **system, "prompt": prompt}
 
 
-def _asked(request: Json) -> Json:
-    """The chat request of one turn that it means; what goes on from a `context` is not known."""
+def _read_request(request: Json) -> Json:
+    """Read a chat request of one turn. The conversation that a `context` continues is unknown."""
     if not isinstance(request, dict):
         return request
-    said = (("system", text(request.get("system"))), ("user", text(request.get("prompt"))))
-    messages: list[Json] = [{"role": role, "content": content} for role, content in said if content or role == "user"]
+    texts = (("system", text(request.get("system"))), ("user", text(request.get("prompt"))))
+    messages: list[Json] = [{"role": role, "content": content} for role, content in texts if content or role == "user"]
     return {**chat.asked_settings(request), "messages": messages}
 
 
-def _whole(body: Json) -> Json:
+def _read_response(body: Json) -> Json:
     if not isinstance(at(body, "response"), str):
         return failure(body)
-    held = members(body)
-    return chat.completion(held, {**_told(held), "role": "assistant"}, chat.calls_of(held))
+    answer = members(body)
+    return chat.completion(answer, {**_texts(answer), "role": "assistant"}, chat.calls_of(answer))
 
 
-def _chunks(values: Iterable[Json]) -> Iterator[Json]:
+def _read_events(values: Iterable[Json]) -> Iterator[Json]:
     reader = chat.Lines()
     for value in values:
         if isinstance(at(value, "response"), str):
             line = members(value)
-            yield reader.chunk(line, _told(line), chat.calls_of(line, reader.called), "assistant")
+            yield reader.chunk(line, _texts(line), chat.calls_of(line, reader.called), "assistant")
         else:
             yield chat.unread(value)
 
 
-def _told(body: JsonObject) -> JsonObject:
-    """What an answer says in texts."""
+def _texts(body: JsonObject) -> JsonObject:
     thinking: JsonObject = {"reasoning": body["thinking"]} if "thinking" in body else {}
     return {"content": body["response"], **thinking}
 
 
-def _spell_raw(request: JsonObject) -> JsonObject:
-    """The conversation as the text of its prompt, which is neither rendered nor parsed."""
-    spelled = chat.spell(without(request, {"messages", "tools", "reasoning_effort"}))
-    return {**spelled, "prompt": prompt_text(request), "raw": True}
+def _write_raw_request(request: JsonObject) -> JsonObject:
+    """Write a request with a rendered prompt. Ollama neither applies its template nor parses the output."""
+    body = chat.spell(without(request, {"messages", "tools", "reasoning_effort"}))
+    return {**body, "prompt": prompt_text(request), "raw": True}
 
 
-def _asked_raw(request: Json) -> Json:
-    """The settings alone: the prompt is not made of messages."""
+def _read_raw_request(request: Json) -> Json:
+    """Return only the settings: a prompt has no messages."""
     if not isinstance(request, dict):
         return request
     return {**chat.asked_settings(request), "skip_special_tokens": False}
@@ -81,10 +80,10 @@ OLLAMA_GENERATE = Api(
     name="ollama-generate",
     title="Ollama's generate",
     path=_PATH,
-    write_request=_spell,
-    read_request=_asked,
-    read_response=_whole,
-    read_events=_chunks,
+    write_request=_write_request,
+    read_request=_read_request,
+    read_response=_read_response,
+    read_events=_read_events,
     answer_member="response: …, done: true",
     framing=Framing.LINES,
     option="ollama",
@@ -96,10 +95,10 @@ OLLAMA_RAW = Api(
     name="ollama-raw",
     title="Ollama's generate, raw",
     path=_PATH,
-    write_request=_spell_raw,
-    read_request=_asked_raw,
-    read_response=_whole,
-    read_events=_chunks,
+    write_request=_write_raw_request,
+    read_request=_read_raw_request,
+    read_response=_read_response,
+    read_events=_read_events,
     answer_member="response: …, done: true",
     framing=Framing.LINES,
     is_raw=True,

@@ -1,4 +1,4 @@
-"""TGI's Messages API: Chat Completions with finish reasons, grammars and chunks of its own (Text Generation Inference 3.3.7, router/src)."""
+"""TGI's Messages API: Chat Completions with other finish reasons, grammars and chunks (Text Generation Inference 3.3.7, router/src)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _NEUTRAL: Mapping[str, tuple[Json, ...]] = MappingProxyType(
         "function_call": (None,),
     }
 )
-"""Members that the API does not have, or does not read, with the values that ask for nothing."""
+"""Members that the API lacks or ignores, with the values without effect."""
 
-_ENDINGS: Mapping[Json, str] = MappingProxyType({"eos_token": "stop", "stop_sequence": "stop"})
-"""Finish reasons by the words of Chat Completions."""
+_FINISH_REASONS: Mapping[Json, str] = MappingProxyType({"eos_token": "stop", "stop_sequence": "stop"})
+"""TGI's finish reasons with those of Chat Completions."""
 
 _ANY_OBJECT: JsonObject = {"type": "object"}
 
 
-def _spell(request: JsonObject) -> JsonObject:
+def _write_request(request: JsonObject) -> JsonObject:
     refuse_others(request, _NEUTRAL)
     if items(request.get("tools")) and at(request, "response_format", "type") not in (None, "text"):
-        raise UnsupportedByApiError("grammar beside tools")
+        raise UnsupportedByApiError("grammar next to tools")
     if at(request, "tool_choice", "type") == "allowed_tools":
         raise UnsupportedByApiError("`tool_choice` of several functions")
     stop = request.get("stop")
@@ -60,14 +60,14 @@ def _grammar(form: Json) -> JsonObject:
             raise UnsupportedByApiError("`response_format` of this type")
 
 
-def _asked(request: Json) -> Json:
+def _read_request(request: Json) -> Json:
     if not isinstance(request, dict):
         return request
-    return {**without(request, {"response_format"}), **_form(request.get("response_format"))}
+    return {**without(request, {"response_format"}), **_response_format(request.get("response_format"))}
 
 
-def _form(grammar: Json) -> JsonObject:
-    """The `response_format` that a grammar is; a grammar binds every token, so that its schema is strict."""
+def _response_format(grammar: Json) -> JsonObject:
+    """Return the `response_format` of a grammar. Its schema is strict, since a grammar constrains every token."""
     value = at(grammar, "value")
     if not isinstance(value, dict) or at(grammar, "type") not in ("json", "json_object", "json_schema"):
         return {}
@@ -75,41 +75,42 @@ def _form(grammar: Json) -> JsonObject:
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", **described, "strict": True}}}
 
 
-def _whole(body: Json) -> Json:
+def _read_response(body: Json) -> Json:
     if not items(at(body, "choices")):
         return failure(body)
     choices: list[Json] = [
-        _ended(choice, called=bool(items(at(choice, "message", "tool_calls")))) for choice in items(at(body, "choices"))
+        _translate_finish(choice, has_calls=bool(items(at(choice, "message", "tool_calls"))))
+        for choice in items(at(body, "choices"))
     ]
     return {**members(body), "choices": choices}
 
 
-def _ended(choice: Json, *, called: bool) -> Json:
-    """A choice with its finish reason in the words of Chat Completions; the API has none for calls."""
+def _translate_finish(choice: Json, *, has_calls: bool) -> Json:
+    """Return the choice with a finish reason of Chat Completions. TGI has none for calls."""
     if not isinstance(choice, dict):
         return choice
-    said = choice.get("finish_reason")
-    reason = _ENDINGS.get(said, said) if isinstance(said, str) else said
-    return {**choice, "finish_reason": "tool_calls" if called and reason == "stop" else reason}
+    reason = choice.get("finish_reason")
+    reason = _FINISH_REASONS.get(reason, reason) if isinstance(reason, str) else reason
+    return {**choice, "finish_reason": "tool_calls" if has_calls and reason == "stop" else reason}
 
 
-def _chunks(values: Iterable[Json]) -> Iterator[Json]:
+def _read_events(values: Iterable[Json]) -> Iterator[Json]:
     role: Json = None
-    called = False
+    has_calls = False
     for value in values:
         if not items(at(value, "choices")):
             yield failure(value)
             continue
         choices: list[Json] = []
         for choice in items(at(value, "choices")):
-            called = called or bool(items(at(choice, "delta", "tool_calls")))
-            choices.append(_said_once(_ended(choice, called=called), role))
+            has_calls = has_calls or bool(items(at(choice, "delta", "tool_calls")))
+            choices.append(_without_repeated_role(_translate_finish(choice, has_calls=has_calls), role))
             role = at(choice, "delta", "role") or role
         yield {**members(value), "choices": choices}
 
 
-def _said_once(choice: Json, role: Json) -> Json:
-    """A choice whose delta tells the role only where it is a new one: the API repeats it."""
+def _without_repeated_role(choice: Json, role: Json) -> Json:
+    """Remove the delta's role if it equals the previous one: TGI sends it in every chunk."""
     delta = at(choice, "delta")
     if not isinstance(delta, dict) or delta.get("role") != role or not text(role):
         return choice
@@ -120,10 +121,10 @@ TGI = Api(
     name="tgi",
     title="TGI's Messages API",
     path="/tgi/v1/chat/completions",
-    write_request=_spell,
-    read_request=_asked,
-    read_response=_whole,
-    read_events=_chunks,
+    write_request=_write_request,
+    read_request=_read_request,
+    read_response=_read_response,
+    read_events=_read_events,
     answer_member="choices: […]",
     counts_reasoning=False,
 )

@@ -1,4 +1,4 @@
-"""TGI's /generate and /generate_stream: a prompt continued, with every token in the details."""
+"""TGI's /generate and /generate_stream: raw continuation of a prompt, with every token in `details`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from harmony_conformance.apis.harmony_prompt import prompt_text, settings
 from harmony_conformance.apis.request_fields import failure, without
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 
-_ENDINGS: dict[str, str] = {"length": "length", "eos_token": "stop", "stop_sequence": "stop"}
-
-
+_FINISH_REASONS: dict[str, str] = {"length": "length", "eos_token": "stop", "stop_sequence": "stop"}
 _PARAMETERS: Mapping[str, str] = MappingProxyType(
     {
         "max_tokens": "max_new_tokens",
@@ -20,15 +18,15 @@ _PARAMETERS: Mapping[str, str] = MappingProxyType(
         **{name: name for name in ("top_p", "seed", "stop", "frequency_penalty")},
     }
 )
-"""Members of a chat request that are parameters here."""
+"""Members of a chat request that become `parameters`."""
 
 
-def _spell(request: JsonObject) -> JsonObject:
-    """The conversation as the text of its prompt. A temperature of 0, which is refused here, is what the API does without one."""
+def _write_request(request: JsonObject) -> JsonObject:
+    """Write a request. A temperature of 0 is omitted: TGI rejects it, and decodes greedily without one."""
     if request.get("stream") is True:
         raise UnsupportedByApiError("`stream` on this path")
     parameters: JsonObject = {
-        named: request[name] for name, named in _PARAMETERS.items() if request.get(name) is not None
+        here: request[name] for name, here in _PARAMETERS.items() if request.get(name) is not None
     }
     if request.get("temperature"):
         parameters["temperature"] = request["temperature"]
@@ -41,49 +39,49 @@ def _spell(request: JsonObject) -> JsonObject:
     return {**settings(without(request, moved)), "inputs": prompt_text(request), "parameters": parameters}
 
 
-def _asked(request: Json) -> Json:
-    """The settings alone: the prompt is not made of messages."""
+def _read_request(request: Json) -> Json:
+    """Return only the settings: a prompt has no messages."""
     if not isinstance(request, dict):
         return request
     parameters = members(request.get("parameters"))
     limit = parameters.get("max_new_tokens")
     return {
-        **{name: value for name, value in request.items() if name not in ("inputs", "parameters")},
+        **without(request, {"inputs", "parameters"}),
         **{name: parameters[name] for name in ("temperature", "top_p", "seed", "stop") if name in parameters},
         **({"max_tokens": limit} if limit is not None else {}),
     }
 
 
-def _whole(body: Json) -> Json:
-    """The completion: an answer of `/generate`, or the list that `/` makes of it. With `best_of` the others stand in the details of the best."""
-    told = at(body, 0) if isinstance(body, list) else body
-    if not isinstance(at(told, "generated_text"), str):
+def _read_response(body: Json) -> Json:
+    """Translate a response of `/generate`, or of `/`, which is a list of one. With `best_of`, the details of the best list the others."""
+    answer = at(body, 0) if isinstance(body, list) else body
+    if not isinstance(at(answer, "generated_text"), str):
         return failure(body)
-    details = at(told, "details")
-    fed = _ids(at(details, "prefill"))
+    details = at(answer, "details")
+    prompt = _ids(at(details, "prefill"))
     others = items(at(details, "best_of_sequences"))
-    sequences: list[Json] = [{**members(details), "generated_text": at(told, "generated_text")}, *others]
-    written = [number(at(one, "generated_tokens")) for one in sequences]
-    spent = None if None in written else sum(one or 0 for one in written)
+    sequences: list[Json] = [{**members(details), "generated_text": at(answer, "generated_text")}, *others]
+    counts = [number(at(one, "generated_tokens")) for one in sequences]
+    total = None if None in counts else sum(one or 0 for one in counts)
     return {
         "object": "chat.completion",
         "choices": [_choice(index, one) for index, one in enumerate(sequences)],
-        **({"prompt_token_ids": fed} if fed else {}),
-        **({"usage": _usage(len(fed) or None, spent)} if spent is not None else {}),
+        **({"prompt_token_ids": prompt} if prompt else {}),
+        **({"usage": _usage(len(prompt) or None, total)} if total is not None else {}),
     }
 
 
-def _choice(index: int, told: Json) -> Json:
-    ids = _ids(at(told, "tokens"))
+def _choice(index: int, sequence: Json) -> Json:
+    ids = _ids(at(sequence, "tokens"))
     return {
         "index": index,
-        "message": {"role": "assistant", "content": at(told, "generated_text")},
-        "finish_reason": _ending(told),
+        "message": {"role": "assistant", "content": at(sequence, "generated_text")},
+        "finish_reason": _finish_reason(sequence),
         **({"token_ids": ids} if ids else {}),
     }
 
 
-def _chunks(values: Iterable[Json]) -> Iterator[Json]:
+def _read_events(values: Iterable[Json]) -> Iterator[Json]:
     for value in values:
         token = at(value, "token")
         if members(value).get("error") is not None or not isinstance(value, dict):
@@ -96,39 +94,39 @@ def _chunks(values: Iterable[Json]) -> Iterator[Json]:
 
 def _chunk(event: JsonObject, token: JsonObject) -> JsonObject:
     details = event.get("details")
-    written = number(at(details, "generated_tokens"))
+    count = number(at(details, "generated_tokens"))
     choice: JsonObject = {
         "index": 0,
         "delta": {"content": "" if token.get("special") is True else text(token.get("text"))},
-        "finish_reason": _ending(details),
+        "finish_reason": _finish_reason(details),
         "token_ids": _ids([token]),
     }
-    counted: JsonObject = {"usage": _usage(number(at(details, "input_length")), written)} if written is not None else {}
-    return {"object": "chat.completion.chunk", "choices": [choice], **counted}
+    usage: JsonObject = {"usage": _usage(number(at(details, "input_length")), count)} if count is not None else {}
+    return {"object": "chat.completion.chunk", "choices": [choice], **usage}
 
 
 def _ids(tokens: Json) -> list[Json]:
     return [number(at(token, "id")) for token in items(tokens)]
 
 
-def _ending(details: Json) -> Json:
+def _finish_reason(details: Json) -> Json:
     reason = at(details, "finish_reason")
-    return _ENDINGS.get(reason, reason) if isinstance(reason, str) else None
+    return _FINISH_REASONS.get(reason, reason) if isinstance(reason, str) else None
 
 
-def _usage(fed: int | None, written: int | None) -> JsonObject:
-    total: JsonObject = {"total_tokens": fed + written} if fed is not None and written is not None else {}
-    return {"prompt_tokens": fed, "completion_tokens": written, **total}
+def _usage(prompt: int | None, output: int | None) -> JsonObject:
+    total: JsonObject = {"total_tokens": prompt + output} if prompt is not None and output is not None else {}
+    return {"prompt_tokens": prompt, "completion_tokens": output, **total}
 
 
 TGI_GENERATE = Api(
     name="tgi-generate",
     title="TGI's generate",
     path="/generate",
-    write_request=_spell,
-    read_request=_asked,
-    read_response=_whole,
-    read_events=_chunks,
+    write_request=_write_request,
+    read_request=_read_request,
+    read_response=_read_response,
+    read_events=_read_events,
     answer_member="generated_text: …",
     is_raw=True,
     option="tgi",
