@@ -47,10 +47,11 @@ together: lint unit-harmony_ref unit-conformance types-pyright unit-proxy unit-e
 
 check: lint types  ## without running the tests
 
-lint: $(READY)  ## ruff, import contracts
+lint: $(READY)  ## ruff, import contracts, language
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python tools/lint_language.py
 
 types: types-mypy types-pyright  ## mypy and pyright, strict
 
@@ -72,7 +73,7 @@ unit-%: $(READY) $(ORACLES)  # those of one folder, in one process
 
 unit-proxy: $(MITMPROXY)/.ready
 
-EXAMPLES_OF_CHECKS := $(wildcard conformance/tests/test_golden*.py)
+EXAMPLES_OF_CHECKS := $(wildcard conformance/tests/golden/test_golden*.py)
 
 unit-conformance: $(READY) $(ORACLES)
 	$(UNIT) conformance/tests $(EXAMPLES_OF_CHECKS:%=--ignore=%)

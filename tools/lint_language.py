@@ -1,0 +1,134 @@
+"""Check the language rules of docs/style.md that a program can check.
+
+    python tools/lint_language.py [ROOT]
+
+Rules: a docstring does not begin with a free relative (What, Whether, ...); no stand-in words; a sentence has at
+most 25 words; an exception is called `...Error`; a public class name exists once, except for the mirrors in `compat`.
+Docstrings and messages of the three packages are checked, and the Markdown pages that are written by hand.
+Each problem is one line: FILE:LINE: rule: text. Exit code 1 if there is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGES = ("harmony_ref/harmony_ref", "conformance/harmony_conformance", "proxy/harmony_proxy")
+PAGES = (
+    "*.md",
+    "docs/*.md",
+    "harmony_ref/**/*.md",
+    "conformance/**/*.md",
+    "proxy/**/*.md",
+    "engines/**/*.md",
+    "golden/README.md",
+    "benchmarks/README.md",
+    "reports/README.md",
+)
+QUOTATIONS = {
+    "judge/harmony_clauses.py": "sentences of the Harmony guide, word for word",
+    "judge/api_clauses.py": "sentences of API references, word for word",
+    "messages/builtin_tools.py": "the tool descriptions of openai-harmony, word for word",
+    "docs/style.md": "names the words to avoid",
+}
+"""Files whose words are somebody else's, by the end of their path, and the reason."""
+FREE_RELATIVES = re.compile(r"(What|Whether|Where|Who|Whom|Whose|Whoever|Whatever|How|Why)\b")
+STAND_INS = re.compile(
+    r"\b(told|tells?|telling|said|anew|whoever|nobody|somebody|everybody|of ours|of which|of whom|stands|goes on|comes to|"
+    r"is none|are none|at hand|worked out|found out|in vain|of its own|lets go|beside)\b",
+    re.IGNORECASE,
+)
+MOST_WORDS = 25
+WORD = re.compile(r"[A-Za-z][\w'-]*")
+SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`*\"'(\[])|\n\s*\n|\n\s*[-*|#>]|\n\s*\d+\.\s")
+NOT_PROSE = re.compile(r"```.*?```|``.*?``|`[^`\n]*`|<!--.*?-->|\(https?://\S+\)|\]\([^)]*\)|https?://\S+", re.DOTALL)
+
+
+class Problem(NamedTuple):
+    """One broken rule: where, which rule, and the text."""
+
+    path: Path
+    line: int
+    rule: str
+    text: str
+
+
+def prose_problems(path: Path, line: int, text: str) -> Iterator[Problem]:
+    """Yield the stand-in words and the long sentences of a text that begins on `line`."""
+    plain = NOT_PROSE.sub(lambda found: "code" + "\n" * found.group().count("\n"), text)
+    for found in STAND_INS.finditer(plain):
+        yield Problem(path, line + plain[: found.start()].count("\n"), "stand-in word", found.group())
+    position = 0
+    for sentence in SENTENCE_END.split(plain):
+        start = plain.find(sentence, position)
+        position = start + len(sentence)
+        count = len(WORD.findall(sentence))
+        if count > MOST_WORDS and "|" not in sentence and not sentence.lstrip().startswith(("def ", ">>>")):
+            yield Problem(path, line + plain[:start].count("\n"), f"{count} words", " ".join(sentence.split())[:90])
+
+
+def is_condition(node: ast.AST) -> bool:
+    """Return True for a condition, whose docstring completes "applies to …"."""
+    names = {ast.unparse(one).partition("(")[0] for one in getattr(node, "decorator_list", [])}
+    return bool(names & {"condition", "evidence", "limit"})
+
+
+def code_problems(path: Path, tree: ast.Module, classes: dict[str, list[tuple[Path, int]]]) -> Iterator[Problem]:
+    """Yield the problems of one module, and add its public classes to `classes`."""
+    docstrings: set[int] = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        for one in node.body:  # attribute docstrings count too
+            if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant) and isinstance(one.value.value, str):
+                docstrings.add(id(one.value))
+                text = one.value.value
+                if FREE_RELATIVES.match(text) and not is_condition(node):
+                    yield Problem(path, one.lineno, "first word", text.partition("\n")[0][:80])
+                yield from prose_problems(path, one.lineno, text)
+        if isinstance(node, ast.ClassDef):
+            if not node.name.startswith("_") and "compat" not in path.parts:
+                classes[node.name].append((path, node.lineno))
+            bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+            if not node.name.endswith("Error") and any(base.endswith(("Error", "Exception")) for base in bases):
+                yield Problem(path, node.lineno, "exception name", node.name)
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in docstrings
+            and " " in node.value
+        ):
+            yield from (p for p in prose_problems(path, node.lineno, node.value) if p.rule == "stand-in word")
+
+
+def problems(root: Path) -> Iterator[Problem]:
+    """Yield every problem of the packages and the pages."""
+    classes: dict[str, list[tuple[Path, int]]] = defaultdict(list)
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            yield from code_problems(path, ast.parse(path.read_text("utf-8")), classes)
+    for name, places in sorted(classes.items()):
+        if len(places) > 1:
+            yield from (Problem(path, line, "class name used twice", name) for path, line in places)
+    for pattern in PAGES:
+        for path in sorted(root.glob(pattern)):
+            yield from prose_problems(path, 1, path.read_text("utf-8"))
+
+
+def main() -> int:
+    """Print every problem; return 1 if there is one."""
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    found = [one for one in problems(root) if not one.path.as_posix().endswith(tuple(QUOTATIONS))]
+    for one in found:
+        sys.stdout.write(f"{one.path.relative_to(root)}:{one.line}: {one.rule}: {one.text}\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
