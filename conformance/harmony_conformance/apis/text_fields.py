@@ -1,6 +1,6 @@
 """List every text of a response that reaches a client, with its location.
 
-The texts are read from the JSON, not from a `Turn`: a leak may be in an id, a refusal, an annotation or a server's extension.
+The texts are read from the JSON, not from a `Turn`, since a leak may be in any member (an id, a refusal, an annotation).
 Deltas of a stream are joined member by member, so that text split between them is complete again.
 Token ids and log probabilities are no texts: they show the model's tokens on request, special ones included.
 """

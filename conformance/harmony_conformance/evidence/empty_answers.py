@@ -1,4 +1,4 @@
-"""Requests that ask for no words, so that the answer to them has none: nothing is told of its end, and nothing is counted."""
+"""Requests without a generated answer. Their responses need neither a finish reason nor usage."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _CONTENT = {OLLAMA.name: "messages", OLLAMA_GENERATE.name: "prompt"}
 
 
 def only_loads(x: Exchange) -> bool:
-    """Whether a request to Ollama has nothing to answer, so that it only loads the model, or unloads it (docs/api.md of Ollama)."""
+    """Return True for a request to Ollama without messages or prompt, which only loads or unloads the model (docs/api.md of Ollama)."""
     return x.api in _CONTENT and not at(x.request.json, _CONTENT[x.api])
 
 
 def is_awaited(x: Exchange) -> bool:
-    """Whether a Response was asked for that is made in the background, and this is the receipt."""
-    asked = x.api == RESPONSES.name and at(x.request.json, "background") is True
-    return asked and at(x.response_json, "status") in ("queued", "in_progress")
+    """Return True for the receipt of a Responses request that runs in the background."""
+    in_background = x.api == RESPONSES.name and at(x.request.json, "background") is True
+    return in_background and at(x.response_json, "status") in ("queued", "in_progress")
 
 
 def says_nothing(x: Exchange) -> bool:
-    """Whether the answer is none yet, or never will be."""
+    """Return True if the response cannot have an answer, or not yet."""
     return only_loads(x) or is_awaited(x)

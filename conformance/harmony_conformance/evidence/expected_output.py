@@ -1,8 +1,7 @@
-"""What a completion means: the messages a model emitted, sorted by where each of them has to arrive in a chat answer.
+"""The expected response for an emitted completion: its messages, sorted by the members of a chat message that must have them.
 
-Two independent sources: a row written by hand beside a scripted completion, or the token ids that the server itself returned, where they are
-well-formed Harmony (then the reference reads them and there is nothing to argue about). A malformed completion without a row means nothing here; a
-row for one says what must arrive, what may, and what must never.
+There are two sources. A script comes with a hand-written expectation. Other emitted ids are parsed by the reference if they are well-formed.
+A malformed completion without a hand-written expectation has no expected response.
 """
 
 from __future__ import annotations
@@ -11,20 +10,20 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from harmony_conformance.json_value import Json, at, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 from harmony_ref import HarmonyError, Role, decode, parse, text_of, tokens
 
 FUNCTIONS = "functions."
 _ANALYSIS = 35644  # the word `analysis` is one token
-_HEADER_WORDS = 3  # role and channel, two words that take three tokens at most
+_HEADER_WORDS = 3  # the most tokens of role and channel together
 CALLS_END_A_TURN = frozenset({tokens.RETURN, tokens.CALL})
 ENDINGS = CALLS_END_A_TURN | {tokens.ENDOFTEXT}
-"""The tokens that end generation: those of the format, and the vocabulary's own."""
+"""The tokens that end generation: those of the format, and the vocabulary's `<|endoftext|>`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionCall:
-    """A function call as the model wrote it: the name without its namespace, the arguments as text."""
+    """A function call as the model emitted it: the name without `functions.`, the arguments as text."""
 
     name: str
     arguments: str
@@ -32,7 +31,15 @@ class FunctionCall:
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedOutput:
-    """Texts in the order they were emitted. `finish` is the finish reason that goes with them, None where several are right."""
+    """The texts and calls of a completion, in the order of emission.
+
+    Attributes:
+        reasoning: The texts of the analysis channel.
+        preambles: The texts of the commentary channel without recipient.
+        finals: The texts of the final channel.
+        calls: The function calls.
+        finish: The finish reason, or None if several are correct.
+    """
 
     reasoning: tuple[str, ...] = ()
     preambles: tuple[str, ...] = ()
@@ -42,21 +49,21 @@ class ExpectedOutput:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """What was written for the user's eyes."""
+        """The texts for the user: preambles, then finals."""
         return (*self.preambles, *self.finals)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expectation:
-    """What has to become of one scripted completion, written by hand.
+    """The hand-written expectation for the response to a script.
 
     Attributes:
-        must: what has to arrive, each part in its place.
-        anywhere: texts that have to arrive as content or as reasoning: broken output has no place of its own.
-        may_call: calls that may be made of it, or not.
-        never: texts that must stand in no field of the answer.
-        finish: the finish reasons that go with it; any, where none is named.
-        is_whole: whether `must` is all there is, as of a well-formed completion: then nothing else may arrive.
+        must: The required texts and calls, each in its member.
+        anywhere: Texts of broken output, required either as content or as reasoning.
+        may_call: Optional calls.
+        never: Texts that no member may contain.
+        finish: The allowed finish reasons. Empty allows any.
+        is_whole: True for well-formed output: the response must contain nothing but `must`.
     """
 
     must: ExpectedOutput
@@ -68,10 +75,10 @@ class Expectation:
 
 
 def read_row(row: Json) -> Expectation:
-    """A hand-written row.
+    """Read a hand-written expectation from JSON.
 
-    A whole one has members `reasoning`, `preambles`, `finals` (arrays of texts), `calls` ({name, arguments}) and `finish`. One for broken output has
-    these in a member `must`, with the texts of `anywhere`; and beside it `may` (with `calls`), `never` (an array of texts) and `finish`.
+    For well-formed output: `reasoning`, `preambles`, `finals` (arrays of texts), `calls` (`{name, arguments}`) and `finish`.
+    For broken output: `must` (as above, with `anywhere`), `may` (with `calls`), `never` (an array of texts) and `finish`.
     """
     finish = at(row, "finish")
     must = at(row, "must") if "must" in members(row) else row
@@ -91,24 +98,19 @@ def read_row(row: Json) -> Expectation:
 
 
 def write_row(row: Expectation) -> Json:
-    """The row that `read_row` reads."""
-    must = _written(row.must)
-    if row.anywhere:
-        must["anywhere"] = list(row.anywhere)
-    finish: dict[str, Json] = (
-        {"finish": row.finish[0] if len(row.finish) == 1 else list(row.finish)} if row.finish else {}
-    )
+    """Return the JSON that `read_row` reads."""
+    members_of_must = {
+        "reasoning": list[Json](row.must.reasoning),
+        "preambles": list[Json](row.must.preambles),
+        "finals": list[Json](row.must.finals),
+        "calls": _call_objects(row.must.calls),
+        "anywhere": list[Json](row.anywhere),
+    }
+    must: JsonObject = {name: values for name, values in members_of_must.items() if values}
+    finish: JsonObject = {"finish": row.finish[0] if len(row.finish) == 1 else list(row.finish)} if row.finish else {}
     if row.is_whole:
         return {**must, **finish}
-    return {"must": must, "may": {"calls": _listed(row.may_call)}, "never": list(row.never), **finish}
-
-
-def _written(meaning: ExpectedOutput) -> dict[str, Json]:
-    texts = (("reasoning", meaning.reasoning), ("preambles", meaning.preambles), ("finals", meaning.finals))
-    row: dict[str, Json] = {name: list(told) for name, told in texts if told}
-    if meaning.calls:
-        row["calls"] = _listed(meaning.calls)
-    return row
+    return {"must": must, "may": {"calls": _call_objects(row.may_call)}, "never": list(row.never), **finish}
 
 
 def _calls(value: Json) -> tuple[FunctionCall, ...]:
@@ -117,7 +119,7 @@ def _calls(value: Json) -> tuple[FunctionCall, ...]:
     )
 
 
-def _listed(calls: Sequence[FunctionCall]) -> list[Json]:
+def _call_objects(calls: Sequence[FunctionCall]) -> list[Json]:
     return [{"name": call.name, "arguments": call.arguments} for call in calls]
 
 
@@ -165,49 +167,54 @@ def reconcile(
 
 
 def read_ids(ids: Sequence[int]) -> ExpectedOutput | None:
-    """What well-formed Harmony ids mean; None where they are malformed, name a channel or a recipient outside the format, or hold a special token in a text.
+    """Parse emitted ids with the reference.
 
-    A function's name that is empty or has white space in it, of whatever alphabet, is a header gone wrong: readers part it in several ways.
+    Return None for malformed ids, an unknown channel or recipient, and a special token inside a text.
+    A function name that is empty or contains white space counts as malformed too: parsers split such headers differently.
     """
     ids = strip_endoftext(ids)
     try:
         messages = parse(ids, role=Role.ASSISTANT)
     except HarmonyError:
         return None
-    sorted_texts: dict[str, list[str]] = {"analysis": [], "commentary": [], "final": []}
+    by_channel: dict[str, list[str]] = {"analysis": [], "commentary": [], "final": []}
     calls: list[FunctionCall] = []
     for message in messages:
         body = text_of(message)
         channel, recipient = message.channel, message.recipient
-        if (
-            channel not in sorted_texts
-            or message.author.role is not Role.ASSISTANT
-            or _has_special(message.content_type)
-        ):
+        if channel not in by_channel or message.author.role is not Role.ASSISTANT or _has_special(message.content_type):
             return None
-        if recipient is not None and _NAMED.fullmatch(recipient) and channel != "final" and "<|" not in recipient:
+        if (
+            recipient is not None
+            and _FUNCTION_RECIPIENT.fullmatch(recipient)
+            and channel != "final"
+            and "<|" not in recipient
+        ):
             calls.append(FunctionCall(name=recipient.removeprefix(FUNCTIONS), arguments=body))
         elif recipient is None or (channel == "final" and recipient in _JSON):
-            sorted_texts[channel].append(body)
+            by_channel[channel].append(body)
         else:
             return None
     if any(tokens.is_special(token) and token not in tokens.STOP_TOKENS for token in _content_ids(ids)):
         return None
     return ExpectedOutput(
-        reasoning=tuple(sorted_texts["analysis"]),
-        preambles=tuple(sorted_texts["commentary"]),
-        finals=tuple(sorted_texts["final"]),
+        reasoning=tuple(by_channel["analysis"]),
+        preambles=tuple(by_channel["commentary"]),
+        finals=tuple(by_channel["final"]),
         calls=tuple(calls),
         finish=_finish(ids, calls),
     )
 
 
-_NAMED = re.compile(re.escape(FUNCTIONS) + r"\S+")
+_FUNCTION_RECIPIENT = re.compile(re.escape(FUNCTIONS) + r"\S+")
 
 
 def named_in(ids: Sequence[int]) -> frozenset[str]:
-    """What a broken completion may have been meant to call: each text in its headers after `to=functions.`, up to a special token, cut at any word."""
-    headers = (found.group(1).split(" ") for found in _RECIPIENT.finditer(decode(tuple(ids))))
+    """Return all function names that a parser may read in a broken completion.
+
+    These are the texts after `to=` or `to=functions.` up to a special token, cut after any word.
+    """
+    headers = (match.group(1).split(" ") for match in _RECIPIENT.finditer(decode(tuple(ids))))
     return frozenset(" ".join(words[:count]) for words in headers for count in range(1, len(words) + 1))
 
 
@@ -215,14 +222,14 @@ _RECIPIENT = re.compile(r"to=(?:functions\.)?(?!functions\.)([^<\n]{1,200})")
 
 
 def told_in_order(texts: Sequence[str], whole: str) -> bool:
-    """Whether `whole` is these texts in order, with nothing but white space between; a character cut at the end may be missing."""
+    """Return True if `whole` consists of these texts in order, separated by white space only. A truncated last character may be missing."""
     rest = whole
-    for told in (one.rstrip(_REPLACEMENT) for one in texts):
-        rest = rest if told[:1].isspace() else rest.lstrip()
-        found = next((form for form in (told, told.strip()) if rest.startswith(form)), None)
-        if found is None:
+    for expected in (one.rstrip(_REPLACEMENT) for one in texts):
+        rest = rest if expected[:1].isspace() else rest.lstrip()
+        form = next((form for form in (expected, expected.strip()) if rest.startswith(form)), None)
+        if form is None:
             return False
-        rest = rest[len(found) :]
+        rest = rest[len(form) :]
     return not rest.strip(_REPLACEMENT + " \n\t\r")
 
 
@@ -231,23 +238,24 @@ _REPLACEMENT = "\ufffd"
 
 @dataclass(frozen=True, kw_only=True)
 class OutputTokenCounts:
-    """How many of the emitted tokens were written for somebody: `shown` in messages for the user, `called` in messages to a tool."""
+    """The number of emitted tokens that a client must see: `shown` in messages for the user, `called` in calls of tools."""
 
     shown: int = 0
     called: int = 0
 
 
 def written_tokens(ids: Sequence[int]) -> OutputTokenCounts:
-    """Count contents outside the analysis channel, and text that never got a `<|message|>`.
+    """Count the tokens of contents outside the analysis channel, and of text without `<|message|>`.
 
-    Headers are not counted, nor is one that generation was cut in.
+    Headers are not counted, nor is a header that generation was cut in.
     """
     shown = called = 0
     header: list[int] = []
     inside = private = calling = False
     for token in ids:
         if token == tokens.MESSAGE and not inside:
-            inside, calling = True, _to_somebody(header)
+            inside = True
+            calling = "to=" in decode([other for other in header if not tokens.is_special(other)])
             private = tokens.CHANNEL in header and _ANALYSIS in header
         elif token in tokens.STOP_TOKENS:
             words = sum(1 for other in header if not tokens.is_special(other))
@@ -258,10 +266,6 @@ def written_tokens(ids: Sequence[int]) -> OutputTokenCounts:
         elif not private and not tokens.is_special(token):
             shown, called = (shown, called + 1) if calling else (shown + 1, called)
     return OutputTokenCounts(shown=shown, called=called)
-
-
-def _to_somebody(header: Sequence[int]) -> bool:
-    return "to=" in decode([token for token in header if not tokens.is_special(token)])
 
 
 def _finish(ids: Sequence[int], calls: Sequence[FunctionCall]) -> str | None:
@@ -275,11 +279,11 @@ def _finish(ids: Sequence[int], calls: Sequence[FunctionCall]) -> str | None:
 
 
 _JSON = ("json", "<|constrain|>json")
-"""Content types that the reference reads as recipients, where a header has no other."""
+"""Content types that the reference reads as the recipient of a header without recipient."""
 
 
 def strip_endoftext(ids: Sequence[int]) -> tuple[int, ...]:
-    """The ids without the `<|endoftext|>` by which an engine ends what its model did not."""
+    """Return the ids without a last `<|endoftext|>`, which engines add to output without a stop token."""
     return tuple(ids[:-1] if ids and ids[-1] == tokens.ENDOFTEXT else ids)
 
 

@@ -1,7 +1,7 @@
-"""A file's lines with their byte offsets, in constant memory: plain or gzip (told by the bytes, not by the name), whatever the length of a line.
+"""Read a file's lines with their byte offsets in constant memory. Plain and gzip files are distinguished by their first bytes.
 
-Nothing is lost silently: a line that is too long, a compressed file that breaks off and a read that fails are each told as a `Problem` with the
-offset at which they stand. Offsets count the bytes of the text, of the uncompressed text where the file is compressed.
+Nothing is lost silently: an `UnreadableLine` reports each line that is too long, truncated gzip data and read errors, with its offset.
+Offsets count bytes of the text, after decompression.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LINE_LIMIT = 64 * 1024 * 1024
 _BLOCK = 1024 * 1024
 _GZIP = b"\x1f\x8b"
 _UTF8_MARK = b"\xef\xbb\xbf"
-_NO_LINES: Mapping[bytes, str] = MappingProxyType(
+_OTHER_FORMATS: Mapping[bytes, str] = MappingProxyType(
     dict.fromkeys((b"\xff\xfe", b"\xfe\xff"), "the file is UTF-16: convert it (iconv -f utf-16 -t utf-8)")
     | {
         b"\x28\xb5\x2f\xfd": "the file is packed by zstd: unpack it (zstd -d)",
@@ -32,15 +32,15 @@ _NO_LINES: Mapping[bytes, str] = MappingProxyType(
         b"PAR1\x15": "the file is Parquet: write it as JSON Lines",
     }
 )
-"""How files begin that hold no lines of JSON, and what would be right."""
-_LONGEST_MARK = max(map(len, _NO_LINES))
+"""The first bytes of files without JSON lines, and the remedy."""
+_LONGEST_MARK = max(map(len, _OTHER_FORMATS))
 
 
 class Readable(Protocol):
-    """What bytes are read from."""
+    """A binary stream."""
 
     def read1(self, size: int, /) -> bytes:
-        """At most so many bytes, those that are there already; none at the end."""
+        """Return at most `size` available bytes, or none at the end."""
         ...
 
 
@@ -55,21 +55,25 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class LinePosition:
-    """Where a line stands. Places order examples, so that the first ones are the same however a log is divided."""
+    """A line's file and byte offset. The order of positions makes the choice of examples independent of how a log is divided."""
 
     file: str
     offset: int
 
     def __str__(self) -> str:
-        """As it is shown, and as an exchange's id: `@`, since the number is one of bytes, not of lines."""
+        """Return `FILE@OFFSET`, also used as exchange id. The `@` shows that the number is a byte offset, not a line."""
         return f"{self.file}@{self.offset}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadableLine:
-    """A part of a file that could not be read. `kind` is one of a few fixed texts, by which problems are counted; `detail` adds to it.
+    """A part of a file that could not be read.
 
-    `number` is 0 where it is about the file as a whole.
+    Attributes:
+        offset: The byte offset.
+        number: The line number from 1, or 0 for the whole file.
+        kind: One of a few fixed texts, by which problems are counted.
+        detail: More about this case, or an empty text.
     """
 
     offset: int
@@ -78,16 +82,20 @@ class UnreadableLine:
     detail: str = ""
 
     def __str__(self) -> str:
-        """Both in one line."""
+        """Return kind and detail in one line."""
         return f"{self.kind}: {self.detail}" if self.detail else self.kind
 
 
 def read_lines(path: Path, *, limit: int = LINE_LIMIT) -> Iterator[Line | UnreadableLine]:
-    """The lines of a file. Empty lines are left out; a file that cannot be opened is one `Problem`."""
+    """Yield the lines of a file, without blank ones. A file that cannot be opened yields one `UnreadableLine`.
+
+    Args:
+        path: The file, plain or gzip.
+        limit: The largest length of a line, in bytes.
+    """
     try:
         with path.open("rb") as raw:
-            compressed = raw.peek(2)[:2] == _GZIP
-            if compressed:
+            if raw.peek(2)[:2] == _GZIP:
                 with gzip.open(raw, "rb") as unpacked:
                     yield from split_lines(unpacked, limit=limit)
             else:
@@ -95,30 +103,30 @@ def read_lines(path: Path, *, limit: int = LINE_LIMIT) -> Iterator[Line | Unread
     except FileNotFoundError:
         yield UnreadableLine(offset=0, number=0, kind="no such file")
     except IsADirectoryError:
-        yield UnreadableLine(offset=0, number=0, kind="it is a folder, not a file")
+        yield UnreadableLine(offset=0, number=0, kind="invalid file: expected a file, got a folder")
     except OSError as error:
         yield UnreadableLine(offset=0, number=0, kind="the file cannot be read", detail=error.strerror or str(error))
 
 
 def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line | UnreadableLine]:
-    """The lines of an open stream."""
+    """Yield the lines of an open stream, without blank ones. `limit` is the largest length of a line, in bytes."""
     splitter = _Splitter(limit)
     end = 0
-    begun = b""
+    beginning = b""
     while True:
         try:
             block = stream.read1(_BLOCK)
         except EOFError:
-            problem: tuple[str, str] | None = ("the compressed file breaks off", "")
+            problem: tuple[str, str] | None = ("the compressed file is truncated", "")
         except (zlib.error, gzip.BadGzipFile) as error:
             problem = ("the compressed file is damaged", str(error))
         except OSError as error:
             problem = ("the file cannot be read further", error.strerror or str(error))
         else:
             problem = None
-            if end < _LONGEST_MARK:  # which comes in pieces where a stream does
-                begun += block[:_LONGEST_MARK]
-                kind = next((kind for mark, kind in _NO_LINES.items() if begun.startswith(mark)), "")
+            if end < _LONGEST_MARK:  # a stream may deliver it in pieces
+                beginning += block[:_LONGEST_MARK]
+                kind = next((kind for mark, kind in _OTHER_FORMATS.items() if beginning.startswith(mark)), "")
                 if kind:
                     yield UnreadableLine(offset=0, number=1, kind=kind)
                     return
@@ -133,7 +141,7 @@ def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line |
 
 
 class _Splitter:
-    """State: the pieces of the line being read, or how much of a line that is too long has been skipped."""
+    """Splits blocks into lines. Its state is the pieces of the current line, or the skipped size of one that is too long."""
 
     def __init__(self, limit: int) -> None:
         self.number = 1
@@ -181,7 +189,7 @@ class _Splitter:
 
 
 class LineEncodingError(ValueError):
-    """A line that is no UTF-8 text; says at which byte of it."""
+    """A line that is not UTF-8 text. `byte` is the index of the first invalid byte in the line."""
 
     def __init__(self, byte: int) -> None:
         super().__init__(f"not UTF-8 text at byte {byte}")
@@ -189,11 +197,11 @@ class LineEncodingError(ValueError):
 
 
 def parse_line(line: Line) -> Json:
-    """The JSON value of a line.
+    """Return the JSON value of a line.
 
     Raises:
-        NotJson: it is none.
-        NotUtf8: it is no UTF-8.
+        InvalidJsonError: The line is not JSON.
+        LineEncodingError: The line is not UTF-8.
     """
     try:
         document = line.data.decode("utf-8")

@@ -1,4 +1,4 @@
-"""What is known of an exchange beside what crossed the wire: whether its request is valid, who answered it, what went into the model and came out."""
+"""Evidence about an exchange that is not in its bytes: validity of the request, origin of the response, prompt and output tokens."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from enum import StrEnum
 
 
 class Validity(StrEnum):
-    """What is known of a request; in a log it is unknown.
+    """The validity of a request by the API reference.
 
-    `invalid`: the API reference gives a type or a set of values, and the request has another. `questionable`: odd in a way that servers settle
-    differently, so that an answer and a refusal are both right.
+    - `valid`: Every member has a documented type and value.
+    - `invalid`: A member has another type or value than the reference allows.
+    - `questionable`: The reference does not decide, so the server may answer or reject.
+    - `unknown`: The request comes from a log.
     """
 
     VALID = "valid"
@@ -20,7 +22,13 @@ class Validity(StrEnum):
 
 
 class PromptLevel(StrEnum):
-    """How much of the prompt can be seen, from most to least."""
+    """The evidence about the prompt, from most to least.
+
+    - `ids`: The response has the prompt's token ids.
+    - `rendered`: A render endpoint returned the ids for the same request.
+    - `accounting`: Only the number of prompt tokens is known.
+    - `none`: Nothing is known.
+    """
 
     IDS = "ids"
     RENDERED = "rendered"
@@ -29,7 +37,12 @@ class PromptLevel(StrEnum):
 
 
 class OutputLevel(StrEnum):
-    """How much is known of what the model emitted, from most to least."""
+    """The evidence about the emitted tokens, from most to least.
+
+    - `scripted`: The suite forced the token ids.
+    - `exact`: The response has the token ids.
+    - `api only`: Only the parsed response is known.
+    """
 
     SCRIPTED = "scripted"
     EXACT = "exact"
@@ -37,10 +50,10 @@ class OutputLevel(StrEnum):
 
 
 class AnsweredBy(StrEnum):
-    """What gave the answer: the API as clients use it, or one half of a server that generates nothing.
+    """The origin of the response: the API as clients use it, or a vLLM endpoint that does not generate.
 
-    Of `render` there is the prompt alone. Of `derender` there is what a client would be given for the ids of a script; the framing of a stream, its
-    times, and every count and id of tokens in it are ours.
+    - `render`: Only the prompt is the server's.
+    - `derender`: The server parsed the ids of a script. Stream framing, times, token counts and ids come from the suite.
     """
 
     API = "api"
@@ -50,7 +63,14 @@ class AnsweredBy(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PromptEvidence:
-    """What is known of the prompt, and where it was seen. `ids` goes with levels ids and rendered, `count` is the number of prompt tokens reported."""
+    """The best evidence of the prompt.
+
+    Attributes:
+        level: The kind of evidence.
+        source: The member or endpoint with the evidence, empty at level `none`.
+        ids: The prompt's token ids, or None below the level `rendered`.
+        count: The reported number of prompt tokens, or None.
+    """
 
     level: PromptLevel
     source: str = ""
@@ -60,7 +80,7 @@ class PromptEvidence:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputEvidence:
-    """The ids the model emitted, where they are known."""
+    """The best evidence of the emitted token ids. `ids` includes special tokens; at level `api only` it equals None."""
 
     level: OutputLevel
     ids: tuple[int, ...] | None = None
@@ -68,7 +88,7 @@ class OutputEvidence:
 
 @dataclass(frozen=True, kw_only=True)
 class RenderedPrompt:
-    """The ids that a side endpoint says it would feed for the same request."""
+    """The prompt's token ids for the same request from a render endpoint (`source`)."""
 
     source: str
     ids: tuple[int, ...]
@@ -76,11 +96,11 @@ class RenderedPrompt:
 
 @dataclass(frozen=True, kw_only=True)
 class PromptTokenCount:
-    """The number of prompt tokens that a side endpoint tells for the same request, without generating."""
+    """The number of prompt tokens for the same request from a count endpoint (`source`), which does not generate."""
 
     source: str
     tokens: int
 
 
 METRICS_API = "metrics"
-"""What an exchange is about that asks for metrics."""
+"""The API name of an exchange that requests metrics."""

@@ -1,7 +1,7 @@
-"""Exchanges as JSON and back: the lines of `exchanges.jsonl`, and the files under `golden/exchanges`.
+"""Write and read exchanges as JSON: the lines of `exchanges.jsonl` and the files under `golden/exchanges`.
 
-A recorded body is exact: chunks with their times, as text (bytes that are no UTF-8 survive as escaped surrogates). For files written by hand there are
-shorter forms: `json` for a body, `events` for a stream (each a JSON value or a text), read but never written.
+A recorded response is exact: `chunks` lists pairs of seconds and text. Bytes that are not UTF-8 become surrogate escapes.
+Hand-written files may use shorter forms, which are never written: `json` or `text` for a response body, `events` for a stream.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from harmony_ref import encode, encode_with_special_tokens, tokens
 
 
 class InvalidRecordError(ValueError):
-    """A JSON value that is no exchange; says what is missing or wrong."""
+    """A JSON value that is not a recorded exchange."""
 
 
 def write_exchange(x: Exchange) -> JsonObject:
-    """The JSON form of an exchange."""
+    """Return the JSON form of an exchange. Members with default values are omitted."""
     line: JsonObject = {
         "kind": "exchange",
         "id": x.id,
@@ -72,22 +72,21 @@ def write_exchange(x: Exchange) -> JsonObject:
 
 
 def exchange_line(x: Exchange) -> bytes:
-    """The exchange as a line of `exchanges.jsonl`."""
+    """Return the exchange as a line of `exchanges.jsonl`, with its line end."""
     return (dumps(write_exchange(x)) + "\n").encode("utf-8", "backslashreplace")
 
 
 def read_exchange(line: Json, *, name: str = "") -> Exchange:
-    """An exchange from its JSON form.
+    """Read an exchange from its JSON form. `name` is the id if the value has none.
 
     Raises:
-        BadRecording: it is none.
+        InvalidRecordError: The value is not a recorded exchange.
     """
     if not isinstance(at(line, "request"), dict):
-        raise InvalidRecordError("no exchange: it has no member `request` that is an object")
+        raise InvalidRecordError("invalid exchange: expected an object in the member `request`")
     script = at(line, "script")
     expected = at(line, "expected")
     rendered = at(line, "rendered")
-    waited = [wait for wait in items(at(line, "waited")) if isinstance(wait, int | float)]
     count = number(at(line, "counted", "tokens"))
     validity, answered_by = text(at(line, "validity")), text(at(line, "answered_by"))
     return Exchange(
@@ -111,7 +110,7 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
         counted_prompt=PromptTokenCount(source=text(at(line, "counted", "source")), tokens=count)
         if count is not None
         else None,
-        retry_waits=tuple(float(wait) for wait in waited),
+        retry_waits=tuple(float(wait) for wait in items(at(line, "waited")) if isinstance(wait, int | float)),
         concurrency=number(at(line, "together")),
         from_log=at(line, "rebuilt") is True,
         answered_by=AnsweredBy(answered_by) if answered_by in set(AnsweredBy) else AnsweredBy.API,
@@ -119,12 +118,12 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
 
 
 def read_script(script: Json) -> tuple[int, ...]:
-    """Token ids of a scripted completion: a Harmony text in which every marker is the special token, or a list of pieces.
+    """Return the token ids of a script: a Harmony text whose markers become special tokens, or a list of pieces.
 
-    A piece is a token id, such a text, or `{"ordinary": text}`, whose markers are spelled in ordinary tokens.
+    A piece is a token id, such a text, or `{"ordinary": text}`, whose markers become ordinary tokens.
 
     Raises:
-        BadRecording: it is neither.
+        InvalidRecordError: The value is neither.
     """
     if isinstance(script, str):
         return tuple(encode_with_special_tokens(script))
@@ -132,7 +131,7 @@ def read_script(script: Json) -> tuple[int, ...]:
         if (ids := whole_numbers(script)) is not None:
             return ids
         return tuple(token for piece in script for token in _piece(piece))
-    raise InvalidRecordError("a script is a text, or a list of token ids and texts")
+    raise InvalidRecordError("invalid script: expected a text, or a list of token ids and texts")
 
 
 def _piece(piece: Json) -> tuple[int, ...]:
@@ -143,22 +142,22 @@ def _piece(piece: Json) -> tuple[int, ...]:
     ordinary = at(piece, "ordinary")
     if isinstance(ordinary, str):
         return tuple(encode(ordinary))
-    raise InvalidRecordError(f'{dumps(piece)} is no piece of a script: a token id, a text, or {{"ordinary": text}}')
+    raise InvalidRecordError(
+        f'invalid piece of a script: expected a token id, a text, or {{"ordinary": text}}, got {dumps(piece)}'
+    )
 
 
 def _write_request(request: Request) -> JsonObject:
-    written: JsonObject = {"method": request.method, "path": request.path, "headers": dict(request.headers)}
+    """Return the JSON form of a request. The body is a JSON value if that reproduces its bytes, else a text."""
+    record: JsonObject = {"method": request.method, "path": request.path, "headers": dict(request.headers)}
     body = request.body.decode("utf-8", "surrogateescape")
     try:
         value = loads(body)
     except InvalidJsonError:
-        written["text"] = body
-        return written
+        return {**record, "text": body}
     if dumps(value).encode("utf-8", "surrogatepass") == request.body:
-        written["json"] = value
-    else:
-        written["text"] = body
-    return written
+        return {**record, "json": value}
+    return {**record, "text": body}
 
 
 def _read_request(value: Json) -> Request:
@@ -202,10 +201,10 @@ def _event(event: Json) -> bytes:
 
 
 def _body(value: Json) -> bytes | None:
-    held = members(value)
-    if "json" in held:
-        return dumps(held["json"]).encode("utf-8", "surrogatepass")
-    return text(held["text"]).encode("utf-8", "surrogateescape") if "text" in held else None
+    record = members(value)
+    if "json" in record:
+        return dumps(record["json"]).encode("utf-8", "surrogatepass")
+    return text(record["text"]).encode("utf-8", "surrogateescape") if "text" in record else None
 
 
 def _headers(value: Json) -> Mapping[str, str]:
@@ -217,15 +216,15 @@ def _read_failure(value: Json) -> Failure | None:
     if not kind:
         return None
     if kind not in set(FailureKind):
-        raise InvalidRecordError(f"unknown failure {kind!r}: one of {', '.join(FailureKind)}")
+        raise InvalidRecordError(f"invalid failure: expected one of {', '.join(FailureKind)}, got {kind!r}")
     return Failure(kind=FailureKind(kind), detail=text(at(value, "detail")))
 
 
 def _ids(value: Json) -> tuple[int, ...]:
-    found = whole_numbers(items(value))
-    if found is None or (found and not (tokens.is_known(min(found)) and tokens.is_known(max(found)))):
-        raise InvalidRecordError("token ids are whole numbers of the Harmony vocabulary, 0 to 201088")
-    return found
+    ids = whole_numbers(items(value))
+    if ids is None or (ids and not (tokens.is_known(min(ids)) and tokens.is_known(max(ids)))):
+        raise InvalidRecordError("invalid token ids: expected whole numbers of the Harmony vocabulary, 0 to 201088")
+    return ids
 
 
 def _seconds(value: Json) -> float:

@@ -1,4 +1,4 @@
-"""Recorded runs as files: read as series, appended to line by line."""
+"""Read recorded runs as series, and append exchanges to a recording."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ from harmony_conformance.json_value import at
 
 
 class BrokenRecordingError(UsageError, ValueError):
-    """A recorded run that cannot be read; one line that says the file, the line and what is wrong there."""
+    """A recorded run that cannot be read. The message has the file, the line and the reason."""
 
 
 def read_recorded(path: Path) -> list[Series]:
-    """The series of a recorded run (`exchanges.jsonl`), by scenario, API and try, in the order in which they began. Discovery is left out.
+    """Return the series of a recorded run (`exchanges.jsonl`), one per scenario, API and attempt, in recorded order, without discovery.
 
     Raises:
-        BrokenRecording: a line is no exchange, or the same step stands there twice.
+        BrokenRecordingError: A line is not an exchange, or a series has the same step twice.
     """
     grouped: dict[tuple[str, str, int], dict[str, Exchange]] = {}
     for line in read_lines(path):
         if isinstance(line, UnreadableLine):
             raise BrokenRecordingError(f"{path}, line {line.number}: {line}" if line.number else f"{path}: {line}")
-        x = _recorded(path, line)
+        x = _read_line(path, line)
         if x is None:
             continue
         api = x.api if x.api in APIS else CHAT_COMPLETIONS.name
         steps = grouped.setdefault((x.scenario, api, x.attempt), {})
         if x.step in steps:
             raise BrokenRecordingError(
-                f"{path}, line {line.number}: step {x.step!r} of scenario {x.scenario!r}, try {x.attempt}, stands there twice"
+                f"{path}, line {line.number}: duplicate step {x.step!r} of scenario {x.scenario!r}, try {x.attempt}"
             )
         steps[x.step] = x
     return [Series(name=scenario, exchanges=steps) for (scenario, *_), steps in grouped.items()]
 
 
-def _recorded(path: Path, line: Line) -> Exchange | None:
-    """The exchange of a line, None where it belongs to discovery."""
+def _read_line(path: Path, line: Line) -> Exchange | None:
+    """Return the exchange of a line, or None for one of discovery."""
     try:
         value = parse_line(line)
         if at(value, "kind") == DISCOVERY or at(value, "scenario") == DISCOVERY:
             return None
         if at(value, "kind") != "exchange":
-            raise InvalidRecordError("no recorded exchange: its `kind` is not `exchange`")
+            raise InvalidRecordError("invalid exchange: expected `exchange` in the member `kind`")
         return read_exchange(value)
     except ValueError as problem:
         raise BrokenRecordingError(f"{path}, line {line.number}: {problem}") from None
 
 
 def append_whole(file: FileIO, lines: bytes) -> None:
-    """Lines at the end of a recording, all of them or, where there is no room, none: half a line could not be read again.
+    """Append lines to a recording, all or none: a truncated line would make it unreadable.
 
     Raises:
-        OSError: they can not be written; what was recorded before is as it was.
+        OSError: The lines cannot be written, for example on a full disk. The file is then unchanged.
     """
     begin = file.tell()
-    left = memoryview(lines)
+    remaining = memoryview(lines)
     try:
-        while left:
-            left = left[file.write(left) :]
+        while remaining:
+            remaining = remaining[file.write(remaining) :]
     except OSError:
         file.truncate(begin)
         raise

@@ -1,4 +1,4 @@
-"""The same request sent more than once within a series: whole and streamed, or again."""
+"""Pairs of exchanges in a series with the same request: not streamed and streamed, or repeated."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ from harmony_conformance.evidence.exchange import Exchange, Series
 
 
 def pair(series: Series, first: str, second: str) -> tuple[Exchange, Exchange] | None:
-    """Two answered exchanges of a series by their step, None where one of them is missing."""
+    """Return the exchanges of two steps, or None if one is missing or has no turn."""
     one, other = series.exchanges.get(first), series.exchanges.get(second)
-    return (
-        (one, other)
-        if one is not None and other is not None and one.turn is not None and other.turn is not None
-        else None
-    )
+    if one is None or other is None or one.turn is None or other.turn is None:
+        return None
+    return one, other
 
 
 STREAMED = "+stream"
+"""The ending of the step name of a streamed request. A further ending names another chunking."""
 
 
 def whole_and_streamed(series: Series) -> Iterator[tuple[str, str]]:
-    """The names of a step that was sent as a whole, and of each of its streams: as the tokens came, and with several in an event."""
+    """Yield the step names of each request that was not streamed and of its streams, one or several per request."""
     for name in series.exchanges:
         whole, streamed, _ = name.partition(STREAMED)
         if streamed and whole in series.exchanges:
@@ -29,14 +28,13 @@ def whole_and_streamed(series: Series) -> Iterator[tuple[str, str]]:
 
 
 def same_requests(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
-    """Pairs of answered exchanges with the same request: a whole answer and its stream, the first and its repetition."""
+    """Yield pairs of answered exchanges with the same request: not streamed and streamed, `first` and `again`."""
     names = [(step, step + STREAMED) for step in series.exchanges]
     for first, second in (*names, ("first", "again")):
-        found = pair(series, first, second)
-        if found is not None:
-            yield found
+        if (exchanges := pair(series, first, second)) is not None:
+            yield exchanges
 
 
 def prompt_count(x: Exchange) -> int | None:
-    """The number of prompt tokens the server reported."""
+    """Return the number of prompt tokens that the server reported, or None."""
     return x.prompt.count

@@ -1,4 +1,4 @@
-"""The Responses API, items in and items out, read as Chat Completions (OpenAI API reference, Responses)."""
+"""Adapter of the Responses API, whose input and output are lists of items (OpenAI API reference, Responses)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A chat request in the words of the Responses API.
+"""Write a chat request as a request of the Responses API.
 
-The whole conversation goes into each request, as it does in chat: `store` is false, as it is in chat unless it is asked for. The first system message
-becomes `instructions`, which is what clients of this API use; all others stay items in their place, under their role, so that nothing changes its order.
-A thought becomes a reasoning item with its text (`reasoning_text`): the form that gpt-oss servers return, and the only one that is no summary.
+Each request has the whole conversation, as in Chat Completions, so `store` is false unless requested.
+The first system message becomes `instructions`, as clients of this API do. All other messages become items in the same order and role.
+Reasoning becomes a reasoning item with `reasoning_text`: the form that gpt-oss servers return, and the only one that is no summary.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 COMMENTARY: Final = "commentary"
 FINAL_ANSWER: Final = "final_answer"
 
-_NOTHING: Mapping[str, tuple[Json, ...]] = MappingProxyType(
+_UNSUPPORTED: Mapping[str, tuple[Json, ...]] = MappingProxyType(
     {
         "n": (None, 1),
         "stop": (None, []),
@@ -30,12 +30,12 @@ _NOTHING: Mapping[str, tuple[Json, ...]] = MappingProxyType(
         "prediction": (None,),
     }
 )
-"""Members of a chat request that the API does not have, each with the values that ask for nothing."""
+"""Members that the API lacks, with the values without effect."""
 
 _RENAMED: Mapping[str, str] = MappingProxyType(
     {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
 )
-_READ = frozenset(
+_TRANSLATED = frozenset(
     {
         "messages",
         "tools",
@@ -51,7 +51,7 @@ _READ = frozenset(
     }
 )
 LOGPROBS: Final = "message.output_text.logprobs"
-"""What `include` lists where the log probabilities of the answer's tokens are to be told."""
+"""The value in `include` that requests log probabilities."""
 _BUILT_IN: Mapping[str, JsonObject] = MappingProxyType(
     {
         "browser": {"type": "web_search_preview"},
@@ -61,19 +61,21 @@ _BUILT_IN: Mapping[str, JsonObject] = MappingProxyType(
 
 
 def spelled(request: JsonObject) -> JsonObject:
-    """The request in the API's words. What has another type than chat's reference gives it is handed on as it is, for the server to refuse.
+    """Write the request. A value of the wrong type is passed through, for the server to reject.
 
     Raises:
-        NotSpelled: it asks for something that the API does not have.
+        UnsupportedByApiError: The API lacks a requested feature.
     """
-    for name, neutral in _NOTHING.items():
+    for name, neutral in _UNSUPPORTED.items():
         if request.get(name) not in neutral:
             raise UnsupportedByApiError(f"`{name}`")
-    said: JsonObject = {
-        _RENAMED.get(name, name): value for name, value in request.items() if name not in _READ and name not in _NOTHING
+    others: JsonObject = {
+        _RENAMED.get(name, name): value
+        for name, value in request.items()
+        if name not in _TRANSLATED and name not in _UNSUPPORTED
     }
-    told = {
-        **said,
+    body = {
+        **others,
         **_input(request),
         **_tools(request),
         **_text(request),
@@ -81,22 +83,21 @@ def spelled(request: JsonObject) -> JsonObject:
         "store": request.get("store") is True,
     }
     if "tool_choice" in request:
-        told["tool_choice"] = _choice(request["tool_choice"])
+        body["tool_choice"] = _choice(request["tool_choice"])
     if "reasoning_effort" in request:
-        told["reasoning"] = {**members(said.get("reasoning")), "effort": request["reasoning_effort"]}
-    return told
+        body["reasoning"] = {**members(others.get("reasoning")), "effort": request["reasoning_effort"]}
+    return body
 
 
 def _logprobs(request: JsonObject) -> JsonObject:
-    """The log probabilities among what is to be included, and how many likely tokens are told with each."""
     if request.get("logprobs") not in (True, False, None):
         raise UnsupportedByApiError("a `logprobs` that is neither true nor false")
-    listed: JsonObject = {}
+    include: JsonObject = {}
     if request.get("logprobs") is True:
-        listed["include"] = [*items(request.get("include")), LOGPROBS]
+        include["include"] = [*items(request.get("include")), LOGPROBS]
     if request.get("top_logprobs") is not None:
-        listed["top_logprobs"] = request["top_logprobs"]
-    return listed
+        include["top_logprobs"] = request["top_logprobs"]
+    return include
 
 
 def _input(request: JsonObject) -> JsonObject:
@@ -117,8 +118,8 @@ def _items(messages: list[Json], start: int) -> Iterator[Json]:
         elif message.get("name") and message.get("role") != "tool":
             raise UnsupportedByApiError("`name` of an author")
         elif message.get("role") == "assistant":
-            goes_on = at(messages, place - start + 1, "role") == "assistant"
-            yield from _of_the_model(message, place, goes_on=goes_on)
+            is_continued = at(messages, place - start + 1, "role") == "assistant"
+            yield from _assistant_items(message, place, is_continued=is_continued)
         elif message.get("role") == "tool":
             output = _parts(message.get("content"), "input_text")
             call: JsonObject = {"call_id": message["tool_call_id"]} if "tool_call_id" in message else {}
@@ -127,9 +128,9 @@ def _items(messages: list[Json], start: int) -> Iterator[Json]:
             yield {**message, "content": _parts(message["content"], "input_text")} if "content" in message else message
 
 
-def _of_the_model(message: JsonObject, place: int, *, goes_on: bool) -> Iterator[Json]:
-    """The items of a message; its text is labelled where the items that follow would make another thing of it."""
-    thought = next((said for name in REASONING_FIELDS if (said := text(message.get(name)))), "")
+def _assistant_items(message: JsonObject, place: int, *, is_continued: bool) -> Iterator[Json]:
+    """Yield the items of an assistant message. Its text gets a `phase` if the items after it would make it ambiguous."""
+    thought = next((thought for name in REASONING_FIELDS if (thought := text(message.get(name)))), "")
     calls = message.get("tool_calls")
     content = message.get("content")
     if content is None and message.get("refusal") is not None:
@@ -139,13 +140,13 @@ def _of_the_model(message: JsonObject, place: int, *, goes_on: bool) -> Iterator
         parts: list[Json] = [{"type": "reasoning_text", "text": thought}]
         yield {"type": "reasoning", "id": f"rs_{place}", "summary": [], "content": parts}
     if content or not (thought or calls):
-        phase: JsonObject = {"phase": COMMENTARY} if calls else {"phase": FINAL_ANSWER} if goes_on else {}
+        phase: JsonObject = {"phase": COMMENTARY} if calls else {"phase": FINAL_ANSWER} if is_continued else {}
         yield {"type": "message", "role": "assistant", **phase, "content": _parts(content, "output_text")}
     yield from map(_call, calls) if isinstance(calls, list) else ()
 
 
 def _parts(content: Json, kind: str) -> Json:
-    """A content, its parts of text under the name they have here; no content is an empty one."""
+    """Return a content whose text parts have the type `kind`. Null becomes an empty text."""
     if not isinstance(content, list):
         return "" if content is None else content
     return [{**members(part), "type": kind} if at(part, "type") == "text" else part for part in content]
@@ -165,18 +166,18 @@ def _call(call: Json) -> Json:
 
 def _tools(request: JsonObject) -> JsonObject:
     variables = members(request.get("chat_template_kwargs"))
-    named = [name for one in items(variables.get("builtin_tools")) if (name := text(one)) in _BUILT_IN]
+    names = [name for one in items(variables.get("builtin_tools")) if (name := text(one)) in _BUILT_IN]
     others: JsonObject = {name: value for name, value in variables.items() if name != "builtin_tools"}
-    told: JsonObject = {"chat_template_kwargs": others} if others else {}
-    offered = request.get("tools")
-    if offered is not None and not isinstance(offered, list):
-        return {**told, "tools": offered}
-    tools: list[Json] = [*(_BUILT_IN[name] for name in named), *map(_tool, items(offered))]
-    return {**told, "tools": tools} if tools or offered is not None else told
+    template: JsonObject = {"chat_template_kwargs": others} if others else {}
+    functions = request.get("tools")
+    if functions is not None and not isinstance(functions, list):
+        return {**template, "tools": functions}
+    tools: list[Json] = [*(_BUILT_IN[name] for name in names), *map(_tool, items(functions))]
+    return {**template, "tools": tools} if tools or functions is not None else template
 
 
 def _tool(tool: Json) -> Json:
-    """A function's members stand in the tool itself; `strict`, which is on here unless it is switched off, is off in chat."""
+    """Move a function's members to the tool itself. The default of `strict` is true here and false in Chat Completions."""
     if not isinstance(tool, dict) or not isinstance(tool.get("function"), dict):
         return tool
     function = members(tool["function"])
@@ -195,12 +196,12 @@ def _choice(choice: Json) -> Json:
 
 
 def _text(request: JsonObject) -> JsonObject:
-    told: JsonObject = {}
+    settings: JsonObject = {}
     if "verbosity" in request:
-        told["verbosity"] = request["verbosity"]
+        settings["verbosity"] = request["verbosity"]
     form = request.get("response_format")
     if form is not None:
-        described = at(form, "json_schema")
-        is_flat = at(form, "type") == "json_schema" and isinstance(described, dict)
-        told["format"] = {"type": "json_schema", **members(described)} if is_flat else form
-    return {"text": told} if told else {}
+        schema = at(form, "json_schema")
+        is_flat = at(form, "type") == "json_schema" and isinstance(schema, dict)
+        settings["format"] = {"type": "json_schema", **members(schema)} if is_flat else form
+    return {"text": settings} if settings else {}

@@ -1,7 +1,7 @@
-"""An answer of the Responses API, which is a list of items, as the one message of a chat completion.
+"""Translate a response object, a list of output items, to a chat completion with one message.
 
-Texts of one kind are joined with a line break: what stood in two items is not glued together. Every other member of an item that the server wrote is
-kept in the member `output` of the message, so that nothing of it goes unseen.
+Texts of one kind from several items are joined with a line break. All other members of the items are copied to the message's member
+`output`, so that checks see them too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FUNCTION_CALL = "function_call"
 
 
 def completion(body: Json) -> Json:
-    """The `chat.completion` that a response object means; a body that is none stays as it is."""
+    """Translate a response object to a `chat.completion`. Return any other body unchanged."""
     if not isinstance(body, dict) or not (isinstance(body.get("output"), list) or body.get("object") == "response"):
         return body
     output = items(body.get("output"))
@@ -27,15 +27,15 @@ def completion(body: Json) -> Json:
         choice["logprobs"] = {"content": entries}
     if "token_ids" in body:
         choice["token_ids"] = body["token_ids"]
-    told: JsonObject = {**identity(body, "chat.completion"), "choices": [choice]}
-    problem = failure(body)
-    if problem is not None:
-        told = {**told, "error": problem, "choices": [choice] if output else []}
-    return {**told, **shared(body)}
+    translated: JsonObject = {**identity(body, "chat.completion"), "choices": [choice]}
+    error = failure(body)
+    if error is not None:
+        translated |= {"error": error, "choices": [choice] if output else []}
+    return {**translated, **shared(body)}
 
 
 def identity(response: JsonObject, kind: str) -> JsonObject:
-    """The id, time and model of a response, as chat tells them."""
+    """Return id, time and model of a response under their names in a chat completion; `kind` becomes `object`."""
     return {
         "id": response.get("id"),
         "object": kind,
@@ -45,17 +45,17 @@ def identity(response: JsonObject, kind: str) -> JsonObject:
 
 
 def shared(response: JsonObject) -> JsonObject:
-    """What an answer in one piece and the last chunk of a stream have in common: usage, and the ids of the prompt."""
-    told: JsonObject = {}
+    """Return the usage and the prompt ids of a response, if present. A stream's last chunk has them too."""
+    reported: JsonObject = {}
     if isinstance(response.get("usage"), dict):
-        told["usage"] = usage(members(response["usage"]))
+        reported["usage"] = usage(members(response["usage"]))
     if "prompt_token_ids" in response:
-        told["prompt_token_ids"] = response["prompt_token_ids"]
-    return told
+        reported["prompt_token_ids"] = response["prompt_token_ids"]
+    return reported
 
 
 def usage(counts: JsonObject) -> JsonObject:
-    """The counts under their names in chat."""
+    """Return the token counts under their names in Chat Completions."""
     names = {
         "input_tokens": "prompt_tokens",
         "output_tokens": "completion_tokens",
@@ -66,11 +66,11 @@ def usage(counts: JsonObject) -> JsonObject:
 
 
 def finish_reason(response: JsonObject) -> Json:
-    """Why the answer ended, in the words of chat; None where its status says that it has not."""
+    """Return the finish reason of Chat Completions for a response's status. None if the response is not finished or failed."""
     match response.get("status"):
         case "completed":
-            called = any(at(item, "type") == _FUNCTION_CALL for item in items(response.get("output")))
-            return "tool_calls" if called else "stop"
+            has_calls = any(at(item, "type") == _FUNCTION_CALL for item in items(response.get("output")))
+            return "tool_calls" if has_calls else "stop"
         case "incomplete":
             reason = at(response, "incomplete_details", "reason")
             return "length" if reason == "max_output_tokens" else reason
@@ -79,10 +79,10 @@ def finish_reason(response: JsonObject) -> Json:
 
 
 def failure(response: JsonObject) -> Json:
-    """The error that a response tells instead of an answer, or beside the beginning of one."""
-    problem = response.get("error")
-    if problem is not None:
-        return problem
+    """Return the error of a response, which may also have partial output. None without an error."""
+    error = response.get("error")
+    if error is not None:
+        return error
     status = response.get("status")
     return {"message": f"the response has {status}"} if status in ("failed", "cancelled") else None
 
@@ -90,8 +90,8 @@ def failure(response: JsonObject) -> Json:
 def _message(output: list[Json]) -> JsonObject:
     thoughts = [thought for item in output if at(item, "type") == "reasoning" if (thought := thought_of(members(item)))]
     parts = [items(at(item, "content")) for item in output if at(item, "type") == "message"]
-    texts = ["".join(text(at(part, "text")) for part in held) for held in parts]
-    refusals = [said for held in parts for part in held if (said := text(at(part, "refusal")))]
+    texts = ["".join(text(at(part, "text")) for part in content) for content in parts]
+    refusals = [refusal for content in parts for part in content if (refusal := text(at(part, "refusal")))]
     calls: list[Json] = [
         call(members(item), text(at(item, "arguments"))) for item in output if at(item, "type") == _FUNCTION_CALL
     ]
@@ -107,20 +107,20 @@ def _message(output: list[Json]) -> JsonObject:
 
 
 def call(item: JsonObject, arguments: str) -> JsonObject:
-    """A function call as chat has it; it is known by its `call_id`."""
+    """Return a function call item as an element of `tool_calls`. Its id is the item's `call_id`."""
     function: JsonObject = {"name": item.get("name"), "arguments": arguments}
     return {"id": item.get("call_id"), "type": "function", "function": function}
 
 
 def logprobs(item: JsonObject) -> list[Json]:
-    """The log probabilities of the texts of an item."""
+    """Return the log probabilities of a message item's texts, one entry per token."""
     if item.get("type") != "message":
         return []
     return [entry for part in items(item.get("content")) for entry in items(at(part, "logprobs"))]
 
 
 def rest_of(item: JsonObject, place: int) -> JsonObject:
-    """What an item has beside its text; `index` says which it is. An encrypted content is not for reading."""
+    """Return the members of an item that are not translated otherwise, without encrypted content. `index` is the item's place."""
     rest: JsonObject = {name: value for name, value in item.items() if name not in _SHOWN_ELSEWHERE}
     if item.get("type") == "message":
         described: list[JsonObject] = [

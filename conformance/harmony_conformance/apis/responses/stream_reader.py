@@ -1,8 +1,8 @@
-"""The events of a Responses stream as chunks of a chat completion: one for each.
+"""Translate each event of a Responses stream to one `chat.completion.chunk`.
 
-The API tells every text several times: in deltas, whole when its part is done, whole again in the item, and again in the last response. A client needs it
-once. What came in deltas is told by them; what came without is told by the first event that has it whole. A text for the user that is another one there
-is told beside it (`retold_1`), since some clients read that one.
+The API sends every text several times: in deltas, at the end of the part, in the finished item, and in the last response.
+The chunks have it once: from the deltas, else from the first event with the complete text.
+A later copy of a text for the user may differ. Its chunk then has the copy as the delta member `retold_1`, since some clients read it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DELTAS = {
     "response.reasoning_summary.delta": "summary",
     "response.function_call_arguments.delta": "arguments",
 }
-"""What each kind of delta adds to."""
+"""The kind of text that each delta event extends."""
 
 _WHOLES = {
     "response.output_text.done": ("content", "text"),
@@ -43,10 +43,10 @@ _WHOLES = {
     "response.reasoning_summary.done": ("summary", "text"),
     "response.function_call_arguments.done": ("arguments", "arguments"),
 }
-"""What each event that ends a text has whole, and in which member."""
+"""The kind of text that each event completes, and the member that has the complete text."""
 
 _SHOWN = frozenset({"content", "refusal"})
-_OF_A_PART = {"output_text": ("content", "text"), "refusal": ("refusal", "refusal")}
+_PART_MEMBERS = {"output_text": ("content", "text"), "refusal": ("refusal", "refusal")}
 _PART_DONE = "response.content_part.done"
 _TEXT_DELTA, _TEXT_DONE = "response.output_text.delta", "response.output_text.done"
 _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
@@ -55,7 +55,7 @@ _PART = frozenset({"content_index", "summary_index"})
 
 
 def chunks(events: Iterable[Json]) -> Iterator[Json]:
-    """A chunk for each event."""
+    """Yield one `chat.completion.chunk`, or `{"error": …}`, for each event."""
     stream = _Stream()
     for event in events:
         yield stream.chunk(event)
@@ -63,7 +63,7 @@ def chunks(events: Iterable[Json]) -> Iterator[Json]:
 
 @dataclass(kw_only=True)
 class _Item:
-    """What was told of an item."""
+    """An output item and the pieces of its texts that were emitted, by kind and part index."""
 
     place: int
     value: JsonObject = field(default_factory=dict[str, Json])
@@ -71,38 +71,39 @@ class _Item:
     is_described: bool = False
     is_named: bool = False
     has_logprobs: bool = False
-    told: dict[tuple[str, int], list[str]] = field(default_factory=dict[tuple[str, int], list[str]])
+    pieces: dict[tuple[str, int], list[str]] = field(default_factory=dict[tuple[str, int], list[str]])
 
-    def has_told(self, kind: str, part: int | None = None) -> bool:
-        """Whether some text of that kind was told, or that part of it."""
-        return any(one == kind and part in (None, place) for one, place in self.told)
+    def has_emitted(self, kind: str, part: int | None = None) -> bool:
+        """Return True if text of this kind was emitted; with `part`, of this part."""
+        return any(one == kind and part in (None, place) for one, place in self.pieces)
 
-    def said(self, kind: str, part: int | None = None) -> str:
-        """What was told of that kind, or of that part of it."""
-        of = [pieces for (one, place), pieces in sorted(self.told.items()) if one == kind and part in (None, place)]
-        return "".join(piece for pieces in of for piece in pieces)
+    def emitted(self, kind: str, part: int | None = None) -> str:
+        """Return the emitted text of this kind; with `part`, of this part."""
+        parts = [
+            pieces for (one, place), pieces in sorted(self.pieces.items()) if one == kind and part in (None, place)
+        ]
+        return "".join(piece for pieces in parts for piece in pieces)
 
 
 class _Stream:
-    """State: what the client has been told."""
+    """Translates the events of one stream. Its state is the output emitted so far."""
 
     def __init__(self) -> None:
         self._identity = identity({}, "chat.completion.chunk")
         self._items: list[_Item] = []
         self._by_id: dict[str, _Item] = {}
-        self._begun: dict[str, _Item] = {}
+        self._last_items: dict[str, _Item] = {}
         self._calls = 0
         self._has_role = False
         self._has_ids = False
-        self._again: list[str] = []
+        self._differing: list[str] = []
 
     def chunk(self, event: Json) -> Json:
-        """The chunk that an event is."""
+        """Return the chunk for an event."""
         kind = text(at(event, "type"))
-        if kind == "error" or (not kind and at(event, "error") is not None):
-            problem = at(event, "error")
-            told = members(event) if problem is None else problem
-            return {**self._identity, "choices": [], "error": told}
+        error = at(event, "error")
+        if kind == "error" or (not kind and error is not None):
+            return {**self._identity, "choices": [], "error": members(event) if error is None else error}
         response = members(at(event, "response"))
         if response:
             self._identity = identity(response, "chat.completion.chunk")
@@ -128,32 +129,28 @@ class _Stream:
         return [choice if ids is None else {**choice, "token_ids": ids}]
 
     def _ids(self, event: JsonObject, response: JsonObject) -> Json:
-        """The ids that an event shows of its own; else, at the end, those of the whole."""
+        """Return the token ids of an event. If no event had any, return those of the last response."""
         if "token_ids" in event:
             self._has_ids = True
             return event["token_ids"]
         return None if self._has_ids else response.get("token_ids")
 
     def _logprobs(self, kind: str, event: JsonObject, response: JsonObject) -> Iterator[Json]:
-        """The log probabilities that an event tells of a text of which none was told before; those of a delta are new each time."""
+        """Yield the log probabilities of a delta, and those of a complete text whose deltas had none."""
         if kind == _TEXT_DELTA:
-            item = self._named(event)
+            item = self._item_of(event)
             item.has_logprobs = item.has_logprobs or bool(items(event.get("logprobs")))
             yield from items(event.get("logprobs"))
         elif kind in (_TEXT_DONE, "response.output_item.done"):
             value = members(event.get("item"))
-            item = (
-                self._named(event)
-                if kind == _TEXT_DONE
-                else self._item(_name(value), number(event.get("output_index")), is_new=False)
-            )
-            yield from self._late(item, items(event.get("logprobs")) or logprobs(value))
+            index = number(event.get("output_index"))
+            item = self._item_of(event) if kind == _TEXT_DONE else self._item(_name(value), index, is_new=False)
+            yield from self._missing_logprobs(item, items(event.get("logprobs")) or logprobs(value))
         for place, last in enumerate(items(response.get("output"))):
             item = self._by_id.get(_name(last)) or self._item("", place, is_new=False)
-            yield from self._late(item, logprobs(members(last)))
+            yield from self._missing_logprobs(item, logprobs(members(last)))
 
-    def _late(self, item: _Item, entries: list[Json]) -> list[Json]:
-        """What is told of a whole text, where its deltas did not tell it."""
+    def _missing_logprobs(self, item: _Item, entries: list[Json]) -> list[Json]:
         if item.has_logprobs:
             return []
         item.has_logprobs = bool(entries)
@@ -163,37 +160,37 @@ class _Stream:
         if kind in ("response.output_item.added", "response.output_item.done"):
             value = members(event.get("item"))
             item = self._item(_name(value), number(event.get("output_index")), is_new=kind.endswith("added"))
-            return self._whole_item(item, value) if kind.endswith("done") else self._described(item, value)
+            return self._finished_item(item, value) if kind.endswith("done") else self._description(item, value)
         if kind in _DELTAS:
-            return self._text(self._named(event), _DELTAS[kind], text(event.get("delta")), _part(event))
+            return self._text(self._item_of(event), _DELTAS[kind], text(event.get("delta")), _part(event))
         if kind in _WHOLES:
             what, member = _WHOLES[kind]
-            item = self._named(event)
-            if item.has_told(what, _part(event)):
-                return self._retold(item, what, text(event.get(member)), _part(event))
+            item = self._item_of(event)
+            if item.has_emitted(what, _part(event)):
+                return self._differing_copy(item, what, text(event.get(member)), _part(event))
             return self._text(item, what, text(event.get(member)), _part(event))
-        if kind == _PART_DONE and (of := _OF_A_PART.get(text(at(event.get("part"), "type")))) is not None:
-            whole = text(at(event.get("part"), of[1]))
-            return self._retold(self._named(event), of[0], whole, _part(event))
+        if kind == _PART_DONE and (names := _PART_MEMBERS.get(text(at(event.get("part"), "type")))) is not None:
+            what, member = names
+            return self._differing_copy(self._item_of(event), what, text(at(event, "part", member)), _part(event))
         return {}
 
-    def _retold(self, item: _Item, what: str, whole: str, part: int | None = None) -> JsonObject:
-        """A text for the user that is another one than its deltas were: clients that read it there show it."""
+    def _differing_copy(self, item: _Item, what: str, whole: str, part: int | None = None) -> JsonObject:
+        """Return a delta with the complete text if that is for the user and differs from the emitted deltas."""
         if (
             what not in _SHOWN
             or not whole
-            or not item.has_told(what, part)
-            or whole in (item.said(what, part), *self._again)
+            or not item.has_emitted(what, part)
+            or whole in (item.emitted(what, part), *self._differing)
         ):
             return {}
-        self._again.append(whole)
-        return {f"retold_{len(self._again)}": whole}
+        self._differing.append(whole)
+        return {f"retold_{len(self._differing)}": whole}
 
-    def _named(self, event: JsonObject) -> _Item:
+    def _item_of(self, event: JsonObject) -> _Item:
         return self._item(text(event.get("item_id")), number(event.get("output_index")), is_new=False)
 
     def _item(self, name: str, index: int | None, *, is_new: bool) -> _Item:
-        """The item at that place; else the one of that id, else the last one. Servers leave out one or the other, or both."""
+        """Return the item at this index, else that of this id, else the last one. Servers may omit index, id, or both."""
         at_place = next((one for one in reversed(self._items) if one.place == index), None)
         last = self._items[-1] if self._items and not name and index is None else None
         known = at_place or self._by_id.get(name) or last
@@ -204,74 +201,68 @@ class _Stream:
             self._by_id[name] = known
         return known
 
-    def _described(self, item: _Item, value: JsonObject) -> JsonObject:
-        """What an item is, told when it is first seen; of a call its id and name."""
+    def _description(self, item: _Item, value: JsonObject) -> JsonObject:
+        """Return the delta that introduces an item: its other members, and of a call the id and name."""
         item.value = {**item.value, **value}
         delta: JsonObject = {}
         if value.get("type") == _FUNCTION_CALL and not (item.is_described and item.is_named):
-            delta = self._call_of(item, value)
+            head: JsonObject = {"function": {"name": value.get("name")}} if item.is_described else call(value, "")
+            item.is_named = bool(text(value.get("name")))
+            delta = {"tool_calls": [{"index": self._call_index(item), **head}]}
         if not item.is_described:
-            rest = {name: held for name, held in rest_of(value, item.place).items() if name not in ("status", "parts")}
-            delta = {**delta, "output": [rest]}
+            rest = rest_of(value, item.place)
+            delta["output"] = [{name: rest[name] for name in rest if name not in ("status", "parts")}]
         item.is_described = True
         return delta
 
-    def _call_of(self, item: _Item, value: JsonObject) -> JsonObject:
-        begun = call(value, "")
-        index = self._index_of(item)
-        if item.is_described:
-            begun = {"function": {"name": value.get("name")}}
-        item.is_named = bool(text(value.get("name")))
-        return {"tool_calls": [{"index": index, **begun}]}
-
-    def _index_of(self, item: _Item) -> int:
+    def _call_index(self, item: _Item) -> int:
         if item.call is None:
             item.call = self._calls
             self._calls += 1
         return item.call
 
-    def _whole_item(self, item: _Item, value: JsonObject) -> JsonObject:
-        """What of a finished item was not told by its deltas."""
-        delta = self._described(item, value)
+    def _finished_item(self, item: _Item, value: JsonObject) -> JsonObject:
+        """Return a delta with everything of a finished item that was not emitted yet."""
+        delta = self._description(item, value)
         for what, whole in _texts(value):
-            told = item.has_told("summary") if what == "reasoning" else False
-            delta = _merged(delta, self._retold(item, what, whole))
-            if whole and not item.has_told(what) and not told:
-                delta = _merged(delta, self._text(item, what, whole, 0))
+            has_summary = what == "reasoning" and item.has_emitted("summary")
+            delta = _merge(delta, self._differing_copy(item, what, whole))
+            if whole and not item.has_emitted(what) and not has_summary:
+                delta = _merge(delta, self._text(item, what, whole, 0))
         return delta
 
     def _text(self, item: _Item, what: str, piece: str, part: int) -> JsonObject:
         if not piece:
             return {}
-        item.told.setdefault((what, part), []).append(piece)
+        item.pieces.setdefault((what, part), []).append(piece)
         if what == "arguments":
-            return {"tool_calls": [{"index": self._index_of(item), "function": {"arguments": piece}}]}
+            return {"tool_calls": [{"index": self._call_index(item), "function": {"arguments": piece}}]}
         if what == "summary":
-            if item.has_told("reasoning"):
-                return {}  # a summary beside the thought itself
+            if item.has_emitted("reasoning"):
+                return {}  # the reasoning itself was emitted
             what = "reasoning"
-        before = self._begun.get(what)
-        self._begun[what] = item
+        before = self._last_items.get(what)
+        self._last_items[what] = item
         return {what: piece if before in (None, item) else BETWEEN_ITEMS + piece}
 
     def _end(self, response: JsonObject) -> tuple[JsonObject, Json, JsonObject]:
-        """What only the last response tells: whatever of its items no event told, why it ended, and usage."""
+        """Return the delta of output not emitted yet, the finish reason, and the chunk members `usage` and `error`."""
         delta: JsonObject = {}
         for place, value in enumerate(items(response.get("output"))):
-            # of the last response an item may be missing, and those behind it have moved up
+            # the last response may lack an item, which shifts the places of those after it
             known = self._by_id.get(_name(value))
-            is_it = known is not None and known.value.get("type") == at(value, "type")
-            item = known if known is not None and is_it else self._item(_name(value), place, is_new=False)
-            delta = _merged(delta, self._whole_item(item, members(value)))
-        problem = failure(response)
+            if known is None or known.value.get("type") != at(value, "type"):
+                known = self._item(_name(value), place, is_new=False)
+            delta = _merge(delta, self._finished_item(known, members(value)))
+        error = failure(response)
         more = shared(response)
         reason = finish_reason(response)
         reason = "tool_calls" if reason == "stop" and self._calls else reason
-        return delta, reason, more if problem is None else {**more, "error": problem}
+        return delta, reason, more if error is None else {**more, "error": error}
 
 
 def _name(item: Json) -> str:
-    """What the events about an item call it: its id, or that of a call that has no other."""
+    """Return the item's id, else its call id."""
     return text(at(item, "id")) or text(at(item, "call_id"))
 
 
@@ -280,7 +271,7 @@ def _part(event: JsonObject) -> int:
 
 
 def _texts(item: JsonObject) -> Iterator[tuple[str, str]]:
-    """The texts of a whole item, and what each adds to."""
+    """Yield the kind and text of each text of a complete item."""
     match item.get("type"):
         case "reasoning":
             yield "reasoning", thought_of(item)
@@ -293,8 +284,8 @@ def _texts(item: JsonObject) -> Iterator[tuple[str, str]]:
             return
 
 
-def _merged(one: JsonObject, other: JsonObject) -> JsonObject:
-    """Two deltas as one: texts joined, lists one after the other."""
+def _merge(one: JsonObject, other: JsonObject) -> JsonObject:
+    """Join two deltas: concatenate texts and lists."""
     merged = {**one}
     for name, value in other.items():
         before = merged.get(name)
