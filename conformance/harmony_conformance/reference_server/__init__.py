@@ -1,12 +1,12 @@
-"""The reference provider: what a gpt-oss server is that makes no mistake, and, on demand, one that makes a known one.
+"""Reference server: a gpt-oss server without errors, or, on demand, with known defects.
 
     with running() as url: ...                       # a server in a thread
     with running(defects=["usage-all-zero"]) as url: ...
     app = create_app()                               # the same as an ASGI application
 
-A request may say what the model is to produce: `harmony_script` is a list of token ids or a text with special tokens,
-`harmony_token_delay` the seconds that each token takes. With `harmony_script_then: "model"` the script, up to a `<|message|>`, begins
-an answer that the model ends in its own words.
+A request can script the model's output. `harmony_script` is a list of token ids or a text with special tokens.
+`harmony_token_delay` is the time per token in seconds. With `harmony_script_then: "model"` the script ends at a
+`<|message|>`, and the model completes the answer.
 """
 
 from harmony_conformance.reference_server.defects import DEFECTS, SURFACE_DEFECTS

@@ -1,1 +1,1 @@
-"""Chat completions and their candidates."""
+"""Chat Completions: the response and its choices."""

@@ -1,4 +1,4 @@
-"""One of the answers that a client asked for (`n`): a generation, read as its tokens come."""
+"""One choice of a chat completion (parameter `n`) and its log probabilities."""
 
 from collections.abc import Iterator
 
@@ -16,9 +16,9 @@ class ChoiceGeneration:
     """One choice.
 
     Attributes:
-        index: its place among the choices.
-        seed: what the ids of its calls are made of.
-        generation: the tokens as they come.
+        index: index among the choices.
+        seed: source of the ids of its calls.
+        generation: the output tokens.
     """
 
     def __init__(self, index: int, run: PromptRun) -> None:
@@ -30,12 +30,12 @@ class ChoiceGeneration:
         self._stops = StopStrings(run.generation.sampling)
 
     def deltas(self) -> Iterator[OutputDelta]:
-        """What the client is shown, once."""
+        """Yield the deltas for the client; can be used once."""
         return self._stops.cut(self._assembler.deltas(self._events()))
 
     @property
     def finish(self) -> str:
-        """Why it ended; known when all deltas were taken."""
+        """The `finish_reason`; valid after all deltas were consumed."""
         if self._stops.met:
             return "stop"
         if self.generation.cut:
@@ -44,16 +44,15 @@ class ChoiceGeneration:
 
     @property
     def reasoning_tokens(self) -> int:
-        """How many tokens its reasoning had so far."""
+        """Number of reasoning tokens so far."""
         return self._assembler.reasoning_tokens
 
     def part(self, delta: OutputDelta) -> JsonObject:
-        """A delta as the API words it."""
+        """Return the JSON of a delta."""
         match delta.field:
             case OutputField.NAME:
-                function: JsonObject = {"name": delta.text, "arguments": ""}
-                opened: JsonObject = {"index": delta.call, "id": call_id(self.seed, delta.call), "type": "function"}
-                return {"tool_calls": [{**opened, "function": function}]}
+                call: JsonObject = {"index": delta.call, "id": call_id(self.seed, delta.call), "type": "function"}
+                return {"tool_calls": [{**call, "function": {"name": delta.text, "arguments": ""}}]}
             case OutputField.ARGUMENTS:
                 return {"tool_calls": [{"index": delta.call, "function": {"arguments": delta.text}}]}
             case field:
@@ -61,7 +60,10 @@ class ChoiceGeneration:
 
 
 def logprobs(delta: OutputDelta, top: int) -> list[Json]:
-    """The entries of the content's tokens: a made-up probability, the token itself and `top` - 1 others as the most likely."""
+    """Return the logprobs entries of a content delta.
+
+    The probabilities are invented; the most likely tokens are the token itself and `top` - 1 others.
+    """
     if delta.field is not OutputField.CONTENT:
         return []
     return [_with_top(token, top) for token in delta.ids]

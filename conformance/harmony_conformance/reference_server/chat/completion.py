@@ -1,4 +1,4 @@
-"""One completion: what a request became, ready to be answered in one piece or as a stream."""
+"""Chat completion: run a request and format the answer, complete or as a stream."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from harmony_conformance.reference_server.requests.fields import MODEL, ToolChoi
 
 @dataclass(frozen=True, kw_only=True)
 class Completion:
-    """A request that was accepted, and the answers to it, as many as the client wants."""
+    """An accepted request and its choices."""
 
     id: str
     created: int
@@ -29,14 +29,14 @@ class Completion:
 
     @property
     def generations(self) -> tuple[Generation, ...]:
-        """The tokens of each answer."""
+        """Generations of the choices."""
         return tuple(one.generation for one in self.candidates)
 
     def whole(self) -> JsonObject:
-        """The answer in one piece.
+        """Return the complete response body.
 
         Raises:
-            ApiError: a defect made it one.
+            ApiError: a defect causes an error.
         """
         choices: list[Json] = [self._choice(one) for one in self.candidates]
         body: JsonObject = {**self._envelope("chat.completion"), "choices": choices, "usage": self._usage()}
@@ -56,7 +56,7 @@ class Completion:
         return {**choice, "token_ids": [*one.generation.emitted]} if self.request.shows_token_ids else choice
 
     def stream(self) -> Iterator[Json]:
-        """The data of each event: chunks, and `[DONE]`."""
+        """Yield the data of each event: chunks, then `[DONE]`."""
         return self.changes.stream(self._changed_events())
 
     def _changed_events(self) -> Iterator[Json]:
@@ -68,14 +68,14 @@ class Completion:
         yield DONE
 
     def _chunks(self) -> Iterator[JsonObject]:
-        """The chunks of all choices, by turns, and the usage."""
-        going = deque(self._chunks_of(one) for one in self.candidates)
-        while going:
-            chunks = going.popleft()
+        """Yield the chunks of all choices in turn, then the usage."""
+        unfinished = deque(self._chunks_of(one) for one in self.candidates)
+        while unfinished:
+            chunks = unfinished.popleft()
             chunk = next(chunks, None)
             if chunk is not None:
                 yield chunk
-                going.append(chunks)
+                unfinished.append(chunks)
         if self.request.usage_in_stream:
             yield {**self._envelope("chat.completion.chunk"), "choices": [], "usage": self._usage()}
 
@@ -93,17 +93,17 @@ class Completion:
         yield self._chunk(one, {}, shown, finish=one.finish)
 
     def _batches(self, one: ChoiceGeneration) -> Iterator[Sequence[OutputDelta]]:
-        """The deltas that go in one event: one, unless the request asks for several tokens an event."""
-        held: list[OutputDelta] = []
-        since = 0
+        """Yield the deltas of each event: one, unless the request sets several tokens per event."""
+        batch: list[OutputDelta] = []
+        sent = 0
         for delta in one.deltas():
-            held.append(delta)
-            come = len(one.generation.emitted)
-            if self.request.event_tokens == 1 or come - since >= self.request.event_tokens:
-                yield held
-                held, since = [], come
-        if held:
-            yield held
+            batch.append(delta)
+            count = len(one.generation.emitted)
+            if self.request.event_tokens == 1 or count - sent >= self.request.event_tokens:
+                yield batch
+                batch, sent = [], count
+        if batch:
+            yield batch
 
     def _chunk(
         self,
@@ -114,8 +114,8 @@ class Completion:
         *,
         finish: str | None = None,
     ) -> JsonObject:
-        told: Json = {"content": [*entries]} if entries else None
-        choice: JsonObject = {"index": one.index, "delta": delta, "logprobs": told, "finish_reason": finish}
+        likely: Json = {"content": [*entries]} if entries else None
+        choice: JsonObject = {"index": one.index, "delta": delta, "logprobs": likely, "finish_reason": finish}
         if shown is not None and self.request.shows_token_ids:
             choice["token_ids"] = [*one.generation.emitted[shown:]]
         return {**self._envelope("chat.completion.chunk"), "choices": [choice]}
@@ -135,7 +135,7 @@ class Completion:
 
 
 def _joined(deltas: Sequence[JsonObject]) -> JsonObject:
-    """Deltas as one: texts of a field follow each other, and so do the arguments of a call."""
+    """Merge deltas: join the texts of each field and the arguments of each call."""
     texts: dict[str, list[str]] = {}
     calls: dict[int, JsonObject] = {}
     for delta in deltas:
@@ -149,27 +149,27 @@ def _joined(deltas: Sequence[JsonObject]) -> JsonObject:
 
 
 def _add(calls: dict[int, JsonObject], call: JsonObject) -> None:
-    place = call["index"]
-    if not isinstance(place, int):
+    index = call["index"]
+    if not isinstance(index, int):
         return
-    opened = calls.setdefault(place, {**call, "function": {}})
-    told, more = members(opened["function"]), members(call["function"])
-    written = f"{told.get('arguments', '')}{more.get('arguments', '')}"
-    opened["function"] = {**told, **more, "arguments": written}
+    joined = calls.setdefault(index, {**call, "function": {}})
+    function, more = members(joined["function"]), members(call["function"])
+    arguments = f"{function.get('arguments', '')}{more.get('arguments', '')}"
+    joined["function"] = {**function, **more, "arguments": arguments}
 
 
 def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: Changes) -> Completion:
-    """What becomes of a request's body.
+    """Validate a request body and prepare its completion.
 
     Args:
-        body: the JSON as the server reads it.
-        serial: tells the server's requests apart.
+        body: the JSON body after request defects were applied.
+        serial: number of the request.
         created: seconds since the epoch.
-        date: the model is told that this is today.
-        changes: the defects that are switched on.
+        date: current date in the prompt.
+        changes: the active defects.
 
     Raises:
-        ApiError: the request is refused.
+        ApiError: the request is invalid.
     """
     request = read_request(body)
     offer = ClientCapabilities(

@@ -1,1 +1,1 @@
-"""The Completions API: raw continuation of prompts that the client rendered (OpenAI API reference, Completions)."""
+"""Completions API: raw continuation of prompts that the client rendered (OpenAI API reference, Completions)."""

@@ -1,6 +1,6 @@
-"""The answer to a Completions request, in one piece or as a stream: one choice for each prompt.
+"""Format the answer to a Completions request, complete or as a stream: one choice per prompt.
 
-The model is sure of what its script says: every probability is 1.
+The probability of every scripted token is 1.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _CERTAIN = 0.0  # the logarithm of 1
 
 @dataclass(frozen=True, kw_only=True)
 class PromptContinuation:
-    """One prompt as the model was given it, and the generation that goes on from there."""
+    """One prompt after prompt defects were applied, and its continuation."""
 
     prompt: Prompt
     generation: Generation
@@ -30,13 +30,13 @@ class PromptContinuation:
 
     @property
     def finish(self) -> str:
-        """Why it ended, in the API's words."""
+        """The `finish_reason`."""
         return "length" if self.generation.cut or not self.limit else "stop"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompletionsAnswer:
-    """A request that was accepted, and what answers it; to be told once."""
+    """An accepted request and its continuations; either `whole` or `stream` can be called, once."""
 
     id: str
     created: int
@@ -45,12 +45,13 @@ class CompletionsAnswer:
     changes: Changes
 
     def whole(self) -> JsonObject:
-        """The answer in one piece."""
-        told: list[Json] = [self._whole_choice(index, choice) for index, choice in enumerate(self.choices)]
-        return self.changes.json({**self._envelope(), "choices": told, "usage": self._usage()}, ApiFamily.COMPLETIONS)
+        """Return the complete response body."""
+        choices: list[Json] = [self._whole_choice(index, choice) for index, choice in enumerate(self.choices)]
+        body: JsonObject = {**self._envelope(), "choices": choices, "usage": self._usage()}
+        return self.changes.json(body, ApiFamily.COMPLETIONS)
 
     def stream(self) -> Iterator[Json]:
-        """The data of each event: chunks, and `[DONE]`."""
+        """Yield the data of each event: chunks, then `[DONE]`."""
         return self.changes.stream(self._changed_chunks(), ApiFamily.COMPLETIONS)
 
     def _changed_chunks(self) -> Iterator[Json]:
@@ -63,39 +64,37 @@ class CompletionsAnswer:
 
     def _chunks(self) -> Iterator[JsonObject]:
         for index, choice in enumerate(self.choices):
-            for told in self._told(index, choice):
-                yield {**self._envelope(), "choices": [told]}
+            for piece in self._choice_pieces(index, choice):
+                yield {**self._envelope(), "choices": [piece]}
         if self.request.usage_in_stream:
             yield {**self._envelope(), "choices": [], "usage": self._usage()}
 
-    def _told(self, index: int, choice: PromptContinuation) -> Iterator[JsonObject]:
-        """The pieces of one choice; those of the prompt first, where it is echoed."""
+    def _choice_pieces(self, index: int, choice: PromptContinuation) -> Iterator[JsonObject]:
+        """Yield the pieces of one choice, with an echoed prompt first."""
         ids: JsonObject = {"prompt_token_ids": [*choice.prompt.ids]} if self.request.shows_token_ids else {}
-        place = 0
+        offset = 0
         if self.request.echoes:
             echoed = TextPiece(text=choice.prompt.text, ids=choice.prompt.ids)
             yield {**self._choice(index, echoed, first=0), **ids}
-            place, ids = len(echoed.text), {}
+            offset, ids = len(echoed.text), {}
         for piece in choice.text.pieces():
-            shown: JsonObject = {"token_ids": [*piece.ids]} if self.request.shows_token_ids else {}
-            yield {**self._choice(index, piece, first=place), **ids, **shown}
-            place, ids = place + len(piece.text), {}
-        last = self._choice(index, TextPiece(text="", ids=()), first=place)
+            output: JsonObject = {"token_ids": [*piece.ids]} if self.request.shows_token_ids else {}
+            yield {**self._choice(index, piece, first=offset), **ids, **output}
+            offset, ids = offset + len(piece.text), {}
+        last = self._choice(index, TextPiece(text="", ids=()), first=offset)
         yield {**last, **ids, "finish_reason": choice.finish, "stop_reason": choice.text.stopped_by}
 
     def _whole_choice(self, index: int, choice: PromptContinuation) -> JsonObject:
-        pieces = list(choice.text.pieces())
-        echoed = self.request.echoes
-        whole = TextPiece(
-            text=(choice.prompt.text if echoed else "") + "".join(piece.text for piece in pieces),
-            ids=(*(choice.prompt.ids if echoed else ()), *choice.generation.emitted),
-        )
-        shown: JsonObject = {"prompt_token_ids": [*choice.prompt.ids], "token_ids": [*choice.generation.emitted]}
+        text = "".join(piece.text for piece in choice.text.pieces())
+        whole = TextPiece(text=text, ids=tuple(choice.generation.emitted))
+        if self.request.echoes:
+            whole = TextPiece(text=choice.prompt.text + text, ids=(*choice.prompt.ids, *whole.ids))
+        ids: JsonObject = {"prompt_token_ids": [*choice.prompt.ids], "token_ids": [*choice.generation.emitted]}
         return {
             **self._choice(index, whole, first=0),
             "finish_reason": choice.finish,
             "stop_reason": choice.text.stopped_by,
-            **(shown if self.request.shows_token_ids else {}),
+            **(ids if self.request.shows_token_ids else {}),
         }
 
     def _choice(self, index: int, piece: TextPiece, *, first: int) -> JsonObject:
@@ -103,24 +102,24 @@ class CompletionsAnswer:
         return {"index": index, "text": piece.text, "logprobs": logprobs, "finish_reason": None, "stop_reason": None}
 
     def _logprobs(self, ids: Sequence[int], first: int) -> JsonObject:
-        """Token by token; the first token of an echoed prompt follows nothing, so that it has no probability."""
+        """Return the logprobs of tokens; the first token of an echoed prompt has no probability."""
         texts = [spelled([token], shows_special=True) for token in ids]
         lengths = [len(spelled([token], shows_special=self.request.spelling.shows_special)) for token in ids]
-        sure: list[Json] = [_CERTAIN for _ in ids]
+        values: list[Json] = [_CERTAIN for _ in ids]
         alternatives: list[Json] = [{text: _CERTAIN} for text in texts]
         if self.request.echoes and first == 0 and ids:
-            sure[0] = alternatives[0] = None
+            values[0] = alternatives[0] = None
         return {
             "tokens": [*texts],
-            "token_logprobs": sure,
+            "token_logprobs": values,
             "top_logprobs": alternatives if self.request.logprobs else None,
             "text_offset": [*accumulate(lengths[:-1], initial=first)] if ids else [],
         }
 
     def _usage(self) -> JsonObject:
-        asked = sum(len(choice.prompt.ids) for choice in self.choices)
+        prompt = sum(len(choice.prompt.ids) for choice in self.choices)
         generated = sum(len(choice.generation.emitted) for choice in self.choices)
-        return {"prompt_tokens": asked, "completion_tokens": generated, "total_tokens": asked + generated}
+        return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
 
     def _envelope(self) -> JsonObject:
         return {"id": self.id, "object": "text_completion", "created": self.created, "model": MODEL}

@@ -1,4 +1,4 @@
-"""HTTP of the Completions API."""
+"""HTTP routes of the Completions API."""
 
 from http import HTTPStatus
 
@@ -18,13 +18,13 @@ from harmony_conformance.reference_server.requests.errors import Reply
 
 
 class Completions:
-    """The endpoint."""
+    """Endpoint of the Completions API."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     def routes(self) -> list[Route]:
-        """Where it is served."""
+        """Return the routes."""
         return [Route("/v1/completions", self.create, methods=["POST"])]
 
     async def create(self, request: Request) -> Response:

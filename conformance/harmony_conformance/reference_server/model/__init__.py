@@ -1,1 +1,1 @@
-"""The scripted model, and the parser of its output."""
+"""Scripted model and the parser of its output."""

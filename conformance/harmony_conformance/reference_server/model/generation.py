@@ -1,4 +1,4 @@
-"""The model: it says what its script says, one token at a time, and stops where gpt-oss stops."""
+"""Scripted model: emits its script one token at a time and stops at the stop tokens of gpt-oss."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,16 +12,18 @@ from harmony_ref import tokens
 STOPPING = frozenset({tokens.RETURN, tokens.CALL, tokens.ENDOFTEXT})
 """The `eos_token_id`s of gpt-oss's generation_config.json; with `ignore_eos` none of them ends a generation."""
 
-_NEXT = "<|start|>assistant"
-
-_Asked = TypeVar("_Asked", bound=RequestOptions)
+_Request = TypeVar("_Request", bound=RequestOptions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """What ends a generation: one of these tokens, this many of any kind, or one of these strings in what the user sees.
+    """Conditions that end a generation.
 
-    `shows_stops`: whether the string that ended it is shown.
+    Attributes:
+        stopping: tokens that end it.
+        limit: maximum number of tokens; None for no limit.
+        stops: strings that end it when they occur in the visible content.
+        shows_stops: True if the stop string is part of the visible content.
     """
 
     stopping: frozenset[int] = STOPPING
@@ -31,12 +33,12 @@ class Sampling:
 
 
 class Generation:
-    """Tokens as they come.
+    """Iterator over the output tokens.
 
     Attributes:
-        sampling: what ends it.
-        emitted: those that have come, the stop token included, which counts as it does in vLLM.
-        cut: whether the limit ended it.
+        sampling: conditions that end it.
+        emitted: tokens emitted so far, including the stop token, which counts as it does in vLLM.
+        cut: True if the limit ended it.
     """
 
     def __init__(self, script: Sequence[int], sampling: Sampling) -> None:
@@ -47,13 +49,12 @@ class Generation:
 
     @property
     def is_over(self) -> bool:
-        """Whether no token comes after those that have come."""
-        count = len(self.emitted)
+        """Return True if no further token follows."""
         is_stopped = bool(self.emitted) and self.emitted[-1] in self.sampling.stopping
-        return is_stopped or count in (len(self._script), self.sampling.limit)
+        return is_stopped or len(self.emitted) in (len(self._script), self.sampling.limit)
 
     def again(self) -> "Generation":
-        """The same tokens from the beginning."""
+        """Return a new generation of the same tokens."""
         return Generation(self._script, self.sampling)
 
     def __iter__(self) -> Iterator[int]:
@@ -69,9 +70,13 @@ class Generation:
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """What the model says where no script says it: all up to the text of its last message, that text, and the token that ends it.
+    """Unscripted output of the model.
 
-    `serial` tells the server's requests apart; what is said does not depend on it.
+    Attributes:
+        before: tokens up to the text of the last message.
+        content: text of the last message.
+        end: token that ends the last message.
+        serial: number of the request; the other fields do not depend on it.
     """
 
     before: tuple[int, ...]
@@ -81,7 +86,7 @@ class Words:
 
 
 def own_words(request: RequestOptions, serial: int) -> Words:
-    """A fixed answer that does what the request demands; it goes on where the request's script begins one."""
+    """Return a fixed answer that satisfies the request and continues a script that begins the answer."""
     if request.demanded is not None:
         header = f"<|channel|>commentary to=functions.{request.demanded.name} <|constrain|>json<|message|>"
         content, end = dumps(instance(request.demanded.parameters)), tokens.CALL
@@ -94,11 +99,14 @@ def own_words(request: RequestOptions, serial: int) -> Words:
     return Words(before=tuple(before or ()), content=content, end=end, serial=serial)
 
 
-_THOUGHT = f"<|channel|>analysis<|message|>The user wants a short answer.<|end|>{_NEXT}"
+_THOUGHT = "<|channel|>analysis<|message|>The user wants a short answer.<|end|><|start|>assistant"
 
 
-def script_of(request: _Asked, changed: Callable[[_Asked, Words], Words], serial: int = 0) -> tuple[int, ...]:
-    """The tokens that answer a request: its script, or the model's own words, `changed` by what is wrong with the sampler."""
+def script_of(request: _Request, changed: Callable[[_Request, Words], Words], serial: int = 0) -> tuple[int, ...]:
+    """Return the output tokens for a request: its script, or the unscripted output after `changed` was applied to it.
+
+    `changed` applies the sampler defects.
+    """
     if request.script is not None and not request.goes_on:
         return request.script
     words = changed(request, own_words(request, serial))
@@ -106,5 +114,5 @@ def script_of(request: _Asked, changed: Callable[[_Asked, Words], Words], serial
 
 
 def unchanged(_request: RequestOptions, words: Words) -> Words:
-    """The sampler of an API that no defect is written for."""
+    """Return the output unchanged, for an API without sampler defects."""
     return words

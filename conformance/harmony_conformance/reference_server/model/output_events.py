@@ -1,6 +1,6 @@
-"""Events -> what a client is shown: reasoning, content, calls.
+"""Convert parser events to the deltas that a client receives: reasoning, content, calls.
 
-The whole answer and the stream are made of the same deltas.
+The complete answer and the stream are built from the same deltas.
 """
 
 import codecs
@@ -15,14 +15,14 @@ from harmony_conformance.reference_server.model.output_parser import Closed, Eve
 from harmony_ref import tokens
 
 DONE = "[DONE]"
-"""The data of the last event of a stream."""
+"""Data of the last event of a stream."""
 
 _NO_CALL = frozenset({"", "all", "assistant", "user", "system", "developer", "tool"})
 _BUILT_IN = ("python", "browser", "container")
 
 
 class OutputField(StrEnum):
-    """Where a delta belongs in the answer."""
+    """Field of the answer that a delta extends."""
 
     REASONING = "reasoning"
     CONTENT = "content"
@@ -32,7 +32,12 @@ class OutputField(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutputDelta:
-    """A piece of the answer; `call` counts the calls from 0, `ids` are the tokens that it ends."""
+    """A piece of the answer.
+
+    Attributes:
+        call: index of the call, from 0.
+        ids: tokens that this piece completes.
+    """
 
     field: OutputField
     text: str
@@ -42,35 +47,40 @@ class OutputDelta:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientCapabilities:
-    """What the client can take: the functions it declared, whether it wants calls at all, and of which functions, None for any."""
+    """The calls that a client accepts.
+
+    Attributes:
+        names: the functions that it declared.
+        takes_calls: True if it accepts calls.
+        allowed: the functions that may be called; None for any.
+    """
 
     names: frozenset[str]
     takes_calls: bool
     allowed: frozenset[str] | None = None
 
     def takes(self, function: str) -> bool:
-        """Whether a call of the function is one for the client."""
+        """Return True if a call of the function goes to the client."""
         return self.takes_calls and (self.allowed is None or function in self.allowed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """Where the text of a message goes, and for a call which function it calls."""
+    """Field that receives the text of a message, and the function name of a call."""
 
     field: OutputField
     function: str = ""
 
 
 def destination(header: OutputHeader, offer: ClientCapabilities) -> Destination:
-    """Where the text under a header goes.
+    """Return the destination of the text under a header.
 
-    A recipient without a namespace is a function's bare name. Built-in tools that were not offered are no calls: what
-    the model wrote to them is shown with the channel it stands in. What the model wrote in another role's name is no
-    answer, but no secret either: it counts as reasoning.
+    A recipient without a namespace is a function name. A message to a built-in tool that was not offered is no call;
+    its text goes to the field of its channel. Text under another role than assistant counts as reasoning.
     """
     if header.role != "assistant":
         return Destination(field=OutputField.REASONING)
-    function = _called(header.recipient or "", offer)
+    function = _function_name(header.recipient or "", offer)
     if function and offer.takes(function):
         return Destination(field=OutputField.ARGUMENTS, function=function)
     if header.channel == "analysis" and not function:
@@ -78,7 +88,7 @@ def destination(header: OutputHeader, offer: ClientCapabilities) -> Destination:
     return Destination(field=OutputField.CONTENT)
 
 
-def _called(recipient: str, offer: ClientCapabilities) -> str:
+def _function_name(recipient: str, offer: ClientCapabilities) -> str:
     if recipient.startswith("functions."):
         return recipient.removeprefix("functions.")
     if recipient in offer.names:
@@ -89,7 +99,7 @@ def _called(recipient: str, offer: ClientCapabilities) -> str:
 
 
 def until_first_call(events: Iterable[Event], offer: ClientCapabilities) -> Iterator[Event]:
-    """The events up to the end of the first call: where generation stops when calls in parallel are not wanted."""
+    """Yield the events up to the end of the first call, where generation stops without parallel calls."""
     calling = False
     for event in events:
         if isinstance(event, Opened):
@@ -100,11 +110,11 @@ def until_first_call(events: Iterable[Event], offer: ClientCapabilities) -> Iter
 
 
 class Assembler:
-    """Turns events into deltas, and counts.
+    """Converts events to deltas.
 
     Attributes:
-        calls: how many calls there were so far.
-        reasoning_tokens: how many tokens the reasoning's text had so far.
+        calls: number of calls so far.
+        reasoning_tokens: number of tokens of reasoning text so far.
     """
 
     def __init__(self, offer: ClientCapabilities) -> None:
@@ -118,7 +128,7 @@ class Assembler:
         self.reasoning_tokens = 0
 
     def deltas(self, events: Iterable[Event]) -> Iterator[OutputDelta]:
-        """The deltas of all events, in order; none is empty but a call's name may be."""
+        """Yield the deltas of all events in order; only the name of a call can be empty."""
         for event in events:
             match event:
                 case Opened():
@@ -159,17 +169,17 @@ class Assembler:
 
 
 def tokens_in(event: Text) -> int:
-    """The tokens of a text; one that stood in a header is counted anew."""
+    """Return the number of tokens of a text; text taken from a header has no ids and is encoded to count it."""
     return len(event.ids) or len(tokens.encode(event.data.decode("utf-8", "replace")))
 
 
 def call_id(seed: str, call: int) -> str:
-    """The id of a call: the same request gets the same ones."""
+    """Return the id of a call; equal requests get equal ids."""
     return "call_" + sha256(f"{seed}/{call}".encode()).hexdigest()[:24]
 
 
 def message(deltas: Iterable[OutputDelta], *, seed: str) -> JsonObject:
-    """The assistant message that the deltas add up to."""
+    """Return the assistant message that the deltas form."""
     texts: dict[OutputField, list[str]] = {OutputField.REASONING: [], OutputField.CONTENT: []}
     names: list[str] = []
     arguments: list[list[str]] = []
@@ -188,7 +198,7 @@ def message(deltas: Iterable[OutputDelta], *, seed: str) -> JsonObject:
         "reasoning": "".join(texts[OutputField.REASONING]) if texts[OutputField.REASONING] else None,
     }
     calls: list[Json] = [
-        {"id": call_id(seed, place), "type": "function", "function": {"name": name, "arguments": "".join(pieces)}}
-        for place, (name, pieces) in enumerate(zip(names, arguments, strict=True))
+        {"id": call_id(seed, index), "type": "function", "function": {"name": name, "arguments": "".join(pieces)}}
+        for index, (name, pieces) in enumerate(zip(names, arguments, strict=True))
     ]
     return {**built, "tool_calls": calls} if calls else built

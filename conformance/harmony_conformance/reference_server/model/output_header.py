@@ -1,8 +1,8 @@
-"""One message header as a model wrote it, well-formed or not.
+"""Parse one message header, well-formed or not.
 
-A model that is off its track doubles a channel, names the recipient twice, forgets `<|start|>`, the role or
-`<|message|>`, or splits a name with a blank. What it meant is read from the header's tokens: special tokens divide it,
-words between them are a role, a channel, `to=…`, a content type.
+A model can double a channel, name the recipient twice, omit `<|start|>`, the role or `<|message|>`, or split a name
+with a space. The header is read from its tokens: special tokens divide it. The words between them are a role, a
+channel, `to=…` or a content type.
 """
 
 import re
@@ -31,12 +31,12 @@ _BODY_AFTER = {
 
 @dataclass(frozen=True, kw_only=True)
 class OutputHeader:
-    """What a header says.
+    """Fields of a header.
 
     Attributes:
-        role: `assistant` unless another one is written.
-        recipient: the words behind the first `to=` that is no role's, None where there is none.
-        complete: whether `<|message|>` ended it.
+        role: `assistant` unless the header has another one.
+        recipient: the words after the first `to=` that does not name a role; None without one.
+        complete: True if `<|message|>` ended it.
     """
 
     role: str = "assistant"
@@ -48,30 +48,30 @@ class OutputHeader:
 
 @dataclass(frozen=True)
 class _Segment:
-    """The text that follows one divider; 0 stands for the beginning."""
+    """The text after one divider token; divider 0 is the beginning."""
 
     divider: int
     text: str
 
 
 def read_header(ids: Sequence[int]) -> OutputHeader:
-    """The header in the tokens before a `<|message|>`."""
+    """Parse the tokens before a `<|message|>`."""
     return _read(_segments(ids))
 
 
 def read_headless(ids: Sequence[int]) -> tuple[OutputHeader, str]:
-    """The header and the text in tokens that a stop token ended before any `<|message|>` came."""
+    """Split tokens that a stop token ended before any `<|message|>` into header and text."""
     *before, last = _segments(ids)
     if last.divider not in _BODY_AFTER:
         return OutputHeader(complete=False), last.text
-    found = _BODY_AFTER[last.divider].match(last.text)
-    border = found.end() if found else 0
+    match = _BODY_AFTER[last.divider].match(last.text)
+    border = match.end() if match else 0
     header = _read([*before, _Segment(last.divider, last.text[:border])])
     return replace(header, complete=False), last.text[border:]
 
 
 def may_become_a_header(ids: Sequence[int]) -> bool:
-    """Whether the tokens, cut off here, may be the beginning of a header rather than text."""
+    """Return True if the tokens, truncated here, can be the beginning of a header rather than text."""
     if any(token in _DIVIDERS for token in ids):
         return True
     words = _decoded(ids).split()
@@ -103,11 +103,11 @@ def _read(segments: Sequence[_Segment]) -> OutputHeader:
             types += words[:1]
             words = words[1:]
         elif words:
-            found, channel, words = _speaker(words)
-            role = found or role
+            other_role, channel, words = _speaker(words)
+            role = other_role or role
             channels += [channel] if channel else []
-        named, kind = _recipients(words, typed=following.divider == tokens.CONSTRAIN)
-        recipients += named
+        names, kind = _recipients(words, typed=following.divider == tokens.CONSTRAIN)
+        recipients += names
         types += [kind] if kind else []
     return OutputHeader(
         role=role,
@@ -120,13 +120,13 @@ def _read(segments: Sequence[_Segment]) -> OutputHeader:
 
 
 def _unglued(words: list[str]) -> list[str]:
-    """`commentaryto=f` as two words."""
-    found = ((word, _GLUED.fullmatch(word)) for word in words)
-    return [piece for word, glued in found for piece in ((glued[1], glued[2]) if glued else (word,))]
+    """Split `commentaryto=f` into two words."""
+    matches = ((word, _GLUED.fullmatch(word)) for word in words)
+    return [piece for word, glued in matches for piece in ((glued[1], glued[2]) if glued else (word,))]
 
 
 def _speaker(words: list[str]) -> tuple[str | None, str | None, list[str]]:
-    """The role (None for the assistant), a channel written without its marker, and the words left."""
+    """Return the role (None for the assistant), a channel without its marker, and the remaining words."""
     first = words[0]
     if lead := _LEAD.fullmatch(first):
         if lead[1] is None and len(words) > 1 and words[1] in CHANNELS:
@@ -141,20 +141,20 @@ def _speaker(words: list[str]) -> tuple[str | None, str | None, list[str]]:
 
 
 def _recipients(words: Sequence[str], *, typed: bool) -> tuple[list[str], str | None]:
-    """The names behind each `to=`, and the content type that stands last unless a `<|constrain|>` follows."""
-    named: list[list[str]] = []
+    """Return the name after each `to=`, and the content type, the last word unless a `<|constrain|>` follows."""
+    names: list[list[str]] = []
     spare: list[str] = []
     for word in words:
         if word.startswith("to="):
-            named.append([word.removeprefix("to=")])
-        elif named:
-            named[-1].append(word)
+            names.append([word.removeprefix("to=")])
+        elif names:
+            names[-1].append(word)
         elif word.startswith("functions."):
-            named.append([word])
+            names.append([word])
         else:
             spare.append(word)
     kind = spare[-1] if spare else None
-    if named and not typed and len(named[-1]) > 1:
-        kind = named[-1].pop()
-    bare = ((name[0], *(word for word in name[1:] if word not in _CONTENT_TYPES)) for name in named)
+    if names and not typed and len(names[-1]) > 1:
+        kind = names[-1].pop()
+    bare = ((name[0], *(word for word in name[1:] if word not in _CONTENT_TYPES)) for name in names)
     return [" ".join(filter(None, words)) for words in bare], kind

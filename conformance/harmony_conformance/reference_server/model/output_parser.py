@@ -1,8 +1,8 @@
-"""Token ids of a completion -> events, one token at a time, for any tokens whatsoever.
+"""Parse the token ids of a completion into events, one token at a time; any tokens are accepted.
 
-Well-formed output is read as openai_harmony reads it. Where that library would raise, the reader recovers: a
-`<|start|>` or `<|channel|>` inside a text begins the next message, words after `<|end|>` are the next header or, when
-nothing comes of that, text. No text is lost, no marker becomes text. A completion begins inside the header whose
+Well-formed output is parsed as by openai_harmony. Where that library would raise, this parser recovers. A
+`<|start|>` or `<|channel|>` inside a text begins the next message. Words after `<|end|>` are the next header, or text
+if they form no header. No text is lost, no marker becomes text. A completion begins inside the header whose
 `<|start|>assistant` ended the prompt.
 """
 
@@ -25,7 +25,7 @@ ENDING = frozenset({tokens.END, tokens.RETURN, tokens.CALL, tokens.ENDOFTEXT})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opened:
-    """A message begins; `ids` are the tokens of its header, `<|message|>` included."""
+    """Beginning of a message; `ids` are the tokens of its header, including `<|message|>`."""
 
     header: OutputHeader
     ids: tuple[int, ...]
@@ -33,7 +33,7 @@ class Opened:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Text:
-    """Bytes of the open message; none for a token that has no place in a text."""
+    """Bytes of the open message; empty for a special token inside a text."""
 
     data: bytes
     ids: tuple[int, ...]
@@ -41,11 +41,11 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Closed:
-    """The open message ends.
+    """End of the open message.
 
     Attributes:
-        ids: the token that ended it; none where the next header or the end of the output did.
-        cut: whether the limit of tokens did.
+        ids: the token that ended it; empty if the next header or the end of the output ended it.
+        cut: True if the token limit ended it.
     """
 
     ids: tuple[int, ...] = ()
@@ -54,7 +54,7 @@ class Closed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Skipped:
-    """A header that came to nothing."""
+    """Tokens of a header without a message."""
 
     ids: tuple[int, ...]
 
@@ -63,7 +63,7 @@ Event: TypeAlias = Opened | Text | Closed | Skipped
 
 
 def read(generation: Generation, opening: Sequence[int] = ()) -> Iterator[Event]:
-    """The events of a whole generation, as its tokens come; `opening` is what of the prompt belongs to the message it goes on with."""
+    """Yield the events of a generation; `opening` is the part of the prompt that belongs to the continued message."""
     reader = OutputParser()
     before = [event for token in opening for event in reader.feed(token)]
     yield from [event for event in before if isinstance(event, Opened)][-1:]
@@ -73,18 +73,18 @@ def read(generation: Generation, opening: Sequence[int] = ()) -> Iterator[Event]
 
 
 class OutputParser:
-    """Reads one completion; fed with each token once."""
+    """Incremental parser of one completion."""
 
     def __init__(self) -> None:
         self._header: list[int] = []
         self._in_text = False
 
     def feed(self, token: int) -> Iterator[Event]:
-        """The events that a token brings."""
+        """Yield the events that a token causes."""
         return self._feed_text(token) if self._in_text else self._feed_header(token)
 
     def finish(self, *, cut: bool) -> Iterator[Event]:
-        """The events that the end of the output brings; `cut` says that the limit of tokens made it."""
+        """Yield the events that the end of the output causes; `cut` is True if the token limit ended it."""
         if self._in_text:
             self._in_text = False
             yield Closed(cut=cut)
@@ -121,7 +121,7 @@ class OutputParser:
             self._header.append(token)
 
     def _headless(self, closed: Closed) -> Iterator[Event]:
-        """What a header holds for which no `<|message|>` came."""
+        """Yield the events of a header without `<|message|>`."""
         header, text = read_headless(self._header)
         if text.strip():
             yield Opened(header=header, ids=tuple(self._header))

@@ -1,7 +1,7 @@
-"""Generated tokens as a text that nobody parses: what raw continuation returns.
+"""Detokenize output without parsing it, for raw continuation.
 
-Special tokens are left out, as vLLM, TGI and llama.cpp do by default, or shown as their markers where the client asks
-for them. A text ends before a stop string, or behind it where the client wants to see it.
+Special tokens are skipped, as vLLM, TGI and llama.cpp do by default, or shown as markers if the client requests it.
+A text ends before a stop string, or after it if the client requests it.
 """
 
 import codecs
@@ -15,7 +15,7 @@ from harmony_ref import tokens
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextPiece:
-    """Text that became certain, and the tokens that came with it."""
+    """Text that cannot become part of a stop string any more, and its tokens."""
 
     text: str
     ids: tuple[int, ...]
@@ -23,12 +23,12 @@ class TextPiece:
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """How tokens become text.
+    """Detokenization options.
 
     Attributes:
-        shows_special: whether special tokens are shown as their markers; the token that ends a generation never is.
-        stops: texts that end the generation.
-        shows_stop: whether the text that ended it is part of the answer.
+        shows_special: True to show special tokens as markers; the token that ends a generation is never shown.
+        stops: strings that end the generation.
+        shows_stop: True if the stop string is part of the answer.
     """
 
     shows_special: bool = False
@@ -37,7 +37,7 @@ class TextOptions:
 
 
 class PlainTextReader:
-    """Reads a generation as text, once.
+    """Detokenizes a generation once.
 
     Attributes:
         stopped_by: the stop string that ended it.
@@ -50,25 +50,24 @@ class PlainTextReader:
         self.stopped_by: str | None = None
 
     def pieces(self) -> Iterator[TextPiece]:
-        """The text as it comes: what may still become a stop string is held back, and half a character is."""
+        """Yield the text incrementally; buffer incomplete characters and text that can become a stop string."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        held = ""
+        buffer = ""
         ids: list[int] = []
         for token in self._generation:
             ids.append(token)
-            held += decoder.decode(self._bytes(token))
-            found = [(held.index(stop), stop) for stop in self._spelling.stops if stop in held]
-            if found:
-                place, self.stopped_by = min(found)
-                end = place + (len(self.stopped_by) if self._spelling.shows_stop else 0)
-                yield TextPiece(text=held[:end], ids=tuple(ids))
+            buffer += decoder.decode(self._bytes(token))
+            matches = [(buffer.index(stop), stop) for stop in self._spelling.stops if stop in buffer]
+            if matches:
+                start, self.stopped_by = min(matches)
+                end = start + (len(self.stopped_by) if self._spelling.shows_stop else 0)
+                yield TextPiece(text=buffer[:end], ids=tuple(ids))
                 return
-            certain = len(held) - begun(held, self._spelling.stops)
+            certain = len(buffer) - begun(buffer, self._spelling.stops)
             if certain:
-                yield TextPiece(text=held[:certain], ids=tuple(ids))
-                held = held[certain:]
-                ids = []
-        rest = held + ("" if self._generation.cut else decoder.decode(b"", final=True))
+                yield TextPiece(text=buffer[:certain], ids=tuple(ids))
+                buffer, ids = buffer[certain:], []
+        rest = buffer + ("" if self._generation.cut else decoder.decode(b"", final=True))
         if rest or ids:
             yield TextPiece(text=rest, ids=tuple(ids))
 
@@ -80,12 +79,12 @@ class PlainTextReader:
 
 
 def spelled(ids: Sequence[int], *, shows_special: bool) -> str:
-    """Token ids as a text."""
+    """Decode token ids."""
     return tokens.decode([token for token in ids if shows_special or not tokens.is_special(token)])
 
 
 def marked_up(text: str) -> list[int]:
-    """A text whose markers are special tokens, as the tokenizers of servers read a raw prompt."""
+    """Encode a text, markers as special tokens, as servers tokenize a raw prompt."""
     return tokens.encode_with_special_tokens(text)
 
 
@@ -94,7 +93,7 @@ _ANSWER = "Hello! How can I help you?"
 
 
 def continuation(prompt: Sequence[int]) -> tuple[int, ...]:
-    """What the model says where no script says it: it goes on where a Harmony prompt ends, and says a text elsewhere."""
+    """Return the unscripted output: it continues a Harmony prompt at its last special token, else plain text."""
     special = [token for token in prompt if tokens.is_special(token)]
     match special[-1] if special else None:
         case tokens.START:

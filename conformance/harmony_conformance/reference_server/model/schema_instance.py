@@ -1,4 +1,4 @@
-"""A small value that a JSON schema describes: what the model says when a schema demands something and no script says what."""
+"""Build a small value that is valid for a JSON schema, for unscripted output under a schema."""
 
 import re
 
@@ -8,7 +8,10 @@ _LITERAL = re.compile(r"\^((?:[^\\^$.|?*+()\[\]{}]|\\[^A-Za-z0-9])*)\$")
 
 
 def instance(schema: Json) -> Json:
-    """A value of the schema, with required members only; formats, references and patterns that are no plain text are not followed."""
+    """Return a value with the required members only.
+
+    Formats, references, and patterns other than literal text are ignored.
+    """
     described = members(schema)
     if "const" in described:
         return described["const"]

@@ -1,1 +1,1 @@
-"""Ollama's own API: newline-delimited JSON, `thinking`, arguments as objects (docs/api.md and api/types.go of Ollama)."""
+"""Native API of Ollama: newline-delimited JSON, `thinking`, arguments as objects (Ollama docs/api.md, api/types.go)."""

@@ -1,4 +1,4 @@
-"""What becomes of a request's body: a prompt, and the answer that is about to be given."""
+"""Build the prompt and the answer for a request to Ollama's API."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from harmony_conformance.reference_server.model.plain_text import PlainTextReade
 from harmony_conformance.reference_server.ollama.answer import OllamaAnswer, in_message, in_response
 from harmony_conformance.reference_server.ollama.generate import (
     context_of,
-    going_on,
+    continued_messages,
     messages_of,
     new_turn,
     prompt_text,
@@ -26,98 +26,98 @@ from harmony_ref import encode, render_conversation_for_completion
 
 
 def chat_answer(body: JsonObject, host: Host) -> OllamaAnswer | None:
-    """The answer to a chat; None where there is no message, which only loads the model.
+    """Return the answer to a chat; None without messages, which only loads the model.
 
     Raises:
-        ApiError: the request is refused.
+        ApiError: the request is invalid.
     """
     delivery = read_delivery(body)
-    asked = asked_of(body, read_messages(body.get("messages")))
-    if not asked.messages:
+    request = asked_of(body, read_messages(body.get("messages")))
+    if not request.messages:
         return None
-    finished, opening = _prefilled(asked.messages)
-    prompt = prompt_of(conversation(replace(asked, messages=finished), date=host.date), host.changes)
-    run = _run(body, asked, (*prompt, *opening), opening, host)
-    return OllamaAnswer(run=run, delivery=delivery, now=host.now, token_delay=asked.token_delay, place=in_message)
+    finished, opening = _split_prefill(request.messages)
+    prompt = prompt_of(conversation(replace(request, messages=finished), date=host.date), host.changes)
+    run = _run(body, request, (*prompt, *opening), opening, host)
+    return OllamaAnswer(run=run, delivery=delivery, now=host.now, token_delay=request.token_delay, place=in_message)
 
 
 def generate_answer(body: JsonObject, host: Host) -> OllamaAnswer | None:
-    """The answer to a prompt; None where there is none, which only loads the model.
+    """Return the answer to a prompt; None without a prompt, which only loads the model.
 
     Raises:
-        ApiError: the request is refused.
+        ApiError: the request is invalid.
     """
     delivery = read_delivery(body)
     text = prompt_text(body)
-    asked = asked_of(body, messages_of(body, text))
+    request = asked_of(body, messages_of(body, text))
     if not text:
         return None
-    told = OllamaAnswer(
-        run=_run(body, asked, _generate_prompt(body, asked, text, host), (), host),
+    answer = OllamaAnswer(
+        run=_run(body, request, _generate_prompt(body, request, text, host), (), host),
         delivery=delivery,
         now=host.now,
-        token_delay=asked.token_delay,
+        token_delay=request.token_delay,
         place=in_response,
         tells_context=True,
     )
-    return _raw(told, asked) if body.get("raw") is True else told
+    return _raw(answer, request) if body.get("raw") is True else answer
 
 
-def _generate_prompt(body: JsonObject, asked: ChatRequest, text: str, host: Host) -> tuple[int, ...]:
+def _generate_prompt(body: JsonObject, request: ChatRequest, text: str, host: Host) -> tuple[int, ...]:
     context = context_of(body)
     if body.get("raw") is True:
         refuse_beside_raw(body)
         return host.changes.prompt(tuple(marked_up(text)))
     if not context:
-        return prompt_of(conversation(asked, date=host.date), host.changes)
-    messages = going_on(context, body, text)
+        return prompt_of(conversation(request, date=host.date), host.changes)
+    messages = continued_messages(context, body, text)
     if messages is not None:
         return prompt_of(messages, host.changes)
-    behind = render_conversation_for_completion(new_turn(body, text), auto_drop_analysis=False)
-    return host.changes.prompt((*context, *behind))
+    turn = render_conversation_for_completion(new_turn(body, text), auto_drop_analysis=False)
+    return host.changes.prompt((*context, *turn))
 
 
-def _prefilled(messages: Sequence[ChatMessage]) -> tuple[tuple[ChatMessage, ...], tuple[int, ...]]:
-    """A last message of the assistant is the beginning of the answer: the messages before it, and what it opens."""
+def _split_prefill(messages: Sequence[ChatMessage]) -> tuple[tuple[ChatMessage, ...], tuple[int, ...]]:
+    """Return the messages without a last assistant message, and the tokens of that message, which begin the answer."""
     *finished, last = messages
     if last.role != "assistant" or last.calls or not (last.text or last.reasoning):
         return tuple(messages), ()
     thought = f"<|channel|>analysis<|message|>{{}}{'<|end|><|start|>assistant' if last.text else ''}"
     opening = [
-        *(_written(thought, last.reasoning) if last.reasoning else ()),
-        *(_written("<|channel|>final<|message|>{}", last.text) if last.text else ()),
+        *(_encode_in(thought, last.reasoning) if last.reasoning else ()),
+        *(_encode_in("<|channel|>final<|message|>{}", last.text) if last.text else ()),
     ]
     return tuple(finished), tuple(opening)
 
 
-def _written(frame: str, text: str) -> tuple[int, ...]:
+def _encode_in(frame: str, text: str) -> tuple[int, ...]:
     before, after = frame.split("{}")
     return (*marked_up(before), *encode(text), *marked_up(after))
 
 
 def _run(
-    body: JsonObject, asked: ChatRequest, prompt: tuple[int, ...], opening: tuple[int, ...], host: Host
+    body: JsonObject, request: ChatRequest, prompt: tuple[int, ...], opening: tuple[int, ...], host: Host
 ) -> PromptRun:
-    says_own_words = opening and asked.script is None
-    offer = ClientCapabilities(names=frozenset(tool.name for tool in asked.tools), takes_calls=bool(asked.tools))
+    is_unscripted = opening and request.script is None
+    offer = ClientCapabilities(names=frozenset(tool.name for tool in request.tools), takes_calls=bool(request.tools))
     return PromptRun(
         seed=seed_of(body),
         prompt=prompt,
         opening=opening,
         generation=Generation(
-            continuation(prompt) if says_own_words else script_of(asked, unchanged),
-            host.changes.sampling(Sampling(limit=asked.limit)),
+            continuation(prompt) if is_unscripted else script_of(request, unchanged),
+            host.changes.sampling(Sampling(limit=request.limit)),
         ),
         offer=host.changes.offer(offer),
         changes=host.changes,
     )
 
 
-def _raw(told: OllamaAnswer, asked: ChatRequest) -> OllamaAnswer:
-    """The same, neither rendered nor parsed: markers come back as the model wrote them."""
-    script = asked.script if asked.script is not None else continuation(told.run.prompt)
-    sampling = told.run.changes.sampling(Sampling(limit=asked.limit))
-    run = replace(told.run, generation=Generation(script, sampling))
-    spelling = TextOptions(shows_special=True, stops=told.delivery.stops)
-    text = PlainTextReader(run.generation, spelling, sampling.stopping)
-    return replace(told, run=run, raw=text, tells_context=False)
+def _raw(answer: OllamaAnswer, request: ChatRequest) -> OllamaAnswer:
+    """Return the raw answer, neither rendered nor parsed: markers are part of the text."""
+    script = request.script if request.script is not None else continuation(answer.run.prompt)
+    sampling = answer.run.changes.sampling(Sampling(limit=request.limit))
+    generation = Generation(script, sampling)
+    spelling = TextOptions(shows_special=True, stops=answer.delivery.stops)
+    text = PlainTextReader(generation, spelling, sampling.stopping)
+    return replace(answer, run=replace(answer.run, generation=generation), raw=text, tells_context=False)

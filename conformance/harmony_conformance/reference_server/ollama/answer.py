@@ -1,8 +1,8 @@
-"""Ollama's answers: one JSON object a line, or all of them added up.
+"""Format Ollama's answers: one JSON object per line, or all lines merged.
 
-What the model says comes as `thinking` and `content` (`response` of /api/generate). Calls come whole, on the last
-line, with their arguments as an object; arguments that are none are shown as content, since the API has no other place
-for them, unless the limit cut them off.
+The output is `thinking` and `content` (`response` of /api/generate). Complete calls are on the last line, with their
+arguments as an object. Arguments that are not an object become content, since the API has no other member for them,
+unless the token limit truncated them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,41 +20,43 @@ from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_ref import tokens
 
 _LOADING = 1_000_000  # nanoseconds
-_READING = 1_000  # nanoseconds a token
-_WRITING = 1_000  # nanoseconds a token, where the request does not say how long one takes
+_READING = 1_000  # nanoseconds per token
+_WRITING = 1_000  # nanoseconds per token, unless the request sets a delay
 _SECOND = 1_000_000_000  # nanoseconds
 
 Place = Callable[[JsonObject], JsonObject]
-"""Puts what a line says where the endpoint has it."""
+"""Puts the output of a line in the members of the endpoint."""
 
 
-def in_message(said: JsonObject) -> JsonObject:
-    """The place of /api/chat."""
-    return {"message": {"role": "assistant", "content": "", **said}}
+def in_message(output: JsonObject) -> JsonObject:
+    """Return the members of /api/chat."""
+    return {"message": {"role": "assistant", "content": "", **output}}
 
 
-def in_response(said: JsonObject) -> JsonObject:
-    """The place of /api/generate."""
-    return {"response": said.get("content", ""), **{name: said[name] for name in said if name != "content"}}
+def in_response(output: JsonObject) -> JsonObject:
+    """Return the members of /api/generate."""
+    return {"response": output.get("content", ""), **{name: output[name] for name in output if name != "content"}}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Line:
-    """What one line says, the tokens that came with it, and for the last one how it ended."""
+    """Output of one line, its tokens, and the statistics of the last line."""
 
-    said: JsonObject
+    output: JsonObject
     ids: tuple[int, ...]
     ending: JsonObject
 
 
 @dataclass(frozen=True, kw_only=True)
 class OllamaAnswer:
-    """A request that was accepted, and the generation that answers it; to be told once.
+    """An accepted request and its generation; either `whole` or `stream` can be called, once.
 
     Attributes:
-        now: seconds since the epoch.
-        raw: reads the generation as a text; None where it is read as Harmony.
-        tells_context: whether the last line has the token ids of the conversation.
+        now: returns seconds since the epoch.
+        token_delay: seconds per token.
+        place: puts the output in the members of the endpoint.
+        raw: detokenizes the generation; None if it is parsed as Harmony.
+        tells_context: True if the last line has the token ids of the conversation.
     """
 
     run: PromptRun
@@ -66,24 +68,24 @@ class OllamaAnswer:
     tells_context: bool = False
 
     def whole(self) -> JsonObject:
-        """All lines added up.
+        """Return all lines merged.
 
         Raises:
-            ApiError: a defect made it one.
+            ApiError: a defect causes an error.
         """
         lines = list(self._lines())
-        names = dict.fromkeys(name for line in lines for name in line.said)
-        said: JsonObject = {name: _added(line.said.get(name) for line in lines) for name in names}
+        names = dict.fromkeys(name for line in lines for name in line.output)
+        output: JsonObject = {name: _merged(line.output.get(name) for line in lines) for name in names}
         ids = tuple(token for line in lines for token in line.ids)
-        body = self._body(_Line(said=said, ids=ids, ending=lines[-1].ending))
+        body = self._body(_Line(output=output, ids=ids, ending=lines[-1].ending))
         return self.run.changes.json({**body, **self._prompt_ids()}, ApiFamily.OLLAMA)
 
     def stream(self) -> Iterator[Json]:
-        """The lines of a stream."""
-        return self.run.changes.stream(self._told(), ApiFamily.OLLAMA)
+        """Return the lines of a stream."""
+        return self.run.changes.stream(self._bodies(), ApiFamily.OLLAMA)
 
     def rendered(self) -> JsonObject:
-        """The prompt as a text, in place of an answer."""
+        """Return the rendered prompt instead of an answer."""
         return {
             "model": self.delivery.model,
             "created_at": instant(self.now()),
@@ -93,7 +95,7 @@ class OllamaAnswer:
             **self._prompt_ids(),
         }
 
-    def _told(self) -> Iterator[Json]:
+    def _bodies(self) -> Iterator[Json]:
         ids = self._prompt_ids()
         try:
             for line in self._lines():
@@ -109,7 +111,7 @@ class OllamaAnswer:
         body: JsonObject = {
             "model": self.delivery.model,
             "created_at": instant(self.now()),
-            **self.place(line.said),
+            **self.place(line.output),
             "done": bool(line.ending),
             **line.ending,
         }
@@ -120,12 +122,12 @@ class OllamaAnswer:
         return body
 
     def _lines(self) -> Iterator[_Line]:
-        shown = 0
-        for said in self._raw_texts(self.raw) if self.raw is not None else self._texts():
-            ids = tuple(self.run.generation.emitted[shown:])
-            shown += len(ids)
-            is_last = "content" not in said and "thinking" not in said
-            yield _Line(said=said, ids=ids, ending=self._ending() if is_last else {})
+        sent = 0
+        for output in self._raw_texts(self.raw) if self.raw is not None else self._texts():
+            ids = tuple(self.run.generation.emitted[sent:])
+            sent += len(ids)
+            is_last = "content" not in output and "thinking" not in output
+            yield _Line(output=output, ids=ids, ending=self._ending() if is_last else {})
 
     def _raw_texts(self, raw: PlainTextReader) -> Iterator[JsonObject]:
         for piece in raw.pieces():
@@ -134,14 +136,14 @@ class OllamaAnswer:
         yield {}
 
     def _texts(self) -> Iterator[JsonObject]:
-        """Pieces of text, and last the calls, if any."""
+        """Yield the pieces of text, then the calls."""
         assembler = Assembler(self.run.offer)
         names: list[str] = []
         arguments: list[str] = []
         for delta in assembler.deltas(until_stop(self.run.events(), self.delivery.stops)):
             match delta.field:
                 case OutputField.NAME:
-                    yield from _unfit(arguments[-1:])
+                    yield from _invalid_arguments(arguments[-1:])
                     names.append(delta.text)
                     arguments.append("")
                 case OutputField.ARGUMENTS:
@@ -151,63 +153,61 @@ class OllamaAnswer:
                 case OutputField.CONTENT:
                     yield {"content": delta.text}
         if not self.run.generation.cut:
-            yield from _unfit(arguments[-1:])
+            yield from _invalid_arguments(arguments[-1:])
         yield self._calls(names, arguments)
 
     def _calls(self, names: Sequence[str], arguments: Sequence[str]) -> JsonObject:
-        parsed = [(name, object_in(written)) for name, written in zip(names, arguments, strict=True)]
+        parsed = [(name, object_in(text)) for name, text in zip(names, arguments, strict=True)]
         if self.run.generation.cut and arguments and not arguments[-1]:
             parsed.pop()
-        fit = [(name, read) for name, read in parsed if read is not None]
+        valid = [(name, value) for name, value in parsed if value is not None]
         calls: list[Json] = [
             {
-                "id": call_id(self.run.seed, place)[: len("call_12345678")],
-                "function": {"index": place, "name": name, "arguments": read},
+                "id": call_id(self.run.seed, index)[: len("call_12345678")],
+                "function": {"index": index, "name": name, "arguments": value},
             }
-            for place, (name, read) in enumerate(fit)
+            for index, (name, value) in enumerate(valid)
         ]
         return {"tool_calls": calls} if calls else {}
 
     def _ending(self) -> JsonObject:
-        prompt, written = len(self.run.prompt), len(self.run.generation.emitted)
-        reading = prompt * _READING
-        writing = written * (int(self.token_delay * _SECOND) or _WRITING)
-        measured: JsonObject = {
+        prompt, output = self.run.prompt, self.run.generation.emitted
+        reading = len(prompt) * _READING
+        writing = len(output) * (int(self.token_delay * _SECOND) or _WRITING)
+        statistics: JsonObject = {
             "total_duration": _LOADING + reading + writing,
             "load_duration": _LOADING,
-            "prompt_eval_count": prompt,
+            "prompt_eval_count": len(prompt),
             "prompt_eval_duration": reading,
-            "eval_count": written,
+            "eval_count": len(output),
             "eval_duration": writing,
         }
-        context: JsonObject = (
-            {"context": [*self.run.prompt, *self.run.generation.emitted]} if self.tells_context else {}
-        )
+        context: JsonObject = {"context": [*prompt, *output]} if self.tells_context else {}
         reason = "length" if self.run.generation.cut else "stop"
-        return {"done_reason": reason, **context, **{name: value for name, value in measured.items() if value}}
+        return {"done_reason": reason, **context, **{name: value for name, value in statistics.items() if value}}
 
 
 def instant(now: float) -> str:
-    """Seconds since the epoch as the API tells times."""
+    """Format seconds since the epoch as the API does."""
     return datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _added(values: Iterator[Json]) -> Json:
-    """Texts joined, and of lists the last."""
-    given = [value for value in values if value is not None]
-    return "".join(text(value) for value in given) if isinstance(given[0], str) else [*items(given[-1])]
+def _merged(values: Iterator[Json]) -> Json:
+    """Join strings; of lists, return the last."""
+    present = [value for value in values if value is not None]
+    return "".join(text(value) for value in present) if isinstance(present[0], str) else [*items(present[-1])]
 
 
-def _unfit(arguments: Sequence[str]) -> Iterator[JsonObject]:
-    """Arguments of a finished call that are no object."""
-    return ({"content": written} for written in arguments if written and object_in(written) is None)
+def _invalid_arguments(arguments: Sequence[str]) -> Iterator[JsonObject]:
+    """Yield the arguments of complete calls that are not a JSON object, as content."""
+    return ({"content": text} for text in arguments if text and object_in(text) is None)
 
 
 def _logprob(token: int, alternatives: int) -> JsonObject:
-    """The model is sure of what its script says."""
-    sure: JsonObject = {
+    """Return the log probability of a token; the probability of scripted tokens is 1."""
+    entry: JsonObject = {
         "token": spelled([token], shows_special=True),
         "logprob": 0.0,
         "bytes": [*tokens.decode_bytes([token])],
     }
-    return {**sure, "top_logprobs": [sure]} if alternatives else sure
+    return {**entry, "top_logprobs": [entry]} if alternatives else entry

@@ -1,4 +1,4 @@
-"""Requests to /api/generate: a prompt that becomes a conversation, or, `raw`, one that the client rendered."""
+"""Requests to /api/generate: a prompt that becomes a conversation, or a `raw` prompt that the client rendered."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ _FRAME = (tokens.RETURN, tokens.ENDOFTEXT)
 
 
 def prompt_text(body: JsonObject) -> str:
-    """The prompt; empty where there is none.
+    """Return the prompt; empty if absent.
 
     Raises:
-        ApiError: a 400.
+        ApiError: status 400.
     """
     for name in ("suffix", "images", "template"):
         if body.get(name):
@@ -24,38 +24,37 @@ def prompt_text(body: JsonObject) -> str:
 
 
 def refuse_beside_raw(body: JsonObject) -> None:
-    """A prompt that is rendered already has no place for these."""
+    """Reject the members that a raw prompt cannot have."""
     if any(body.get(name) for name in ("system", "template", "context")):
         raise bad("raw mode does not support template, system, or context")
 
 
 def messages_of(body: JsonObject, prompt: str) -> tuple[ChatMessage, ...]:
-    """The conversation that a prompt and a system message are."""
-    system = _text(body, "system")
-    instructing = (ChatMessage(role="system", text=system),) if system else ()
-    return (*instructing, ChatMessage(role="user", text=prompt))
+    """Return the conversation of a prompt and an optional system message."""
+    system, user = _text(body, "system"), ChatMessage(role="user", text=prompt)
+    return (ChatMessage(role="system", text=system), user) if system else (user,)
 
 
 def context_of(body: JsonObject) -> tuple[int, ...]:
-    """The token ids that an earlier answer gave as `context`.
+    """Return the token ids that an earlier answer returned as `context`.
 
     Raises:
-        ApiError: a 400.
+        ApiError: status 400.
     """
     value = body.get("context")
     if value is None:
         return ()
-    listed = value if isinstance(value, list) else [None]
-    ids = tuple(token for token in listed if isinstance(token, int) and not isinstance(token, bool))
-    if len(ids) != len(listed) or not all(tokens.is_known(token) for token in ids):
-        raise bad("context: token ids of the vocabulary are needed")
+    values = value if isinstance(value, list) else [None]
+    ids = tuple(token for token in values if isinstance(token, int) and not isinstance(token, bool))
+    if len(ids) != len(values) or not all(tokens.is_known(token) for token in ids):
+        raise bad("context: expected token ids of the vocabulary")
     return ids
 
 
-def going_on(context: Sequence[int], body: JsonObject, prompt: str) -> tuple[Message, ...] | None:
-    """The conversation of a context with the new prompt behind it, None where the context is no whole conversation.
+def continued_messages(context: Sequence[int], body: JsonObject, prompt: str) -> tuple[Message, ...] | None:
+    """Return the conversation of a context, followed by the prompt; None if the context is not a whole conversation.
 
-    The token that ended the last answer is that of a message here (Harmony guide, chat conversation format).
+    The token that ended the last answer becomes `<|end|>` (Harmony guide, chat conversation format).
     """
     ids = [tokens.END if token in _FRAME else token for token in context]
     try:
@@ -66,12 +65,12 @@ def going_on(context: Sequence[int], body: JsonObject, prompt: str) -> tuple[Mes
 
 
 def new_turn(body: JsonObject, prompt: str) -> tuple[Message, ...]:
-    """What stands behind the context."""
+    """Return the messages that follow the context."""
     return (*developer(_text(body, "system") or None, ()), Message(author=Role.USER, content=prompt))
 
 
 def _text(body: JsonObject, name: str) -> str:
     value: Json = body.get(name)
     if value is not None and not isinstance(value, str):
-        raise bad(f"{name}: a string is needed")
+        raise bad(f"{name}: expected a string")
     return value or ""

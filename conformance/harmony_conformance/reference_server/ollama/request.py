@@ -1,4 +1,4 @@
-"""What requests of Ollama's API have in common, and its chat requests: read once and refused where they are wrong."""
+"""Parse and validate chat requests, and the members common to all requests, of Ollama's API."""
 
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -24,13 +24,14 @@ _MOST_LOGPROBS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """How an answer is sent.
+    """Delivery options of an answer.
 
     Attributes:
         model: the name that the client used.
-        logprobs: how many alternatives are told at each place; None for no probabilities at all.
-        renders_only: whether the prompt is wanted and no answer.
-        stops: texts that end the answer.
+        logprobs: number of alternatives per token; None for no log probabilities.
+        renders_only: True to return the rendered prompt instead of an answer.
+        stops: strings that end the answer.
+        unloads: True if `keep_alive` is 0.
     """
 
     model: str
@@ -43,15 +44,15 @@ class Delivery:
 
 
 def bad(message: str) -> ApiError:
-    """A refusal, in Ollama's way: one sentence."""
+    """Return an error with status 400; Ollama's errors have only a message."""
     return ApiError(message)
 
 
 def read_delivery(body: JsonObject) -> Delivery:
-    """The members that every request has.
+    """Parse the members that every request has.
 
     Raises:
-        ApiError: a 4xx.
+        ApiError: status 4xx.
     """
     _options(body.get("options"))
     return Delivery(
@@ -66,10 +67,10 @@ def read_delivery(body: JsonObject) -> Delivery:
 
 
 def asked_of(body: JsonObject, messages: tuple[ChatMessage, ...]) -> ChatRequest:
-    """What a request wants of the model, with these messages.
+    """Return the generation options of a request, with these messages.
 
     Raises:
-        ApiError: a 4xx.
+        ApiError: status 4xx.
     """
     form, schema = _form(body.get("format"))
     return ChatRequest(
@@ -95,26 +96,24 @@ def asked_of(body: JsonObject, messages: tuple[ChatMessage, ...]) -> ChatRequest
 
 
 def read_messages(value: Json) -> tuple[ChatMessage, ...]:
-    """The messages of a chat in order, each tool result under the name of its tool.
+    """Return the messages of a chat in order, each tool result with the name of its tool.
 
     Raises:
-        ApiError: a 400.
+        ApiError: status 400.
     """
     if value is not None and not isinstance(value, list):
-        raise bad("messages: a list is needed")
-    called: list[PastCall] = []
-    read: list[ChatMessage] = []
-    for place, entry in enumerate(items(value)):
-        message = _message(entry, place, called)
-        called.extend(message.calls)
-        read.append(message)
-    return tuple(read)
+        raise bad("messages: expected a list")
+    calls: list[PastCall] = []
+    messages: list[ChatMessage] = []
+    for position, entry in enumerate(items(value)):
+        messages.append(_message(entry, f"messages[{position}]", calls))
+        calls.extend(messages[-1].calls)
+    return tuple(messages)
 
 
-def _message(entry: Json, place: int, called: list[PastCall]) -> ChatMessage:
-    where = f"messages[{place}]"
+def _message(entry: Json, where: str, past_calls: list[PastCall]) -> ChatMessage:
     if not isinstance(entry, dict):
-        raise bad(f"{where}: an object is needed")
+        raise bad(f"{where}: expected an object")
     if entry.get("images"):
         raise bad("this model does not take images")
     text = _string(entry, "content", where) or ""
@@ -123,13 +122,13 @@ def _message(entry: Json, place: int, called: list[PastCall]) -> ChatMessage:
         case "user" | "system" | "developer":
             return ChatMessage(role=role, text=text)
         case "assistant":
-            given = enumerate(items(entry.get("tool_calls")))
-            calls = tuple(_call(call, f"{where}.tool_calls[{place}]") for place, call in given)
+            entries = enumerate(items(entry.get("tool_calls")))
+            calls = tuple(_call(call, f"{where}.tool_calls[{index}]") for index, call in entries)
             return ChatMessage(role=role, text=text or None, reasoning=_string(entry, "thinking", where), calls=calls)
         case "tool":
-            return ChatMessage(role=role, text=text, tool=_tool_name(entry, where, called))
+            return ChatMessage(role=role, text=text, tool=_tool_name(entry, where, past_calls))
         case _:
-            raise bad(f"invalid role {role!r}: one of system, user, assistant, tool is needed")
+            raise bad(f"invalid role {role!r}: expected one of system, user, assistant, tool")
 
 
 def _call(entry: Json, where: str) -> PastCall:
@@ -137,7 +136,7 @@ def _call(entry: Json, where: str) -> PastCall:
     name = members(function).get("name")
     arguments = members(function).get("arguments")
     if not isinstance(name, str) or not isinstance(arguments, dict):
-        raise bad(f"{where}.function: a name and arguments, which are an object, are needed")
+        raise bad(f"{where}.function: expected a name, and arguments as an object")
     identity = members(entry).get("id")
     return PastCall(
         id=identity if isinstance(identity, str) and identity else id_of("", where),
@@ -146,21 +145,21 @@ def _call(entry: Json, where: str) -> PastCall:
     )
 
 
-def _tool_name(entry: JsonObject, where: str, called: list[PastCall]) -> str:
-    """The name that is said, else that of the call with this id, else that of the last call."""
+def _tool_name(entry: JsonObject, where: str, past_calls: list[PastCall]) -> str:
+    """Return the tool name in the message, else of the call with its id, else of the last call."""
     name = _string(entry, "tool_name", where) or _string(entry, "name", where)
     call = _string(entry, "tool_call_id", where)
-    by_id = next((past.name for past in called if call and past.id == call), None)
-    found = name or by_id or (called[-1].name if called else None)
-    if found is None:
-        raise bad(f"{where}: a tool_name is needed, since no earlier message calls a tool")
-    return found
+    name = name or next((past.name for past in past_calls if call and past.id == call), None)
+    name = name or (past_calls[-1].name if past_calls else None)
+    if name is None:
+        raise bad(f"{where}: expected a tool_name, since no earlier message calls a tool")
+    return name
 
 
 def _string(entry: JsonObject, name: str, where: str) -> str | None:
     value = entry.get(name)
     if value is not None and not isinstance(value, str):
-        raise bad(f"{where}.{name}: a string is needed")
+        raise bad(f"{where}.{name}: expected a string")
     return value
 
 
@@ -177,12 +176,12 @@ def _switch(body: JsonObject, name: str, *, otherwise: bool = False) -> bool:
     if value is None:
         return otherwise
     if not isinstance(value, bool):
-        raise bad(f"{name}: true or false is needed")
+        raise bad(f"{name}: expected true or false")
     return value
 
 
 def _effort(value: Json) -> Effort:
-    """The level that `think` asks for. gpt-oss cannot be kept from thinking: `false` asks for as little as there is."""
+    """Return the effort for `think`; `false` is the lowest effort, since gpt-oss always reasons."""
     if value is None or value is True:
         return Effort.MEDIUM
     if value is False:
@@ -207,35 +206,37 @@ def _form(value: Json) -> tuple[AnswerForm, Json]:
 
 def _tools(value: Json) -> tuple[Tool, ...]:
     if value is not None and not isinstance(value, list):
-        raise bad("tools: a list is needed")
+        raise bad("tools: expected a list")
     tools = tuple(
-        fields.function_tool(members(entry).get("function"), f"tools[{place}].function")
-        for place, entry in enumerate(items(value))
+        fields.function_tool(members(entry).get("function"), f"tools[{position}].function")
+        for position, entry in enumerate(items(value))
     )
     fields.refuse_doubled(tools)
     return tools
 
 
 def _options(value: Json) -> None:
-    """Sampling settings do not matter to a scripted model; their types matter to a client."""
+    """Reject options of a wrong type; a scripted model ignores valid ones."""
     if value is not None and not isinstance(value, dict):
-        raise bad("options: an object is needed")
-    for name, given in members(value).items():
-        if name in _WHOLE and given is not None and (isinstance(given, bool) or not isinstance(given, int)):
+        raise bad("options: expected an object")
+    for name, option in members(value).items():
+        if option is None:
+            continue
+        if name in _WHOLE and (isinstance(option, bool) or not isinstance(option, int)):
             raise bad(f'option "{name}" must be of type integer')
-        if name in _NUMBERS and given is not None and (isinstance(given, bool) or not isinstance(given, int | float)):
+        if name in _NUMBERS and (isinstance(option, bool) or not isinstance(option, int | float)):
             raise bad(f'option "{name}" must be of type float32')
 
 
 def _limit(value: Json) -> int | None:
-    """`num_predict`; nothing, zero and less are no limit."""
+    """Return `num_predict`; None, zero and negative values mean no limit."""
     return value if isinstance(value, int) and value > 0 else None
 
 
 def _stops(value: Json) -> tuple[str, ...]:
-    listed = [value] if isinstance(value, str) else items(value)
-    texts = tuple(entry for entry in listed if isinstance(entry, str))
-    if len(texts) != len(listed):
+    values = [value] if isinstance(value, str) else items(value)
+    texts = tuple(entry for entry in values if isinstance(entry, str))
+    if len(texts) != len(values):
         raise bad('option "stop" must be of an array of strings')
     return texts
 

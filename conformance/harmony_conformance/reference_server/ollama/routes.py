@@ -1,4 +1,4 @@
-"""HTTP of Ollama's API: chat, generate, and what tells of the server and its model."""
+"""HTTP routes of Ollama's API: chat, generate, and information about the server and the model."""
 
 from hashlib import sha256
 from http import HTTPStatus
@@ -17,7 +17,7 @@ from harmony_conformance.reference_server.requests.errors import ApiError, Reply
 from harmony_conformance.reference_server.requests.fields import MODEL
 
 VERSION = "0.33.0"
-"""The version whose API this is."""
+"""Ollama version of this API."""
 
 _NDJSON = "application/x-ndjson"
 _MODIFIED = "2025-06-28T00:00:00Z"
@@ -40,18 +40,18 @@ _LISTED: JsonObject = {
 
 
 def error_body(problem: ApiError) -> JsonObject:
-    """An error in Ollama's words."""
+    """Return an error in Ollama's form."""
     return {"error": problem.message}
 
 
 class Ollama:
-    """The endpoints."""
+    """Endpoints of Ollama's API."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     def routes(self) -> list[Route]:
-        """Where they are served."""
+        """Return the routes."""
         return [
             Route("/", self.banner, methods=["GET"]),
             Route("/api/chat", self.chat, methods=["POST"]),
@@ -83,7 +83,7 @@ class Ollama:
         """POST /api/show."""
         body = await body_of(request)
         read_delivery({"model": body.get("model", body.get("name"))})
-        told: JsonObject = {
+        description: JsonObject = {
             "modelfile": f"FROM {MODEL}\n",
             "parameters": "temperature 1",
             "template": "",
@@ -92,7 +92,7 @@ class Ollama:
             "capabilities": ["completion", "tools", "thinking"],
             "modified_at": _MODIFIED,
         }
-        return json_response(HTTPStatus.OK, told)
+        return json_response(HTTPStatus.OK, description)
 
     async def chat(self, request: Request) -> Response:
         """POST /api/chat."""
@@ -109,12 +109,12 @@ class Ollama:
     async def _body(self, request: Request) -> JsonObject:
         return self._host.changes.request(await body_of(request), api=ApiFamily.OLLAMA)
 
-    def _loading(self, body: JsonObject, said: JsonObject) -> Response:
-        """What a request without a prompt does."""
+    def _loading(self, body: JsonObject, output: JsonObject) -> Response:
+        """Answer a request without a prompt, which loads or unloads the model."""
         delivery = read_delivery(body)
         ending: JsonObject = {"done": True, "done_reason": "unload" if delivery.unloads else "load"}
-        told: JsonObject = {"model": delivery.model, "created_at": instant(self._host.now()), **said, **ending}
-        return json_response(HTTPStatus.OK, told)
+        created = instant(self._host.now())
+        return json_response(HTTPStatus.OK, {"model": delivery.model, "created_at": created, **output, **ending})
 
     async def _answered(self, request: Request, answer: OllamaAnswer) -> Response:
         if answer.delivery.renders_only:

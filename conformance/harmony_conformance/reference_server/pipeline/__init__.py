@@ -1,1 +1,1 @@
-"""From a prompt to a response over HTTP, common to all APIs."""
+"""Run a prompt and send the HTTP response, common to all APIs."""

@@ -1,4 +1,4 @@
-"""Bytes of HTTP in and out, the same for every API: bodies as JSON, streams that take as long as their tokens."""
+"""HTTP input and output common to all APIs: JSON bodies, and streams paced by their tokens."""
 
 import asyncio
 import re
@@ -16,25 +16,24 @@ from harmony_conformance.reference_server.pipeline.load import Load
 from harmony_conformance.reference_server.requests.errors import ApiError, Reply
 
 LARGEST_BODY = 64 * 1024 * 1024
-"""Bytes; a larger request is refused."""
+"""Maximum request size in bytes."""
 
 EVENT_STREAM = "text/event-stream"
 
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_UNCACHED = {"cache-control": "no-cache"}
 _POLLING_SECONDS = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What all APIs of one server share.
+    """State that all APIs of one server share.
 
     Attributes:
-        changes: the defects that are switched on.
-        date: the model is told that this is today.
-        now: seconds since the epoch.
-        serials: tells the server's requests apart.
-        load: what the server is working on.
+        changes: the active defects.
+        date: current date in the prompt.
+        now: returns seconds since the epoch.
+        serials: numbers for the server's requests.
+        load: the requests in progress.
     """
 
     changes: Changes
@@ -44,30 +43,25 @@ class Host:
     load: Load
 
     def reply(self, reply: Reply, api: ApiFamily) -> Response:
-        """Return an answer in one piece, as the defects change it."""
+        """Return a JSON response after the defects were applied."""
         changed = self.changes.reply(reply, api)
         return json_response(changed.status, changed.body, dict(changed.headers))
 
     async def wait(self, request: Request, generations: Sequence[Generation], delay: float) -> None:
-        """Wait as long as the tokens take, or until the client leaves."""
+        """Wait for the generation time of the tokens, or until the client disconnects."""
         with self.load.working():
-            left = _come(generations) * delay
-            while left > 0 and not await request.is_disconnected():
-                await asyncio.sleep(min(left, _POLLING_SECONDS))
-                left -= _POLLING_SECONDS
+            remaining = _token_count(generations) * delay
+            while remaining > 0 and not await request.is_disconnected():
+                await asyncio.sleep(min(remaining, _POLLING_SECONDS))
+                remaining -= _POLLING_SECONDS
 
 
 async def body_of(request: Request) -> JsonObject:
-    """The JSON object that was sent.
+    """Return the JSON object in the request body.
 
     Raises:
-        ApiError: it is none, or too large.
+        ApiError: the body is larger than `LARGEST_BODY` or not a JSON object.
     """
-    return _json_object(await _bytes_of(request))
-
-
-async def _bytes_of(request: Request) -> bytes:
-    """The body, refused as soon as it is too large."""
     too_large = ApiError(
         f"The request is larger than {LARGEST_BODY} bytes.",
         status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -81,31 +75,26 @@ async def _bytes_of(request: Request) -> bytes:
         received += piece
         if len(received) > LARGEST_BODY:
             raise too_large
-    return bytes(received)
+    return _json_object(bytes(received))
 
 
 def _json_object(body: bytes) -> JsonObject:
     try:
         value = loads(body)
     except InvalidJsonError as problem:
-        raise ApiError(f"The body is not JSON: {problem}", code="invalid_json") from None
+        raise ApiError(f"Invalid request body: expected JSON: {problem}", code="invalid_json") from None
     if not isinstance(value, dict):
-        raise ApiError("The body is JSON, but no object.", code="invalid_json")
-    if _SURROGATE.search(body) and not _is_text(dumps(value)):
-        raise ApiError("The body has half of a surrogate pair, which is no character.", code="invalid_json")
+        raise ApiError("Invalid request body: expected a JSON object.", code="invalid_json")
+    if _SURROGATE.search(body):
+        try:
+            dumps(value).encode()
+        except UnicodeEncodeError:
+            raise ApiError("Invalid request body: it contains a lone surrogate.", code="invalid_json") from None
     return value
 
 
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def json_response(status: int, body: Json, headers: dict[str, str] | None = None) -> Response:
-    """An answer in one piece."""
+    """Return a response with a JSON body."""
     content = dumps(body).encode("utf-8", "replace")
     return Response(content, status_code=status, headers=headers, media_type="application/json")
 
@@ -113,24 +102,24 @@ def json_response(status: int, body: Json, headers: dict[str, str] | None = None
 def stream_response(
     pieces: Iterator[str], generations: Sequence[Generation], delay: float, load: Load, media_type: str = EVENT_STREAM
 ) -> Response:
-    """A stream, each piece sent when the tokens that it shows have come; `delay` is the seconds that each takes."""
+    """Return a stream that sends each piece when its tokens are generated; `delay` is the seconds per token."""
     paced = load.streamed(lambda: _paced(pieces, generations, delay))
-    return StreamingResponse(paced, media_type=media_type, headers=_UNCACHED)
+    return StreamingResponse(paced, media_type=media_type, headers={"cache-control": "no-cache"})
 
 
 def server_sent(data: Iterator[Json]) -> Iterator[str]:
-    """Server-sent events without a name: JSON values, or texts such as `[DONE]`, which are sent as they are."""
+    """Format server-sent events without a name; a string such as `[DONE]` is sent as it is, other values as JSON."""
     return (f"data: {value if isinstance(value, str) else dumps(value)}\n\n" for value in data)
 
 
 async def _paced(pieces: Iterator[str], generations: Sequence[Generation], delay: float) -> AsyncIterator[bytes]:
-    passed = _come(generations)
+    sent = _token_count(generations)
     for piece in pieces:
-        come = _come(generations)
-        await asyncio.sleep((come - passed) * delay)
-        passed = come
+        count = _token_count(generations)
+        await asyncio.sleep((count - sent) * delay)
+        sent = count
         yield piece.encode("utf-8", "replace")
 
 
-def _come(generations: Sequence[Generation]) -> int:
+def _token_count(generations: Sequence[Generation]) -> int:
     return sum(len(generation.emitted) for generation in generations)

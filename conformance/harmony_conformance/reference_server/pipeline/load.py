@@ -1,4 +1,4 @@
-"""What the server is working on, and what becomes of a stream whose client has left."""
+"""Requests in progress, and streams whose client disconnected."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
@@ -8,7 +8,12 @@ from harmony_conformance.reference_server.defects.stages import Changes
 
 
 class Load:
-    """State: how many requests are being answered, and whether the engine is down, so that none will be."""
+    """Load state.
+
+    Attributes:
+        running: number of requests in progress.
+        is_down: True if the engine is down and every request fails.
+    """
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
@@ -18,7 +23,7 @@ class Load:
 
     @contextmanager
     def working(self) -> Generator[None]:
-        """While a request is being answered."""
+        """Count one request as running inside the block."""
         self.running += 1
         try:
             yield
@@ -26,7 +31,10 @@ class Load:
             self.running -= 1
 
     async def streamed(self, pieces: Callable[[], AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
-        """A stream; what is left of it when the client leaves is not generated, unless a defect says otherwise. `pieces` are those to come."""
+        """Yield the stream that `pieces` starts or continues.
+
+        When the client disconnects, the rest is not generated, unless a defect is active.
+        """
         has_ended = False
         try:
             with self.working():
@@ -35,18 +43,18 @@ class Load:
                 has_ended = True
         finally:
             if not has_ended:
-                self._left(pieces)
+                self._on_disconnect(pieces)
 
-    def _left(self, pieces: Callable[[], AsyncIterator[bytes]]) -> None:
-        departure = self._changes.departure()
-        self.is_down = self.is_down or not departure.survives
-        if not departure.stops:
-            going_on = asyncio.get_running_loop().create_task(self._go_on(pieces))
-            self._abandoned.add(going_on)
-            going_on.add_done_callback(self._abandoned.discard)
+    def _on_disconnect(self, pieces: Callable[[], AsyncIterator[bytes]]) -> None:
+        behaviour = self._changes.departure()
+        self.is_down = self.is_down or not behaviour.survives
+        if not behaviour.stops:
+            task = asyncio.get_running_loop().create_task(self._exhaust(pieces))
+            self._abandoned.add(task)
+            task.add_done_callback(self._abandoned.discard)
 
-    async def _go_on(self, pieces: Callable[[], AsyncIterator[bytes]]) -> None:
-        """Generate what nobody reads."""
+    async def _exhaust(self, pieces: Callable[[], AsyncIterator[bytes]]) -> None:
+        """Generate the rest without a reader."""
         with self.working():
             async for _ in pieces():
                 pass

@@ -1,4 +1,4 @@
-"""A prompt and the generation that answers it: what a request of any API comes to before its answer is worded."""
+"""A prompt and its generation: the common form of a request before its API formats the answer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from harmony_conformance.reference_server.requests.errors import wrong_value
 from harmony_ref import HarmonyError, Message, render_conversation_for_completion
 
 _DELIVERY = frozenset({"stream", "stream_options", "return_token_ids", "harmony_token_delay", "harmony_event_tokens"})
-"""What a request says of the way its answer is sent: the calls in the answer have the same ids whatever it is."""
+"""Request members that only control delivery; they do not change the ids of calls."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,11 +21,11 @@ class PromptRun:
     """One generation.
 
     Attributes:
-        seed: what the ids of its calls are made of.
-        opening: the end of the prompt that belongs to the answer, header included: the generation goes on in it.
-        offer: what the client can take.
-        calls_in_parallel: whether the answer may have several calls.
-        changes: the defects that are switched on.
+        seed: source of the ids of its calls.
+        opening: end of the prompt that belongs to the answer, header included; the generation continues it.
+        offer: the calls that the client accepts.
+        calls_in_parallel: True if the answer may have several calls.
+        changes: the active defects.
     """
 
     seed: str
@@ -37,34 +37,34 @@ class PromptRun:
     changes: Changes
 
     def again(self) -> "PromptRun":
-        """The same once more, for another answer to the same request."""
+        """Return a copy with a new generation, for another answer to the same request."""
         return replace(self, generation=self.generation.again())
 
     def events(self) -> Iterator[Event]:
-        """What the model says, as it comes; to be read once."""
+        """Return the events of the output; the iterator can be used once."""
         events = read(self.generation, self.opening)
         return self.changes.events(events if self.calls_in_parallel else until_first_call(events, self.offer))
 
 
 def seed_of(body: JsonObject) -> str:
-    """Equal for requests that ask for the same answer."""
-    asked = {name: value for name, value in body.items() if name not in _DELIVERY}
-    return sha256(canonical(asked).encode("utf-8", "replace")).hexdigest()
+    """Return a hash that is equal for requests that differ only in delivery."""
+    content = {name: value for name, value in body.items() if name not in _DELIVERY}
+    return sha256(canonical(content).encode("utf-8", "replace")).hexdigest()
 
 
 def id_of(prefix: str, *parts: "str | int") -> str:
-    """An id made of what it stands for, so that two runs are equal."""
+    """Return an id derived from `parts`, so that two runs give equal ids."""
     return prefix + sha256("/".join(map(str, parts)).encode()).hexdigest()[:32]
 
 
 def prompt_of(messages: tuple[Message, ...], changes: Changes) -> tuple[int, ...]:
-    """The token ids of a conversation, reasoning of finished turns left out.
+    """Return the token ids of a conversation without the reasoning of finished turns.
 
     Raises:
-        ApiError: Harmony cannot carry it.
+        ApiError: Harmony cannot represent it.
     """
     try:
         ids = render_conversation_for_completion(changes.conversation(messages), auto_drop_analysis=False)
     except HarmonyError as problem:
-        raise wrong_value("tools", f"Harmony cannot carry it: {problem}") from None
+        raise wrong_value("tools", f"Harmony cannot represent it: {problem}") from None
     return changes.prompt(tuple(ids))

@@ -1,1 +1,1 @@
-"""Chat requests: validation, errors, and the Harmony conversation they become."""
+"""Chat requests: validation, errors, and conversion to a Harmony conversation."""

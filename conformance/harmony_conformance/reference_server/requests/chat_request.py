@@ -1,4 +1,4 @@
-"""A Chat Completions request, read once and refused where it is wrong; behind this border its values are trusted."""
+"""Parse and validate a Chat Completions request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,23 +10,25 @@ from harmony_conformance.reference_server.requests.errors import wrong_value
 from harmony_conformance.reference_server.requests.fields import AnswerForm, RequestOptions, Tool, ToolChoice
 from harmony_ref import ToolNamespaceConfig
 
-_NEUTRAL: dict[str, tuple[Json, ...]] = {
-    "logit_bias": (None, {}),
-}
+_NEUTRAL: dict[str, tuple[Json, ...]] = {"logit_bias": (None, {})}
+_MOST_CHOICES = 128
+_MOST_LIKELY = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChatRequest(RequestOptions):
-    """All that the server reads of a request.
+    """Validated request.
 
     Attributes:
-        choices: how many answers are wanted.
-        stops: strings before which the answer ends.
-        seed: what makes the sampling repeatable, None where the client does not want it.
-        logprobs: whether the content's tokens come with their log probabilities, and those of the `top_logprobs` most likely.
-        event_tokens: how many tokens go in one event of a stream.
-        ends_at_stop: whether a token that ends the turn ends the generation.
-        allowed: the functions that may be called, of all that are offered; None where all may.
+        choices: number of choices (`n`).
+        stops: stop strings.
+        seed: seed of the sampling; None if absent.
+        logprobs: True to return log probabilities of the content's tokens.
+        top_logprobs: number of most likely tokens with each log probability.
+        event_tokens: number of tokens per stream event.
+        ends_at_stop: True if an end-of-turn token ends the generation.
+        built_in: built-in tools.
+        allowed: functions of `tools` that may be called; None for all.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -43,10 +45,10 @@ class ChatRequest(RequestOptions):
 
 
 def read_request(body: JsonObject) -> ChatRequest:
-    """The request in a JSON body.
+    """Parse a JSON body.
 
     Raises:
-        ApiError: a 4xx that names the parameter.
+        ApiError: status 4xx; the error names the parameter.
     """
     fields.named_model(body)
     fields.refuse_unsupported(body, _NEUTRAL)
@@ -67,11 +69,11 @@ def read_request(body: JsonObject) -> ChatRequest:
         schema=schema,
         schema_name=_schema_name(body.get("response_format")),
         limit=fields.limit(body, "max_tokens", "max_completion_tokens"),
-        choices=_choices(body.get("n")),
-        stops=_stops(body.get("stop")),
+        choices=fields.whole_number(body, "n", 1, _MOST_CHOICES) or 1,
+        stops=fields.stop_strings(body.get("stop")),
         seed=body.get("seed"),
         logprobs=fields.switch(body, "logprobs"),
-        top_logprobs=_top_logprobs(body.get("top_logprobs"), wanted=body.get("logprobs") is True),
+        top_logprobs=_top_logprobs(body),
         streamed=streamed,
         usage_in_stream=fields.usage_in_stream(body.get("stream_options"), streamed=streamed),
         shows_token_ids=fields.switch(body, "return_token_ids"),
@@ -85,35 +87,11 @@ def read_request(body: JsonObject) -> ChatRequest:
     )
 
 
-_MOST_CHOICES = 128
-_MOST_STOPS = 4
-_MOST_LIKELY = 20
-
-
-def _choices(value: Json) -> int:
-    if value is None:
-        return 1
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_CHOICES:
-        raise wrong_value("n", f"a whole number from 1 to {_MOST_CHOICES} is needed.")
-    return value
-
-
-def _stops(value: Json) -> tuple[str, ...]:
-    listed = value if isinstance(value, list) else [] if value is None else [value]
-    stops = tuple(stop for stop in listed if isinstance(stop, str))
-    if len(stops) < len(listed) or len(stops) > _MOST_STOPS:
-        raise wrong_value("stop", f"a text, or a list of up to {_MOST_STOPS} of them, is needed.")
-    return tuple(filter(None, stops))
-
-
-def _top_logprobs(value: Json, *, wanted: bool) -> int:
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_LIKELY:
-        raise wrong_value("top_logprobs", f"a whole number from 0 to {_MOST_LIKELY} is needed.")
-    if value and not wanted:
+def _top_logprobs(body: JsonObject) -> int:
+    count = fields.whole_number(body, "top_logprobs", 0, _MOST_LIKELY) or 0
+    if count and body.get("logprobs") is not True:
         raise wrong_value("top_logprobs", "it is only allowed when 'logprobs' is true.")
-    return value
+    return count
 
 
 def _answer_form(value: Json) -> tuple[AnswerForm, Json]:
@@ -121,13 +99,13 @@ def _answer_form(value: Json) -> tuple[AnswerForm, Json]:
         return AnswerForm.TEXT, None
     kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(kind, str) or kind not in set(AnswerForm):
-        raise wrong_value("response_format", "an object is needed whose type is text, json_object or json_schema.")
+        raise wrong_value("response_format", "expected an object with the type text, json_object or json_schema.")
     if kind != AnswerForm.JSON_SCHEMA:
         return AnswerForm(kind), None
     described = value.get("json_schema")
     schema = described.get("schema") if isinstance(described, dict) else None
     if not isinstance(schema, dict):
-        raise wrong_value("response_format.json_schema", "an object with a member 'schema' is needed.")
+        raise wrong_value("response_format.json_schema", "expected an object with a member 'schema'.")
     fields.refuse_bad_schema(schema, "response_format.json_schema.schema")
     return AnswerForm.JSON_SCHEMA, schema
 
@@ -141,7 +119,7 @@ def _tools(value: Json) -> tuple[Tool, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise wrong_value("tools", "a list is needed.")
+        raise wrong_value("tools", "expected a list.")
     tools = tuple(_tool(entry, f"tools[{position}]") for position, entry in enumerate(value))
     fields.refuse_doubled(tools)
     return tools
@@ -149,7 +127,7 @@ def _tools(value: Json) -> tuple[Tool, ...]:
 
 def _tool(entry: Json, where: str) -> Tool:
     if not isinstance(entry, dict) or entry.get("type") != "function":
-        raise wrong_value(where, "an object of type 'function' is needed.")
+        raise wrong_value(where, "expected an object of type 'function'.")
     return fields.function_tool(entry.get("function"), f"{where}.function")
 
 
@@ -158,31 +136,33 @@ def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool |
         return ToolChoice.AUTO, None
     if isinstance(value, str):
         return fields.tool_choice_word(value, tools)
-    return ToolChoice.REQUIRED, fields.chosen_tool(_named(value, "tool_choice"), tools)
+    return ToolChoice.REQUIRED, fields.chosen_tool(_name(value, "tool_choice"), tools)
 
 
 def _allowed(value: Json, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool | None, frozenset[str]] | None:
-    """A `tool_choice` that lists the functions that may be called: what is wanted, a tool that has to be called, their names; None for any other."""
+    """Parse a `tool_choice` of type `allowed_tools`.
+
+    Returns:
+        The mode, a tool that must be called, and the allowed names; None for any other `tool_choice`.
+    """
     if members(value).get("type") != "allowed_tools":
         return None
     where, listed = "tool_choice.allowed_tools", members(value).get("allowed_tools")
     mode, entries = members(listed).get("mode"), members(listed).get("tools")
     if mode not in (ToolChoice.AUTO, ToolChoice.REQUIRED):
-        raise wrong_value(f"{where}.mode", "'auto' or 'required' is needed.")
+        raise wrong_value(f"{where}.mode", "expected 'auto' or 'required'.")
     if not isinstance(entries, list) or not entries:
-        raise wrong_value(f"{where}.tools", "a list of functions is needed.")
-    chosen = [
-        fields.chosen_tool(_named(entry, f"{where}.tools[{place}]"), tools) for place, entry in enumerate(entries)
-    ]
+        raise wrong_value(f"{where}.tools", "expected a list of functions.")
+    chosen = [fields.chosen_tool(_name(entry, f"{where}.tools[{index}]"), tools) for index, entry in enumerate(entries)]
     demanded = chosen[0] if mode == ToolChoice.REQUIRED else None
     return ToolChoice(str(mode)), demanded, frozenset(tool.name for tool in chosen)
 
 
-def _named(entry: Json, where: str) -> str:
+def _name(entry: Json, where: str) -> str:
     function = members(entry).get("function") if members(entry).get("type") == "function" else None
     name = members(function).get("name")
     if not isinstance(name, str):
-        raise wrong_value(where, 'an object is needed like {"type": "function", "function": {"name": …}}.')
+        raise wrong_value(where, 'expected an object like {"type": "function", "function": {"name": …}}.')
     return name
 
 
@@ -190,12 +170,12 @@ _BUILT_IN = {"browser": ToolNamespaceConfig.browser(), "python": ToolNamespaceCo
 
 
 def _built_in(value: Json) -> tuple[ToolNamespaceConfig, ...]:
-    """The built-in tools that the variables of the chat template ask for, as servers take them that render the published one."""
+    """Return the tools in `builtin_tools`, the variable of the published chat template."""
     if value is None:
         return ()
     if not isinstance(value, dict):
-        raise wrong_value("chat_template_kwargs", "an object is needed.")
+        raise wrong_value("chat_template_kwargs", "expected an object.")
     names = value.get("builtin_tools") or []
     if not isinstance(names, list) or not all(isinstance(name, str) and name in _BUILT_IN for name in names):
-        raise wrong_value("chat_template_kwargs.builtin_tools", "a list of 'browser' and 'python' is needed.")
+        raise wrong_value("chat_template_kwargs.builtin_tools", "expected a list of 'browser' and 'python'.")
     return tuple(_BUILT_IN[str(name)] for name in names)

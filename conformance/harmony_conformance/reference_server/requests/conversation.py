@@ -1,8 +1,7 @@
-"""A request as a Harmony conversation, and the prompt that it makes.
+"""Convert a request to a Harmony conversation.
 
-The order of an assistant's turn is reasoning, preamble, calls; text without calls is its final answer. Reasoning is the
-only thing that is ever left out: what preceded the last final answer that a user message follows is history, and the
-model is not shown it again.
+The order of an assistant's turn is reasoning, preamble, calls; text without calls is its final answer. Only reasoning
+is dropped: the reasoning before the last final answer that a user message follows.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,8 +28,8 @@ _EFFORTS = {Effort.LOW: ReasoningEffort.LOW, Effort.MEDIUM: ReasoningEffort.MEDI
 
 
 def conversation(request: ChatRequest, *, date: str) -> tuple[Message, ...]:
-    """All messages of a request, in Harmony's order, nothing left out. `date` is shown to the model as today's."""
-    leading = tuple(takewhile(_instructs, request.messages))
+    """Return all messages of a request in Harmony's order; `date` is the current date in the system message."""
+    leading = tuple(takewhile(lambda message: message.role in INSTRUCTING, request.messages))
     system = reduce(SystemContent.with_tools, request.built_in, system_content(request.effort, date))
     return (
         Message(author=Role.SYSTEM, content=system),
@@ -40,20 +39,18 @@ def conversation(request: ChatRequest, *, date: str) -> tuple[Message, ...]:
 
 
 def system_content(effort: Effort, date: str) -> SystemContent:
-    """What the system message says; `date` is shown to the model as today's."""
+    """Return the content of the system message; `date` is its current date."""
     return SystemContent(reasoning_effort=_EFFORTS[effort], conversation_start_date=date)
 
 
 def drop_finished_reasoning(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages without the reasoning of finished turns; that of an open tool loop stays."""
-    asked = max((place for place, message in enumerate(messages) if message.author.role is Role.USER), default=0)
-    finals = [place for place, message in enumerate(messages[:asked]) if message.channel == "final"]
-    done = finals[-1] if finals else 0
-    return tuple(message for place, message in enumerate(messages) if place > done or message.channel != "analysis")
-
-
-def _instructs(message: ChatMessage) -> bool:
-    return message.role in INSTRUCTING
+    """Return the messages without the reasoning of finished turns; an open tool loop retains its reasoning."""
+    last_user = max((index for index, message in enumerate(messages) if message.author.role is Role.USER), default=0)
+    finals = [index for index, message in enumerate(messages[:last_user]) if message.channel == "final"]
+    last_final = finals[-1] if finals else 0
+    return tuple(
+        message for index, message in enumerate(messages) if index > last_final or message.channel != "analysis"
+    )
 
 
 def _instructions(messages: Iterable[ChatMessage]) -> str | None:
@@ -62,7 +59,7 @@ def _instructions(messages: Iterable[ChatMessage]) -> str | None:
 
 
 def formats(request: RequestOptions) -> tuple[ResponseFormat, ...]:
-    """The response formats that a request declares."""
+    """Return the response formats that a request declares."""
     if request.form is not AnswerForm.JSON_SCHEMA:
         return ()
     return (ResponseFormat(name=request.schema_name, schema=request.schema),)
@@ -71,7 +68,7 @@ def formats(request: RequestOptions) -> tuple[ResponseFormat, ...]:
 def developer(
     instructions: str | None, tools: Sequence[Tool], declared: Sequence[ResponseFormat] = ()
 ) -> Iterator[Message]:
-    """The developer message, where there is anything for it to say."""
+    """Yield the developer message, unless it would be empty."""
     content = DeveloperContent(instructions=instructions, response_formats=declared)
     if tools:
         content = content.with_function_tools(
@@ -105,12 +102,12 @@ def _assistant_turn(message: ChatMessage) -> Iterator[Message]:
 
 
 def said(channel: str, text: str) -> Message:
-    """What the assistant wrote on a channel."""
+    """Return a message of the assistant on a channel."""
     return Message(author=Role.ASSISTANT, channel=channel, content=text)
 
 
 def called(name: str, arguments: str) -> Message:
-    """A call of a function."""
+    """Return a call of a function."""
     return Message(
         author=Role.ASSISTANT,
         recipient=f"functions.{name}",
@@ -121,7 +118,7 @@ def called(name: str, arguments: str) -> Message:
 
 
 def result(name: str, text: str) -> Message:
-    """What a function answered."""
+    """Return the result of a function."""
     return Message(
         author=Author(role=Role.TOOL, name=f"functions.{name}"),
         recipient=ASSISTANT,

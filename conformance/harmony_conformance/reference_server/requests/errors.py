@@ -1,7 +1,4 @@
-"""Refusals and failures, as the API words them.
-
-ApiError            answered with `status` and {"error": {"message", "type", "param", "code"}}
-"""
+"""Errors in the form of the OpenAI API: {"error": {"message", "type", "param", "code"}}."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +13,7 @@ _TYPES = {
 
 
 class ApiError(Exception):
-    """A request that is answered with an error; carries what the error body says."""
+    """A failed request, with the status and the members of the error body."""
 
     def __init__(
         self,
@@ -34,7 +31,7 @@ class ApiError(Exception):
 
     @property
     def body(self) -> JsonObject:
-        """The JSON body of the answer."""
+        """JSON body of the response."""
         return {
             "error": {
                 "message": self.message,
@@ -47,7 +44,7 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """An answer in one piece: HTTP status and JSON body, and headers that the API has of its own."""
+    """Response without streaming: HTTP status, JSON body, and headers specific to the API."""
 
     status: int
     body: JsonObject
@@ -55,15 +52,15 @@ class Reply:
 
 
 def wrong_value(param: str, problem: str) -> ApiError:
-    """The refusal of one parameter, which the message names."""
+    """Return the error for an invalid value of a parameter."""
     return ApiError(f"Invalid value for '{param}': {problem}", param=param, code="invalid_value")
 
 
 def unsupported(param: str, problem: str) -> ApiError:
-    """The refusal of a parameter that this server declares it does not offer."""
+    """Return the error for a parameter that this server does not support."""
     return ApiError(f"Unsupported parameter '{param}': {problem}", param=param, code="unsupported_parameter")
 
 
 def server_failure(message: str) -> ApiError:
-    """A failure that the server blames on itself."""
+    """Return an error with status 500."""
     return ApiError(message, status=HTTPStatus.INTERNAL_SERVER_ERROR)

@@ -1,6 +1,6 @@
-"""Members that requests of several APIs have, read the same way and refused in the same words.
+"""Parse request members that several APIs share.
 
-Every function takes what the client sent and the name it has there, and raises the ApiError of a 4xx that names it.
+Every function raises an ApiError with status 4xx that names the invalid member.
 """
 
 import re
@@ -18,14 +18,15 @@ from harmony_conformance.reference_server.requests.errors import ApiError, unsup
 from harmony_ref import tokens
 
 MODEL = "gpt-oss-reference"
-"""The one model that is served."""
+"""Name of the only model."""
 
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_LONGEST_DELAY = 60  # seconds a token
+_LONGEST_DELAY = 60  # seconds per token
+_MOST_STOPS = 4
 
 
 class Effort(StrEnum):
-    """How much the model is to reason."""
+    """Reasoning effort."""
 
     LOW = "low"
     MEDIUM = "medium"
@@ -33,7 +34,7 @@ class Effort(StrEnum):
 
 
 class ToolChoice(StrEnum):
-    """What the client says about calls."""
+    """Values of `tool_choice`."""
 
     NONE = "none"
     AUTO = "auto"
@@ -41,7 +42,7 @@ class ToolChoice(StrEnum):
 
 
 class AnswerForm(StrEnum):
-    """What the final answer is to be."""
+    """Response format."""
 
     TEXT = "text"
     JSON_OBJECT = "json_object"
@@ -50,7 +51,7 @@ class AnswerForm(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Tool:
-    """A function the client offers; `parameters` is its JSON schema, None where it takes none."""
+    """A function of the client; `parameters` is its JSON schema, None if it has no parameters."""
 
     name: str
     description: str
@@ -59,16 +60,16 @@ class Tool:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestOptions:
-    """What a request wants of the model, whatever API it came by.
+    """Generation options common to all APIs.
 
     Attributes:
-        demanded: a tool that has to be called (`tool_choice` names it, or demands any); None where none has to.
-        calls_in_parallel: whether an answer may have several calls.
-        schema: the JSON schema of the final answer, where `form` has one; `schema_name` is what the client calls it.
-        limit: most tokens to generate; None for no limit.
-        script: the token ids that the model is to produce; None for its own answer.
-        goes_on: whether the model goes on in its own words where the script ends.
-        token_delay: seconds that each token takes.
+        demanded: a tool that must be called (`tool_choice` names it or requires any); None otherwise.
+        calls_in_parallel: True if an answer may have several calls.
+        schema: JSON schema of the final answer if `form` is `json_schema`; `schema_name` is its name.
+        limit: maximum number of tokens to generate; None for no limit.
+        script: token ids of the output; None for unscripted output.
+        goes_on: True if the model continues unscripted after the script.
+        token_delay: seconds per token.
     """
 
     tools: tuple[Tool, ...]
@@ -88,23 +89,23 @@ class RequestOptions:
 
     @property
     def calls_allowed(self) -> bool:
-        """Whether the model may call anything."""
+        """True if the model may call tools."""
         return self.choice is not ToolChoice.NONE
 
     @property
     def offered(self) -> tuple[Tool, ...]:
-        """The tools that the model gets to see."""
+        """Tools that the prompt declares."""
         return self.tools if self.calls_allowed else ()
 
 
 def named_model(body: JsonObject) -> None:
-    """Refuse a request that names no model, or another one."""
+    """Reject a request without the name of the served model."""
     model = body.get("model")
     if not isinstance(model, str) or not model:
-        raise wrong_value("model", "the name of a model is needed.")
+        raise wrong_value("model", "expected the name of a model.")
     if model != MODEL:
         raise ApiError(
-            f"The model '{model}' does not exist; this server offers '{MODEL}'.",
+            f"The model '{model}' does not exist; available: '{MODEL}'.",
             status=HTTPStatus.NOT_FOUND,
             param="model",
             code="model_not_found",
@@ -120,92 +121,109 @@ _SAMPLING: dict[str, tuple[float, float]] = {
 
 
 def refuse_bad_sampling(body: JsonObject) -> None:
-    """Sampling settings do not matter to a scripted model; their types and ranges matter to a client."""
+    """Reject sampling parameters of a wrong type or range; a scripted model ignores valid ones."""
     for name, (least, most) in _SAMPLING.items():
         value = body.get(name)
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most
         ):
-            raise wrong_value(name, f"a number from {least:g} to {most:g} is needed.")
+            raise wrong_value(name, f"expected a number from {least:g} to {most:g}.")
     seed = body.get("seed")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-        raise wrong_value("seed", "a whole number is needed.")
+        raise wrong_value("seed", "expected a whole number.")
 
 
 def refuse_unsupported(body: JsonObject, neutral: "dict[str, tuple[Json, ...]]") -> None:
-    """Refuse the members that have another value than one of the neutral ones."""
+    """Reject the members that have another value than the supported ones in `neutral`."""
     for name, values in neutral.items():
-        given = body.get(name)
-        if not any(given == value and isinstance(given, bool) == isinstance(value, bool) for value in values):
-            raise unsupported(name, "this server only takes the default.")
+        actual = body.get(name)
+        if not any(actual == value and isinstance(actual, bool) == isinstance(value, bool) for value in values):
+            raise unsupported(name, "this server only accepts the default.")
 
 
 def switch(body: JsonObject, name: str, *, otherwise: bool = False) -> bool:
-    """True or false, `otherwise` where nothing is said."""
+    """Return the boolean member `name`, or `otherwise` if it is absent."""
     value = body.get(name)
     if value is None:
         return otherwise
     if not isinstance(value, bool):
-        raise wrong_value(name, "true or false is needed.")
+        raise wrong_value(name, "expected true or false.")
     return value
 
 
+def whole_number(body: JsonObject, name: str, least: int, most: int) -> int | None:
+    """Return the integer member `name`; None if it is absent."""
+    value = body.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most):
+        raise wrong_value(name, f"expected a whole number from {least} to {most}.")
+    return value
+
+
+def stop_strings(value: Json) -> tuple[str, ...]:
+    """Return the non-empty strings of `stop`: one string, or a list of up to 4."""
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    stops = tuple(stop for stop in values if isinstance(stop, str))
+    if len(stops) < len(values) or len(stops) > _MOST_STOPS:
+        raise wrong_value("stop", f"expected a string or a list of up to {_MOST_STOPS} strings.")
+    return tuple(filter(None, stops))
+
+
 def limit(body: JsonObject, *names: str) -> int | None:
-    """The number of tokens under the last of the names that is given; None for no limit."""
-    found: int | None = None
+    """Return the token limit under the last of `names` that is present; None for no limit."""
+    most: int | None = None
     for name in names:
         value = body.get(name)
         if value is None:
             continue
         if not isinstance(value, int) or isinstance(value, bool):
-            raise wrong_value(name, "a whole number is needed.")
+            raise wrong_value(name, "expected a whole number.")
         if value < 1:
-            raise wrong_value(name, f"at least 1 is needed, not {value}.")
-        found = value
-    return found
+            raise wrong_value(name, f"expected at least 1, got {value}.")
+        most = value
+    return most
 
 
 def effort(value: Json, where: str) -> Effort:
-    """The level of reasoning; medium where nothing is said."""
+    """Return the reasoning effort; medium if absent."""
     if value is None:
         return Effort.MEDIUM
     if isinstance(value, str) and value in set(Effort):
         return Effort(value)
-    raise wrong_value(where, f"{value!r} is none of 'low', 'medium', 'high', the levels of Harmony.")
+    raise wrong_value(where, f"expected one of 'low', 'medium', 'high', got {value!r}.")
 
 
 def usage_in_stream(value: Json, *, streamed: bool) -> bool:
-    """`stream_options.include_usage`."""
+    """Return `stream_options.include_usage`."""
     if value is None:
         return False
     if not isinstance(value, dict):
-        raise wrong_value("stream_options", "an object is needed.")
+        raise wrong_value("stream_options", "expected an object.")
     if not streamed:
         raise wrong_value("stream_options", "it is only allowed when 'stream' is true.")
-    wanted = value.get("include_usage")
-    if wanted is not None and not isinstance(wanted, bool):
-        raise wrong_value("stream_options.include_usage", "true or false is needed.")
-    return wanted is True
+    included = value.get("include_usage")
+    if included is not None and not isinstance(included, bool):
+        raise wrong_value("stream_options.include_usage", "expected true or false.")
+    return included is True
 
 
 def function_tool(function: Json, where: str) -> Tool:
-    """A function's name, description and parameters."""
+    """Return a function declaration."""
     if not isinstance(function, dict):
-        raise wrong_value(where, "an object is needed.")
+        raise wrong_value(where, "expected an object.")
     name = function.get("name")
     if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name):
-        raise wrong_value(f"{where}.name", "1 to 64 letters, digits, '_', '-' or '.' are needed.")
+        raise wrong_value(f"{where}.name", "expected 1 to 64 letters, digits, '_', '-' or '.'.")
     description = function.get("description")
     if description is not None and not isinstance(description, str):
-        raise wrong_value(f"{where}.description", "a string is needed.")
+        raise wrong_value(f"{where}.description", "expected a string.")
     parameters = function.get("parameters")
     if parameters is not None and not isinstance(parameters, dict):
-        raise wrong_value(f"{where}.parameters", "a JSON schema, which is an object, is needed.")
+        raise wrong_value(f"{where}.parameters", "expected a JSON schema object.")
     return Tool(name=name, description=description or "", parameters=parameters)
 
 
 def refuse_doubled(tools: Sequence[Tool]) -> None:
-    """Refuse two functions of one name."""
+    """Reject two functions of one name."""
     names = [tool.name for tool in tools]
     doubled = next((name for name in names if names.count(name) > 1), None)
     if doubled is not None:
@@ -213,31 +231,31 @@ def refuse_doubled(tools: Sequence[Tool]) -> None:
 
 
 def tool_choice_word(value: str, tools: Sequence[Tool]) -> "tuple[ToolChoice, Tool | None]":
-    """A `tool_choice` that is a word, and the tool that has to be called then."""
+    """Return the mode for a string `tool_choice`, and the tool that must be called."""
     if value not in set(ToolChoice):
-        raise wrong_value("tool_choice", f"{value!r} is none of 'none', 'auto', 'required' and no object.")
+        raise wrong_value("tool_choice", f"expected 'none', 'auto', 'required' or an object, got {value!r}.")
     if value == ToolChoice.REQUIRED and not tools:
         raise wrong_value("tool_choice", "'required' is only allowed with 'tools'.")
     return ToolChoice(value), tools[0] if value == ToolChoice.REQUIRED else None
 
 
 def chosen_tool(name: str, tools: Sequence[Tool]) -> Tool:
-    """The function that `tool_choice` names."""
-    named = next((tool for tool in tools if tool.name == name), None)
-    if named is None:
+    """Return the function that `tool_choice` names."""
+    chosen = next((tool for tool in tools if tool.name == name), None)
+    if chosen is None:
         raise wrong_value("tool_choice", f"the function '{name}' is not among 'tools'.")
-    return named
+    return chosen
 
 
 def refuse_bad_schema(schema: JsonObject, where: str) -> None:
-    """Refuse what is no JSON schema."""
-    if problem := _problem_of_schema(dumps(schema)):
-        raise wrong_value(where, f"it is no JSON schema: {problem}")
+    """Reject an invalid JSON schema."""
+    if problem := _schema_problem(dumps(schema)):
+        raise wrong_value(where, f"expected a valid JSON schema: {problem}")
 
 
 @lru_cache(maxsize=1024)
-def _problem_of_schema(schema: str) -> str:
-    """Why a text is no JSON schema, empty where it is one. Remembered: to see it takes longer than all the rest of a request."""
+def _schema_problem(schema: str) -> str:
+    """Return the validation error, or ""; cached, because validation takes longer than the rest of a request."""
     try:
         Draft202012Validator.check_schema(members(loads(schema)))
     except SchemaError as problem:
@@ -246,7 +264,7 @@ def _problem_of_schema(schema: str) -> str:
 
 
 def script(body: JsonObject) -> tuple[int, ...] | None:
-    """`harmony_script`: what the model is to produce, as token ids or as a text with special tokens."""
+    """Return the token ids of `harmony_script`, sent as a list of token ids or as a text with special tokens."""
     match body.get("harmony_script"):
         case None:
             return None
@@ -258,32 +276,32 @@ def script(body: JsonObject) -> tuple[int, ...] | None:
                 return ids
         case _:
             pass
-    raise wrong_value("harmony_script", "a text or a list of token ids of the vocabulary is needed.")
+    raise wrong_value("harmony_script", "expected a text or a list of token ids of the vocabulary.")
 
 
 def goes_on(body: JsonObject) -> bool:
-    """`harmony_script_then`: whether the model goes on in its own words where the script ends."""
+    """Return True if `harmony_script_then` is "model": the model continues unscripted after the script."""
     value = body.get("harmony_script_then")
     if value not in (None, "model") or (value is not None and body.get("harmony_script") is None):
-        raise wrong_value("harmony_script_then", "'model' is needed, and a 'harmony_script' that begins the answer.")
+        raise wrong_value("harmony_script_then", "expected 'model', and a 'harmony_script' that begins the answer.")
     return value is not None
 
 
 def token_delay(body: JsonObject) -> float:
-    """`harmony_token_delay`: the seconds that each token takes."""
+    """Return `harmony_token_delay`, in seconds per token."""
     value = body.get("harmony_token_delay")
     if value is None:
         return 0.0
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_DELAY:
-        raise wrong_value("harmony_token_delay", f"seconds between 0 and {_LONGEST_DELAY} are needed.")
+        raise wrong_value("harmony_token_delay", f"expected seconds between 0 and {_LONGEST_DELAY}.")
     return float(value)
 
 
 def event_tokens(body: JsonObject) -> int:
-    """`harmony_event_tokens`: how many tokens go in one event of a stream."""
+    """Return `harmony_event_tokens`, the number of tokens per stream event."""
     value = body.get("harmony_event_tokens")
     if value is None:
         return 1
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise wrong_value("harmony_event_tokens", "a whole number from 1 is needed.")
+        raise wrong_value("harmony_event_tokens", "expected a whole number from 1.")
     return value

@@ -1,1 +1,1 @@
-"""The Responses API: items in, items out, and the events that tell of them (OpenAI API reference, Responses)."""
+"""Responses API: input items, output items and their events (OpenAI API reference, Responses)."""

@@ -1,8 +1,7 @@
-"""The items of a Responses request as a Harmony conversation.
+"""Convert the items of a Responses request to a Harmony conversation.
 
-Items stand in the order in which the model wrote them, so they are shown in that order. A message of the assistant is
-its final answer unless the client says that it was a commentary, or a call follows in the same turn: then it was a
-preamble.
+Items are rendered in the order of the request, in which the model wrote them. A message of the assistant is its final
+answer, unless its phase is `commentary` or a call follows in the same turn: then it is a preamble.
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,11 +33,11 @@ _CALLS = (CallItem, BuiltInItem)
 
 
 def conversation(request: ResponsesRequest, *, date: str) -> tuple[Message, ...]:
-    """All messages of a request, nothing left out. `date` is shown to the model as today's."""
-    leading = [item.text for item in takewhile(_instructs, request.items) if isinstance(item, MessageItem)]
+    """Return all messages of a request; `date` is the current date in the system message."""
+    leading = [item.text for item in takewhile(_is_instruction, request.items) if isinstance(item, MessageItem)]
     texts = [text for text in (request.instructions or "", *leading) if text]
-    offered = [NAMESPACES[tool] for tool in request.built_in] if request.calls_allowed else []
-    system = reduce(SystemContent.with_tools, offered, system_content(request.effort, date))
+    built_in = [NAMESPACES[tool] for tool in request.built_in] if request.calls_allowed else []
+    system = reduce(SystemContent.with_tools, built_in, system_content(request.effort, date))
     return (
         Message(author=Role.SYSTEM, content=system),
         *developer("\n\n".join(texts) if texts else None, request.offered, formats(request)),
@@ -46,12 +45,12 @@ def conversation(request: ResponsesRequest, *, date: str) -> tuple[Message, ...]
     )
 
 
-def _instructs(item: Item) -> bool:
+def _is_instruction(item: Item) -> bool:
     return isinstance(item, MessageItem) and item.role in ("system", "developer")
 
 
 def _messages(entries: Sequence[Item]) -> Iterator[Message]:
-    for place, item in enumerate(entries):
+    for index, item in enumerate(entries):
         match item:
             case ReasoningItem():
                 if item.text:
@@ -65,7 +64,7 @@ def _messages(entries: Sequence[Item]) -> Iterator[Message]:
             case MessageItem(role="user"):
                 yield Message(author=Role.USER, content=item.text)
             case MessageItem(role="assistant"):
-                yield said(_channel(item, entries[place + 1 :]), item.text)
+                yield said(_channel(item, entries[index + 1 :]), item.text)
             case MessageItem():
                 yield from developer(item.text or None, ())
 

@@ -1,6 +1,6 @@
-"""`encrypted_content`: reasoning that the client keeps for the server without reading it.
+"""`encrypted_content`: opaque reasoning that the client stores and sends back.
 
-Nothing is secret here: the server is a reference for tests. What matters is that it comes back as it went.
+It is encoded, not encrypted: this server is a reference for tests, which only need the round trip.
 """
 
 import base64
@@ -10,12 +10,12 @@ _MARK = "harmony-conformance:"
 
 
 def sealed(text: str) -> str:
-    """The text, not to be read by clients."""
+    """Encode reasoning as an opaque string."""
     return _MARK + base64.urlsafe_b64encode(text.encode("utf-8", "replace")).decode()
 
 
 def unsealed(content: str) -> str | None:
-    """The text in what `sealed` made, None for anything else."""
+    """Decode the result of `sealed`; return None for any other string."""
     if not content.startswith(_MARK):
         return None
     try:

@@ -1,7 +1,7 @@
-"""The `input` of a Responses request, read once and refused where it is wrong.
+"""Parse and validate the `input` of a Responses request.
 
-What this server returns it takes back, item by item. Reasoning is read from where its own items have it: `content`
-(the raw chain of thought, as gpt-oss servers return it), else `encrypted_content`, else `summary`.
+The server accepts all items that it returns. Reasoning is read from `content` (the raw chain of thought, as gpt-oss
+servers return it), else `encrypted_content`, else `summary`.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _PHASES = (None, "commentary", "final_answer")
 
 @dataclass(frozen=True, kw_only=True)
 class MessageItem:
-    """A message; `phase` is what the client says of an assistant's: `commentary`, `final_answer` or nothing."""
+    """A message; `phase` of an assistant message is `commentary`, `final_answer` or None."""
 
     role: str
     text: str
@@ -33,14 +33,14 @@ class MessageItem:
 
 @dataclass(frozen=True, kw_only=True)
 class ReasoningItem:
-    """A chain of thought that is sent back."""
+    """A chain of thought that the client sent back."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallItem:
-    """A call of a function; `arguments` is the text as the client sent it."""
+    """A call of a function; `arguments` is the text that the client sent, unchanged."""
 
     name: str
     arguments: str
@@ -48,7 +48,7 @@ class CallItem:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultItem:
-    """The result of a function, under the name that was called."""
+    """The result of a function; `tool` is the name of the function."""
 
     tool: str
     text: str
@@ -56,7 +56,7 @@ class ResultItem:
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltInItem:
-    """A call of a built-in tool; `content` is what the model wrote to it, `logs` what it answered."""
+    """A call of a built-in tool; `content` is the model's message to it, `logs` its result."""
 
     recipient: str
     content: str
@@ -67,10 +67,10 @@ Item: TypeAlias = MessageItem | ReasoningItem | CallItem | ResultItem | BuiltInI
 
 
 def listed(value: Json) -> list[Json]:
-    """The input as a list of items; a text is one user message.
+    """Return the input as a list of items; a string becomes one user message.
 
     Raises:
-        ApiError: it is neither.
+        ApiError: the value has another type.
     """
     match value:
         case str():
@@ -78,31 +78,31 @@ def listed(value: Json) -> list[Json]:
         case list():
             return value
         case _:
-            raise wrong_value("input", "a text or a list of items is needed.")
+            raise wrong_value("input", "expected a string or a list of items.")
 
 
 def read_items(entries: list[Json]) -> tuple[Item, ...]:
-    """The items in order, each result under the name of the function that was called.
+    """Return the items in order, each result with the name of its function.
 
     Raises:
-        ApiError: a 400 that names the item and the member.
+        ApiError: status 400; the error names the item and the member.
     """
     if not entries:
-        raise wrong_value("input", "at least one item is needed.")
-    called: dict[str, str] = {}
-    read: list[Item] = []
+        raise wrong_value("input", "expected at least one item.")
+    functions: dict[str, str] = {}
+    parsed: list[Item] = []
     for position, entry in enumerate(entries):
         where = f"input[{position}]"
         if not isinstance(entry, dict):
-            raise wrong_value(where, "an object is needed.")
-        item = _item(entry, where, called)
+            raise wrong_value(where, "expected an object.")
+        item = _item(entry, where, functions)
         if isinstance(item, CallItem):
-            called[_string(entry, "call_id", where)] = item.name
-        read.append(item)
-    return tuple(read)
+            functions[_string(entry, "call_id", where)] = item.name
+        parsed.append(item)
+    return tuple(parsed)
 
 
-def _item(entry: JsonObject, where: str, called: Mapping[str, str]) -> Item:
+def _item(entry: JsonObject, where: str, functions: Mapping[str, str]) -> Item:
     match entry.get("type", "message"):
         case "message":
             return _message(entry, where)
@@ -111,22 +111,24 @@ def _item(entry: JsonObject, where: str, called: Mapping[str, str]) -> Item:
         case "function_call":
             return CallItem(name=_string(entry, "name", where), arguments=_string(entry, "arguments", where))
         case "function_call_output":
-            return _result(entry, where, called)
+            return _result(entry, where, functions)
         case "code_interpreter_call":
-            return _python(entry, where)
+            outputs = items(entry.get("outputs"))
+            logs = "".join(text(members(output).get("logs")) for output in outputs) if outputs else None
+            return BuiltInItem(recipient=PYTHON, content=_string(entry, "code", where), logs=logs)
         case "web_search_call":
             return _browser(entry, where)
         case kind:
-            raise wrong_value(f"{where}.type", f"{kind!r} is no item that this server takes.")
+            raise wrong_value(f"{where}.type", f"unsupported item type {kind!r}.")
 
 
 def _message(entry: JsonObject, where: str) -> MessageItem:
     role = entry.get("role")
     if not isinstance(role, str) or role not in _TEXT_PARTS:
-        raise wrong_value(f"{where}.role", f"{role!r} is none of {', '.join(_TEXT_PARTS)}.")
+        raise wrong_value(f"{where}.role", f"expected one of {', '.join(_TEXT_PARTS)}, got {role!r}.")
     phase = entry.get("phase")
     if phase not in _PHASES:
-        raise wrong_value(f"{where}.phase", f"{phase!r} is none of 'commentary', 'final_answer'.")
+        raise wrong_value(f"{where}.phase", f"expected one of 'commentary', 'final_answer', got {phase!r}.")
     content = _text(entry.get("content"), f"{where}.content", _TEXT_PARTS[role])
     return MessageItem(role=role, text=content, phase=text(phase) or None)
 
@@ -136,17 +138,17 @@ def _text(value: Json, where: str, kinds: Mapping[str, str]) -> str:
         case str():
             return value
         case list():
-            return "".join(_part(part, f"{where}[{place}]", kinds) for place, part in enumerate(value))
+            return "".join(_part(part, f"{where}[{index}]", kinds) for index, part in enumerate(value))
         case _:
-            raise wrong_value(where, "a text or a list of parts is needed.")
+            raise wrong_value(where, "expected a string or a list of parts.")
 
 
 def _part(part: Json, where: str, kinds: Mapping[str, str]) -> str:
     if not isinstance(part, dict):
-        raise wrong_value(where, "a part is an object.")
+        raise wrong_value(where, "expected an object.")
     kind = part.get("type")
     if not isinstance(kind, str) or kind not in kinds:
-        raise wrong_value(f"{where}.type", f"{kind!r} is not offered here; {', '.join(kinds)} is.")
+        raise wrong_value(f"{where}.type", f"expected {' or '.join(kinds)}, got {kind!r}.")
     return _string(part, kinds[kind], where)
 
 
@@ -155,46 +157,38 @@ def _reasoning(entry: JsonObject, where: str) -> str:
         return _text(entry["content"], f"{where}.content", {"reasoning_text": "text"})
     sealed = entry.get("encrypted_content")
     if isinstance(sealed, str) and sealed:
-        opened = unsealed(sealed)
-        if opened is None:
+        reasoning = unsealed(sealed)
+        if reasoning is None:
             raise ApiError(
-                f"Invalid value for '{where}.encrypted_content': it was not made by this server.",
+                f"Invalid value for '{where}.encrypted_content': expected a value from this server.",
                 param=f"{where}.encrypted_content",
                 code="invalid_encrypted_content",
             )
-        return opened
+        return reasoning
     if entry.get("summary"):
         return _text(entry["summary"], f"{where}.summary", {"summary_text": "text"})
     return ""
 
 
-def _result(entry: JsonObject, where: str, called: Mapping[str, str]) -> ResultItem:
+def _result(entry: JsonObject, where: str, functions: Mapping[str, str]) -> ResultItem:
     call = _string(entry, "call_id", where)
-    if call not in called:
-        raise ApiError(
-            f"Invalid value for '{where}.call_id': no earlier item calls a function under the id '{call}'.",
-            param=f"{where}.call_id",
-            code="invalid_value",
-        )
-    return ResultItem(tool=called[call], text=_text(entry.get("output"), f"{where}.output", {"input_text": "text"}))
-
-
-def _python(entry: JsonObject, where: str) -> BuiltInItem:
-    outputs = items(entry.get("outputs"))
-    logs = "".join(text(members(output).get("logs")) for output in outputs)
-    return BuiltInItem(recipient=PYTHON, content=_string(entry, "code", where), logs=logs if outputs else None)
+    if call not in functions:
+        raise wrong_value(f"{where}.call_id", f"no earlier function call has the id '{call}'.")
+    return ResultItem(tool=functions[call], text=_text(entry.get("output"), f"{where}.output", {"input_text": "text"}))
 
 
 def _browser(entry: JsonObject, where: str) -> BuiltInItem:
     action = members(entry.get("action"))
     kind = text(action.get("type"))
     if kind not in RECIPIENTS:
-        raise wrong_value(f"{where}.action.type", f"{action.get('type')!r} is none of {', '.join(RECIPIENTS)}.")
+        raise wrong_value(
+            f"{where}.action.type", f"expected one of {', '.join(RECIPIENTS)}, got {action.get('type')!r}."
+        )
     return BuiltInItem(recipient=RECIPIENTS[kind], content=browsing_arguments(action))
 
 
 def _string(entry: JsonObject, name: str, where: str) -> str:
     value = entry.get(name)
     if not isinstance(value, str):
-        raise wrong_value(f"{where}.{name}", "a string is needed.")
+        raise wrong_value(f"{where}.{name}", "expected a string.")
     return value

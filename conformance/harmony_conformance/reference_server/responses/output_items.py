@@ -1,7 +1,7 @@
-"""One output item as it grows: what it is told as when it begins, with each piece of text, and when it ends.
+"""Output items and their events at the beginning, for each piece of text, and at the end.
 
-Every Harmony message becomes an item of its own. An item's methods return the events that tell of it, without the
-members that only the stream knows (`sequence_number`).
+Each Harmony message becomes one item. The methods of an item return its events without `sequence_number`, which the
+stream adds.
 """
 
 from collections.abc import Iterator
@@ -18,43 +18,43 @@ IN_PROGRESS = "in_progress"
 
 
 class OutputItem(Protocol):
-    """An item that is being written."""
+    """An item in progress."""
 
     def begin(self) -> Iterator[JsonObject]:
-        """The events that announce it."""
+        """Yield the events of its beginning."""
         ...
 
     def write(self, text: str) -> Iterator[JsonObject]:
-        """The events of a piece of its text."""
+        """Yield the events of a piece of its text."""
         ...
 
     def end(self, status: str) -> Iterator[JsonObject]:
-        """The events that finish it; afterwards it has its last status."""
+        """Yield the events of its end, with its final status."""
         ...
 
     def value(self, status: str) -> JsonObject:
-        """The item as it stands."""
+        """Return the item in its current state."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class ItemPosition:
-    """Where an item stands: its id, and its index in the output."""
+    """Id of an item, and its index in the output."""
 
     id: str
     index: int
 
-    def event(self, kind: str, **told: Json) -> JsonObject:
-        """An event about a part of the item."""
-        return {"type": f"response.{kind}", "item_id": self.id, "output_index": self.index, **told}
+    def event(self, kind: str, **rest: Json) -> JsonObject:
+        """Return an event about a part of the item."""
+        return {"type": f"response.{kind}", "item_id": self.id, "output_index": self.index, **rest}
 
     def item(self, kind: str, value: JsonObject) -> JsonObject:
-        """An event with the whole item."""
+        """Return an event with the whole item."""
         return {"type": f"response.output_item.{kind}", "output_index": self.index, "item": value}
 
 
 class ReasoningOutput:
-    """A chain of thought, told as it is (`reasoning_text`) or in the place of a summary."""
+    """A chain of thought, in `content` (`reasoning_text`) or in `summary`."""
 
     def __init__(self, place: ItemPosition, *, in_summary: bool, is_sealed: bool) -> None:
         self._place = place
@@ -66,30 +66,27 @@ class ReasoningOutput:
         self._text = ""
 
     def begin(self) -> Iterator[JsonObject]:
-        """The item without a part, then its part without a text."""
+        """Yield the item without a part, then its empty part."""
         yield self._place.item("added", {**self._bare(IN_PROGRESS), "summary": []})
         yield self._place.event(f"{self._part_kind}.added", **self._index, part=self._part())
 
     def write(self, text: str) -> Iterator[JsonObject]:
-        """One delta."""
+        """Yield one delta."""
         self._text += text
         yield self._place.event(f"{self._kind}.delta", **self._index, delta=text)
 
     def end(self, status: str) -> Iterator[JsonObject]:
-        """The text, the part and the item."""
+        """Yield the text, the part and the item."""
         yield self._place.event(f"{self._kind}.done", **self._index, text=self._text)
         yield self._place.event(f"{self._part_kind}.done", **self._index, part=self._part())
         yield self._place.item("done", self.value(status))
 
     def value(self, status: str) -> JsonObject:
-        """The item; `encrypted_content` only where the client asked for it."""
-        parts: JsonObject = (
-            {"summary": [self._part()], "content": []}
-            if self._in_summary
-            else {"summary": [], "content": [self._part()]}
-        )
-        kept: JsonObject = {"encrypted_content": sealed(self._text)} if self._is_sealed else {}
-        return {**self._bare(status), **parts, **kept}
+        """Return the item; `encrypted_content` only if the client requested it."""
+        parts: list[Json] = [self._part()]
+        summary, content = (parts, []) if self._in_summary else ([], parts)
+        encrypted: JsonObject = {"encrypted_content": sealed(self._text)} if self._is_sealed else {}
+        return {**self._bare(status), "summary": summary, "content": content, **encrypted}
 
     def _bare(self, status: str) -> JsonObject:
         return {"id": self._place.id, "type": "reasoning", "status": status}
@@ -99,7 +96,7 @@ class ReasoningOutput:
 
 
 class MessageOutput:
-    """What the user is to see; `phase` tells a preamble (`commentary`) from the answer."""
+    """Visible text; `phase` distinguishes a preamble (`commentary`) from the answer."""
 
     def __init__(self, place: ItemPosition, *, phase: str) -> None:
         self._place = place
@@ -109,55 +106,46 @@ class MessageOutput:
         self._new: list[Json] = []
 
     def take(self, entries: list[Json]) -> None:
-        """The log probabilities of the tokens of the next piece of text."""
+        """Set the log probabilities of the next piece of text."""
         self._new = entries
 
     def begin(self) -> Iterator[JsonObject]:
-        """The item without a part, then its part without a text."""
+        """Yield the item without a part, then its empty part."""
         yield self._place.item("added", {**self._bare(IN_PROGRESS), "content": []})
         yield self._place.event("content_part.added", content_index=0, part=self._part())
 
     def write(self, text: str) -> Iterator[JsonObject]:
-        """One delta."""
+        """Yield one delta."""
         self._text += text
-        told, self._new = self._new, []
-        self._logprobs += told
-        yield self._place.event("output_text.delta", content_index=0, delta=text, logprobs=_without_bytes(told))
+        new, self._new = self._new, []
+        self._logprobs += new
+        yield self._place.event("output_text.delta", content_index=0, delta=text, logprobs=_without_bytes(new))
 
     def end(self, status: str) -> Iterator[JsonObject]:
-        """The text, the part and the item."""
-        told = _without_bytes(self._logprobs)
-        yield self._place.event("output_text.done", content_index=0, text=self._text, logprobs=told)
+        """Yield the text, the part and the item."""
+        entries = _without_bytes(self._logprobs)
+        yield self._place.event("output_text.done", content_index=0, text=self._text, logprobs=entries)
         yield self._place.event("content_part.done", content_index=0, part=self._part())
         yield self._place.item("done", self.value(status))
 
     def value(self, status: str) -> JsonObject:
-        """The item."""
+        """Return the item."""
         return {**self._bare(status), "content": [self._part()]}
 
     def _bare(self, status: str) -> JsonObject:
-        return {
-            "id": self._place.id,
-            "type": "message",
-            "role": "assistant",
-            "phase": self._phase,
-            "status": status,
-        }
+        return {"id": self._place.id, "type": "message", "role": "assistant", "phase": self._phase, "status": status}
 
     def _part(self) -> JsonObject:
         return {"type": "output_text", "text": self._text, "annotations": [], "logprobs": [*self._logprobs]}
 
 
 def _without_bytes(entries: list[Json]) -> list[Json]:
-    """Log probabilities as events have them."""
+    """Return log probabilities as events have them, without `bytes`."""
     return [
         {
-            **{name: value for name, value in members(entry).items() if name != "bytes"},
-            **(
-                {"top_logprobs": _without_bytes(items(top))}
-                if (top := members(entry).get("top_logprobs")) is not None
-                else {}
-            ),
+            name: _without_bytes(items(value)) if name == "top_logprobs" and value is not None else value
+            for name, value in members(entry).items()
+            if name != "bytes"
         }
         for entry in entries
     ]
@@ -173,21 +161,21 @@ class FunctionCallOutput:
         self._arguments = ""
 
     def begin(self) -> Iterator[JsonObject]:
-        """The item without arguments."""
+        """Yield the item without arguments."""
         yield self._place.item("added", self.value(IN_PROGRESS))
 
     def write(self, text: str) -> Iterator[JsonObject]:
-        """One delta of the arguments."""
+        """Yield one delta of the arguments."""
         self._arguments += text
         yield self._place.event("function_call_arguments.delta", delta=text)
 
     def end(self, status: str) -> Iterator[JsonObject]:
-        """The arguments and the item."""
+        """Yield the arguments and the item."""
         yield self._place.event("function_call_arguments.done", name=self._name, arguments=self._arguments)
         yield self._place.item("done", self.value(status))
 
     def value(self, status: str) -> JsonObject:
-        """The item."""
+        """Return the item."""
         return {
             "id": self._place.id,
             "type": "function_call",
@@ -199,24 +187,24 @@ class FunctionCallOutput:
 
 
 class PythonOutput:
-    """A call of the built-in Python tool, which nobody runs here."""
+    """A call of the built-in Python tool, which is not executed."""
 
     def __init__(self, place: ItemPosition) -> None:
         self._place = place
         self._code = ""
 
     def begin(self) -> Iterator[JsonObject]:
-        """The item without code."""
+        """Yield the item without code."""
         yield self._place.item("added", self.value(IN_PROGRESS))
         yield self._place.event("code_interpreter_call.in_progress")
 
     def write(self, text: str) -> Iterator[JsonObject]:
-        """One delta of the code."""
+        """Yield one delta of the code."""
         self._code += text
         yield self._place.event("code_interpreter_call_code.delta", delta=text)
 
     def end(self, status: str) -> Iterator[JsonObject]:
-        """The code and the item."""
+        """Yield the code and the item."""
         yield self._place.event("code_interpreter_call_code.done", code=self._code)
         if status == COMPLETED:
             yield self._place.event("code_interpreter_call.interpreting")
@@ -224,7 +212,7 @@ class PythonOutput:
         yield self._place.item("done", self.value(status))
 
     def value(self, status: str) -> JsonObject:
-        """The item."""
+        """Return the item."""
         return {
             "id": self._place.id,
             "type": "code_interpreter_call",
@@ -236,7 +224,7 @@ class PythonOutput:
 
 
 class BrowsingOutput:
-    """A call of the built-in browser, which nobody runs here; it is told whole."""
+    """A call of the built-in browser, which is not executed; its action is complete only at the end."""
 
     def __init__(self, place: ItemPosition, *, recipient: str) -> None:
         self._place = place
@@ -244,24 +232,24 @@ class BrowsingOutput:
         self._content = ""
 
     def begin(self) -> Iterator[JsonObject]:
-        """The item without an action."""
+        """Yield the item without an action."""
         yield self._place.item("added", self.value(IN_PROGRESS))
         yield self._place.event("web_search_call.in_progress")
 
     def write(self, text: str) -> Iterator[JsonObject]:
-        """Nothing yet."""
+        """Buffer the text; there is no event for it."""
         self._content += text
         yield from ()
 
     def end(self, status: str) -> Iterator[JsonObject]:
-        """The item."""
+        """Yield the item."""
         if status == COMPLETED:
             yield self._place.event("web_search_call.searching")
             yield self._place.event("web_search_call.completed")
         yield self._place.item("done", self.value(status))
 
     def value(self, status: str) -> JsonObject:
-        """The item; the API has no word for one that was cut off but `failed`."""
+        """Return the item; a truncated one has the status `failed`, the only one that the API has for it."""
         return {
             "id": self._place.id,
             "type": "web_search_call",

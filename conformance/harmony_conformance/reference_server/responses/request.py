@@ -1,4 +1,4 @@
-"""A Responses request, read once and refused where it is wrong; behind this border its values are trusted."""
+"""Parse and validate a Responses request."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _SUMMARIES = (None, "auto", "concise", "detailed")
 
 
 class Thoughts(StrEnum):
-    """Where a reasoning item has its text."""
+    """Member of a reasoning item that has its text."""
 
     CONTENT = "content"
     SUMMARY = "summary"
@@ -33,17 +33,18 @@ class Thoughts(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ResponsesRequest(RequestOptions):
-    """All that the server reads of a request.
+    """Validated request.
 
     Attributes:
-        items: the whole input, that of earlier responses included.
-        entries: the same as it was sent.
-        built_in: the types of the built-in tools that are offered.
-        thoughts: where reasoning is told; in `summary` where the client asks for one.
-        seals_thoughts: whether `encrypted_content` is asked for.
-        likely: how many likely tokens are told with each log probability of the answer; None where none are asked for.
-        allowed: the functions that may be called, None where that is all of them.
-        ends_at_stop: whether a token that ends the turn ends the generation.
+        items: the whole input, including that of earlier responses.
+        entries: the same as JSON.
+        built_in: types of the built-in tools.
+        thoughts: member of reasoning items that has the text; `summary` if the client requested one.
+        seals_thoughts: True to return `encrypted_content`.
+        likely: number of most likely tokens per log probability; None for no log probabilities.
+        stored: True to store the response.
+        allowed: the functions that may be called; None for all.
+        ends_at_stop: True if an end-of-turn token ends the generation.
         echoed: members of the request that every response repeats.
     """
 
@@ -61,10 +62,10 @@ class ResponsesRequest(RequestOptions):
 
 
 def read_request(body: JsonObject, entries: Sequence[Json]) -> ResponsesRequest:
-    """The request in a JSON body whose input, with all that went before it, is `entries`.
+    """Parse a JSON body; `entries` is its input after that of earlier responses.
 
     Raises:
-        ApiError: a 4xx that names the parameter.
+        ApiError: status 4xx; the error names the parameter.
     """
     fields.named_model(body)
     fields.refuse_unsupported(body, _NEUTRAL)
@@ -73,7 +74,7 @@ def read_request(body: JsonObject, entries: Sequence[Json]) -> ResponsesRequest:
     choice, demanded = _tool_choice(body.get("tool_choice"), tools)
     form, schema, name = _answer_form(body.get("text"))
     reasoning, included = _object(body, "reasoning"), _included(body.get("include"))
-    likely = _likely(body.get("top_logprobs"))
+    likely = fields.whole_number(body, "top_logprobs", 0, _MOST_LIKELY) or 0
     return ResponsesRequest(
         items=read_items(list(entries)),
         entries=tuple(entries),
@@ -106,20 +107,20 @@ def read_request(body: JsonObject, entries: Sequence[Json]) -> ResponsesRequest:
 def _object(body: JsonObject, name: str) -> JsonObject:
     value = body.get(name)
     if value is not None and not isinstance(value, dict):
-        raise wrong_value(name, "an object is needed.")
+        raise wrong_value(name, "expected an object.")
     return members(value)
 
 
 def _instructions(value: Json) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    raise wrong_value("instructions", "a text is needed.")
+    raise wrong_value("instructions", "expected a string.")
 
 
 def _tools(value: Json) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
-    """The functions, and the types of the built-in tools."""
+    """Return the functions, and the types of the built-in tools."""
     if value is not None and not isinstance(value, list):
-        raise wrong_value("tools", "a list is needed.")
+        raise wrong_value("tools", "expected a list.")
     functions: list[Tool] = []
     built_in: list[str] = []
     for position, entry in enumerate(items(value)):
@@ -130,15 +131,15 @@ def _tools(value: Json) -> tuple[tuple[Tool, ...], tuple[str, ...]]:
         elif isinstance(kind, str) and kind in NAMESPACES:
             built_in.append(kind)
         elif isinstance(kind, str):
-            raise unsupported(f"{where}.type", f"{kind!r} is not offered; function, {', '.join(NAMESPACES)} are.")
+            raise unsupported(f"{where}.type", f"expected one of function, {', '.join(NAMESPACES)}, got {kind!r}.")
         else:
-            raise wrong_value(where, "an object with a 'type' is needed.")
+            raise wrong_value(where, "expected an object with a 'type'.")
     fields.refuse_doubled(functions)
     return tuple(functions), tuple(built_in)
 
 
 def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool | None]:
-    """What is wanted, and a tool that has to be called. The functions that `allowed_tools` lists are a part of those that are offered."""
+    """Return the mode and a tool that must be called; the functions in `allowed_tools` must be in `tools`."""
     if value is None:
         return ToolChoice.AUTO, None
     if members(value).get("type") == "allowed_tools":
@@ -148,16 +149,16 @@ def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool |
     chosen = members(value)
     name = chosen.get("name")
     if chosen.get("type") != "function" or not isinstance(name, str):
-        raise wrong_value("tool_choice", 'a word or an object is needed like {"type": "function", "name": …}.')
+        raise wrong_value("tool_choice", 'expected a string or an object like {"type": "function", "name": …}.')
     return ToolChoice.REQUIRED, fields.chosen_tool(name, tools)
 
 
 def _allowed(choice: JsonObject, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool | None]:
     mode, entries = choice.get("mode"), choice.get("tools")
     if mode not in (ToolChoice.AUTO, ToolChoice.REQUIRED):
-        raise wrong_value("tool_choice.mode", "'auto' or 'required' is needed.")
+        raise wrong_value("tool_choice.mode", "expected 'auto' or 'required'.")
     if not isinstance(entries, list) or not entries:
-        raise wrong_value("tool_choice.tools", "a list of functions is needed.")
+        raise wrong_value("tool_choice.tools", "expected a list of functions.")
     chosen = [_tool_choice(entry, tools)[1] for entry in entries]
     return ToolChoice(str(mode)), chosen[0] if mode == ToolChoice.REQUIRED else None
 
@@ -172,40 +173,32 @@ def _answer_form(value: Json) -> tuple[AnswerForm, Json, str]:
     described = members(members(value).get("format"))
     kind = described.get("type", "text")
     if not isinstance(kind, str) or kind not in set(AnswerForm):
-        raise wrong_value("text.format.type", f"{kind!r} is none of 'text', 'json_object', 'json_schema'.")
+        raise wrong_value("text.format.type", f"expected one of 'text', 'json_object', 'json_schema', got {kind!r}.")
     if kind != AnswerForm.JSON_SCHEMA:
         return AnswerForm(kind), None, "answer"
     schema = described.get("schema")
     if not isinstance(schema, dict):
-        raise wrong_value("text.format.schema", "a JSON schema, which is an object, is needed.")
+        raise wrong_value("text.format.schema", "expected a JSON schema object.")
     fields.refuse_bad_schema(schema, "text.format.schema")
     name = described.get("name")
     if not isinstance(name, str) or not name:
-        raise wrong_value("text.format.name", "a name is needed.")
+        raise wrong_value("text.format.name", "expected a name.")
     return AnswerForm.JSON_SCHEMA, schema, name
 
 
 def _thoughts(reasoning: JsonObject) -> Thoughts:
     summary = reasoning.get("summary")
     if summary not in _SUMMARIES:
-        raise wrong_value("reasoning.summary", f"{summary!r} is none of 'auto', 'concise', 'detailed'.")
+        raise wrong_value("reasoning.summary", f"expected one of 'auto', 'concise', 'detailed', got {summary!r}.")
     return Thoughts.CONTENT if summary is None else Thoughts.SUMMARY
-
-
-def _likely(value: Json) -> int:
-    if value is None:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_LIKELY:
-        raise wrong_value("top_logprobs", f"a whole number from 0 to {_MOST_LIKELY} is needed.")
-    return value
 
 
 def _included(value: Json) -> list[Json]:
     if value is not None and not isinstance(value, list):
-        raise wrong_value("include", "a list is needed.")
+        raise wrong_value("include", "expected a list.")
     for entry in items(value):
         if entry not in _INCLUDED:
-            raise unsupported("include", f"{entry!r} is not offered; {' and '.join(sorted(_INCLUDED))} are.")
+            raise unsupported("include", f"expected {' or '.join(sorted(_INCLUDED))}, got {entry!r}.")
     return items(value)
 
 
@@ -222,15 +215,15 @@ _DEFAULTS: JsonObject = {
     "top_p": 1.0,
     "truncation": "disabled",
 }
-"""What a response repeats of its request, and says where the request says nothing."""
+"""Members of the request that a response repeats, with their defaults."""
 
 
 def _echoed(body: JsonObject) -> JsonObject:
-    said = {name: default if body.get(name) is None else body[name] for name, default in _DEFAULTS.items()}
+    repeated = {name: default if body.get(name) is None else body[name] for name, default in _DEFAULTS.items()}
     reasoning = members(body.get("reasoning"))
     form = members(body.get("text")).get("format")
     return {
-        **said,
+        **repeated,
         "reasoning": {"effort": reasoning.get("effort") or Effort.MEDIUM.value, "summary": reasoning.get("summary")},
         "text": {"format": {"type": "text"} if form is None else form},
     }

@@ -1,4 +1,4 @@
-"""HTTP of the Responses API: create, retrieve, list the input of, and delete."""
+"""HTTP routes of the Responses API: create, retrieve, list input items, delete."""
 
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -22,14 +22,14 @@ from harmony_conformance.reference_server.responses.store import Store, Stored, 
 
 
 class Responses:
-    """The endpoints, and the responses that they remember."""
+    """Endpoints of the Responses API and the stored responses."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._store = Store()
 
     def routes(self) -> list[Route]:
-        """Where they are served."""
+        """Return the routes."""
         return [
             Route("/v1/responses", self.create, methods=["POST"]),
             Route("/v1/responses/{id}", self.retrieve, methods=["GET"]),
@@ -42,10 +42,10 @@ class Responses:
         answer = self._accept(self._host.changes.request(await body_of(request), api=ApiFamily.RESPONSES))
         generations, delay = [answer.run.generation], answer.request.token_delay
         if answer.request.streamed:
-            events = self._host.changes.stream(self._kept(answer), ApiFamily.RESPONSES)
-            return stream_response(_named(events), generations, delay, self._host.load)
+            events = self._host.changes.stream(self._stored_events(answer), ApiFamily.RESPONSES)
+            return stream_response(_named_events(events), generations, delay, self._host.load)
         body = answer.whole()
-        self._keep(answer.request, body)
+        self._store_response(answer.request, body)
         await self._host.wait(request, generations, delay)
         return self._host.reply(Reply(status=HTTPStatus.OK, body=body), ApiFamily.RESPONSES)
 
@@ -92,21 +92,21 @@ class Responses:
         identity = id_of("resp_", run.seed, next(self._host.serials))
         return ResponsesAnswer(id=identity, created=int(self._host.now()), request=request, run=run)
 
-    def _kept(self, answer: ResponsesAnswer) -> Iterator[Json]:
-        """The events; the answer is remembered before its last one is sent."""
+    def _stored_events(self, answer: ResponsesAnswer) -> Iterator[Json]:
+        """Yield the events; store the response before its last event."""
         for event in answer.stream():
             response = members(event.get("response"))
             if response.get("usage") is not None and response.get("status") != FAILED:
-                self._keep(answer.request, response)
+                self._store_response(answer.request, response)
             yield event
 
-    def _keep(self, request: ResponsesRequest, response: JsonObject) -> None:
+    def _store_response(self, request: ResponsesRequest, response: JsonObject) -> None:
         if request.stored:
             self._store.keep(Stored(response=response, entries=request.entries))
 
 
-def _named(events: Iterator[Json]) -> Iterator[str]:
-    """Server-sent events under the name that their data has; texts are sent as they are."""
+def _named_events(events: Iterator[Json]) -> Iterator[str]:
+    """Format server-sent events with the `type` of their data as name; send strings unchanged."""
     for event in events:
         name = text(members(event).get("type"))
         data = event if isinstance(event, str) else dumps(event)

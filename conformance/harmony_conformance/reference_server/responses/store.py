@@ -1,4 +1,4 @@
-"""The responses that the server remembers, so that a request may build on an earlier one."""
+"""Stored responses, which later requests can continue."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -10,53 +10,53 @@ from harmony_conformance.reference_server.pipeline.prompt_run import id_of
 from harmony_conformance.reference_server.requests.errors import ApiError
 
 _MOST = 4096
-"""How many are remembered; the oldest is forgotten first."""
+"""Maximum number of stored responses; the oldest is removed first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """A response, and the input that it answers, with all that went before."""
+    """A response and its input, including that of earlier responses."""
 
     response: JsonObject
     entries: tuple[Json, ...]
 
 
 class Store:
-    """Responses by their id."""
+    """Responses by id."""
 
     def __init__(self) -> None:
         self._stored: OrderedDict[str, Stored] = OrderedDict()
 
     def keep(self, stored: Stored) -> None:
-        """Remember one."""
+        """Store a response."""
         self._stored[text(stored.response.get("id"))] = stored
         while len(self._stored) > _MOST:
             self._stored.popitem(last=False)
 
     def found(self, response: str) -> Stored:
-        """The one with this id.
+        """Return the response with this id.
 
         Raises:
-            ApiError: a 404; there is none.
+            ApiError: status 404; unknown id.
         """
         if response not in self._stored:
             raise ApiError(f"Response with id '{response}' not found.", status=HTTPStatus.NOT_FOUND, code="not_found")
         return self._stored[response]
 
     def forget(self, response: str) -> None:
-        """Remove one.
+        """Remove a response.
 
         Raises:
-            ApiError: a 404; there is none.
+            ApiError: status 404; unknown id.
         """
         self.found(response)
         del self._stored[response]
 
     def before(self, previous: Json) -> tuple[Json, ...]:
-        """All items up to the end of an earlier response; none where no earlier one is named.
+        """Return the items up to the end of the previous response; empty without a previous one.
 
         Raises:
-            ApiError: it is not remembered.
+            ApiError: the previous response is not stored.
         """
         if previous is None:
             return ()
@@ -70,10 +70,10 @@ class Store:
         return (*stored.entries, *items(stored.response.get("output")))
 
     def resolved(self, entries: Sequence[Json]) -> tuple[Json, ...]:
-        """The entries with the items that they only refer to.
+        """Replace each item reference by its item.
 
         Raises:
-            ApiError: an item is not remembered.
+            ApiError: an item is not stored.
         """
         return tuple(
             self._item(text(members(entry).get("id"))) if members(entry).get("type") == "item_reference" else entry
@@ -89,10 +89,10 @@ class Store:
 
 
 def input_items(stored: Stored) -> list[Json]:
-    """The input as the API lists it, the last item first, each with an id."""
+    """Return the input as the API lists it: the last item first, each with an id."""
     response = text(stored.response.get("id"))
-    listed: list[Json] = [
-        {"id": id_of("item_", response, place), "type": "message", **members(entry)}
-        for place, entry in enumerate(stored.entries)
+    entries: list[Json] = [
+        {"id": id_of("item_", response, index), "type": "message", **members(entry)}
+        for index, entry in enumerate(stored.entries)
     ]
-    return listed[::-1]
+    return entries[::-1]

@@ -1,1 +1,1 @@
-"""The ASGI application, and the server around it."""
+"""ASGI application and the server that runs it."""

@@ -1,4 +1,4 @@
-"""The HTTP surface: Chat Completions, streamed and not, models, health and version, as an ASGI application."""
+"""ASGI application: Chat Completions, models, health, metrics, version, and the routes of the other APIs."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ from harmony_conformance.reference_server.tgi.routes import error_body as tgi_er
 VERSION = version("harmony-conformance")
 SERVER = f"harmony-conformance/{VERSION}"
 DATE = "2025-06-28"
-"""What the model is told is today's date, unless the server is told otherwise: prompts of two runs are equal."""
+"""Default `Current date` in the prompt; fixed, so that the prompts of two runs are equal."""
 
 _CREATED = 1_750_000_000
 
@@ -54,15 +54,15 @@ def create_app(
     date: str = DATE,
     now: Callable[[], float] = time.time,
 ) -> Starlette:
-    """The server as an ASGI application.
+    """Return the ASGI application.
 
     Args:
         defects: ids from `DEFECTS`; they combine.
         date: the `Current date` in the prompt.
-        now: seconds since the epoch, for `created`.
+        now: returns seconds since the epoch, for `created`.
 
     Raises:
-        LookupError: there is no such defect; names those there are.
+        LookupError: unknown defect id; the message lists the known ones.
     """
     changes = Changes(defects_named(defects))
     host = Host(changes=changes, date=date, now=now, serials=count(1), load=Load(changes))
@@ -80,32 +80,28 @@ def create_app(
             Route("/metrics", server.metrics, methods=["GET"]),
             Route("/version", server.version, methods=["GET"]),
         ],
-        middleware=[Middleware(_Signed)],
-        exception_handlers={
-            ApiError: server.refuse,
-            HTTPException: server.refuse,
-            Exception: server.refuse,
-        },
+        middleware=[Middleware(_ServerHeader)],
+        exception_handlers=dict.fromkeys((ApiError, HTTPException, Exception), server.refuse),
     )
 
 
-class _Signed:
-    """Names the server in each response."""
+class _ServerHeader:
+    """Sets the header `server` in each response."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def signed(message: Message) -> None:
+        async def send_with_header(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message)["server"] = SERVER
             await send(message)
 
-        await self._app(scope, receive, signed)
+        await self._app(scope, receive, send_with_header)
 
 
 class _Server:
-    """The endpoints, and the little they remember: which request came last."""
+    """Endpoints, and the last request body for the defects that mix requests."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -145,24 +141,25 @@ class _Server:
         return json_response(HTTPStatus.OK, {"status": "ok"})
 
     async def metrics(self, _request: Request) -> Response:
-        """GET /metrics: how many requests are being answered, in the text format of Prometheus."""
-        told = f"# TYPE harmony_requests_running gauge\nharmony_requests_running {self._host.load.running}\n"
-        return Response(told, media_type="text/plain; version=0.0.4")
+        """GET /metrics: number of requests in progress, in the text format of Prometheus."""
+        metrics = f"# TYPE harmony_requests_running gauge\nharmony_requests_running {self._host.load.running}\n"
+        return Response(metrics, media_type="text/plain; version=0.0.4")
 
     async def version(self, _request: Request) -> Response:
         """GET /version."""
         return json_response(HTTPStatus.OK, {"version": VERSION})
 
     async def refuse(self, request: Request, error: Exception) -> Response:
-        """The answer to a request that failed, in the API's words."""
+        """Return the error response in the form of the API."""
         problem = _failure(request, error)
         api = _api_of(request.url.path)
-        return self._host.reply(Reply(status=problem.status, body=_WORDS.get(api, _openai)(problem)), api)
+        body = _ERROR_BODIES[api](problem) if api in _ERROR_BODIES else problem.body
+        return self._host.reply(Reply(status=problem.status, body=body), api)
 
     def _neighbour(self, body: JsonObject) -> "JsonObject | None":
-        """In a crowd, the request that came before."""
-        before, self._last = self._last, body
-        return before if self._host.load.running >= CROWD else None
+        """Return the previous request if at least `CROWD` requests are in progress."""
+        previous, self._last = self._last, body
+        return previous if self._host.load.running >= CROWD else None
 
 
 _APIS = {
@@ -172,23 +169,17 @@ _APIS = {
     **dict.fromkeys(("/tgi", "/generate", "/tokenize", "/chat_tokenize"), ApiFamily.TGI),
     **dict.fromkeys((SGLANG_PREFIX, *SGLANG_PATHS), ApiFamily.SGLANG),
 }
-"""The API that a path belongs to, by how it begins."""
+"""API by path prefix."""
 
 
 def _api_of(path: str) -> ApiFamily:
-    """The API that speaks at a path; at the root, where only refused requests come here, it is TGI."""
-    return (
-        ApiFamily.TGI
-        if path == "/"
-        else next((api for begin, api in _APIS.items() if path.startswith(begin)), ApiFamily.CHAT)
-    )
+    """Return the API of a path; a failed request to the root belongs to TGI."""
+    if path == "/":
+        return ApiFamily.TGI
+    return next((api for prefix, api in _APIS.items() if path.startswith(prefix)), ApiFamily.CHAT)
 
 
-def _openai(problem: ApiError) -> JsonObject:
-    return problem.body
-
-
-_WORDS: dict[ApiFamily, Callable[[ApiError], JsonObject]] = {
+_ERROR_BODIES: dict[ApiFamily, Callable[[ApiError], JsonObject]] = {
     ApiFamily.OLLAMA: ollama_error,
     ApiFamily.TGI: tgi_error,
     ApiFamily.SGLANG: sglang_error,
@@ -200,7 +191,7 @@ def _failure(request: Request, error: Exception) -> ApiError:
         case ApiError():
             return error
         case HTTPException(status_code=HTTPStatus.NOT_FOUND):
-            return ApiError(f"Nothing is served at {request.url.path}.", status=HTTPStatus.NOT_FOUND, code="not_found")
+            return ApiError(f"No route for {request.url.path}.", status=HTTPStatus.NOT_FOUND, code="not_found")
         case HTTPException():
             status = HTTPStatus(error.status_code)
             return ApiError(f"{request.method} {request.url.path}: {status.phrase}.", status=status, code="refused")

@@ -1,4 +1,4 @@
-"""The server on a socket: in a thread for a program, in a process of its own beside it, or blocking for the command line."""
+"""Run the server in a thread, in a child process, or blocking for the command line."""
 
 import os
 import socket
@@ -17,19 +17,20 @@ from harmony_conformance.runtime.processes import forked, may_fork
 
 _STARTING_SECONDS = 10.0
 _BACKLOG = 2048
+_NOT_STARTED = "the reference server did not start"
 
 
 class ServerStartError(RuntimeError):
-    """The server did not come up in time."""
+    """The server did not start in time."""
 
 
 @contextmanager
 def running(*, defects: Iterable[str] = (), date: str = DATE) -> Generator[str]:
-    """The server in a thread, on a free port of 127.0.0.1; yields its base URL and stops it in the end.
+    """Run the server in a thread on a free port of 127.0.0.1, and yield its base URL.
 
     Raises:
-        LookupError: there is no such defect.
-        NotStarted: it did not come up.
+        LookupError: unknown defect id.
+        ServerStartError: the server did not start.
     """
     app = create_app(defects=defects, date=date)
     with closing(_listening("127.0.0.1", 0)) as listening:
@@ -47,21 +48,22 @@ def running(*, defects: Iterable[str] = (), date: str = DATE) -> Generator[str]:
 
 @contextmanager
 def running_beside(*, defects: Iterable[str] = ()) -> Generator[str]:
-    """The same in a process of its own, where many requests are sent: client and server then have a core each.
+    """Run the server in a child process, so that client and server each have a core, and yield its base URL.
 
-    It is there at once where it can be forked, which is before there are threads or a loop; else that takes about a second.
+    Forking is immediate, but only possible before there are threads or an event loop. Otherwise the start takes about
+    a second.
 
     Raises:
-        NotStarted: it did not come up.
+        ServerStartError: the server did not start.
     """
     if not may_fork():
-        with _started_anew(defects) as base:
+        with _spawned(defects) as base:
             yield base
         return
     try:
         app = create_app(defects=defects)
     except LookupError as problem:
-        raise ServerStartError("the reference server did not come up") from problem
+        raise ServerStartError(_NOT_STARTED) from problem
     with closing(_listening("127.0.0.1", 0)) as listening:
         base = _url(listening)
         process = forked(_serve_forked, app, listening)
@@ -73,13 +75,13 @@ def running_beside(*, defects: Iterable[str] = ()) -> Generator[str]:
 
 
 def _serve_forked(app: Starlette, listening: socket.socket) -> None:
-    os.setsid()  # who stops the run with the keyboard stops the client first
+    os.setsid()  # a keyboard interrupt reaches the client first
     _server(app).run(sockets=[listening])
 
 
 @contextmanager
-def _started_anew(defects: Iterable[str]) -> Generator[str]:
-    with subprocess.Popen(  # noqa: S603 - this very interpreter; of our descriptors it gets two pipes
+def _spawned(defects: Iterable[str]) -> Generator[str]:
+    with subprocess.Popen(  # noqa: S603 - this interpreter; it inherits only two pipes
         [sys.executable, "-P", "-c", f"from {__name__} import serve_beside; serve_beside()", *defects],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -89,28 +91,28 @@ def _started_anew(defects: Iterable[str]) -> Generator[str]:
         try:
             url = process.stdout.readline().strip() if process.stdout is not None else ""
             if not url:
-                raise ServerStartError("the reference server did not come up")
+                raise ServerStartError(_NOT_STARTED)
             yield url
         finally:
             process.kill()
 
 
 def serve_beside() -> None:
-    """What that process does: serve with the defects that are its arguments, until whoever started it closes its input, or is gone."""
-    Thread(target=_end_with_the_input, daemon=True).start()
+    """Serve in the child process, with the defects in its arguments, until the parent closes stdin or ends."""
+    Thread(target=_exit_at_end_of_input, daemon=True).start()
     serve("127.0.0.1", 0, sys.argv[1:])
 
 
-def _end_with_the_input() -> None:
+def _exit_at_end_of_input() -> None:
     sys.stdin.read()
     os._exit(0)
 
 
 def serve(host: str, port: int, defects: Iterable[str] = ()) -> None:
-    """Serve until interrupted; the URL is printed on one line. Port 0 takes a free one.
+    """Print the URL on one line and serve until interrupted; port 0 selects a free port.
 
     Raises:
-        LookupError: there is no such defect.
+        LookupError: unknown defect id.
         OSError: the port cannot be used.
     """
     app = create_app(defects=defects)
@@ -150,5 +152,5 @@ def _wait_until_started(server: uvicorn.Server, thread: Thread) -> None:
     deadline = time.monotonic() + _STARTING_SECONDS
     while not server.started:
         if not thread.is_alive() or time.monotonic() > deadline:
-            raise ServerStartError("the reference server did not come up")
+            raise ServerStartError(_NOT_STARTED)
         time.sleep(0.002)

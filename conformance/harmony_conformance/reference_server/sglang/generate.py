@@ -1,22 +1,22 @@
-"""The answer to /generate: the text, the ids and what is to be known of both; of a stream, all of it so far in each event."""
+"""Format the answer to /generate: text, token ids and metadata; each event of a stream repeats the text so far."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Changes
-from harmony_conformance.reference_server.model.generation import Generation, Sampling
+from harmony_conformance.reference_server.model.generation import STOPPING, Generation, Sampling
 from harmony_conformance.reference_server.model.output_events import DONE
 from harmony_conformance.reference_server.model.plain_text import PlainTextReader, continuation
 from harmony_conformance.reference_server.sglang.request import SglangGenerateRequest
 from harmony_ref import tokens
 
-_CERTAIN = 0.0  # the logarithm of 1: the model is sure of what its script says
+_CERTAIN = 0.0  # logarithm of 1, the probability of scripted tokens
 
 
 @dataclass(frozen=True, kw_only=True)
 class SglangGeneration:
-    """A request that was accepted, and the generation that goes on from its prompt; to be told once."""
+    """An accepted request and its continuation; either `whole` or `stream` can be called, once."""
 
     id: str
     request: SglangGenerateRequest
@@ -26,28 +26,28 @@ class SglangGeneration:
     changes: Changes
 
     def whole(self) -> JsonObject:
-        """The answer in one piece."""
-        said = "".join(piece.text for piece in self.text.pieces())
-        return self.changes.json(self._told(said, self._ending()), ApiFamily.SGLANG)
+        """Return the complete response body."""
+        text = "".join(piece.text for piece in self.text.pieces())
+        return self.changes.json(self._body(text, self._ending()), ApiFamily.SGLANG)
 
     def stream(self) -> Iterator[Json]:
-        """The data of each event, and `[DONE]`."""
+        """Yield the data of each event, then `[DONE]`."""
         return self.changes.stream(self._events(), ApiFamily.SGLANG)
 
     def _events(self) -> Iterator[Json]:
-        said = ""
+        text = ""
         for piece in self.text.pieces():
-            said += piece.text
+            text += piece.text
             if not self.generation.is_over and self.text.stopped_by is None:
-                yield self.changes.json(self._told(said, None), ApiFamily.SGLANG)
-        yield self.changes.json(self._told(said, self._ending()), ApiFamily.SGLANG)
+                yield self.changes.json(self._body(text, None), ApiFamily.SGLANG)
+        yield self.changes.json(self._body(text, self._ending()), ApiFamily.SGLANG)
         yield DONE
 
-    def _told(self, said: str, ending: "JsonObject | None") -> JsonObject:
+    def _body(self, text: str, ending: "JsonObject | None") -> JsonObject:
         emitted = self.generation.emitted
         logprobs: list[Json] = [[_CERTAIN, token, None] for token in emitted]
         return {
-            "text": said,
+            "text": text,
             "output_ids": [*emitted],
             "meta_info": {
                 "id": self.id,
@@ -64,7 +64,7 @@ class SglangGeneration:
         }
 
     def _ending(self) -> JsonObject:
-        """What ended it, and which token or text that was."""
+        """Return the `finish_reason`, with the token or string that ended the generation."""
         emitted = self.generation.emitted
         if self.text.stopped_by is not None:
             return {"type": "stop", "matched": self.text.stopped_by}
@@ -74,12 +74,10 @@ class SglangGeneration:
 
 
 def generated(request: SglangGenerateRequest, ident: str, changes: Changes) -> SglangGeneration:
-    """The generation that answers a request."""
+    """Prepare the generation for a request."""
     prompt = changes.prompt(request.prompt)
-    asked = (
-        Sampling(limit=request.limit, stopping=frozenset()) if request.ignores_stops else Sampling(limit=request.limit)
-    )
-    sampling = changes.sampling(asked)
+    stopping = frozenset[int]() if request.ignores_stops else STOPPING
+    sampling = changes.sampling(Sampling(limit=request.limit, stopping=stopping))
     script = (request.script if request.script is not None else continuation(prompt)) or (tokens.ENDOFTEXT,)
     generation = Generation(script if request.limit else (), sampling)
     return SglangGeneration(

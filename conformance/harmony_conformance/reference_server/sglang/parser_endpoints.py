@@ -1,6 +1,6 @@
-"""What /separate_reasoning and /parse_function_call say of a text that a model wrote, its markers spelled.
+"""Parsers of /separate_reasoning and /parse_function_call, for a completion with its markers as text.
 
-The first leaves the calls as they were written, for the second to read.
+The first retains calls unchanged, as input of the second.
 """
 
 import re
@@ -14,11 +14,11 @@ _BEGINNING = re.compile(r"(?=<\|start\|>)")
 
 
 def separated(text: str) -> JsonObject:
-    """The thoughts of a completion, and the rest of it."""
+    """Separate a completion into reasoning and the rest."""
     thoughts, rest = "", ""
-    for message, written in _messages(text):
+    for message, source in _messages(text):
         if message is None or message.recipient is not None:
-            rest += written
+            rest += source
         elif message.channel == "analysis":
             thoughts += text_of(message)
         else:
@@ -27,22 +27,22 @@ def separated(text: str) -> JsonObject:
 
 
 def called(text: str, names: Collection[str]) -> JsonObject:
-    """The calls of functions with these names, and what else is for the user; a text without calls as it is."""
+    """Separate calls of functions with these names from the visible text; return a text without calls unchanged."""
     calls: list[Json] = []
-    shown: list[str] = []
-    for message, written in _messages(text):
+    visible: list[str] = []
+    for message, source in _messages(text):
         name = (message.recipient or "").removeprefix(_FUNCTIONS) if message is not None else ""
         if message is not None and name in names:
             calls.append({"tool_index": len(calls), "name": name, "parameters": text_of(message)})
         elif message is None or message.recipient is not None:
-            shown.append(written)
+            visible.append(source)
         elif message.channel != "analysis":
-            shown.append(text_of(message))
-    return {"normal_text": " ".join(shown).strip() if calls else text, "calls": calls}
+            visible.append(text_of(message))
+    return {"normal_text": " ".join(visible).strip() if calls else text, "calls": calls}
 
 
 def _messages(text: str) -> list[tuple[Message | None, str]]:
-    """The messages of a completion, each with how it was written; what is no Harmony is none."""
+    """Return each message of a completion with its source text; the message is None if the text is not Harmony."""
     pieces = _BEGINNING.split(text)
     try:
         messages = parse(encode_with_special_tokens(text), role=Role.ASSISTANT)

@@ -1,4 +1,4 @@
-"""A request to /generate, read once and refused in SGLang's words where it is wrong."""
+"""Parse and validate a request to /generate, with SGLang's error messages."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_ref import tokens
 
 GENERATE = "generate"
-"""The code of what /generate refuses: its words are others than those of the other paths."""
+"""Error code of /generate, whose error bodies differ from those of the other paths."""
 
-_USUAL_LIMIT = 128
+_DEFAULT_LIMIT = 128
 _SAMPLING = frozenset(
     {
         *("max_new_tokens", "stop", "stop_token_ids", "temperature", "top_p", "top_k", "min_p"),
@@ -19,25 +19,25 @@ _SAMPLING = frozenset(
         *("skip_special_tokens", "spaces_between_special_tokens", "no_stop_trim", "sampling_seed"),
     }
 )
-"""The sampling parameters that are read, or change nothing here."""
+"""Accepted sampling parameters; some have no effect."""
 
 
 def refused(message: str) -> ApiError:
-    """The refusal of a request to /generate."""
+    """Return an error of /generate."""
     return ApiError(message, code=GENERATE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SglangGenerateRequest:
-    """All that the server reads of a request.
+    """Validated request.
 
     Attributes:
-        prompt: the token ids of the text, or those that were sent.
-        ignores_stops: whether no token ends the generation.
-        shows_prompt: whether the ids of the prompt are part of the answer.
-        shows_logprobs: whether the log probabilities of what was written are.
-        script: the token ids that the model is to produce; None for its own answer.
-        token_delay: seconds that each token takes.
+        prompt: token ids of `text`, or `input_ids`.
+        ignores_stops: True if no token ends the generation.
+        shows_prompt: True to return the prompt's token ids.
+        shows_logprobs: True to return the log probabilities of the output.
+        script: token ids of the output; None for unscripted output.
+        token_delay: seconds per token.
     """
 
     prompt: tuple[int, ...]
@@ -52,10 +52,10 @@ class SglangGenerateRequest:
 
 
 def read_request(body: JsonObject) -> SglangGenerateRequest:
-    """The request in a JSON body.
+    """Parse a JSON body.
 
     Raises:
-        ApiError: a 400.
+        ApiError: status 400.
     """
     sampling = members(body.get("sampling_params"))
     unknown = next((name for name in sampling if name not in _SAMPLING), None)
@@ -79,25 +79,25 @@ def read_request(body: JsonObject) -> SglangGenerateRequest:
 
 
 def _prompt(body: JsonObject) -> tuple[int, ...]:
-    written, listed = body.get("text"), body.get("input_ids")
-    if (written is None) == (listed is None):
+    text, values = body.get("text"), body.get("input_ids")
+    if (text is None) == (values is None):
         raise refused("Either text, input_ids or input_embeds should be provided.")
-    if isinstance(written, str):
-        return tuple(marked_up(written))
-    ids = tuple(one for one in listed if isinstance(one, int)) if isinstance(listed, list) else ()
-    if not ids or not isinstance(listed, list) or len(ids) != len(listed) or not all(map(tokens.is_known, ids)):
-        raise refused("One text, or the token ids of one, is needed: this server continues one prompt at a time.")
+    if isinstance(text, str):
+        return tuple(marked_up(text))
+    ids = tuple(one for one in values if isinstance(one, int)) if isinstance(values, list) else ()
+    if not ids or not isinstance(values, list) or len(ids) != len(values) or not all(map(tokens.is_known, ids)):
+        raise refused("Expected one text or the token ids of one: this server accepts one prompt per request.")
     return ids
 
 
 def _limit(value: Json) -> int:
     if value is None:
-        return _USUAL_LIMIT
+        return _DEFAULT_LIMIT
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise refused(f"max_new_tokens must be at least 0, got {dumps(value)}.")
     return value
 
 
 def _stops(value: Json) -> tuple[str, ...]:
-    listed = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    return tuple(entry for entry in listed if isinstance(entry, str) and entry)
+    values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return tuple(entry for entry in values if isinstance(entry, str) and entry)

@@ -1,4 +1,4 @@
-"""HTTP of SGLang beside what OpenAI has: generation, parsers, tokens. Its Chat Completions are everybody's."""
+"""HTTP routes of SGLang's native API: generation, parsers, tokenizer. Its Chat Completions are those of OpenAI."""
 
 from http import HTTPStatus
 
@@ -20,82 +20,71 @@ from harmony_conformance.reference_server.sglang.parser_endpoints import called,
 from harmony_conformance.reference_server.sglang.request import GENERATE, read_request
 
 PREFIX = "/sglang"
-"""Where /generate is served: at the root it is TGI's."""
+"""Path prefix of SGLang; /generate at the root is TGI's."""
 PATHS = ("/separate_reasoning", "/parse_function_call", "/v1/tokenize")
-"""What nobody else serves."""
+"""Paths that no other API uses."""
 _PARSER = "gpt-oss"
 _LONGEST = 131_072
 
 
 def error_body(problem: ApiError) -> JsonObject:
-    """An error in SGLang's words: flat, but for those of /generate."""
+    """Return an error in SGLang's form: flat, except for /generate."""
     if problem.code == GENERATE:
         return {"error": {"message": problem.message}}
     kind = "InternalServerError" if problem.status == HTTPStatus.INTERNAL_SERVER_ERROR else "BadRequestError"
-    return {
-        "object": "error",
-        "message": problem.message,
-        "type": kind,
-        "param": problem.param,
-        "code": int(problem.status),
-    }
+    error: JsonObject = {"message": problem.message, "type": kind, "param": problem.param, "code": int(problem.status)}
+    return {"object": "error", **error}
 
 
 class SGLang:
-    """The endpoints."""
+    """Endpoints of SGLang."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     def routes(self) -> list[Route]:
-        """What has a path of its own at the root, and all of it under `PREFIX`."""
+        """Return the routes: all under `PREFIX`, and those of `PATHS` at the root too."""
         shared = [*zip(PATHS, (self.separate_reasoning, self.parse_function_call, self.tokenize), strict=True)]
-        return [
-            *(Route(path, endpoint, methods=["POST"]) for path, endpoint in shared),
-            *(
-                Route(PREFIX + path, endpoint, methods=["POST"])
-                for path, endpoint in (*shared, ("/generate", self.generate))
-            ),
-        ]
+        prefixed = [(PREFIX + path, endpoint) for path, endpoint in (*shared, ("/generate", self.generate))]
+        return [Route(path, endpoint, methods=["POST"]) for path, endpoint in (*shared, *prefixed)]
 
     async def generate(self, request: Request) -> Response:
         """POST /generate."""
         body = await self._body(request)
-        asked = read_request(body)
-        answer = generated(asked, id_of("", seed_of(body), next(self._host.serials)), self._host.changes)
-        if asked.streamed:
+        options = read_request(body)
+        answer = generated(options, id_of("", seed_of(body), next(self._host.serials)), self._host.changes)
+        if options.streamed:
             events = server_sent(answer.stream())
-            return stream_response(events, [answer.generation], asked.token_delay, self._host.load)
-        told = answer.whole()
-        await self._host.wait(request, [answer.generation], asked.token_delay)
-        return self._reply(told)
+            return stream_response(events, [answer.generation], options.token_delay, self._host.load)
+        answer_body = answer.whole()
+        await self._host.wait(request, [answer.generation], options.token_delay)
+        return self._reply(answer_body)
 
     async def separate_reasoning(self, request: Request) -> Response:
         """POST /separate_reasoning."""
-        body = await self._body(request)
-        written = _text_for(body, "reasoning_parser")
-        return self._reply(self._host.changes.json(separated(written), ApiFamily.SGLANG))
+        completion = _text_for(await self._body(request), "reasoning_parser")
+        return self._reply(self._host.changes.json(separated(completion), ApiFamily.SGLANG))
 
     async def parse_function_call(self, request: Request) -> Response:
         """POST /parse_function_call."""
         body = await self._body(request)
-        written = _text_for(body, "tool_call_parser")
+        completion = _text_for(body, "tool_call_parser")
         names = {text(at(tool, "function", "name")) for tool in items(body.get("tools"))}
-        return self._reply(self._host.changes.json(called(written, names - {""}), ApiFamily.SGLANG))
+        return self._reply(self._host.changes.json(called(completion, names - {""}), ApiFamily.SGLANG))
 
     async def tokenize(self, request: Request) -> Response:
-        """POST /v1/tokenize: of a prompt as it stands, or of a chat."""
+        """POST /v1/tokenize: tokens of a raw prompt or of a chat."""
         body = await self._body(request)
         prompt = body.get("prompt")
         if isinstance(prompt, str):
             ids = tuple(marked_up(prompt))
         elif body.get("messages") is not None:
-            asked = read_chat({**body, "model": MODEL})
-            ids = prompt_of(conversation(asked, date=self._host.date), self._host.changes)
+            chat = read_chat({**body, "model": MODEL})
+            ids = prompt_of(conversation(chat, date=self._host.date), self._host.changes)
         else:
-            raise wrong_value("prompt", "a text or messages are needed.")
-        told: JsonObject = {"tokens": [*ids], "count": len(ids), "max_model_len": _LONGEST}
-        return self._reply(self._host.changes.json(told, ApiFamily.SGLANG))
+            raise wrong_value("prompt", "expected a string, or messages.")
+        answer: JsonObject = {"tokens": [*ids], "count": len(ids), "max_model_len": _LONGEST}
+        return self._reply(self._host.changes.json(answer, ApiFamily.SGLANG))
 
     async def _body(self, request: Request) -> JsonObject:
         return self._host.changes.request(await body_of(request), api=ApiFamily.SGLANG)
@@ -105,14 +94,14 @@ class SGLang:
 
 
 def _text_for(body: JsonObject, parser: str) -> str:
-    """The text that a parser is to read.
+    """Return the text to parse.
 
     Raises:
-        ApiError: there is none, or another parser is asked for.
+        ApiError: there is no text, or the request selects an unsupported parser.
     """
     if body.get(parser) != _PARSER:
-        raise wrong_value(parser, f"this server reads {_PARSER}.")
-    written = body.get("text")
-    if not isinstance(written, str):
-        raise wrong_value("text", "a text is needed.")
-    return written
+        raise wrong_value(parser, f"expected {_PARSER}.")
+    completion = body.get("text")
+    if not isinstance(completion, str):
+        raise wrong_value("text", "expected a string.")
+    return completion

@@ -1,1 +1,1 @@
-"""Text Generation Inference: raw continuation with every token shown, and its Messages API (TGI 3.3.7, router/src)."""
+"""Text Generation Inference: raw continuation with token details, and its Messages API (TGI 3.3.7, router/src)."""

@@ -1,6 +1,6 @@
-"""TGI's Messages API: Chat Completions with TGI's members, refusals and chunks.
+"""TGI's Messages API: Chat Completions with TGI's members, errors and chunks.
 
-What TGI has no member for (reasoning) is told as other servers tell it. Calls end with the finish reason `stop`.
+TGI has no member for reasoning; it is returned as by other servers. Calls end with the finish reason `stop`.
 """
 
 from collections.abc import Iterator
@@ -31,12 +31,12 @@ from harmony_conformance.reference_server.tgi.request import MOST_STOPS, invalid
 FINGERPRINT = "3.3.7-native"
 
 _IGNORED = ("model", "n", "stop", "logit_bias", "logprobs", "top_logprobs", "response_format", "tool_prompt")
-"""Members that TGI does not read, or reads in its own way."""
+"""Members that TGI ignores, or that this module reads."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chat:
-    """A chat that was accepted, and the generation that answers it; to be told once."""
+    """An accepted chat and its generation; either `whole` or `stream` can be called, once."""
 
     request: ChatRequest
     run: PromptRun
@@ -44,15 +44,9 @@ class Chat:
     created: int
 
     def whole(self) -> JsonObject:
-        """The answer in one piece."""
-        assembler = Assembler(self.run.offer)
-        built = message(assembler.deltas(self._events()), seed=self.run.seed)
-        choice: JsonObject = {
-            "index": 0,
-            "message": _as_tgi(built),
-            "logprobs": None,
-            "finish_reason": self._finish(),
-        }
+        """Return the complete response body."""
+        built = _as_tgi(message(Assembler(self.run.offer).deltas(self._events()), seed=self.run.seed))
+        choice: JsonObject = {"index": 0, "message": built, "logprobs": None, "finish_reason": self._finish()}
         body: JsonObject = {**self._envelope("chat.completion"), "choices": [choice], "usage": self._usage()}
         if self.request.shows_token_ids:
             choice["token_ids"] = [*self.run.generation.emitted]
@@ -60,10 +54,10 @@ class Chat:
         return self.run.changes.json(body, ApiFamily.TGI)
 
     def stream(self) -> Iterator[Json]:
-        """The data of each event: chunks, and `[DONE]`."""
-        return self.run.changes.stream(self._told(), ApiFamily.TGI)
+        """Yield the data of each event: chunks, then `[DONE]`."""
+        return self.run.changes.stream(self._events_data(), ApiFamily.TGI)
 
-    def _told(self) -> Iterator[Json]:
+    def _events_data(self) -> Iterator[Json]:
         try:
             for chunk in self._chunks():
                 yield self.run.changes.json(chunk, ApiFamily.TGI)
@@ -72,28 +66,25 @@ class Chat:
         yield DONE
 
     def _chunks(self) -> Iterator[JsonObject]:
-        shown = 0
+        sent = 0
         for delta in Assembler(self.run.offer).deltas(self._events()):
-            yield self._with_ids(self._chunk(self._delta(delta)), shown)
-            shown = len(self.run.generation.emitted)
-        yield self._with_ids(self._chunk({"content": ""}, finish=self._finish()), shown)
+            yield self._with_ids(self._chunk(self._delta(delta)), sent)
+            sent = len(self.run.generation.emitted)
+        yield self._with_ids(self._chunk({"content": ""}, finish=self._finish()), sent)
         if self.request.usage_in_stream:
             yield {**self._envelope("chat.completion.chunk"), "choices": [], "usage": self._usage()}
 
-    def _with_ids(self, chunk: JsonObject, shown: int) -> JsonObject:
-        """A chunk with the ids that came with it, after so many that were told, where the client asks for them; the first has the prompt's."""
+    def _with_ids(self, chunk: JsonObject, sent: int) -> JsonObject:
+        """Add the token ids after the first `sent` if the client requested them; the first chunk has the prompt's."""
         if not self.request.shows_token_ids:
             return chunk
-        prompt: JsonObject = {} if shown else {"prompt_token_ids": [*self.run.prompt]}
-        ids: list[Json] = [*self.run.generation.emitted[shown:]]
-        return {
-            **chunk,
-            **prompt,
-            "choices": [{**members(choice), "token_ids": ids} for choice in items(chunk["choices"])],
-        }
+        prompt: JsonObject = {} if sent else {"prompt_token_ids": [*self.run.prompt]}
+        ids: list[Json] = [*self.run.generation.emitted[sent:]]
+        choices: list[Json] = [{**members(choice), "token_ids": ids} for choice in items(chunk["choices"])]
+        return {**chunk, **prompt, "choices": choices}
 
-    def _chunk(self, said: JsonObject, *, finish: str | None = None) -> JsonObject:
-        delta: JsonObject = {"role": "assistant", **said}
+    def _chunk(self, output: JsonObject, *, finish: str | None = None) -> JsonObject:
+        delta: JsonObject = {"role": "assistant", **output}
         choice: JsonObject = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return {**self._envelope("chat.completion.chunk"), "choices": [choice]}
 
@@ -115,64 +106,57 @@ class Chat:
         return "stop" if self.run.generation.is_over or not emitted else "stop_sequence"
 
     def _usage(self) -> JsonObject:
-        asked, written = len(self.run.prompt), len(self.run.generation.emitted)
-        return {"prompt_tokens": asked, "completion_tokens": written, "total_tokens": asked + written}
+        prompt, output = len(self.run.prompt), len(self.run.generation.emitted)
+        return {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
 
     def _envelope(self, kind: str) -> JsonObject:
-        return {
-            "object": kind,
-            "id": "",
-            "created": self.created,
-            "model": MODEL,
-            "system_fingerprint": FINGERPRINT,
-        }
+        return {"object": kind, "id": "", "created": self.created, "model": MODEL, "system_fingerprint": FINGERPRINT}
 
 
 def accept(body: JsonObject, host: Host) -> Chat:
-    """What becomes of a request's body.
+    """Validate a request body and prepare its answer.
 
     Raises:
-        ApiError: a 422.
+        ApiError: status 422.
     """
     request = read_chat(body)
+    offer = ClientCapabilities(
+        names=frozenset(tool.name for tool in request.tools),
+        takes_calls=bool(request.tools) and request.choice is not ToolChoice.NONE,
+    )
     run = PromptRun(
         seed=seed_of(body),
         prompt=prompt_of(conversation(request, date=host.date), host.changes),
         generation=Generation(script_of(request, unchanged), host.changes.sampling(Sampling(limit=request.limit))),
-        offer=host.changes.offer(
-            ClientCapabilities(
-                names=frozenset(tool.name for tool in request.tools),
-                takes_calls=bool(request.tools) and request.choice is not ToolChoice.NONE,
-            )
-        ),
+        offer=host.changes.offer(offer),
         changes=host.changes,
     )
     return Chat(request=request, run=run, stops=_stops(body.get("stop")), created=int(host.now()))
 
 
 def read_chat(body: JsonObject) -> ChatRequest:
-    """The chat in a JSON body.
+    """Parse the chat in a JSON body.
 
     Raises:
-        ApiError: a 422.
+        ApiError: status 422.
     """
     if body.get("tools") and body.get("response_format") is not None:
         raise invalid("Grammar and tools are mutually exclusive")
-    read: JsonObject = {name: value for name, value in body.items() if name not in _IGNORED}
+    rest: JsonObject = {name: value for name, value in body.items() if name not in _IGNORED}
     try:
-        return read_request({**read, "model": MODEL, **_response_format(body.get("response_format"))})
+        return read_request({**rest, "model": MODEL, **_response_format(body.get("response_format"))})
     except ApiError as problem:
         raise invalid(problem.message) from None
 
 
 def _response_format(value: Json) -> JsonObject:
-    """TGI's grammar as Chat Completions has it."""
+    """Convert TGI's grammar to a response format of Chat Completions."""
     if value is None:
         return {}
-    kind, given = members(value).get("type"), members(members(value).get("value"))
+    kind, grammar = members(value).get("type"), members(members(value).get("value"))
     if kind not in ("json", "json_object", "json_schema"):
-        raise invalid("`response_format`: only JSON schemas are offered here")
-    named: JsonObject = given if "schema" in given else {"name": "answer", "schema": given}
+        raise invalid("`response_format`: only JSON schemas are supported")
+    named: JsonObject = grammar if "schema" in grammar else {"name": "answer", "schema": grammar}
     described: JsonObject = members(members(value).get("json_schema")) or named
     return {"response_format": {"type": "json_schema", "json_schema": described}}
 
@@ -180,19 +164,17 @@ def _response_format(value: Json) -> JsonObject:
 def _stops(value: Json) -> tuple[str, ...]:
     texts = tuple(entry for entry in items(value) if isinstance(entry, str))
     if value is not None and (not isinstance(value, list) or len(texts) != len(value)):
-        raise invalid("`stop`: a list of strings is needed")
+        raise invalid("`stop`: expected a list of strings")
     if len(texts) > MOST_STOPS:
         raise invalid(f"`stop` supports up to {MOST_STOPS} stop sequences. Given: {len(texts)}")
     return texts
 
 
 def _as_tgi(built: JsonObject) -> JsonObject:
-    """Calls in TGI's form; no member is null."""
+    """Convert a message to TGI's form: no member is null."""
     calls: list[Json] = [
         {**members(call), "function": {"description": None, **members(members(call).get("function"))}}
         for call in items(built.get("tool_calls"))
     ]
-    said: JsonObject = {name: value for name, value in built.items() if value is not None and name != "tool_calls"}
-    if calls:
-        return {**said, "tool_calls": calls}
-    return {"content": "", **said}
+    rest: JsonObject = {name: value for name, value in built.items() if value is not None and name != "tool_calls"}
+    return {**rest, "tool_calls": calls} if calls else {"content": "", **rest}

@@ -1,4 +1,4 @@
-"""The answer to /generate and /generate_stream: a text without markers, and beside it the tokens as they are."""
+"""Format the answer to /generate and /generate_stream: a text without markers, and the details of all tokens."""
 
 import codecs
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from harmony_conformance.reference_server.model.plain_text import continuation, 
 from harmony_conformance.reference_server.tgi.request import TgiGenerateRequest
 from harmony_ref import tokens
 
-_CERTAIN = 0.0  # the logarithm of 1: the model is sure of what its script says
+_CERTAIN = 0.0  # logarithm of 1, the probability of scripted tokens
 
 
 @dataclass(kw_only=True)
 class TgiGeneration:
-    """A request that was accepted, and the generation that goes on from its prompt; to be told once."""
+    """An accepted request and its continuation; either `whole` or `stream` can be called, once."""
 
     request: TgiGenerateRequest
     prompt: tuple[int, ...]
@@ -29,21 +29,21 @@ class TgiGeneration:
     )
 
     def whole(self) -> JsonObject:
-        """The answer in one piece."""
-        told: list[Json] = [*self._tokens()]
-        body: JsonObject = {"generated_text": self._shown()}
+        """Return the complete response body."""
+        entries: list[Json] = [*self._tokens()]
+        body: JsonObject = {"generated_text": self._visible_text()}
         if self.request.shows_details:
-            alternatives: JsonObject = {"top_tokens": [[token] for token in told]} if self.request.top_tokens else {}
+            alternatives: JsonObject = {"top_tokens": [[token] for token in entries]} if self.request.top_tokens else {}
             body["details"] = {
                 **self._ending(),
                 "prefill": self._prefill() if self.request.shows_prompt else [],
-                "tokens": told,
+                "tokens": entries,
                 **alternatives,
             }
         return self.changes.json(body, ApiFamily.TGI)
 
     def stream(self) -> Iterator[Json]:
-        """The data of each event: one for a token."""
+        """Yield the data of each event: one per token."""
         return self.changes.stream((self.changes.json(event, ApiFamily.TGI) for event in self._events()), ApiFamily.TGI)
 
     def _events(self) -> Iterator[JsonObject]:
@@ -54,12 +54,12 @@ class TgiGeneration:
                 "index": len(self.generation.emitted),
                 "token": token,
                 **alternatives,
-                "generated_text": self._shown() if last else None,
+                "generated_text": self._visible_text() if last else None,
                 "details": {**self._ending(), "input_length": len(self.prompt)} if last else None,
             }
 
     def _tokens(self) -> Iterator[JsonObject]:
-        """Token by token; the text of a character stands at its last one."""
+        """Yield the token entries; the text of a character is in the entry of its last token."""
         for token in self.generation:
             is_special = tokens.is_special(token)
             piece = "" if is_special else self._decoder.decode(tokens.TOKEN_BYTES[token])
@@ -72,7 +72,7 @@ class TgiGeneration:
     def _is_stopped(self) -> bool:
         return any(stop in self._text for stop in self.request.stops)
 
-    def _shown(self) -> str:
+    def _visible_text(self) -> str:
         return (self.request.inputs if self.request.returns_prompt else "") + self._text
 
     def _ending(self) -> JsonObject:
@@ -83,19 +83,19 @@ class TgiGeneration:
         if self._is_stopped():
             return "stop_sequence"
         emitted = self.generation.emitted
-        ended = bool(emitted) and emitted[-1] in self.sampling.stopping
-        return "length" if len(emitted) == self.sampling.limit and not ended else "eos_token"
+        reached_stop = bool(emitted) and emitted[-1] in self.sampling.stopping
+        return "length" if len(emitted) == self.sampling.limit and not reached_stop else "eos_token"
 
     def _prefill(self) -> list[Json]:
-        """The prompt; the first token follows nothing, so that it has no probability."""
+        """Return the entries of the prompt tokens; the first one has no probability."""
         return [
-            {"id": token, "text": spelled([token], shows_special=True), "logprob": _CERTAIN if place else None}
-            for place, token in enumerate(self.prompt)
+            {"id": token, "text": spelled([token], shows_special=True), "logprob": _CERTAIN if index else None}
+            for index, token in enumerate(self.prompt)
         ]
 
 
 def generated(request: TgiGenerateRequest, changes: Changes) -> TgiGeneration:
-    """The generation that answers a request."""
+    """Prepare the generation for a request."""
     prompt = changes.prompt(request.prompt)
     sampling = changes.sampling(Sampling(limit=request.limit))
     script = (request.script if request.script is not None else continuation(prompt)) or (tokens.ENDOFTEXT,)

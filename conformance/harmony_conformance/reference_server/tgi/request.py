@@ -1,4 +1,4 @@
-"""A request to /generate or /generate_stream, read once and refused in TGI's words where it is wrong."""
+"""Parse and validate a request to /generate or /generate_stream, with TGI's error messages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ MOST_TOP_TOKENS = 5
 
 
 def invalid(message: str) -> ApiError:
-    """The refusal of a request that can be read but not granted."""
+    """Return TGI's validation error."""
     return ApiError(f"Input validation error: {message}", status=HTTPStatus.UNPROCESSABLE_ENTITY, code="validation")
 
 
 @dataclass(frozen=True, kw_only=True)
 class TgiGenerateRequest:
-    """All that the server reads of a request.
+    """Validated request.
 
     Attributes:
-        prompt: the token ids of the input, cut from the left where the client asks for it.
-        inputs: the same as a text.
-        top_tokens: how many alternatives are told at each place.
-        script: the token ids that the model is to produce; None for its own answer.
-        token_delay: seconds that each token takes.
+        inputs: the prompt text.
+        prompt: its token ids, truncated on the left if requested.
+        top_tokens: number of alternatives per token.
+        script: token ids of the output; None for unscripted output.
+        token_delay: seconds per token.
     """
 
     inputs: str
@@ -47,29 +47,28 @@ class TgiGenerateRequest:
 
 
 def read_request(body: JsonObject, *, streamed: bool) -> TgiGenerateRequest:
-    """The request in a JSON body.
+    """Parse a JSON body.
 
     Raises:
-        ApiError: a 422.
+        ApiError: status 422.
     """
     inputs = body.get("inputs")
     if not isinstance(inputs, str):
-        raise invalid("`inputs`: a string is needed")
+        raise invalid("`inputs`: expected a string")
     if not inputs:
         raise invalid("`inputs` cannot be empty")
-    asked = body.get("parameters")
-    if asked is not None and not isinstance(asked, dict):
-        raise invalid("`parameters`: an object is needed")
-    parameters = members(asked)
-    _refuse(parameters)
+    if not isinstance(body.get("parameters", {}), dict | None):
+        raise invalid("`parameters`: expected an object")
+    parameters = members(body.get("parameters"))
+    _validate(parameters)
     shows_prompt = parameters.get("decoder_input_details") is True
     if shows_prompt and streamed:
         raise invalid("`decoder_input_details` == true is not supported when streaming tokens")
     prompt = tuple(marked_up(inputs))
-    kept = parameters.get("truncate")
+    most = parameters.get("truncate")
     return TgiGenerateRequest(
         inputs=inputs,
-        prompt=prompt[-kept:] if isinstance(kept, int) and kept > 0 else prompt,
+        prompt=prompt[-most:] if isinstance(most, int) and most > 0 else prompt,
         limit=_whole(parameters, "max_new_tokens"),
         stops=_stops(parameters.get("stop")),
         seed=_whole(parameters, "seed"),
@@ -106,38 +105,38 @@ _RULES: "dict[str, tuple[Callable[[float], bool], str]]" = {
 _SWITCHES = ("details", "decoder_input_details", "return_full_text", "do_sample", "watermark")
 
 
-def _refuse(parameters: JsonObject) -> None:
-    for name, (holds, rule) in _RULES.items():
+def _validate(parameters: JsonObject) -> None:
+    for name, (is_valid, rule) in _RULES.items():
         value = parameters.get(name)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not holds(value)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not is_valid(value)):
             raise invalid(f"`{name}` {rule}")
     for name in _SWITCHES:
         if not isinstance(parameters.get(name, False), bool | None):
-            raise invalid(f"`{name}`: true or false is needed")
+            raise invalid(f"`{name}`: expected true or false")
 
 
 def _whole(parameters: JsonObject, name: str) -> int | None:
     value = parameters.get(name)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise invalid(f"`{name}`: a whole number is needed")
+        raise invalid(f"`{name}`: expected a whole number")
     return value
 
 
 def _stops(value: Json) -> tuple[str, ...]:
-    listed = [] if value is None else value
-    texts = [entry for entry in listed if isinstance(entry, str)] if isinstance(listed, list) else []
-    if not isinstance(listed, list) or len(texts) != len(listed):
-        raise invalid("`stop`: a list of strings is needed")
+    values = [] if value is None else value
+    texts = [entry for entry in values if isinstance(entry, str)] if isinstance(values, list) else []
+    if not isinstance(values, list) or len(texts) != len(values):
+        raise invalid("`stop`: expected a list of strings")
     if len(texts) > MOST_STOPS:
         raise invalid(f"`stop` supports up to {MOST_STOPS} stop sequences. Given: {len(texts)}")
     return tuple(entry for entry in texts if entry)
 
 
 def _by_grammar(value: Json) -> tuple[int, ...] | None:
-    """What a grammar leaves the model to say."""
+    """Return a small output that satisfies the grammar."""
     if value is None:
         return None
     if text(members(value).get("type")) not in {"json", "json_object", "json_schema"}:
-        raise invalid("`grammar`: only JSON schemas are offered here")
+        raise invalid("`grammar`: only JSON schemas are supported")
     schema = members(members(value).get("value"))
     return (*encode(dumps(instance(schema.get("schema", schema)))), tokens.RETURN)

@@ -1,4 +1,4 @@
-"""HTTP of TGI: generation, tokens, the Messages API, and what tells of the server."""
+"""HTTP routes of TGI: generation, tokens, the Messages API, and information about the server."""
 
 from collections.abc import Iterator
 from http import HTTPStatus
@@ -24,7 +24,7 @@ from harmony_conformance.reference_server.tgi.tokenize import placed
 from harmony_ref import decode
 
 PREFIX = "/tgi"
-"""Where the whole of TGI is served: its Messages API is another than Chat Completions."""
+"""Path prefix of the complete TGI; its Messages API differs from Chat Completions."""
 
 VERSION = "3.3.7"
 _ERROR_TYPES = {HTTPStatus.INTERNAL_SERVER_ERROR: "incomplete_generation"}
@@ -47,18 +47,18 @@ _INFO: JsonObject = {
 
 
 def error_body(problem: ApiError) -> JsonObject:
-    """An error in TGI's words."""
+    """Return an error in TGI's form."""
     return {"error": problem.message, "error_type": _ERROR_TYPES.get(problem.status, "validation")}
 
 
 class Tgi:
-    """The endpoints."""
+    """Endpoints of TGI."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     def routes(self) -> list[Route]:
-        """What has a path of its own at the root, and all of it under `PREFIX`."""
+        """Return the routes: all under `PREFIX`, and at the root those whose path no other API uses."""
         shared = [
             ("/generate", self.generate, "POST"),
             ("/generate_stream", self.generate_stream, "POST"),
@@ -66,7 +66,7 @@ class Tgi:
             ("/chat_tokenize", self.chat_tokenize, "POST"),
             ("/info", self.info, "GET"),
         ]
-        alone = [
+        prefixed = [
             ("/health", self.health, "GET"),
             ("/ping", self.health, "GET"),
             ("/v1/chat/completions", self.chat, "POST"),
@@ -78,7 +78,7 @@ class Tgi:
             *roots,
             *health,
             *(Route(path, endpoint, methods=[method]) for path, endpoint, method in shared),
-            *(Route(PREFIX + path, endpoint, methods=[method]) for path, endpoint, method in (*shared, *alone)),
+            *(Route(PREFIX + path, endpoint, methods=[method]) for path, endpoint, method in (*shared, *prefixed)),
         ]
 
     async def generate(self, request: Request) -> Response:
@@ -90,7 +90,7 @@ class Tgi:
         return self._stream(await self._body(request))
 
     async def compatible(self, request: Request) -> Response:
-        """POST /: either of the two, the whole answer in a list."""
+        """POST /: as /generate_stream if `stream` is true, else as /generate, with the answer in a list."""
         body = await self._body(request)
         if switch(body, "stream"):
             return self._stream(body)
@@ -110,15 +110,15 @@ class Tgi:
         """POST /tokenize."""
         inputs = (await body_of(request)).get("inputs")
         if not isinstance(inputs, str):
-            raise invalid("`inputs`: a string is needed")
+            raise invalid("`inputs`: expected a string")
         return json_response(HTTPStatus.OK, placed(marked_up(inputs)))
 
     async def chat_tokenize(self, request: Request) -> Response:
         """POST /chat_tokenize."""
-        asked = read_chat(await self._body(request))
-        prompt = prompt_of(conversation(asked, date=self._host.date), self._host.changes)
-        told: JsonObject = {"tokenize_response": placed(prompt), "templated_text": decode(prompt)}
-        return json_response(HTTPStatus.OK, self._host.changes.json(told, ApiFamily.TGI))
+        chat = read_chat(await self._body(request))
+        prompt = prompt_of(conversation(chat, date=self._host.date), self._host.changes)
+        body: JsonObject = {"tokenize_response": placed(prompt), "templated_text": decode(prompt)}
+        return json_response(HTTPStatus.OK, self._host.changes.json(body, ApiFamily.TGI))
 
     async def info(self, _request: Request) -> Response:
         """GET /info."""
@@ -138,34 +138,32 @@ class Tgi:
 
     async def _whole(self, request: Request, body: JsonObject, *, in_list: bool = False) -> Response:
         answer = generated(read_request(body, streamed=False), self._host.changes)
-        told = answer.whole()
-        delay = answer.request.token_delay
+        answer_body, delay = answer.whole(), answer.request.token_delay
         await self._host.wait(request, [answer.generation], delay)
         headers = _headers(answer.prompt, answer.generation, delay)
-        return json_response(HTTPStatus.OK, [told], headers) if in_list else self._reply(told, headers)
+        return json_response(HTTPStatus.OK, [answer_body], headers) if in_list else self._reply(answer_body, headers)
 
     def _stream(self, body: JsonObject) -> Response:
         answer = generated(read_request(body, streamed=True), self._host.changes)
-        return stream_response(
-            _events(answer.stream()), [answer.generation], answer.request.token_delay, self._host.load
-        )
+        delay = answer.request.token_delay
+        return stream_response(_events(answer.stream()), [answer.generation], delay, self._host.load)
 
     def _reply(self, body: JsonObject, headers: dict[str, str]) -> Response:
         return self._host.reply(Reply(status=HTTPStatus.OK, body=body, headers=headers), ApiFamily.TGI)
 
 
 def _events(data: Iterator[Json]) -> Iterator[str]:
-    """JSON without a blank behind `data:`, as the router writes it; other texts with one."""
+    """Format server-sent events as the router does: no space between `data:` and JSON, a space before `[DONE]`."""
     return (f"data: {value}\n\n" if value == DONE else f"data:{dumps(value)}\n\n" for value in data)
 
 
 def _headers(prompt: tuple[int, ...], generation: Generation, delay: float) -> dict[str, str]:
-    """What TGI tells of times (milliseconds, that of computing in seconds) and counts."""
-    written = len(generation.emitted)
-    inference = str(int(written * delay * 1000))
+    """Return TGI's headers of token counts and times, in milliseconds except `x-compute-time`, in seconds."""
+    count = len(generation.emitted)
+    inference = str(int(count * delay * 1000))
     return {
         "x-compute-type": "cpu+reference",
-        "x-compute-time": f"{written * delay:g}",
+        "x-compute-time": f"{count * delay:g}",
         "x-compute-characters": str(len(decode(prompt))),
         "x-total-time": inference,
         "x-validation-time": "0",
@@ -173,5 +171,5 @@ def _headers(prompt: tuple[int, ...], generation: Generation, delay: float) -> d
         "x-inference-time": inference,
         "x-time-per-token": str(int(delay * 1000)),
         "x-prompt-tokens": str(len(prompt)),
-        "x-generated-tokens": str(written),
+        "x-generated-tokens": str(count),
     }

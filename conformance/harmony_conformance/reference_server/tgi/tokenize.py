@@ -1,4 +1,4 @@
-"""Texts and chats as TGI's tokenizer shows them: id, text and place of each token."""
+"""Response of TGI's tokenizer: id, text and offsets of each token."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,12 @@ from harmony_ref import tokens
 
 
 def placed(ids: Sequence[int]) -> list[Json]:
-    """Tokens with the characters that they stand for; a character of several tokens is told at each of them."""
-    told: list[Json] = []
+    """Return tokens with character offsets; a character of several tokens is in the range of each of them."""
+    entries: list[Json] = []
     data = b""
     for token in ids:
         start = len(data.decode("utf-8", "ignore"))
         data += tokens.decode_bytes([token])
         stop = len(data.decode("utf-8", "replace"))
-        told.append({"id": token, "text": spelled([token], shows_special=True), "start": start, "stop": stop})
-    return told
+        entries.append({"id": token, "text": spelled([token], shows_special=True), "start": start, "stop": stop})
+    return entries
