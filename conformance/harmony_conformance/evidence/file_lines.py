@@ -103,7 +103,7 @@ def read_lines(path: Path, *, limit: int = LINE_LIMIT) -> Iterator[Line | Unread
     except FileNotFoundError:
         yield UnreadableLine(offset=0, number=0, kind="no such file")
     except IsADirectoryError:
-        yield UnreadableLine(offset=0, number=0, kind="invalid file: expected a file, got a folder")
+        yield UnreadableLine(offset=0, number=0, kind="it is a folder, not a file")
     except OSError as error:
         yield UnreadableLine(offset=0, number=0, kind="the file cannot be read", detail=error.strerror or str(error))
 

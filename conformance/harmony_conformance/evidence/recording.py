@@ -83,7 +83,7 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
         InvalidRecordError: The value is not a recorded exchange.
     """
     if not isinstance(at(line, "request"), dict):
-        raise InvalidRecordError("invalid exchange: expected an object in the member `request`")
+        raise InvalidRecordError("no exchange: it has no member `request` that is an object")
     script = at(line, "script")
     expected = at(line, "expected")
     rendered = at(line, "rendered")

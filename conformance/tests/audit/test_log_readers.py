@@ -219,11 +219,11 @@ def test_a_recorded_run_comes_back_by_scenario_and_try(tmp_path):
 
 BROKEN = [
     pytest.param(["{"], "line 1: Expecting", id="cut JSON"),
-    pytest.param([{"kind": "result"}], "line 1: no recorded exchange", id="a line of another kind"),
+    pytest.param([{"kind": "result"}], "line 1: invalid exchange", id="a line of another kind"),
     pytest.param([{"kind": "exchange"}], "line 1: no exchange: it has no member `request`", id="no request"),
     pytest.param(
         [write_exchange(recorded())] * 2,
-        "line 2: step 'first' of scenario 'one', try 0, stands there twice",
+        "line 2: duplicate step 'first' of scenario 'one', try 0",
         id="twice",
     ),
 ]

@@ -140,7 +140,7 @@ def test_which_failures_count_is_chosen(tmp_path, fail_on, code):
         pytest.param(json.dumps(GOOD, indent=1).encode(), "x no JSON, first at {path}@0", id="over several lines"),
         pytest.param(json.dumps([GOOD]).encode(), "1 x no exchange: not a JSON object", id="a list"),
         pytest.param(json.dumps(GOOD).encode("utf-16-le"), "1 x no JSON", id="UTF-16 without"),
-        pytest.param(gzip.compress(json.dumps(GOOD).encode())[:60], "the compressed file breaks off", id="cut gzip"),
+        pytest.param(gzip.compress(json.dumps(GOOD).encode())[:60], "the compressed file is truncated", id="cut gzip"),
         pytest.param(
             b'{"kind": "exchange", "scenario": "discovery", "request": {}}', "discovery alone", id="discovery"
         ),

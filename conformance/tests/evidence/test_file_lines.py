@@ -66,7 +66,7 @@ def test_a_compressed_file_that_breaks_off_gives_its_whole_lines_and_says_where(
     packed = gzip.compress(text)
     found = list(read_lines(written(tmp_path, packed[: len(packed) // 2])))
     assert isinstance(found[-1], UnreadableLine)
-    assert found[-1].kind == "the compressed file breaks off"
+    assert found[-1].kind == "the compressed file is truncated"
     whole = [one for one in found[:-2] if isinstance(one, Line)]
     assert whole
     assert all(text[line.offset :].startswith(line.data + b"\n") for line in whole)

@@ -157,15 +157,15 @@ def test_scripts(script, expected):
     [
         pytest.param({}, "no member `request`", id="no request"),
         pytest.param([], "no member `request`", id="no object"),
-        pytest.param({"request": {"json": {}}, "script": 7}, "a script is", id="a script that is a number"),
-        pytest.param({"request": {"json": {}}, "script": [None]}, "no piece of a script", id="a script of nothing"),
+        pytest.param({"request": {"json": {}}, "script": 7}, "invalid script", id="a script that is a number"),
+        pytest.param({"request": {"json": {}}, "script": [None]}, "invalid piece of a script", id="a script of nothing"),
         pytest.param(
             {"request": {"json": {}}, "rendered": {"source": "x", "ids": ["a"]}},
-            "token ids are",
+            "invalid token ids",
             id="ids that are texts",
         ),
         pytest.param(
-            {"request": {"json": {}}, "failure": {"kind": "bad luck"}}, "unknown failure 'bad luck'", id="a failure"
+            {"request": {"json": {}}, "failure": {"kind": "bad luck"}}, "got 'bad luck'", id="a failure"
         ),
     ],
 )
