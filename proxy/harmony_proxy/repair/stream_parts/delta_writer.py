@@ -21,8 +21,8 @@ class DeltaWriter:
         choice: Index of the choice.
         reasoning: Name of the member for reasoning.
         calls: Number of all calls of the choice.
-        made: Number of calls that this writer created.
-        thought: Pieces of reasoning that were parsed.
+        new_calls: Number of calls that this writer created.
+        reasoning_fragments: Pieces of reasoning that were parsed.
         is_final: True if the repair cannot be rolled back any more. A call without a destination then becomes content.
         problem: Description of such a call, or an empty string.
     """

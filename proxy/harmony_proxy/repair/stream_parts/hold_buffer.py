@@ -16,8 +16,8 @@ class HoldBuffer:
 
     Attributes:
         pieces: The events.
-        is_odd: True if an event has an unexpected call.
-        is_suspect: True if an event must be judged regardless of its texts.
+        has_unexpected_call: True if an event has an unexpected call.
+        must_be_judged: True if an event must be judged regardless of its texts.
     """
 
     def __init__(self, *, limit: int) -> None:
@@ -32,7 +32,7 @@ class HoldBuffer:
         return self._size > self._most
 
     def add(self, piece: RawEvent, is_odd: Callable[[Json], bool] | None = None, *, is_suspect: bool) -> None:
-        """Add an event. `is_odd` returns True for an unexpected call."""
+        """Add an event. `is_unexpected_call` returns True for an unexpected call."""
         self.pieces.append(piece)
         self._size += len(piece.raw)
         self.is_suspect = self.is_suspect or is_suspect

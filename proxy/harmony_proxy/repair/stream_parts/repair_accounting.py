@@ -42,7 +42,7 @@ class RepairAccount:
         self._is_closed = False
 
     def before(self, emission: Emission, buffered: Iterable[RawEvent]) -> list[bytes]:
-        """Return the stream so far, to be passed to `begin` after a successful repair."""
+        """Return the stream so far, to be passed to `start` after a successful repair."""
         return [*map(self._judge.framed, emission.events()), *(piece.raw for piece in buffered)]
 
     def begin(self, before: list[bytes]) -> None:

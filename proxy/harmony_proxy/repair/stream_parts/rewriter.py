@@ -29,8 +29,8 @@ class StreamHandler(Protocol):
         texts: Tracker of each text.
         declared: Names of the functions that the request declares.
         cleans_names: True if names and ids of calls are cleaned.
-        is_at_work: True if events are rewritten.
-        is_trying: True while a repair can still be rolled back.
+        is_rewriting: True if events are rewritten.
+        can_roll_back: True while a repair can still be rolled back.
         problem: Description of a text without a destination, or an empty string.
         ends_with_choices: True if the answer is complete once all choices are.
     """
@@ -110,11 +110,11 @@ class StreamHandler(Protocol):
         ...
 
     def others(self) -> bytes:
-        """Return emitted content that `went` lacks: members that are never rewritten."""
+        """Return emitted content that `emission` lacks: members that are never rewritten."""
         ...
 
     def ending(self) -> bytes:
-        """Return emitted content that `went` lacks: the end of the answer."""
+        """Return emitted content that `emission` lacks: the end of the answer."""
         ...
 
     def saved(self) -> Callable[[], None]:

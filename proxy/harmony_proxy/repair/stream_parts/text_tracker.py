@@ -49,10 +49,10 @@ class TextTracker:
     """Tracks one text.
 
     Attributes:
-        before: End of the emitted text.
-        unsent: Text that was not emitted yet.
-        reader: Parser of the text once it leaks.
-        is_given_up: True if the text is no longer examined.
+        emitted_tail: End of the emitted text.
+        pending: Text that was not emitted yet.
+        parser: Parser of the text once it leaks.
+        is_ignored: True if the text is no longer examined.
     """
 
     def __init__(self) -> None:

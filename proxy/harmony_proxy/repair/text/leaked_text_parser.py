@@ -1,9 +1,9 @@
-"""Leaked text read as the Harmony it is, and told again: what is reasoning, what is for the user, what is a call. Incremental, at every split.
+"""Incremental parser of leaked text: it separates reasoning, text for the user, and calls, at any split of the input.
 
     analysisWe greet.assistantfinalHello!                          → reasoning `We greet.`, content `Hello!`
     <|channel|>commentary to=functions.f <|constrain|>json<|message|>{}<|call|>     → call of f with `{}`
 
-The reader is only asked once a check has said that the text leaks; it decides nothing but where each part belongs.
+The parser runs only after a check reported a leak. It decides only where each part belongs.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _UNMARKED = re.compile(
     r"(?P<text>.*)",
     re.DOTALL,
 )
-"""The words of a header, and what else stands in it."""
+"""The words of a header, and the text after them."""
 _CHANNEL = re.compile(r"(?:\A|<\|channel\|>|assistant|\s)\s?(analysis|commentary|final)\b")
 _OTHER_ROLE = re.compile(r"\A(?:<\|start\|>)?\s*(?:user|system|developer|tool|functions\.[\w.-]+)\b")
 
 
 class TextKind(StrEnum):
-    """Where a text belongs."""
+    """Destination of a text. `NOBODY`: the text is dropped."""
 
     CONTENT = "content"
     REASONING = "reasoning"
@@ -51,7 +51,7 @@ class TextKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ParsedText:
-    """A piece of what was said. Of a call the first piece has the function's `name`; the others go on with its arguments."""
+    """A piece of parsed text. The first piece of a call has the name of the function, the following ones its arguments."""
 
     kind: TextKind
     text: str = ""
@@ -59,22 +59,25 @@ class ParsedText:
 
 
 class NoDestinationError(Exception):
-    """A message that has no place in the answer; says which. Completes "the model wrote …"."""
+    """A message that has no place in the answer. The text completes "the model wrote …"."""
 
 
-_TELLING = 3
-"""So many characters of a marker can hardly be anything else: `<|e`."""
+_SIGNIFICANT = 3
+"""Number of characters after which a partial marker, such as `<|e`, is hardly anything else."""
 
 
 class LeakedTextParser:
-    """State: the text not read yet, the header that is open, and where the text of the current message belongs.
+    """Parses one text. Stores its unparsed rest, an incomplete header, and the destination of the current message.
 
-    `home`: where text without a header belongs. `before`: what stands in the field before what is fed first. `glued`: whether it is known that special
-    tokens were skipped, so that the words of headers need no mark before them. `declared`: the functions that may be called.
+    Args:
+        home: Destination of text without a header.
+        declared: Names of the functions that may be called.
+        before: Text of the same member before the first input.
+        glued: True if special tokens are known to be skipped, so that header words count without a marker or sentence end before them.
     """
 
     def __init__(self, home: TextKind, declared: frozenset[str], *, before: str = "", glued: bool = False) -> None:
-        self._home, self._declared = home, declared
+        self._default_kind, self._declared = home, declared
         self._kind = home
         self._is_start, self._glued = not before.strip(), glued
         self._rest = ""
@@ -82,242 +85,219 @@ class LeakedTextParser:
         self._header: str | None = None
         self._tag = ""
         self._trims = False
-        self._out: list[ParsedText] = []
+        self._results: list[ParsedText] = []
         self._raw = ""
 
     @property
     def unread(self) -> str:
-        """What was fed and not told: the header that is open, and what stands behind it."""
+        """Return the input that was not parsed: the incomplete header, and the text after it."""
         return self._raw + self._rest
 
     def told(self) -> list[ParsedText]:
-        """What was read before a message was found that has no place."""
-        out, self._out = self._out, []
+        """Return the texts that were parsed since the last call; after an error, those before the message without a destination."""
+        out, self._results = self._results, []
         return out
 
     def feed(self, text: str) -> list[ParsedText]:
-        """What the text says, as far as that is certain.
+        """Parse more text, and return the results that later text cannot change.
 
         Raises:
-            NoPlace: a message has no place in an answer.
+            NoDestinationError: a message has no place in an answer.
         """
         self._rest += text
-        self._read(is_over=False)
-        out, self._out = self._out, []
-        return out
+        self._parse(is_over=False)
+        return self.told()
 
     def close(self) -> list[ParsedText]:
-        """The rest of what was said. A header that never ended is left out, and so is a marker.
+        """Parse the end of the text, and return the remaining results without an incomplete header or marker.
 
         Raises:
-            NoPlace: a message has no place in an answer.
+            NoDestinationError: a message has no place in an answer.
         """
-        self._read(is_over=True)
+        self._parse(is_over=True)
         if self._header is not None:
             whole = self._header + self._rest
-            if self._open_unmarked(whole[: unfinished_marker(whole)], ""):
-                self._read(is_over=True)
+            if self._open_unmarked_message(whole[: unfinished_marker(whole)], ""):
+                self._parse(is_over=True)
         if self._header is None:
             end = unfinished_marker(self._rest)
-            self._tell(self._rest if end is None or len(self._rest) - end < _TELLING else self._rest[:end])
+            self._emit(self._rest if end is None or len(self._rest) - end < _SIGNIFICANT else self._rest[:end])
         self._rest = ""
-        out, self._out = self._out, []
-        return out
+        return self.told()
 
-    def _read(self, *, is_over: bool) -> None:
-        if self._is_start and not self._begin(is_over=is_over):
+    def _parse(self, *, is_over: bool) -> None:
+        if self._is_start and not self._parse_beginning(is_over=is_over):
             return
-        while self._step(is_over=is_over):
+        while self._parse_token(is_over=is_over):
             pass
 
-    def _begin(self, *, is_over: bool) -> bool:
-        """Whether it is known how the field begins."""
-        if self._begin_tag():
+    def _parse_beginning(self, *, is_over: bool) -> bool:
+        """Parse the beginning of the text, and return True once it is unambiguous."""
+        if self._parse_opening_tag():
             self._is_start = False
             return True
-        found = MARKER.search(self._rest)
-        if found is not None and _opens_a_header(self._rest[: found.start()], found["marker"]):
+        marker = MARKER.search(self._rest)
+        if marker is not None and _opens_a_header(self._rest[: marker.start()], marker["marker"]):
             self._header, self._is_start = "", False
             return True
-        if not is_over and found is None and (may_be_header(self._rest) or self._may_go_on_as_header()):
-            return False
+        if not is_over and marker is None:
+            partial = unfinished_marker(self._rest)
+            is_header = partial is not None and BARE_HEADER.fullmatch(self._rest[:partial]) is not None
+            if is_header or may_be_header(self._rest):
+                return False
         self._is_start = False
-        if (
-            self._glued
-            and CALL_SEAM.match(self._rest) is None
-            and (begun := BEGINS_GLUED.match(self._rest)) is not None
-        ):
-            word = begun.group()
-            if word != "assistant":
-                self._rest = self._rest[len(word) :]
-                self._kind = self._place_of(word)
+        start = BEGINS_GLUED.match(self._rest) if self._glued and CALL_SEAM.match(self._rest) is None else None
+        if start is not None and start.group() != "assistant":
+            self._rest = self._rest[start.end() :]
+            self._kind = self._destination_of(start.group())
         return True
 
-    def _begin_tag(self) -> bool:
-        """Whether a message begins with a thought in tags."""
-        tagged = TAG.match(self._rest) if self._home is TextKind.CONTENT else None
+    def _parse_opening_tag(self) -> bool:
+        """Enter reasoning in tags, and return True if a message begins with it."""
+        tagged = TAG.match(self._rest) if self._default_kind is TextKind.CONTENT else None
         if tagged is not None:
             self._tag, self._kind, self._rest = tagged["tag"], TextKind.REASONING, self._rest[tagged.end() :]
         return tagged is not None
 
-    def _may_go_on_as_header(self) -> bool:
-        marker = unfinished_marker(self._rest)
-        return marker is not None and BARE_HEADER.fullmatch(self._rest[:marker]) is not None
-
-    def _step(self, *, is_over: bool) -> bool:
-        """Whether a token was read, so that there may be another."""
+    def _parse_token(self, *, is_over: bool) -> bool:
+        """Parse one token, and return True if another one may follow."""
         if self._header is None and not self._tag and self._kind is TextKind.CONTENT and not self._before:
-            self._begin_tag()
+            self._parse_opening_tag()
         if self._tag:
-            return self._step_in_tag(is_over=is_over)
+            return self._parse_in_tag(is_over=is_over)
         marker = MARKER.search(self._rest)
         if self._header is not None:
-            return self._step_in_header(marker)
-        seam = self._seam(marker.start() if marker is not None else len(self._rest), is_over=is_over)
+            return self._parse_in_header(marker)
+        seam = self._find_seam(marker.start() if marker is not None else len(self._rest), is_over=is_over)
         if seam is not None:
-            self._tell(self._rest[: seam.start()])
+            self._emit_until(seam.start(), skip=len(seam.group()))
             self._raw = seam.group()
-            self._rest = self._rest[seam.end() :]
-            self._open(seam.group().replace("assistant", "", 1))
+            self._open_message(seam.group().replace("assistant", "", 1))
             return True
         if marker is not None:
-            self._tell(self._rest[: marker.start()])
+            self._emit_until(marker.start(), skip=len(marker.group()))
             self._raw = marker.group()
-            self._rest = self._rest[marker.end() :]
-            self._mark(marker["marker"])
+            self._apply_marker(marker["marker"])
             return True
         if not is_over:
-            self._tell_certain()
+            partial = unfinished_marker(self._rest)
+            self._emit_until(min(self._find_open_seam(), len(self._rest) if partial is None else partial))
         return False
 
-    def _mark(self, marker: str) -> None:
+    def _apply_marker(self, marker: str) -> None:
         if marker in OPENING:
             self._header = f"<|{marker}|>"
             return
         if marker != "message":
-            self._kind = self._home
+            self._kind = self._default_kind
             self._before = ""
         self._raw = ""
 
-    def _step_in_header(self, marker: re.Match[str] | None) -> bool:
+    def _parse_in_header(self, marker: re.Match[str] | None) -> bool:
         if marker is None:
             if len(self._rest) > _LONGEST_HEADER:
-                if self._open_unmarked((self._header or "") + self._rest, ""):
+                if self._open_unmarked_message((self._header or "") + self._rest, ""):
                     return True
                 raise NoDestinationError("a header that does not end")
             return False
         header = (self._header or "") + self._rest[: marker.start()]
-        if marker["marker"] != "message" and self._open_unmarked(header, self._rest[marker.start() :]):
+        if marker["marker"] != "message" and self._open_unmarked_message(header, self._rest[marker.start() :]):
             return True
         self._raw += self._rest[: marker.end()]
         self._rest = self._rest[marker.end() :]
         name = marker["marker"]
         if name == "message":
-            self._open(header)
+            self._open_message(header)
         elif name in OPENING:
             self._header = header + f"<|{name}|>"
         else:  # a header without a message
-            self._header, self._kind, self._raw = None, self._home, ""
+            self._header, self._kind, self._raw = None, self._default_kind, ""
         return True
 
-    def _open_unmarked(self, header: str, behind: str) -> bool:
-        """Whether a text stands behind the words of a header that has no end: the message whose marker is missing."""
-        found = _UNMARKED.fullmatch(header)
-        if found is None or may_be_header(found["text"]) or _OTHER_ROLE.match(header) is not None:
+    def _open_unmarked_message(self, header: str, suffix: str) -> bool:
+        """Open a message whose `<|message|>` marker is missing, and return True if text follows the words of the header."""
+        match = _UNMARKED.fullmatch(header)
+        if match is None or may_be_header(match["text"]) or _OTHER_ROLE.match(header) is not None:
             return False
-        if _CHANNEL.search(found["words"]) is None and _RECIPIENT.search(found["words"]) is None:
+        if _CHANNEL.search(match["words"]) is None and _RECIPIENT.search(match["words"]) is None:
             return False
-        self._rest = found["text"].removeprefix(" ") + behind
-        self._open(found["words"])
+        self._rest = match["text"].removeprefix(" ") + suffix
+        self._open_message(match["words"])
         return True
 
-    def _open(self, header: str) -> None:
+    def _open_message(self, header: str) -> None:
         self._header, self._before = None, ""
-        self._kind = self._place_of(header)
+        self._kind = self._destination_of(header)
         self._raw = ""
 
-    def _place_of(self, header: str) -> TextKind:
+    def _destination_of(self, header: str) -> TextKind:
         recipient = _RECIPIENT.search(header)
         if recipient is not None and recipient[1] not in ("json", "all", "assistant"):
             name = recipient[1].removeprefix(_FUNCTIONS)
             if name not in self._declared:
                 raise NoDestinationError("a call of something that the request does not declare, or forbids")
-            self._out.append(ParsedText(kind=TextKind.CALL, name=name))
+            self._results.append(ParsedText(kind=TextKind.CALL, name=name))
             return TextKind.CALL
         if _OTHER_ROLE.match(header) is not None:
             return TextKind.NOBODY
         channel = _CHANNEL.search(header)
         if channel is None:
-            return self._home
+            return self._default_kind
         return TextKind.REASONING if channel[1] == "analysis" else TextKind.CONTENT
 
-    def _step_in_tag(self, *, is_over: bool) -> bool:
+    def _parse_in_tag(self, *, is_over: bool) -> bool:
         closing = f"</{self._tag}>"
-        place = self._rest.find(closing)
-        if place < 0:
+        position = self._rest.find(closing)
+        if position < 0:
             if not is_over:
-                kept = max((n for n in range(1, len(closing)) if self._rest.endswith(closing[:n])), default=0)
-                self._tell(self._rest[: len(self._rest) - kept])
-                self._rest = self._rest[len(self._rest) - kept :]
+                partial = max((n for n in range(1, len(closing)) if self._rest.endswith(closing[:n])), default=0)
+                self._emit_until(len(self._rest) - partial)
             return False
-        self._tell(self._rest[:place])
-        self._rest = self._rest[place + len(closing) :]
+        self._emit_until(position, skip=len(closing))
         self._tag, self._kind, self._trims = "", TextKind.CONTENT, True
         return True
 
-    def _seam(self, end: int, *, is_over: bool) -> re.Match[str] | None:
-        """The first words of a header that are glued to the text before `end`, and that are complete."""
-        place = 0
+    def _find_seam(self, end: int, *, is_over: bool) -> re.Match[str] | None:
+        """Return the first complete header words before `end` that are glued to a text."""
+        position = 0
         while True:
-            found = min(
-                (
-                    one
-                    for one in (SEAM.search(self._rest, place, end), CALL_SEAM.search(self._rest, place))
-                    if one is not None
-                ),
-                key=lambda one: (one.start(), -one.end()),
-                default=None,
-            )
+            seams = SEAM.search(self._rest, position, end), CALL_SEAM.search(self._rest, position)
+            matches = (one for one in seams if one is not None)
+            found = min(matches, key=lambda one: (one.start(), -one.end()), default=None)
             if found is None or found.start() >= end:
                 return None
-            begins = not self._before and found.start() == 0
-            is_glued = begins or is_seam(self._rest, self._before, found.start())
-            is_call = found.re is CALL_SEAM
-            if (is_glued or self._glued) and (is_call or self._is_channel(found, is_over=is_over)):
+            is_first = not self._before and found.start() == 0
+            is_glued = self._glued or is_first or is_seam(self._rest, self._before, found.start())
+            if is_glued and (found.re is CALL_SEAM or self._is_channel_header(found, is_over=is_over)):
                 return found
-            place = found.start() + 1
+            position = found.start() + 1
 
-    def _is_channel(self, found: re.Match[str], *, is_over: bool) -> bool:
-        """Whether what follows the word begins a text, and is no call."""
-        behind = self._rest[found.end() :]
-        if _BEGINS_A_RECIPIENT.match(behind) is not None or (
-            not is_over and _MAY_BEGIN_ONE.fullmatch(behind) is not None
-        ):
+    def _is_channel_header(self, found: re.Match[str], *, is_over: bool) -> bool:
+        """Return True if the channel name is followed by a text, not by the recipient of a call."""
+        suffix = self._rest[found.end() :]
+        if _RECIPIENT_START.match(suffix) is not None:
             return False
-        return (bool(behind) and (self._glued or not behind[0].isspace())) or is_over
+        if is_over:
+            return True
+        may_be_recipient = _GROWING_RECIPIENT.fullmatch(suffix) is not None
+        return not may_be_recipient and bool(suffix) and (self._glued or not suffix[0].isspace())
 
-    def _tell_certain(self) -> None:
-        """Tell all but what may still become a marker or the words of a header."""
-        held = [len(self._rest)]
-        if (marker := unfinished_marker(self._rest)) is not None:
-            held.append(marker)
-        held.append(self._open_seam())
-        end = min(held)
-        self._tell(self._rest[:end])
-        self._rest = self._rest[end:]
-
-    def _open_seam(self) -> int:
-        """Where words stand that may go on as a seam."""
+    def _find_open_seam(self) -> int:
+        """Return the position of words at the end that may become a header; the length of the rest if there are no such words."""
         if self._glued:
-            found = _GOES_ON.search(self._rest)
-            return found.start() if found is not None else len(self._rest)
+            match = _GROWING_SEAM.search(self._rest)
+            return match.start() if match is not None else len(self._rest)
         if not self._before and may_be_header(self._rest):
             return 0
-        place = unfinished_seam(self._rest, self._before)
-        candidates = [one for one in (place, unfinished_call(self._rest)) if one is not None]
-        return min(candidates, default=len(self._rest))
+        positions = (unfinished_seam(self._rest, self._before), unfinished_call(self._rest))
+        return min((one for one in positions if one is not None), default=len(self._rest))
 
-    def _tell(self, text: str) -> None:
+    def _emit_until(self, end: int, *, skip: int = 0) -> None:
+        """Emit the rest up to `end`, and skip that many characters after it."""
+        emitted, self._rest = self._rest[:end], self._rest[end + skip :]
+        self._emit(emitted)
+
+    def _emit(self, text: str) -> None:
         if self._trims:
             text = text.lstrip()
             self._trims = not text
@@ -325,19 +305,19 @@ class LeakedTextParser:
             return
         self._before = text[-1:]
         if self._kind is not TextKind.NOBODY:
-            self._out.append(ParsedText(kind=self._kind, text=text))
+            self._results.append(ParsedText(kind=self._kind, text=text))
 
 
 def _opens_a_header(before: str, marker: str) -> bool:
-    """Whether a field begins with a header, whole or without its first marker."""
+    """Return True if a text begins with a header, with or without its first marker."""
     if marker == "message":
         return BARE_HEADER.fullmatch(before) is not None
     return marker in OPENING and before.strip() in ("", "assistant")
 
 
-_BEGINS_A_RECIPIENT = re.compile(r"\s?to=")
-_MAY_BEGIN_ONE = re.compile(r"\s?(?:to?)?")
-_PARTS = (
+_RECIPIENT_START = re.compile(r"\s?to=")
+_GROWING_RECIPIENT = re.compile(r"\s?(?:to?)?")
+_PARTIAL_SEAMS = (
     "(?:"
     + "|".join(
         f"assistant\\s?{word[:length]}"
@@ -346,8 +326,8 @@ _PARTS = (
     )
     + ")"
 )
-_WORD_PARTS = "|".join("assistant"[:length] for length in range(9, 0, -1))
-_GOES_ON = re.compile(
-    rf"(?:{_PARTS}\s?|{_WORD_PARTS})\Z|(?:assistant\s?)?(?:analysis|commentary)\s?(?:t|to|to=[\w.-]{{0,100}}\s*\w{{0,8}}\s*)\Z"
+_PARTIAL_WORDS = "|".join("assistant"[:length] for length in range(9, 0, -1))
+_GROWING_SEAM = re.compile(
+    rf"(?:{_PARTIAL_SEAMS}\s?|{_PARTIAL_WORDS})\Z|(?:assistant\s?)?(?:analysis|commentary)\s?(?:t|to|to=[\w.-]{{0,100}}\s*\w{{0,8}}\s*)\Z"
 )
-"""What may become a seam, where special tokens are known to have been skipped."""
+"""Text at the end that may become header words, if special tokens are known to be skipped."""

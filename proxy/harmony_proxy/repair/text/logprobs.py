@@ -1,6 +1,6 @@
-"""Log probabilities of a text that is told anew: only tokens of what it is now stay, or what was taken out of it would still stand there.
+"""Log probabilities of a rewritten text: only entries of tokens that remain in it are retained, since the others would repeat the leak.
 
-An entry is one token: its text, or the bytes of it (a character may take several tokens). Where the tokens can not be told from each other, none stays.
+An entry is one token: its text or its bytes, since a character may take several tokens. If tokens cannot be identified, no entry is retained.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ _BYTE = 256
 
 @dataclass
 class LogprobRewriter:
-    """State, of a choice from where it is told anew: entries that wait for their text to be told, and where the text stands that was told last.
+    """Selects the entries of a choice from the start of its repair.
 
-    `place` counts the bytes that wait up to there, `told` has the pieces of content among them that were told: from, to.
+    Attributes:
+        pending: Bytes and entry of each token whose text was not emitted yet.
+        position: Position of the last emitted text in these bytes.
+        emitted_spans: Start and end of each emitted fragment of content in these bytes.
+        is_lost: True if the entries can no longer be matched with the text. None is emitted then.
     """
 
     waiting: list[tuple[bytes, Json]] = field(default_factory=list[tuple[bytes, Json]])
@@ -27,85 +31,76 @@ class LogprobRewriter:
     is_lost: bool = False
 
     def copy(self) -> LogprobRewriter:
-        """The same, to go back to."""
+        """Return a copy to roll back to."""
         return replace(self, waiting=[*self.waiting], told=[*self.told])
 
-    def due(self, entries: Iterable[Json], said: Iterable[ParsedText]) -> list[Json]:
-        """The server tells more entries, and the client is told this; the entries that go with it."""
-        if not self.is_lost:
-            self._hear(entries)
+    def due(self, entries: Iterable[Json], texts: Iterable[ParsedText]) -> list[Json]:
+        """Add entries from the server, and return those that belong to the emitted texts."""
+        for entry in () if self.is_lost else entries:
+            token = bytes_of(entry)
+            if token is None:
+                self.is_lost = True
+                break
+            self.waiting.append((token, entry))
         if self.is_lost or not self.waiting:
             return []
-        spelled = b"".join(piece for piece, _ in self.waiting)
-        for one in said:
+        tokens = b"".join(token for token, _ in self.waiting)
+        for one in texts:
             data = one.text.encode("utf-8", "replace")
-            found = spelled.find(data, self.place)
-            if not data or (found < 0 and one.kind is not TextKind.CONTENT):
+            start = tokens.find(data, self.place)
+            if not data or (start < 0 and one.kind is not TextKind.CONTENT):
                 continue
-            if found < 0:
+            if start < 0:
                 self.is_lost = True
                 return []
+            self.place = start + len(data)
             if one.kind is TextKind.CONTENT:
-                self._add(found, found + len(data))
-            self.place = found + len(data)
-        return self._taken()
+                is_adjacent = bool(self.told) and self.told[-1][1] == start
+                self.told.append((self.told.pop()[0] if is_adjacent else start, self.place))
+        return self._take_emitted()
 
-    def _hear(self, entries: Iterable[Json]) -> None:
-        for entry in entries:
-            piece = bytes_of(entry)
-            if piece is None:
-                self.is_lost = True
-                return
-            self.waiting.append((piece, entry))
-
-    def _add(self, start: int, end: int) -> None:
-        if self.told and self.told[-1][1] == start:
-            start, _ = self.told.pop()
-        self.told.append((start, end))
-
-    def _taken(self) -> list[Json]:
-        """The entries all of whose bytes were told as content. Those before the place are done with."""
-        kept: list[Json] = []
+    def _take_emitted(self) -> list[Json]:
+        """Remove the entries before the position, and return those whose bytes were all emitted as content."""
+        selected: list[Json] = []
         start = done = 0
-        for piece, entry in self.waiting:
-            end = start + len(piece)
+        for token, entry in self.waiting:
+            end = start + len(token)
             if end > self.place:
                 break
-            if any(begun <= start and end <= over for begun, over in self.told):
-                kept.append(entry)
-            elif any(begun < end and start < over for begun, over in self.told):  # of both: whose it is can not be said
+            if any(first <= start and end <= stop for first, stop in self.told):
+                selected.append(entry)
+            elif any(first < end and start < stop for first, stop in self.told):  # partly emitted: no clear assignment
                 self.is_lost = True
-                return kept
+                return selected
             start, done = end, done + 1
         del self.waiting[:done]
         self.place -= start
-        self.told = [(max(begun - start, 0), over - start) for begun, over in self.told if over > start]
-        return kept
+        self.told = [(max(first - start, 0), stop - start) for first, stop in self.told if stop > start]
+        return selected
 
 
 def spelled_by(entries: Sequence[Json], content: str) -> list[Json]:
-    """The entries that spell a text, out of those of all that it was cut from; none where no run of them does."""
-    pieces = [bytes_of(entry) for entry in entries]
-    known = [piece for piece in pieces if piece is not None]
+    """Return the entries that spell a text, selected from those of the longer original text; none if they do not match."""
+    tokens = [token for entry in entries if (token := bytes_of(entry)) is not None]
     wanted = content.encode("utf-8", "replace")
-    if len(known) < len(pieces) or not wanted:
+    if len(tokens) < len(entries) or not wanted:
         return []
-    start = b"".join(known).rfind(wanted)
-    kept: list[Json] = []
-    place = size = 0
-    for piece, entry in zip(known, entries, strict=True):
-        if start <= place and place + len(piece) <= start + len(wanted):
-            kept.append(entry)
-            size += len(piece)
-        place += len(piece)
-    return kept if start >= 0 and size == len(wanted) else []
+    start = b"".join(tokens).rfind(wanted)
+    selected: list[Json] = []
+    position = size = 0
+    for token, entry in zip(tokens, entries, strict=True):
+        if start <= position and position + len(token) <= start + len(wanted):
+            selected.append(entry)
+            size += len(token)
+        position += len(token)
+    return selected if start >= 0 and size == len(wanted) else []
 
 
 def bytes_of(entry: Json) -> bytes | None:
-    """The bytes of a token, None where they are not told, or the token is named by its number."""
+    """Return the bytes of a token; None if the entry lacks them, or names the token by its number."""
     listed = [number(byte) for byte in items(at(entry, "bytes"))]
     if listed:
-        known = [byte for byte in listed if byte is not None and 0 <= byte < _BYTE]
-        return bytes(known) if len(known) == len(listed) else None
+        values = [byte for byte in listed if byte is not None and 0 <= byte < _BYTE]
+        return bytes(values) if len(values) == len(listed) else None
     token = text(at(entry, "token"))
     return None if not token or "\ufffd" in token or token.startswith("token_id:") else token.encode("utf-8", "replace")
