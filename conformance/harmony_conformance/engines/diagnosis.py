@@ -1,4 +1,4 @@
-"""Why an endpoint can not be used: what was seen, in one line, and what would be right."""
+"""Diagnosis of unusable endpoints: one line with the observation and the remedy."""
 
 from __future__ import annotations
 
@@ -9,121 +9,119 @@ from harmony_conformance.transport.client import SendRequest, SendResult
 from harmony_conformance.transport.messages import Failure, FailureKind, Request, Response
 
 REFUSED_KEY = (401, 403)
-"""The statuses by which a key is refused."""
+"""HTTP statuses of a rejected API key."""
 MODELS = "/v1/models"
-"""Where an OpenAI API lists its models."""
+"""Path of the model list in an OpenAI API."""
 _NOT_FOUND = 404
 _NO_PATH = (_NOT_FOUND, 405, 501)
 _REDIRECTS = (300, 400)
-_SHOWN = 200  # characters of what a server said
+_MAX_QUOTE = 200  # characters quoted from a response
 _PAGE = "text/html"
 
 
 class EndpointUnusableError(Exception):
-    """No usable endpoint: no answer, the key or the model refused. One line that says what, where and what would be right."""
+    """An endpoint without an answer, or one that rejects the key or the model. The message is one line with the remedy."""
 
 
 class KeyRefusedError(EndpointUnusableError):
-    """The key, or that there was none, was refused with HTTP `status`."""
+    """The endpoint rejected the API key, or its absence, with HTTP `status`."""
 
     def __init__(self, status: int) -> None:
-        super().__init__(f"the key was refused (HTTP {status}): name the variable that holds it by --api-key-env")
+        super().__init__(
+            f"invalid API key (HTTP {status}): expected a valid key in the variable named by --api-key-env"
+        )
         self.status = status
 
     def told(self, variable: str | None) -> str:
-        """The line, where `variable` is known to hold the key that was sent."""
-        return str(self) if variable is None else f"the key in {variable} was refused (HTTP {self.status})"
+        """Return the message, with the name of the variable that held the key if it is known."""
+        return str(self) if variable is None else f"invalid API key in {variable} (HTTP {self.status})"
 
 
 def no_model(response: Response) -> str:
-    """Why it is not known which model to ask for: what was seen in place of a list."""
-    seen = f"GET {MODELS} answered"
+    """Describe a response to `GET /v1/models` that lists no model."""
+    seen = f"GET {MODELS} returned"
     if response.status in _NO_PATH:
-        return (
-            f"{seen} HTTP {response.status}: give the URL up to /v1, and name a model by --model if the API lists none"
-        )
+        return f"{seen} HTTP {response.status}: give the URL up to /v1, or name a model with --model"
     if not response.is_success:
-        return f"{seen} {_status(response)}: name a model by --model to do without the list"
+        return f"{seen} {_status(response)}: name a model with --model to skip the list"
     if isinstance(at(json_of(response), "data"), list):
-        return f"the endpoint lists no model at {MODELS}: name one by --model"
+        return f"{seen} an empty list: name a model with --model"
     if not response.body.strip():
-        return f"{seen} with an empty body: this is no OpenAI API"
+        return f"{seen} an empty body: not an OpenAI API"
     if json_of(response) is None:
-        return f"{seen} {response.content_type or 'without a content type'}, no JSON: this is no OpenAI API"
-    return f"{seen} JSON without a list of models ({_said(response)}): this is no OpenAI API"
+        return f"{seen} {response.content_type or 'no content type'}, expected JSON: not an OpenAI API"
+    return f"{seen} JSON without a list of models ({_quote(response)}): not an OpenAI API"
 
 
 def rate_limited(failure: Failure | None, response: Response | None) -> str:
-    """That the endpoint asks to be left alone for a while, and why, as far as it says so; empty where it does not ask."""
+    """Describe a rate limit, with the server's error message if there is one; empty if the failure is another."""
     if failure is None or failure.kind is not FailureKind.RATE_LIMITED:
         return ""
-    said = _error(response) if response is not None else ""
-    return f"rate limited: {failure.detail}" + (f" ({said})" if said else "")
+    error = _error(response) if response is not None else ""
+    return f"rate limited: {failure.detail}" + (f" ({error})" if error else "")
 
 
 class RateLimitedProbes:
-    """What could not be found out, since the endpoint refused to be asked for its rate limit. State: why, by the name of the API that was asked about."""
+    """Probes without a result because of a rate limit. State: the reason for each API, by its name."""
 
     def __init__(self, send: SendRequest) -> None:
         self.why: dict[str, str] = {}
         self._send = send
 
     def of(self, api: str) -> SendRequest:
-        """Sends what asks about an API."""
+        """Return a sender for the probes of an API."""
 
         async def send(request: Request) -> SendResult:
             sent = await self._send(request)
-            if sent.failure is not None and rate_limited(sent.failure, None):
-                self.why.setdefault(api, rate_limited(sent.failure, None))
+            if limited := rate_limited(sent.failure, None):
+                self.why.setdefault(api, limited)
             return sent
 
         return send
 
 
 def _status(response: Response) -> str:
-    """The status, and what the server says of it."""
     page = f", {_PAGE}" if response.content_type == _PAGE else ""
-    said = _error(response) or _said(response) or "an empty body"
-    return f"HTTP {response.status} ({said}{page})"
+    return f"HTTP {response.status} ({_error(response) or _quote(response) or 'an empty body'}{page})"
 
 
 def _error(response: Response) -> str:
-    """The words of an error object, empty where there are none."""
     error = at(json_of(response), "error")
     return _line(text(at(error, "message")) or text(error))
 
 
-def _said(response: Response) -> str:
-    return _line(response.body[:_SHOWN].decode("utf-8", "replace"))
+def _quote(response: Response) -> str:
+    return _line(response.body[:_MAX_QUOTE].decode("utf-8", "replace"))
 
 
 def refusal(x: Exchange, models: list[str]) -> str:
-    """Why the first request got no completion; `models` are those that the endpoint lists."""
+    """Describe a first request without a completion; `models` are those that the endpoint lists."""
     if x.response is None:
-        return f"no HTTP answer to the first request: {x.failure.detail if x.failure else 'nothing came back'}"
+        return f"no HTTP response to the first request: {x.failure.detail if x.failure else 'nothing was received'}"
     status = x.response.status
-    said = _line(text(at(x.error, "message")) or text(x.error)) or _said(x.response)
+    quote = _line(text(at(x.error, "message")) or text(x.error)) or _quote(x.response)
     if limited := rate_limited(x.failure, x.response):
         return limited
     if status == _NOT_FOUND:
-        known = f"; it lists {_line(', '.join(models[:5]))}" if models else ""
-        return f"the model or the path was refused (HTTP 404: {said or 'an empty body'}){known}"
+        known = f"; available models: {_line(', '.join(models[:5]))}" if models else ""
+        return f"invalid model or path (HTTP 404: {quote or 'an empty body'}){known}"
     if is_redirect(x.response):
         return redirect(x.response)
     if x.failure is not None:
-        return f"the first answer broke off: {x.failure.detail}"
+        return f"the first response was truncated: {x.failure.detail}"
     if not x.response.is_success:
         page = f", {_PAGE}" if x.response.content_type == _PAGE else ""
-        return f"the first request, POST {CHAT}, was refused (HTTP {status}{page}: {said or 'an empty body'})"
+        return f"POST {CHAT} was rejected (HTTP {status}{page}: {quote or 'an empty body'})"
     if x.response.content_type == _PAGE:
-        return f"POST {CHAT} answered {_PAGE}, no JSON: this is no OpenAI API ({said})"
-    if not said:
-        return f"POST {CHAT} answered with an empty body: this is no OpenAI API"
-    return f"the first answer is no chat completion (HTTP {status}, {x.response.content_type or 'no content type'}: {said})"
+        return f"POST {CHAT} returned {_PAGE}, expected JSON: not an OpenAI API ({quote})"
+    if not quote:
+        return f"POST {CHAT} returned an empty body: not an OpenAI API"
+    content_type = x.response.content_type or "no content type"
+    return f"POST {CHAT} returned no chat completion (HTTP {status}, {content_type}: {quote})"
 
 
 def json_of(response: Response) -> Json:
-    """The body, None where it is no JSON."""
+    """Return the body as JSON, None if it is invalid."""
     try:
         return response.json
     except InvalidJsonError:
@@ -131,16 +129,16 @@ def json_of(response: Response) -> Json:
 
 
 def is_redirect(response: Response) -> bool:
-    """Whether it leads to another address."""
+    """Return True if the status is 300 to 399."""
     return _REDIRECTS[0] <= response.status < _REDIRECTS[1]
 
 
 def redirect(response: Response) -> str:
-    """Where it leads instead."""
-    where = _line(response.headers.get("location", "")) or "nowhere"
-    return f"it redirects to {where} (HTTP {response.status}), which is not followed: name the address itself"
+    """Describe a redirect and its target."""
+    where = _line(response.headers.get("location", "")) or "an unnamed location"
+    return f"the endpoint redirects to {where} (HTTP {response.status}); redirects are not followed: use that URL"
 
 
-def _line(said: str) -> str:
-    """What a server said in one line, without what would steer a terminal."""
-    return " ".join("".join(char if char.isprintable() else " " for char in said[:_SHOWN]).split())
+def _line(message: str) -> str:
+    """Return text of a server in one line, without control characters of a terminal."""
+    return " ".join("".join(char if char.isprintable() else " " for char in message[:_MAX_QUOTE]).split())

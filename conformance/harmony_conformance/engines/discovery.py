@@ -1,4 +1,4 @@
-"""What an endpoint is and shows: a plain request first, then one probe per extra field. A field that is refused is never sent again."""
+"""Detection of an endpoint's capabilities: a plain request, then one probe per extra field. A rejected field is not sent again."""
 
 from __future__ import annotations
 
@@ -49,19 +49,25 @@ _LIMITS = (16, 64, 1024)
 _NO_PATH = (404, 405, 501)
 _PLAIN = "Say hello."
 
-"""The scenario that the exchanges of discovery are recorded under."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What was found out.
+    """Detected capabilities of an endpoint.
 
-    `steady_count`: the same request twice gave the same prompt_tokens. `script_by`: how scripts travel, if they do, and `way`, see `Scripting`.
-    `reasoning_field`: the member in which an answer showed reasoning, None where none did. `generates`: whether chat requests are answered; a server that
-    only renders prompts and derenders outputs answers none. `speaks_chat`: whether there is a path for chat requests, or for those of another API alone.
-    `offers`: what was found of the other APIs that were asked for.
-    `engine` and `signs`: what it was asked as, and by what it was known where nobody had said so. `unknown`: the APIs of which not all could be found out,
-    by name, and why.
+    Attributes:
+        ids_field: Request member that makes a response show token ids, None if unsupported.
+        prompt_endpoint: Endpoint that shows a prompt without generating; None if unsupported.
+        script_method: Method that puts scripts into requests; `script_capabilities` has its details.
+        steady_count: True if two equal requests reported the same `prompt_tokens`.
+        generates: False for a server that only renders prompts and derenders outputs.
+        speaks_chat: False if only other APIs have a path.
+        prompt_echo: Response member with the prompt, None if unsupported.
+        count_endpoint: Path that returns the number of prompt tokens; None if unsupported.
+        reasoning_field: Member in which a response showed reasoning, None if no response did.
+        api_support: Support of the other APIs of the run.
+        engine: Engine whose request members the probes used.
+        signatures: Evidence by which the engine was detected; empty if the user named it.
+        unknown: Reasons of incomplete probes, by the name of the API.
     """
 
     model: str
@@ -85,32 +91,30 @@ class Capabilities:
 
     @property
     def judged_apis(self) -> Mapping[str, ScriptMethod]:
-        """How scripts travel in each API that is offered, or of which nobody knows whether it is."""
-        unknown = {offer.api.name: self.script_method for offer in self.api_support if offer.api.name in self.unknown}
+        """Script methods by the name of the API, for APIs that are offered or could not be probed."""
+        unknown = {one.api.name: self.script_method for one in self.api_support if one.api.name in self.unknown}
         return {**unknown, **self.script_methods}
 
     @property
     def script_methods(self) -> Mapping[str, ScriptMethod]:
-        """How scripts travel in each API that is offered, by its name."""
+        """Script methods by the name of the API, for APIs that are offered."""
         chat = {CHAT_COMPLETIONS.name: self.script_method} if self.speaks_chat else {}
-        return chat | {offer.api.name: offer.script_method for offer in self.api_support if not offer.reason}
+        return chat | {one.api.name: one.script_method for one in self.api_support if not one.reason}
 
     @property
     def prompt_endpoints(self) -> Mapping[str, PromptEndpoint | None]:
-        """What shows prompts without a generation, by the name of the API that they are for."""
-        return {CHAT_COMPLETIONS.name: self.prompt_endpoint} | {
-            offer.api.name: offer.prompt_endpoint for offer in self.api_support
-        }
+        """Endpoints that show prompts without generating, by the name of the API."""
+        chat = {CHAT_COMPLETIONS.name: self.prompt_endpoint}
+        return chat | {one.api.name: one.prompt_endpoint for one in self.api_support}
 
     @property
     def count_endpoints(self) -> Mapping[str, str | None]:
-        """Where prompts are counted, by the name of the API that they are for."""
-        return {CHAT_COMPLETIONS.name: self.count_endpoint} | {
-            offer.api.name: offer.count_endpoint for offer in self.api_support
-        }
+        """Paths that count prompt tokens, by the name of the API."""
+        chat = {CHAT_COMPLETIONS.name: self.count_endpoint}
+        return chat | {one.api.name: one.count_endpoint for one in self.api_support}
 
     def to_json(self) -> JsonObject:
-        """The capabilities as they stand in a report's header."""
+        """Return the capabilities for the header of a report."""
         return {
             "prompt": self.prompt.value,
             "prompt_source": self.ids_field
@@ -122,28 +126,33 @@ class Capabilities:
             "steady_prompt_count": self.steady_count,
             "generates": self.generates,
             **({} if self.speaks_chat else {"chat": False}),
-            **({"apis": {offer.api.name: offer.to_json() for offer in self.api_support}} if self.api_support else {}),
+            **({"apis": {one.api.name: one.to_json() for one in self.api_support}} if self.api_support else {}),
             **({"unknown": {**self.unknown}} if self.unknown else {}),
         }
 
     @property
     def output(self) -> str:
-        """Where outputs come from, in words."""
+        """The source of outputs for a printed line."""
         if not self.generates:
-            return f"none is generated, {DERENDER} is given scripts" if self.scripted else "none is generated"
-        return "scripted" if self.scripted else "the model's own"
+            return f"not generated; scripts are sent to {DERENDER}" if self.scripted else "not generated"
+        return "scripted" if self.scripted else "generated by the model"
 
     @property
     def scripted(self) -> bool:
-        """Whether the suite chooses what the model says."""
+        """True if the suite chooses the output."""
         return self.script_method is not ScriptMethod.NONE
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeOptions:
-    """What is asked of an endpoint: by which engine's ways, for which model (None: the first listed), with which way of scripts and members of a request.
+    """Options of discovery.
 
-    `apis`: those that are looked for besides Chat Completions. `is_open`: nobody said which engine it is, so that it is to be found out.
+    Attributes:
+        engine: Profile whose request members are probed.
+        script: Value of `--script`.
+        extra: Members added to every request.
+        apis: APIs to probe besides Chat Completions.
+        detect_engine: True if the user did not name the engine.
     """
 
     engine: Engine
@@ -155,137 +164,133 @@ class ProbeOptions:
 
 
 async def discover(send: SendRequest, question: ProbeOptions) -> Capabilities:
-    """Ask an endpoint what it is.
+    """Detect the engine and the capabilities of an endpoint.
 
     Raises:
-        NothingThere: it can not be used; the message says why.
+        EndpointUnusableError: The endpoint cannot be tested; the message has the reason.
     """
     engine, script = question.engine, question.script
-    unanswered = RateLimitedProbes(send)
-    told = await identify(unanswered.of(CHAT_COMPLETIONS.name), question.model, engine, is_open=question.detect_engine)
-    engine, models, version = told.engine or engine, told.models, told.version
-    chosen = question.model or models[0]
+    limits = RateLimitedProbes(send)
+    identity = await identify(limits.of(CHAT_COMPLETIONS.name), question.model, engine, is_open=question.detect_engine)
+    engine, models, version = identity.engine or engine, identity.models, identity.version
+    model = question.model or models[0]
     plain: JsonObject = {
-        "model": chosen,
+        "model": model,
         "messages": [{"role": "user", "content": _PLAIN}],
         "max_tokens": _LIMITS[0],
         **question.extra,
     }
     first, limited = await _first_answer(send, plain, models)
-    if first.turn is None and (elsewhere := await _without_chat(unanswered, replace(question, engine=engine), limited)):
-        return replace(elsewhere, engine_version=version, signatures=told.signatures, unknown=unanswered.why)
+    if first.turn is None and (elsewhere := await _without_chat(limits, replace(question, engine=engine), limited)):
+        return replace(elsewhere, engine_version=version, signatures=identity.signatures, unknown=limits.why)
     if first.turn is None:
-        halves = await _in_halves(send, engine, first, script, models)
-        offers = tuple([await probe_prompts(unanswered.of(api.name), api, engine, limited) for api in question.apis])
-        known = replace(halves, engine_version=version, engine=engine, signatures=told.signatures, api_support=offers)
-        return replace(known, unknown=unanswered.why)
-    send = unanswered.of(CHAT_COMPLETIONS.name)
-    seen = [first]
+        halves = await _without_generation(send, engine, first, script, models)
+        apis = tuple([await probe_prompts(limits.of(api.name), api, engine, limited) for api in question.apis])
+        known = replace(halves, engine_version=version, engine=engine, signatures=identity.signatures, api_support=apis)
+        return replace(known, unknown=limits.why)
+    send = limits.of(CHAT_COMPLETIONS.name)
     second = _exchange("plain again", limited, await send(_chat(limited)))
-    seen.append(second)
+    probes = [first, second]
     is_steady = first.prompt.count is not None and first.prompt.count == second.prompt.count
-    ids_field = await _probe_ids(send, engine, limited, seen)
-    reveals = await _probe_reveals(send, engine, limited, seen) if ids_field is None else None
-    is_shown = (ids_field is not None and engine.ids_in_streams) or reveals is not None
-    side = None if is_shown else await _probe_side(send, engine, limited)
-    counted = replace(_chat(limited), path=CHAT + engine.count_endpoint) if engine.count_endpoint is not None else None
-    counts = await counts_prompts(send, counted) if counted is not None else None
-    script_by = _script_way(script, engine, identified=told.is_reference)
-    way = Scripting(method=script_by)
-    if script_by is ScriptMethod.TELEPROMPTER:
-        way, played = await calibrate(CalibrationTarget(send=send, shows_ids=reveals is not None), limited)
+    ids_field = await _probe_ids(send, engine, limited, probes)
+    echo = await _probe_echo(send, engine, limited, probes) if ids_field is None else None
+    is_shown = (ids_field is not None and engine.ids_in_streams) or echo is not None
+    side = None if is_shown else await _probe_prompt_endpoint(send, engine, limited)
+    counter = replace(_chat(limited), path=CHAT + engine.count_endpoint) if engine.count_endpoint is not None else None
+    count_path = await counts_prompts(send, counter) if counter is not None else None
+    method = _choose_script_method(script, engine, identified=identity.is_reference)
+    way = Scripting(method=method)
+    if method is ScriptMethod.TELEPROMPTER:
+        way, played = await calibrate(CalibrationTarget(send=send, shows_ids=echo is not None), limited)
         if "user" not in way.suffix_tokens:
-            raise _no_script(script_by, unanswered.why.get(CHAT_COMPLETIONS.name, ""))
-        seen += played
-    elif script_by is not ScriptMethod.NONE:
-        seen.append(await _probe_script(send, limited, script_by))
-    offers = tuple([await probe_api(unanswered.of(api.name), api, engine, limited, way) for api in question.apis])
+            raise _script_error(method, limits.why.get(CHAT_COMPLETIONS.name, ""))
+        probes += played
+    elif method is not ScriptMethod.NONE:
+        probes.append(await _probe_script(send, limited, method))
+    apis = tuple([await probe_api(limits.of(api.name), api, engine, limited, way) for api in question.apis])
     return Capabilities(
-        model=chosen,
+        model=model,
         engine_version=version,
-        prompt=_level(ids_field, side or reveals, counted=is_steady or counts is not None),
+        prompt=_prompt_level(ids_field, side or echo, counted=is_steady or count_path is not None),
         ids_field=ids_field,
         prompt_endpoint=side,
-        script_method=script_by,
-        prompt_echo=reveals,
-        count_endpoint=counts,
+        script_method=method,
+        prompt_echo=echo,
+        count_endpoint=count_path,
         steady_count=is_steady,
-        exchanges=(*seen, *(x for offer in offers for x in offer.exchanges)),
-        api_support=offers,
+        exchanges=(*probes, *(x for one in apis for x in one.exchanges)),
+        api_support=apis,
         engine=engine,
-        signatures=told.signatures,
+        signatures=identity.signatures,
         script_capabilities=way,
-        reasoning_field=next((x.turn.reasoning_field for x in seen if x.turn and x.turn.reasoning), None),
-        unknown=unanswered.why,
+        reasoning_field=next((x.turn.reasoning_field for x in probes if x.turn and x.turn.reasoning), None),
+        unknown=limits.why,
     )
 
 
-async def _without_chat(
-    unanswered: RateLimitedProbes, question: ProbeOptions, plain: JsonObject
-) -> Capabilities | None:
-    """What is known of a server that has no path for chat requests, but answers another API that is asked for; None where it does not.
+async def _without_chat(limits: RateLimitedProbes, question: ProbeOptions, plain: JsonObject) -> Capabilities | None:
+    """Return the capabilities of a server without a path for chat requests; None if no other API of the run responds.
 
     Raises:
-        NothingThere: it does not follow the way of scripts that is asked for.
+        EndpointUnusableError: The server does not play scripts of the requested method.
     """
     engine = question.engine
     for api in question.apis:
-        first = await probe_api(unanswered.of(api.name), api, engine, plain, Scripting())
+        first = await probe_api(limits.of(api.name), api, engine, plain, Scripting())
         if not first.reason:
             break
     else:
         return None
-    script_by = _script_way(question.script, engine, identified=False)
-    way, seen = Scripting(method=script_by), list(first.exchanges)
-    if script_by is ScriptMethod.TELEPROMPTER:
-        door = CalibrationTarget(send=unanswered.of(first.api.name), api=first.api, path=first.path)
-        way, played = await calibrate(door, plain)
+    method = _choose_script_method(question.script, engine, identified=False)
+    way, probes = Scripting(method=method), list(first.exchanges)
+    if method is ScriptMethod.TELEPROMPTER:
+        target = CalibrationTarget(send=limits.of(first.api.name), api=first.api, path=first.path)
+        way, played = await calibrate(target, plain)
         if "user" not in way.suffix_tokens:
-            raise _no_script(script_by, unanswered.why.get(first.api.name, ""))
-        seen += played
-    offers = tuple([await probe_api(unanswered.of(api.name), api, engine, plain, way) for api in question.apis])
-    best = next((offer for offer in offers if not offer.reason), first)
-    if script_by is not ScriptMethod.NONE and best.script_method is ScriptMethod.NONE:
-        raise _no_script(script_by, unanswered.why.get(first.api.name, ""))
+            raise _script_error(method, limits.why.get(first.api.name, ""))
+        probes += played
+    apis = tuple([await probe_api(limits.of(api.name), api, engine, plain, way) for api in question.apis])
+    best = next((one for one in apis if not one.reason), first)
+    if method is not ScriptMethod.NONE and best.script_method is ScriptMethod.NONE:
+        raise _script_error(method, limits.why.get(first.api.name, ""))
+    counted = best.steady_count or best.count_endpoint is not None
     return Capabilities(
         model=text(plain["model"]),
         engine_version=None,
-        prompt=_level(
-            best.ids_field, best.prompt_endpoint, counted=best.steady_count or best.count_endpoint is not None
-        ),
+        prompt=_prompt_level(best.ids_field, best.prompt_endpoint, counted=counted),
         ids_field=None,
         prompt_endpoint=None,
         script_method=best.script_method,
         steady_count=best.steady_count,
-        exchanges=(*seen, *(x for offer in offers for x in offer.exchanges)),
+        exchanges=(*probes, *(x for one in apis for x in one.exchanges)),
         speaks_chat=False,
-        api_support=offers,
+        api_support=apis,
         engine=engine,
         script_capabilities=way,
     )
 
 
-async def _in_halves(
+async def _without_generation(
     send: SendRequest, engine: Engine, first: Exchange, script: str, models: list[str]
 ) -> Capabilities:
-    """What is known of a server that has no path for chat requests: it may show prompts, and read outputs, all the same.
+    """Return the capabilities of a server that only renders prompts and derenders outputs (`vllm launch render`).
 
     Raises:
-        NothingThere: it does not, or a way of scripting is asked for that needs a generation.
+        EndpointUnusableError: It does neither, or the requested script method needs a generation.
     """
     body = members(first.chat_request)
-    shown = await _probe_side(send, engine, body) if engine.prompt_endpoint is RENDERS else None
-    if shown is None:
+    side = await _probe_prompt_endpoint(send, engine, body) if engine.prompt_endpoint is RENDERS else None
+    if side is None:
         raise EndpointUnusableError(refusal(first, models))
     if script not in ("auto", "none", ScriptMethod.DERENDER):
         raise EndpointUnusableError(
-            f"--script {script}: nothing is generated there; --script {ScriptMethod.DERENDER} is what it can do"
+            f"invalid --script: expected {ScriptMethod.DERENDER}, as the server generates no output, got {script}"
         )
-    seen, way = [first], ScriptMethod.NONE
+    probes, method = [first], ScriptMethod.NONE
     if script != "none":
         try:
-            seen.append(await _probe_script(send, body, ScriptMethod.DERENDER))
-            way = ScriptMethod.DERENDER
+            probes.append(await _probe_script(send, body, ScriptMethod.DERENDER))
+            method = ScriptMethod.DERENDER
         except EndpointUnusableError:
             if script == ScriptMethod.DERENDER:
                 raise
@@ -294,39 +299,37 @@ async def _in_halves(
         engine_version=None,
         prompt=PromptLevel.RENDERED,
         ids_field=None,
-        prompt_endpoint=shown,
-        script_method=way,
+        prompt_endpoint=side,
+        script_method=method,
         steady_count=False,
-        exchanges=tuple(seen),
+        exchanges=tuple(probes),
         generates=False,
     )
 
 
-async def _probe_script(send: SendRequest, plain: JsonObject, way: ScriptMethod) -> Exchange:
-    """One scripted answer, so that nothing is expected of a server that ignores scripts.
+async def _probe_script(send: SendRequest, plain: JsonObject, method: ScriptMethod) -> Exchange:
+    """Send one script, so that a server that ignores scripts is detected before the checks.
 
     Raises:
-        NothingThere: the word of the script is nowhere in the answer.
+        EndpointUnusableError: The response lacks the word of the script.
     """
-    body = with_script({**plain, "max_tokens": _LIMITS[1]}, SCRIPT, Scripting(method=way))
-    asked = replace(_exchange("script", body, SendResult()), script=SCRIPT)
-    is_derendered = way is ScriptMethod.DERENDER
-    x = await answer_in_halves(send, asked, 1) if is_derendered else with_response(asked, await send(asked.request))
-    if x is None or not says(x, WORD):
-        raise _no_script(way, rate_limited(x.failure, x.response) if x is not None else "")
-    return x
+    body = with_script({**plain, "max_tokens": _LIMITS[1]}, SCRIPT, Scripting(method=method))
+    x = replace(_exchange("script", body, SendResult()), script=SCRIPT)
+    is_derendered = method is ScriptMethod.DERENDER
+    answered = await answer_in_halves(send, x, 1) if is_derendered else with_response(x, await send(x.request))
+    if answered is None or not says(answered, WORD):
+        raise _script_error(method, rate_limited(answered.failure, answered.response) if answered is not None else "")
+    return answered
 
 
-def _no_script(way: ScriptMethod, limited: str) -> EndpointUnusableError:
-    if limited:
-        return EndpointUnusableError(limited)
+def _script_error(method: ScriptMethod, limited: str) -> EndpointUnusableError:
     return EndpointUnusableError(
-        f"--script {way}: the server did not follow the script; it needs what plays scripts, or --script none"
+        limited or f"--script {method}: the server did not play the script; set it up for scripts, or use --script none"
     )
 
 
 async def _first_answer(send: SendRequest, plain: JsonObject, models: list[str]) -> tuple[Exchange, JsonObject]:
-    """The first answer with a completion, with the smallest limit the endpoint answers properly; or that there is no such path."""
+    """Return the first completion and its request, with the smallest sufficient `max_tokens`; or a 404, 405 or 501."""
     problem = ""
     for limit in _LIMITS:
         body: JsonObject = {**plain, "max_tokens": limit}
@@ -344,47 +347,39 @@ async def _first_answer(send: SendRequest, plain: JsonObject, models: list[str])
     raise EndpointUnusableError(problem)
 
 
-async def _probe_ids(send: SendRequest, engine: Engine, plain: JsonObject, seen: list[Exchange]) -> str | None:
+async def _probe_ids(send: SendRequest, engine: Engine, plain: JsonObject, probes: list[Exchange]) -> str | None:
     if engine.ids_field is None:
         return None
     body: JsonObject = {**plain, engine.ids_field: True}
-    x = _exchange("token ids", body, await send(_chat(body)))
-    seen.append(x)
+    probes.append(x := _exchange("token ids", body, await send(_chat(body))))
     return engine.ids_field if x.turn is not None and x.turn.prompt_ids else None
 
 
-async def _probe_reveals(
-    send: SendRequest, engine: Engine, plain: JsonObject, seen: list[Exchange]
+async def _probe_echo(
+    send: SendRequest, engine: Engine, plain: JsonObject, probes: list[Exchange]
 ) -> PromptEcho | None:
     if engine.prompt_echo is None:
         return None
     body: JsonObject = {**plain, **dict.fromkeys(engine.prompt_echo.members, True)}
-    x = _exchange("prompt and tokens", body, await send(_chat(body)))
-    seen.append(x)
+    probes.append(x := _exchange("prompt and tokens", body, await send(_chat(body))))
     return engine.prompt_echo if x.turn is not None and revealed_prompt(engine.prompt_echo, x) is not None else None
 
 
-async def _probe_side(send: SendRequest, engine: Engine, plain: JsonObject) -> PromptEndpoint | None:
+async def _probe_prompt_endpoint(send: SendRequest, engine: Engine, plain: JsonObject) -> PromptEndpoint | None:
     is_shown = engine.prompt_endpoint is not None and await shows_prompts(send, engine.prompt_endpoint, _chat(plain))
     return engine.prompt_endpoint if is_shown else None
 
 
-def _script_way(asked: str, engine: Engine, *, identified: bool) -> ScriptMethod:
-    match asked:
-        case "auto":
-            return ScriptMethod.REFERENCE if identified else ScriptMethod.NONE
-        case "none":
-            return ScriptMethod.NONE
-        case _:
-            return ScriptMethod(asked) if asked in set(ScriptMethod) else engine.script_method
+def _choose_script_method(script: str, engine: Engine, *, identified: bool) -> ScriptMethod:
+    if script == "auto":
+        return ScriptMethod.REFERENCE if identified else ScriptMethod.NONE
+    return ScriptMethod(script) if script in set(ScriptMethod) else engine.script_method
 
 
-def _level(ids_field: str | None, side: PromptEndpoint | PromptEcho | None, *, counted: bool) -> PromptLevel:
-    if ids_field is not None:
-        return PromptLevel.IDS
-    if side is not None:
-        return PromptLevel.RENDERED
-    return PromptLevel.ACCOUNTING if counted else PromptLevel.NONE
+def _prompt_level(ids_field: str | None, side: PromptEndpoint | PromptEcho | None, *, counted: bool) -> PromptLevel:
+    if ids_field is None and side is None:
+        return PromptLevel.ACCOUNTING if counted else PromptLevel.NONE
+    return PromptLevel.IDS if ids_field is not None else PromptLevel.RENDERED
 
 
 def _chat(body: JsonObject) -> Request:

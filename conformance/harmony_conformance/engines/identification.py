@@ -1,4 +1,4 @@
-"""Who answers at a URL: what a server says of itself at the paths where servers do so. Asked one after another, until one of them is known by it."""
+"""Detection of the engine behind a URL: known paths are requested one after another until a signature matches."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _VERSION = "/version"
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSignature:
-    """What tells a server: something in the answer to a GET.
+    """Signature of an engine in the response to a GET.
 
     Attributes:
-        holds: whether it is there.
-        about: what it is, in words.
-        version: where in the answer the version is; empty where it is not told there.
+        holds: Predicate over the response and its JSON body.
+        about: Description for the report.
+        version: Path of the version in the body; empty if the body has none.
     """
 
     engine: str
@@ -87,17 +87,17 @@ SIGNS: tuple[EngineSignature, ...] = (
         version=("version",),
     ),
 )
-"""In the order in which they are looked for: what one answer shows first, what is the server's alone before what others have taken over from it."""
+"""In order of detection: signatures in the model list first, and an engine's own before those that other engines copied."""
 
 VERSIONS = {"tgi": "/info", "ollama": "/api/version", "llamacpp": "/props", "sglang": "/server_info"}
-"""Where an engine tells its version, if not at `/version`."""
+"""Path of the version for engines without `/version`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """What a server says of itself: the models it lists, its version, what it is known to be, and by which signs.
+    """Models, version and engine of a server, and the signatures by which the engine was detected.
 
-    `is_reference`: it says that it is the reference server, and may be given scripts.
+    `is_reference`: True for the reference server, which plays scripts.
     """
 
     models: list[str]
@@ -108,16 +108,18 @@ class Identity:
 
 
 async def identify(send: SendRequest, named: str | None, engine: Engine, *, is_open: bool) -> Identity:
-    """Ask a server what it is. `named`: the model, where the user named one; `is_open`: whether it is to be found out which engine it is.
+    """List the models of a server and detect its engine and version.
+
+    `named`: the model that the user named, else None; `is_open`: True if the engine is to be detected.
 
     Raises:
-        NothingThere: there is no HTTP answer, the key is refused, or no model is listed and none named.
+        EndpointUnusableError: No HTTP response, a redirect, a rate limit, or neither a listed nor a named model.
+        KeyRefusedError: The server rejected the API key.
     """
     listed = await send(Request(method="GET", path=MODELS, body=b""))
     if listed.response is None:
-        raise EndpointUnusableError(
-            f"no HTTP answer: {listed.failure.detail if listed.failure else 'nothing came back'}"
-        )
+        detail = listed.failure.detail if listed.failure else "nothing was received"
+        raise EndpointUnusableError(f"no HTTP response: {detail}")
     if listed.response.status in REFUSED_KEY:
         raise KeyRefusedError(listed.response.status)
     if is_redirect(listed.response):
@@ -127,41 +129,41 @@ async def identify(send: SendRequest, named: str | None, engine: Engine, *, is_o
     ids = (text(at(model, "id")) for model in items(at(json_of(listed.response), "data")))
     models = [name for name in ids if name]
     if not models and not named and listed.failure is not None:
-        raise EndpointUnusableError(f"the answer to GET {MODELS} broke off: {listed.failure.detail}")
+        raise EndpointUnusableError(f"the response to GET {MODELS} was truncated: {listed.failure.detail}")
     if not models and not named:
         raise EndpointUnusableError(no_model(listed.response))
     answers = {MODELS: listed.response}
-    found = await _first_sign(send, answers) if is_open else None
-    known = ENGINES[found.engine] if found is not None else engine
+    signature = await _detect_engine(send, answers) if is_open else None
+    detected = ENGINES[signature.engine] if signature is not None else None
     return Identity(
         models=models,
-        version=await _version(send, known, answers),
+        version=await _get_version(send, detected or engine, answers),
         is_reference=SIGNS[0].holds(listed.response, None),
-        engine=known if found is not None else None,
-        signatures=(f"{found.about} at {found.path}",) if found is not None else (),
+        engine=detected,
+        signatures=(f"{signature.about} at {signature.path}",) if signature is not None else (),
     )
 
 
-async def _first_sign(send: SendRequest, answers: dict[str, Response]) -> EngineSignature | None:
-    for sign in SIGNS:
-        response = await _answer(send, sign.path, answers)
-        if response is not None and sign.holds(response, json_of(response)):
-            return sign
+async def _detect_engine(send: SendRequest, answers: dict[str, Response]) -> EngineSignature | None:
+    for signature in SIGNS:
+        response = await _get(send, signature.path, answers)
+        if response is not None and signature.holds(response, json_of(response)):
+            return signature
     return None
 
 
-async def _version(send: SendRequest, engine: Engine, answers: dict[str, Response]) -> str | None:
+async def _get_version(send: SendRequest, engine: Engine, answers: dict[str, Response]) -> str | None:
     for path in dict.fromkeys((VERSIONS.get(engine.name, _VERSION), _VERSION)):
-        response = await _answer(send, path, answers)
+        response = await _get(send, path, answers)
         body = json_of(response) if response is not None else None
-        places = [sign.version for sign in SIGNS if sign.path == path and sign.version]
+        places = [signature.version for signature in SIGNS if signature.path == path and signature.version]
         if version := next((text(at(body, *place)) for place in [*places, ("version",)] if text(at(body, *place))), ""):
             return version
     return None
 
 
-async def _answer(send: SendRequest, path: str, answers: dict[str, Response]) -> Response | None:
-    """What a path answers, asked once."""
+async def _get(send: SendRequest, path: str, answers: dict[str, Response]) -> Response | None:
+    """Return the response of a path, sending the request only once."""
     if path not in answers:
         sent = await send(Request(method="GET", path=path, body=b""))
         if sent.response is None:

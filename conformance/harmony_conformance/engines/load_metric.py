@@ -1,4 +1,4 @@
-"""How many requests a server says it is working on: one metric of the Prometheus text of its metrics."""
+"""Number of running requests, read from one metric of a server's Prometheus text."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ from harmony_conformance.evidence.levels import METRICS_API
 
 
 def requests_running(x: Exchange) -> float | None:
-    """The number, summed over labels; None where the answer does not tell it."""
+    """Return the number of running requests, summed over labels; None if the response lacks it."""
     engine = ENGINES.get(x.engine)
-    if (
-        x.api != METRICS_API
-        or x.response is None
-        or not x.response.is_success
-        or engine is None
-        or engine.load_metric is None
-    ):
+    if x.api != METRICS_API or x.response is None or not x.response.is_success or not engine or not engine.load_metric:
         return None
     line = re.compile(rf"^{re.escape(engine.load_metric.name)}(?:\{{[^\n]*\}})?[ \t]+([0-9.eE+-]+)", re.MULTILINE)
-    told = line.findall(x.response.body.decode("utf-8", "replace"))
+    values = line.findall(x.response.body.decode("utf-8", "replace"))
     try:
-        return sum(map(float, told)) if told else None
+        return sum(map(float, values)) if values else None
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""The servers this project knows: how each spells things, shows its prompt, and can be scripted. A table; adding a server is adding a row."""
+"""Table of the supported engines: request members, prompt endpoints and script methods. A new engine is a new row."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from types import MappingProxyType
 
 from harmony_conformance.apis.api import CHAT
 
-_SHOWN = "/render"
-RENDER = f"{CHAT}{_SHOWN}"
-"""Where vLLM shows the ids of a prompt."""
+_RENDER_SUFFIX = "/render"
+RENDER = f"{CHAT}{_RENDER_SUFFIX}"
+"""Path at which vLLM returns the ids of a prompt."""
 DERENDER = f"{CHAT}/derender"
-"""Where vLLM makes a chat completion of the ids of an output."""
+"""Path at which vLLM converts output ids to a chat completion."""
 
 METRICS = "/metrics"
-"""The path of what servers count of themselves."""
+"""Path of a server's Prometheus metrics."""
 
 
 class ScriptMethod(StrEnum):
-    """How the exact tokens of an answer travel to a server that can be scripted."""
+    """Method that sends the exact output tokens to a server that plays scripts."""
 
     NONE = "none"
     REFERENCE = "reference"
@@ -31,18 +31,18 @@ class ScriptMethod(StrEnum):
 
     @property
     def capabilities(self) -> ScriptCapabilities:
-        """What it can do."""
-        return _WAYS.get(self, ScriptCapabilities())
+        """Capabilities of the method."""
+        return _CAPABILITIES.get(self, ScriptCapabilities())
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptCapabilities:
-    """What a way of scripting can do.
+    """Capabilities of a script method.
 
     Attributes:
-        go_past_stop: a script may go on behind a token that ends the turn.
-        choose_chunks: the number of tokens in each event of a stream can be asked for.
-        constrained_by: the members of a request that put a grammar on the sampler; a script that leaves the grammar is ended there, and fails.
+        go_past_stop: True if a script may continue after a token that ends the turn.
+        choose_chunks: True if a request can set the number of tokens in each event of a stream.
+        constrained_by: Request members that put a grammar on the sampler. A script that leaves the grammar ends there.
     """
 
     go_past_stop: bool = False
@@ -50,7 +50,7 @@ class ScriptCapabilities:
     constrained_by: frozenset[str] = frozenset()
 
 
-_WAYS: Mapping[ScriptMethod, ScriptCapabilities] = MappingProxyType(
+_CAPABILITIES: Mapping[ScriptMethod, ScriptCapabilities] = MappingProxyType(
     {
         ScriptMethod.REFERENCE: ScriptCapabilities(go_past_stop=True, choose_chunks=True),
         ScriptMethod.DERENDER: ScriptCapabilities(go_past_stop=True, choose_chunks=True),
@@ -63,13 +63,13 @@ _WAYS: Mapping[ScriptMethod, ScriptCapabilities] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class PromptEndpoint:
-    """A way to be shown the prompt of a chat request without a generation.
+    """Endpoint that shows the prompt of a chat request without generating.
 
     Attributes:
-        path: where the request is sent.
-        extra: a member that is added to it, true.
-        ids: where in the answer the ids are, as a list of them or of objects with `id`; empty where there is text instead.
-        text: where in the answer the text is, markers spelled. It proves structure, not how markers were tokenised.
+        path: Path of the request.
+        extra: Member added to the request, with the value true.
+        ids: Path of the ids in the response, a list of numbers or of objects with `id`; empty if it returns text.
+        text: Path of the text in the response, with markers as text. It proves structure, not the tokens of markers.
     """
 
     path: str
@@ -79,17 +79,17 @@ class PromptEndpoint:
 
     @property
     def name(self) -> str:
-        """What it is called in a report: the path, or the member."""
+        """Name in reports: the added member, else the path."""
         return self.extra or self.path
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptEcho:
-    """What an answer holds of its own making, where it is asked to.
+    """Request members that make a response repeat its prompt.
 
     Attributes:
-        members: members of the request that ask for it, each true.
-        prompt: where in the answer, or in a chunk of it, the text of the prompt is, markers spelled: no more than that of a `Side`.
+        members: Members added to the request, each with the value true.
+        prompt: Path of the prompt text in the response or in a chunk. It proves as little as `PromptEndpoint.text`.
     """
 
     members: tuple[str, ...]
@@ -97,22 +97,22 @@ class PromptEcho:
 
     @property
     def name(self) -> str:
-        """What it is called in a report."""
+        """Name in reports."""
         return ".".join(self.prompt)
 
 
 RENDERS = PromptEndpoint(path=RENDER, ids=("token_ids",))
-"""The ids that vLLM feeds, or hands on to the server that generates."""
+"""The prompt endpoint of vLLM: the ids that it feeds to the model or sends to the generating server."""
 
 
 def renders_at(path: str) -> PromptEndpoint:
-    """The same behind the path of another API."""
-    return replace(RENDERS, path=f"{path}{_SHOWN}")
+    """Return vLLM's prompt endpoint for the path of an API."""
+    return replace(RENDERS, path=f"{path}{_RENDER_SUFFIX}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadMetric:
-    """Where a server tells how many requests it is working on: a path, and the name of a metric in the Prometheus text found there."""
+    """Path and name of the Prometheus metric that counts running requests."""
 
     path: str
     name: str
@@ -120,14 +120,19 @@ class LoadMetric:
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
-    """One kind of server.
+    """Profile of an engine or provider. Every capability is probed before it is used.
 
-    `ids_field` asks a chat request for the ids of prompt and output, that of a stream only where `ids_in_streams`; `side` shows a prompt without
-    generating, `reveals` with it; `counts` is what stands behind the path of an API where it says how many tokens a prompt has; `running` counts the
-    requests it is working on, where metrics are switched on. All are probed before they are believed. `script_by` is only used on a server that
-    identified itself, or on request. `reasoning_field` is the member in which messages of a history carry reasoning, where its answers do not show
-    another. `paths` are those of APIs that it serves elsewhere than others do, by the API's name. `hosts` are the names of hosts, as patterns, at which
-    nothing else answers: a provider's.
+    Attributes:
+        ids_field: Request member that adds prompt and output ids to the response.
+        ids_in_streams: True if `ids_field` works for streams as well.
+        prompt_endpoint: Endpoint that shows a prompt without generating.
+        prompt_echo: Request members that add the prompt to the response.
+        count_endpoint: Suffix of an API's path that counts prompt tokens.
+        script_method: Method used if the server identified itself or the user requested scripts.
+        load_metric: Metric of running requests, present if metrics are enabled.
+        reasoning_field: Member of history messages with reasoning, unless responses show another.
+        paths: Paths of APIs at non-standard places, by the name of the API.
+        hosts: Host name patterns that only this provider uses.
     """
 
     name: str
@@ -200,5 +205,5 @@ ENGINES: Mapping[str, Engine] = MappingProxyType(
 
 
 def engine_at(host: str) -> Engine | None:
-    """The provider that a host is known to be, None for any other host."""
+    """Return the provider of a host, None if unknown."""
     return next((engine for engine in ENGINES.values() if any(fnmatchcase(host, one) for one in engine.hosts)), None)

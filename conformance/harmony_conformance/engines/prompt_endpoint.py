@@ -1,4 +1,4 @@
-"""Prompts that a side endpoint shows: how to ask, and what the answer says."""
+"""Requests to prompt endpoints and their responses."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from harmony_ref import encode_with_special_tokens
 
 
 def asks_for_prompt(side: PromptEndpoint, request: Request) -> Request | None:
-    """The request to the side endpoint, None where its answer would prove nothing.
+    """Return the request to a prompt endpoint, None if the response would prove nothing.
 
-    A text can not show whether a marker was fed as a special token or as ordinary text, so it is not asked for where the request itself quotes one.
+    Text does not distinguish a special token from the same characters as ordinary text. A request that quotes a marker is therefore not sent to
+    an endpoint that returns text.
     """
     body = _json(request)
     if side.text and _quotes_markers(body):
@@ -27,35 +28,35 @@ def asks_for_prompt(side: PromptEndpoint, request: Request) -> Request | None:
 
 
 def shown_prompt(side: PromptEndpoint, answer: Json) -> RenderedPrompt | None:
-    """The prompt in an answer, None where there is none."""
+    """Return the prompt in a response, None if it is missing."""
     ids = _ids(at(answer, *side.ids)) if side.ids else encode_with_special_tokens(text(at(answer, *side.text)))
     return RenderedPrompt(source=side.name, ids=tuple(ids)) if ids else None
 
 
 def revealed_prompt(reveals: PromptEcho, x: Exchange) -> RenderedPrompt | None:
-    """The prompt that an answer holds, None where it holds none, or where its text would prove nothing: where the request quotes markers."""
+    """Return the prompt that a response repeats, None if it is missing or the request quotes markers."""
     if _quotes_markers(x.chat_request):
         return None
-    held = (text(at(value, *reveals.prompt)) for value in (x.chat_completion, *x.chunks))
-    said = next((one for one in held if one), "")
-    return RenderedPrompt(source=reveals.name, ids=tuple(encode_with_special_tokens(said))) if said else None
+    texts = (text(at(value, *reveals.prompt)) for value in (x.chat_completion, *x.chunks))
+    prompt = next(filter(None, texts), "")
+    return RenderedPrompt(source=reveals.name, ids=tuple(encode_with_special_tokens(prompt))) if prompt else None
 
 
 def _quotes_markers(body: Json) -> bool:
-    """Whether a marker stands anywhere in a request, names of members included: those of parameters are rendered."""
+    """Return True if a request contains a marker; member names count, as parameter names are rendered."""
     return SPECIAL.search(dumps(body)) is not None
 
 
 def counted_prompt(path: str, answer: Json) -> PromptTokenCount | None:
-    """The number of tokens in an answer of `path`, None where there is none."""
+    """Return the number of prompt tokens in a response of `path`, None if it is missing."""
     tokens = number(at(answer, "input_tokens"))
     return PromptTokenCount(source=path, tokens=tokens) if tokens else None
 
 
 def _ids(value: Json) -> Sequence[int]:
-    listed = [number(item) if number(item) is not None else number(at(item, "id")) for item in items(value)]
-    known = [token for token in listed if token is not None]
-    return known if len(known) == len(listed) else ()
+    ids = [number(item) if number(item) is not None else number(at(item, "id")) for item in items(value)]
+    valid = [token for token in ids if token is not None]
+    return valid if len(valid) == len(ids) else ()
 
 
 def _json(request: Request) -> Json:

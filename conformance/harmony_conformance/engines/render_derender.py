@@ -1,7 +1,8 @@
-"""A server in two halves, as vLLM's `launch render`: one shows the ids of a prompt, the other says what a client is given for the ids of an output.
+"""Requests to the render and derender endpoints of vLLM's `launch render`.
 
-Between the two nothing is generated: the ids of the output are a script's. What the generating server would have told (that it stopped, or was cut) is told
-here in its place. A stream is read one event at a time, and the state of the parser travels with the requests.
+Render returns the ids of a prompt; derender converts output ids to the client's response. Nothing is generated in between: the output ids come from a
+script, and this module adds the finish reason of the generating server. A stream is derendered one event per request; each request carries the state
+of the parser.
 """
 
 from __future__ import annotations
@@ -19,34 +20,34 @@ from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_ref import tokens
 
 Send = Callable[[Request], Awaitable[SendResult | None]]
-"""Sends a request; None where no more may be sent."""
+"""Function that sends a request; it returns None if the limit of requests is reached."""
 _ID = "chatcmpl-script"
-_WITH_REASON = ENDINGS - {tokens.RETURN}  # vLLM gives no reason for the first end-of-sequence token
+_WITH_REASON = ENDINGS - {tokens.RETURN}  # vLLM sets no stop_reason for the first end-of-sequence token
 _EVENTS = "text/event-stream"
 
 
 def with_response(x: Exchange, sent: SendResult) -> Exchange:
-    """The exchange with what came of its request."""
+    """Return the exchange with the result of its request."""
     return replace(x, response=sent.response, failure=sent.failure, retry_waits=(*x.retry_waits, *sent.retry_waits))
 
 
 async def answer_in_halves(send: Send, asked: Exchange, event_tokens: int) -> Exchange | None:
-    """The exchange with the prompt, and with the answer to its script where it has one; None where no more may be sent.
+    """Return the exchange with its prompt and the response to its script, if any; None if no more may be sent.
 
-    A stream is asked for `event_tokens` tokens at a time. What goes wrong on the way is the answer.
+    A stream has `event_tokens` tokens per event. A failed request on the way becomes the response.
     """
     sent = await send(render_request(asked))
     if sent is None:
         return None
-    shown = replace(with_response(asked, sent), answered_by=AnsweredBy.RENDER)
-    refused = shown.response is None or not shown.response.is_success or shown.failure is not None
-    prompt = None if refused else shown_prompt(renders_at(asked.request.path), shown.response_json)
+    rendered = replace(with_response(asked, sent), answered_by=AnsweredBy.RENDER)
+    is_failed = rendered.response is None or not rendered.response.is_success or rendered.failure is not None
+    prompt = None if is_failed else shown_prompt(renders_at(asked.request.path), rendered.response_json)
     if prompt is None:
-        return shown
-    x = replace(shown, rendered_prompt=prompt)
+        return rendered
+    x = replace(rendered, rendered_prompt=prompt)
     if x.script is None:
         return x
-    request_id = text(at(shown.response_json, "request_id")) or _ID
+    request_id = text(at(rendered.response_json, "request_id")) or _ID
     x = replace(x, response=None, answered_by=AnsweredBy.DERENDER)
     if x.wants_stream:
         return await _streamed(send, x, request_id, event_tokens)
@@ -62,10 +63,9 @@ async def _streamed(send: Send, x: Exchange, request_id: str, event_tokens: int)
         sent = await send(event_request(x, event, states.get(event.index), request_id))
         if sent is None:
             return None
-        one = replace(x, response=sent.response, failure=sent.failure)
         if sent.failure is not None or sent.response is None or not sent.response.is_success:
             return with_response(x, sent)
-        step = given(one.chat_completion)
+        step = given(replace(x, response=sent.response).chat_completion)
         if step is None:
             return with_response(x, sent)
         elapsed += sent.response.chunks[-1].at if sent.response.chunks else 0.0
@@ -76,57 +76,57 @@ async def _streamed(send: Send, x: Exchange, request_id: str, event_tokens: int)
 
 @dataclass(frozen=True, kw_only=True)
 class TokenEvent:
-    """Ids that a generating server sends together, of choice `index`; `finish` with the last of them."""
+    """Ids of choice `index` that a generating server sends in one event; the last event has the `finish` reason."""
 
     index: int
     ids: tuple[int, ...]
     finish: str | None
 
     def written(self) -> JsonObject:
-        """The choice of a `generate` answer."""
+        """Return the choice of a `generate` response."""
         last = self.ids[-1] if self.ids else None
         reason = last if self.finish == "stop" and last in _WITH_REASON else None
         return {"index": self.index, "token_ids": list(self.ids), "finish_reason": self.finish, "stop_reason": reason}
 
 
 def render_request(x: Exchange) -> Request:
-    """The request that is answered with the ids of the prompt."""
+    """Return the request for the ids of the prompt."""
     return replace(x.request, path=renders_at(x.request.path).path)
 
 
 def whole_request(x: Exchange, request_id: str = _ID) -> Request:
-    """The request that is answered with what a client is given for the whole output."""
+    """Return the request for the client's response to the whole output."""
     choices: list[Json] = [
-        TokenEvent(index=index, ids=x.output.ids or (), finish=_finish(x)).written() for index in range(_choices(x))
+        TokenEvent(index=index, ids=x.output.ids or (), finish=_finish_reason(x)).written()
+        for index in range(_choices(x))
     ]
-    return _request(
-        x, {"generate_response": {"request_id": request_id, "choices": choices}, "prompt_tokens": len(_prompt(x))}
-    )
+    response: JsonObject = {"request_id": request_id, "choices": choices}
+    return _request(x, {"generate_response": response, "prompt_tokens": len(_prompt(x))})
 
 
 def event_request(x: Exchange, event: TokenEvent, state: Json, request_id: str = _ID) -> Request:
-    """The request that is answered with what a client is given for one event; `state` is what the answer to the one before holds, None at first."""
+    """Return the request for the client's chunk of one event. `state` comes from the response before, None for the first."""
     chunk: JsonObject = {"request_id": request_id, "choices": [event.written()]}
     return _request(x, {"stream": True, "generate_chunk": chunk, "stream_state": state})
 
 
 def events(x: Exchange, size: int) -> Iterator[TokenEvent]:
-    """The output in events of `size` tokens, the choices taking turns."""
+    """Yield the output in events of `size` tokens, alternating between the choices."""
     ids = x.output.ids or ()
     for start in range(0, len(ids), size):
-        finish = _finish(x) if start + size >= len(ids) else None
+        finish = _finish_reason(x) if start + size >= len(ids) else None
         for index in range(_choices(x)):
             yield TokenEvent(index=index, ids=ids[start : start + size], finish=finish)
 
 
 def given(answer: Json) -> tuple[Json, Json] | None:
-    """The chunk that a client is given, and the state for the next event; None where the answer holds none."""
+    """Return the client's chunk and the parser state for the next event; None if the response lacks one."""
     chunk, state = at(answer, "chunk"), at(answer, "stream_state")
     return (chunk, state) if isinstance(chunk, dict) and isinstance(state, dict) else None
 
 
 def framed(chunks: Sequence[tuple[float, Json]]) -> Response:
-    """Chunks and when they came as a stream of events. The framing is ours, and there is no `[DONE]`: nobody sent one."""
+    """Return chunks and their arrival times as an event stream. The suite adds the framing, but no `[DONE]`."""
     return Response(
         status=200,
         headers={"content-type": _EVENTS},
@@ -138,12 +138,11 @@ def framed(chunks: Sequence[tuple[float, Json]]) -> Response:
 
 
 def _request(x: Exchange, members: JsonObject) -> Request:
-    prompt: list[Json] = list(_prompt(x))
     body: JsonObject = {
         "model": at(x.chat_request, "model"),
         **members,
         "chat_request": x.chat_request,
-        "prompt_token_ids": prompt,
+        "prompt_token_ids": list(_prompt(x)),
     }
     return replace(x.request, path=DERENDER, body=dumps(body).encode("utf-8", "backslashreplace"))
 
@@ -152,8 +151,8 @@ def _prompt(x: Exchange) -> tuple[int, ...]:
     return x.rendered_prompt.ids if x.rendered_prompt is not None else ()
 
 
-def _finish(x: Exchange) -> str:
-    """Why a generating server would have stopped: at the limit, else since the model ended, by a token that may have been taken away."""
+def _finish_reason(x: Exchange) -> str:
+    """Return the finish reason of a generating server: `length` at the limit, unless the output ends with a stop token."""
     ids = x.output.ids or ()
     is_ended = bool(ids) and ids[-1] in ENDINGS and at(x.chat_request, "ignore_eos") is not True
     return "length" if not is_ended and x.limit is not None and len(ids) >= x.limit else "stop"

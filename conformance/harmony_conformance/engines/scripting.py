@@ -1,8 +1,8 @@
-"""How a script travels in a request, and whether it was played.
+"""Scripts in requests, and the proof that a script was played.
 
-The reference server and vLLM with our logits processor are told the tokens beside the request. A teleprompter reads them in its prompt: the script stands as
-text at the end of the last message, so the request that is sent, and judged, has a longer last message. What it then says is what it was told only as long as
-nothing else chooses tokens: a server that holds the output to a grammar plays no script that breaks it.
+The reference server, and vLLM with the logits processor of this project, take the tokens in an extra member of the request. A teleprompter reads
+them from its prompt: the script is text at the end of the last message. The request that is sent, and judged, then has a longer last message.
+A teleprompter plays a script only while nothing else chooses tokens: a server that enforces a grammar ends a script that breaks it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _SOME_WORDS = tuple(encode_with_special_tokens("<|channel|>final<|message|>Fine.
 
 @dataclass(frozen=True, kw_only=True)
 class Scripting:
-    """The way of scripts to one endpoint; of a teleprompter also what was tried.
+    """Script method of one endpoint, with the calibration of a teleprompter.
 
     Attributes:
-        trailers: what follows a last message of each role that can carry a script, in tokens.
-        counts_stop: whether the token that ends a turn is counted among those of the answer.
-        held_by: the members of a request that may make the server hold its output to a grammar, where no ids show whether a script was played.
+        suffix_tokens: Number of tokens between a last message and the answer, for each role that can carry a script.
+        counts_stop: True if `completion_tokens` includes the token that ends a turn.
+        grammar_members: Request members that may make the server enforce a grammar, if no ids prove that a script was played.
     """
 
     method: ScriptMethod = ScriptMethod.NONE
@@ -43,31 +43,30 @@ class Scripting:
 
 
 class ScriptUnsupportedError(Exception):
-    """A request that cannot carry its script; says why."""
+    """A request that cannot carry its script. The message has the reason, as a predicate of the request."""
 
 
 def with_script(body: JsonObject, script: Sequence[int], way: Scripting) -> JsonObject:
-    """A request that makes the model emit these ids.
+    """Return the request with a script that makes the model emit these ids.
 
     Raises:
-        NotCarried: it has no place for them.
+        ScriptUnsupportedError: The request has no place for the script.
     """
-    listed: list[Json] = list(script)
     match way.method:
         case ScriptMethod.NONE | ScriptMethod.DERENDER:
-            return body  # to derender, the ids are given to the other half of the server
+            return body  # the ids are sent to the derender endpoint
         case ScriptMethod.VLLM:
             return {**body, "vllm_xargs": {"harmony_script": _as_text(script)}}
         case ScriptMethod.REFERENCE:
-            return {**body, "harmony_script": listed}
+            return {**body, "harmony_script": list(script)}
         case ScriptMethod.TELEPROMPTER:
             if "prompt" in body and "messages" not in body:
-                return {**body, "prompt": _written_in(body["prompt"], script)}
-            return {**body, "messages": _prompted(items(body.get("messages")), script, way.suffix_tokens)}
+                return {**body, "prompt": _prompt_with_script(body["prompt"], script)}
+            return {**body, "messages": _messages_with_script(items(body.get("messages")), script, way.suffix_tokens)}
 
 
 def with_some_words(body: JsonObject, way: Scripting) -> JsonObject:
-    """A request for which a scenario has no script: a model without words of its own is given a short answer, where it can be."""
+    """Return a request without a script, with a short answer for a teleprompter if the request can carry one."""
     if way.method is not ScriptMethod.TELEPROMPTER:
         return body
     try:
@@ -77,13 +76,14 @@ def with_some_words(body: JsonObject, way: Scripting) -> JsonObject:
 
 
 def with_beginning(body: JsonObject, begins: Sequence[int], way: Scripting) -> JsonObject:
-    """A request that makes the model begin its answer with these ids; what follows are its own words, of a teleprompter two that are no JSON.
+    """Return the request with a script for the beginning of the answer; the model generates the rest.
+
+    A teleprompter ends the answer with `Fine.`, which is invalid JSON.
 
     Raises:
-        NotCarried: it has no place for them.
+        ScriptUnsupportedError: The request has no place for the script.
     """
-    listed: list[Json] = list(begins)
-    script: JsonObject = {"harmony_script": listed, "harmony_script_then": "model"}
+    script: JsonObject = {"harmony_script": list(begins), "harmony_script_then": "model"}
     match way.method:
         case ScriptMethod.NONE | ScriptMethod.DERENDER:
             return body
@@ -96,79 +96,79 @@ def with_beginning(body: JsonObject, begins: Sequence[int], way: Scripting) -> J
 
 
 def _as_text(script: Sequence[int]) -> str:
-    """What every vLLM takes: 0.11.0 takes no lists in `vllm_xargs`, later ones none outside Chat Completions."""
+    """Return the form that every vLLM accepts: 0.11.0 takes no lists in `vllm_xargs`, later versions only in Chat Completions."""
     return " ".join(map(str, script))
 
 
-def _prompted(messages: Sequence[Json], script: Sequence[int], trailers: Mapping[str, int]) -> list[Json]:
+def _messages_with_script(messages: Sequence[Json], script: Sequence[int], suffixes: Mapping[str, int]) -> list[Json]:
     last = messages[-1] if messages else None
     role = text(at(last, "role"))
-    if role not in trailers:
-        raise ScriptUnsupportedError(f"its last message, of the role {role or 'none'}, can not end with a script")
-    try:
-        end = write_script(script, trailers[role])
-    except TeleprompterScriptError as problem:
-        raise ScriptUnsupportedError(str(problem)) from None
-    if trailers[role] > TRAILER and dumps(end.strip()) != f'"{end.strip()}"':
-        raise ScriptUnsupportedError(f"its last message, of the role {role}, is quoted, and that changes the script")
+    if role not in suffixes:
+        raise ScriptUnsupportedError(f"its last message (role {role or 'missing'}) cannot end with a script")
+    end = _write_script(script, suffixes[role])
+    if suffixes[role] > TRAILER and dumps(end.strip()) != f'"{end.strip()}"':
+        raise ScriptUnsupportedError(f"its last message (role {role}) is quoted as JSON, which changes the script")
     return [*messages[:-1], {**members(last), "content": _extended(at(last, "content"), end)}]
 
 
-def _written_in(prompt: Json, script: Sequence[int]) -> Json:
-    """A prompt in Harmony, as a text or as ids, with the script at the end of its last whole message."""
+def _prompt_with_script(prompt: Json, script: Sequence[int]) -> Json:
+    """Return a Harmony prompt, text or ids, with the script at the end of its last complete message."""
     ids = [one for token in items(prompt) if (one := number(token)) is not None]
     written = prompt if isinstance(prompt, str) else decode(ids) if all(map(tokens.is_known, ids)) else ""
-    last, mark, begun = written.rpartition(_END)
+    before, mark, after = written.rpartition(_END)
     if not mark:
-        raise ScriptUnsupportedError("its prompt has no message that ends")
+        raise ScriptUnsupportedError("its prompt has no complete message")
+    longer = f"{before}{_write_script(script, len(encode_with_special_tokens(mark + after)))}{mark}{after}"
+    return longer if isinstance(prompt, str) else [*encode_with_special_tokens(longer)]
+
+
+def _write_script(script: Sequence[int], suffix_tokens: int) -> str:
     try:
-        told = write_script(script, len(encode_with_special_tokens(mark + begun)))
+        return write_script(script, suffix_tokens)
     except TeleprompterScriptError as problem:
         raise ScriptUnsupportedError(str(problem)) from None
-    longer = f"{last}{told}{mark}{begun}"
-    return longer if isinstance(prompt, str) else [*encode_with_special_tokens(longer)]
 
 
 def _extended(content: Json, end: str) -> Json:
     if isinstance(content, str):
         return content + end
     parts = items(content)
-    if not parts or not isinstance(said := at(parts[-1], "text"), str):
+    if not parts or not isinstance(last := at(parts[-1], "text"), str):
         raise ScriptUnsupportedError("the content of its last message does not end with text")
-    return [*parts[:-1], {**members(parts[-1]), "text": said + end}]
+    return [*parts[:-1], {**members(parts[-1]), "text": last + end}]
 
 
 def as_played(x: Exchange, way: Scripting) -> Exchange:
-    """The exchange, without its script where the model did not say it.
+    """Return the exchange, without its script if the model did not play it.
 
-    A teleprompter is believed by the ids that were returned, else by their number: never by the text, which is what is judged. Nor by the number where a
-    grammar may have chosen them: once it lets go of the model, the rest of the script is said, so that the number is often right.
+    The proof are the returned ids of a teleprompter, else their number; never the text, which the checks judge. The number proves nothing if a grammar
+    may have chosen tokens. After the grammar ends, the model plays the rest of the script, so the number is often right.
     """
     if way.method is not ScriptMethod.TELEPROMPTER or x.turn is None:
         return x
     if x.script is None:
         return replace(x, script_not_played=_NO_SCRIPT)
-    meant = cut_at_stop(x.script)[: x.limit]
+    expected = cut_at_stop(x.script)[: x.limit]
     returned, usage = x.turn.output_ids, x.turn.usage
-    told = (
-        len(cut_at_stop(returned)) if returned is not None else usage.completion_tokens if usage is not None else None
-    )
-    differs = returned is not None and cut_at_stop(returned) != meant[: len(returned)]
-    is_held = returned is None and any(at(x.chat_request, name) for name in way.grammar_members)
-    uncounted = int(returned is None and not way.counts_stop and ends_a_turn(meant))
-    was_played = not differs and not is_held and (told in (None, len(meant) - uncounted) or x.meets_stop_string)
-    return x if was_played else _without_script(x)
+    if returned is not None:
+        count, is_plausible = len(cut_at_stop(returned)), cut_at_stop(returned) == expected[: len(returned)]
+    else:
+        count = usage.completion_tokens if usage is not None else None
+        is_plausible = not any(at(x.chat_request, name) for name in way.grammar_members)
+    uncounted = int(returned is None and not way.counts_stop and ends_a_turn(expected))
+    is_played = is_plausible and (count in (None, len(expected) - uncounted) or x.meets_stop_string)
+    return x if is_played else _without_script(x)
 
 
 def settled(series: Series) -> Series:
-    """The series, its streams without ids only played where the same request, unstreamed, was.
+    """Return the series, without the scripts of id-less streams whose unstreamed request was not played.
 
-    What a teleprompter says once a grammar lets go of it is said in its place, so that the number of tokens is often right although they are not.
+    A grammar may replace tokens of a teleprompter without changing their number, so the number does not prove a stream.
     """
     exchanges = dict(series.exchanges)
     for whole, streamed in whole_and_streamed(series):
         x = exchanges[streamed]
-        if exchanges[whole].script_not_played != _UNPLAYED or x.script is None:
+        if exchanges[whole].script_not_played in ("", _NO_SCRIPT) or x.script is None:
             continue
         if x.turn is None or x.turn.output_ids is None:
             exchanges[streamed] = _without_script(x)
@@ -176,28 +176,27 @@ def settled(series: Series) -> Series:
 
 
 def is_unproven(x: Exchange, way: Scripting) -> bool:
-    """Whether the number of its tokens alone says that a script was played, where a grammar may have made the model say something else of that length.
+    """Return True if only the number of tokens suggests that a script was played, and a grammar may have replaced tokens.
 
-    A stream is settled by the whole answer to the same request, see `settled`.
+    Streams are excluded: the unstreamed response to the same request decides, see `settled`.
     """
     if way.method is not ScriptMethod.TELEPROMPTER or x.script is None or x.api == CHAT_COMPLETIONS.name:
         return False
-    is_held = any(at(x.chat_request, name) for name in ("tools", "response_format"))
-    is_shown = x.turn is None or x.turn.output_ids is not None
-    is_of_a_whole = x.step.partition(STREAMED)[1] != ""
-    return is_held and not is_shown and not is_of_a_whole
+    has_grammar = any(at(x.chat_request, name) for name in ("tools", "response_format"))
+    has_ids = x.turn is None or x.turn.output_ids is not None
+    return has_grammar and not has_ids and STREAMED not in x.step
 
 
 def in_chat(x: Exchange, asks_for_ids: Collection[str]) -> Exchange:
-    """The same request for Chat Completions, which shows ids where these members ask for them."""
+    """Return the same request for Chat Completions, with the members that request token ids."""
     body: JsonObject = {**members(x.chat_request), "stream": False, **dict.fromkeys(asks_for_ids, True)}
     body.pop("stream_options", None)
-    asked = Request(path=CHAT, body=dumps(body).encode("utf-8", "backslashreplace"))
-    return replace(x, api=CHAT_COMPLETIONS.name, request=asked, response=None, failure=None)
+    request = Request(path=CHAT, body=dumps(body).encode("utf-8", "backslashreplace"))
+    return replace(x, api=CHAT_COMPLETIONS.name, request=request, response=None, failure=None)
 
 
 def as_proven(x: Exchange, shown: Exchange, way: Scripting) -> Exchange:
-    """The exchange, without its script unless the same request was answered over Chat Completions, and the model said its script there."""
+    """Return the exchange, without its script unless the same request over Chat Completions, `shown`, played it."""
     is_played = shown.turn is not None and as_played(shown, way).script is not None
     return x if is_played else _without_script(x)
 
@@ -206,5 +205,5 @@ def _without_script(x: Exchange) -> Exchange:
     return replace(x, script=None, expected=None, script_not_played=_UNPLAYED)
 
 
-_NO_SCRIPT = "the request carried no script, and a teleprompter has no words of its own"
-_UNPLAYED = "the model said something else than its script, as where the server holds its output to a grammar"
+_NO_SCRIPT = "the request has no script, and a teleprompter generates no text without one"
+_UNPLAYED = "the output differs from the script, for example because the server enforces a grammar"

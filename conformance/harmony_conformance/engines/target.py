@@ -1,4 +1,4 @@
-"""What to test, as a connect string: `reference`, `reference:defect=ID`, `vllm:http://host:8000/v1`, `replay:exchanges.jsonl`, or a bare URL."""
+"""Targets of a run: `reference`, `reference:defect=ID`, `vllm:http://host:8000/v1`, `replay:exchanges.jsonl`, or a URL."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ _RIGHT_URL = "http://host:port or https://host, with or without /v1"
 
 
 class InvalidTargetError(ValueError):
-    """A connect string that names nothing; says what would be right."""
+    """A string that is not a target. The message has the expected form."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """An engine and where it is: a base URL without `/v1`, or none for the embedded server, or a recording to judge again.
+    """Engine and address of a target, or a recording.
 
-    `is_open`: only the URL was given, and which engine it is, is to be found out.
+    Attributes:
+        base: URL without `/v1`; None for the embedded server and for a recording.
+        defects: Ids of the defects of the embedded server.
+        replay: File of a recording to judge again.
+        is_open: True if the user gave only a URL, so that the engine is to be detected.
     """
 
     engine: Engine
@@ -34,18 +38,18 @@ class Target:
 
     @property
     def host(self) -> str:
-        """Host and port, or what stands for them."""
+        """Host and port, `embedded`, or the file name of a recording."""
         if self.replay is not None:
             return self.replay.name
         return urlsplit(self.base).netloc if self.base is not None else "embedded"
 
     @property
     def is_local(self) -> bool:
-        """Whether requests stay on this machine."""
+        """True if requests stay on this machine."""
         return is_loopback(self.base)
 
     def __str__(self) -> str:
-        """The connect string."""
+        """Return the string that `parse_target` reads."""
         if self.replay is not None:
             return f"replay:{self.replay}"
         if self.base is None:
@@ -54,15 +58,15 @@ class Target:
 
 
 def is_loopback(url: str | None) -> bool:
-    """Return whether a URL is of this machine; so is none at all."""
+    """Return True if a URL is of this machine, or None."""
     return url is None or urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def parse_target(text: str) -> Target:
-    """Read a connect string. A URL alone is a provider's by its host, or else of a server that is yet to be found out.
+    """Parse a target. The host of a bare URL names a provider; for any other host the engine is to be detected.
 
     Raises:
-        BadTarget: it names no engine, or its URL is none.
+        InvalidTargetError: The engine is unknown or the URL is invalid.
     """
     text = text.strip()
     if text.startswith(("http://", "https://")):
@@ -72,46 +76,47 @@ def parse_target(text: str) -> Target:
     name, _, rest = text.partition(":")
     if name == "replay":
         if not rest:
-            raise InvalidTargetError("replay: needs a file: replay:exchanges.jsonl")
+            raise InvalidTargetError(f"invalid target {text!r}: expected a file, for example replay:exchanges.jsonl")
         return Target(engine=ENGINES["openai"], replay=PurePath(rest))
     if name not in ENGINES:
         raise InvalidTargetError(
-            f"{text!r} is no target: reference, a URL, or one of {', '.join(ENGINES)} and a URL (vllm:http://127.0.0.1:8000/v1)"
+            f"invalid target {text!r}: expected reference, a URL, or ENGINE:URL with ENGINE one of {', '.join(ENGINES)}"
         )
     if name == "reference" and (not rest or rest.startswith("defect=")):
         defects = tuple(part.removeprefix("defect=") for part in rest.split(":") if part)
         return Target(engine=ENGINES[name], defects=tuple(defect for part in defects for defect in part.split(",")))
     if not rest:
-        raise InvalidTargetError(f"{name} needs a URL: {name}:http://127.0.0.1:8000/v1")
+        raise InvalidTargetError(
+            f"invalid target {text!r}: expected a URL, for example {name}:http://127.0.0.1:8000/v1"
+        )
     return Target(engine=ENGINES[name], base=_base(rest))
 
 
 def _base(url: str) -> str:
-    """The URL without a trailing `/v1`, and without a path of the API behind that.
+    """Return the URL without `/v1` and without the path of an API after it.
 
     Raises:
-        BadTarget: it is none, or holds more than an address.
+        InvalidTargetError: The URL is invalid, or has credentials, a query or a fragment.
     """
     if "@" in url.partition("://")[2].partition("/")[0]:
-        raise InvalidTargetError("a URL with a password in it is not used: give the key by --api-key-env")
+        raise InvalidTargetError("invalid URL: expected no user or password; use --api-key-env for the key")
     try:
         split = urlsplit(url)
         host, port = split.hostname or "", split.port
     except ValueError:
-        raise InvalidTargetError(f"{url!r} is no URL: {_RIGHT_URL}") from None
+        raise InvalidTargetError(f"invalid URL: expected {_RIGHT_URL}, got {url!r}") from None
     if (
         split.scheme not in ("http", "https")
         or not _HOST.fullmatch(host)
         or port == 0
         or not _PATH.fullmatch(split.path)
     ):
-        raise InvalidTargetError(f"{url!r} is no URL: {_RIGHT_URL}")
+        raise InvalidTargetError(f"invalid URL: expected {_RIGHT_URL}, got {url!r}")
     if split.query or split.fragment:
-        raise InvalidTargetError(f"a URL with a query is not used: {_RIGHT_URL}")
+        raise InvalidTargetError(f"invalid URL: expected {_RIGHT_URL}, got a query or a fragment")
     path = split.path.rstrip("/")
     end = next((end for end in _ENDS if path.endswith(end)), "")
     path = path.removesuffix(end)
     if end and not path.endswith("/v1"):
-        raise InvalidTargetError(f"{url!r} names one path of an API: give the URL up to /v1")
-    path = path.removesuffix("/v1")
-    return f"{split.scheme}://{split.netloc}{path}"
+        raise InvalidTargetError(f"invalid URL: expected the URL up to /v1, got the path of an API: {url!r}")
+    return f"{split.scheme}://{split.netloc}{path.removesuffix('/v1')}"

@@ -1,8 +1,8 @@
-"""What is tried of a server before a teleprompter is believed.
+"""Calibration of a teleprompter.
 
-How many tokens it writes between the end of a last message and the answer, for each role whose messages can carry a script; whether it counts the token that
-ends a turn; whether a grammar may hold its output. What a wrong number of the first loses is the first tokens of the script, which are special and which no
-text shows. So a trailer is believed only where the ids that were returned, else `completion_tokens`, are those of the script.
+It measures the trailer of each role that can carry a script: the number of tokens between a last message of that role and the answer. It also detects
+whether usage counts the token that ends a turn, and whether a grammar may replace the script. A wrong trailer loses the first tokens of the
+script, which are special tokens and invisible in text. A trailer is therefore accepted only if the returned ids, else `completion_tokens`, match.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SCRIPT = tuple(
     )
 )
 _TRAILERS = (3, 4, 5, 6, 7, 8, 2)
-"""What is tried, the likeliest first: 3 for a plain text, 4 where it is quoted."""
+"""Numbers of tokens to try, the likeliest first: 3 for plain text, 4 for quoted text."""
 _SPARE = 16
 _CALL: JsonObject = {"id": "call_1", "type": "function", "function": {"name": "get_time", "arguments": "{}"}}
 _TOOL: JsonObject = {
@@ -45,14 +45,14 @@ _ENDINGS: Mapping[str, JsonObject] = {
         "tools": [_TOOL],
     },
 }
-"""A request that ends with a message of each role."""
+"""Requests by the role of their last message."""
 _NUMBER: JsonObject = {
     "type": "object",
     "properties": {"n": {"type": "integer"}},
     "required": ["n"],
     "additionalProperties": False,
 }
-_HOLDING: Mapping[str, tuple[JsonObject, str]] = {
+_GRAMMAR_PROBES: Mapping[str, tuple[JsonObject, str]] = {
     "tools": (
         {"tools": [{"type": "function", "function": {"name": "f", "description": "Does f.", "parameters": _NUMBER}}]},
         f"<|channel|>commentary to=functions.f <|constrain|>json<|message|>{_WORD}<|call|>",
@@ -62,12 +62,12 @@ _HOLDING: Mapping[str, tuple[JsonObject, str]] = {
         f"<|channel|>final<|message|>{_WORD}<|return|>",
     ),
 }
-"""Requests that a server may hold the output for, and what no grammar made of them lets through."""
+"""Request members that may cause a grammar, and a script that every such grammar forbids."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CalibrationTarget:
-    """Where a server is asked, in the words of which API; `shows_ids`: whether an answer can be made to show the ids of the output."""
+    """Path and API of the calibration requests. `shows_ids`: True if a response can show the output ids."""
 
     send: SendRequest
     api: Api = CHAT_COMPLETIONS
@@ -75,10 +75,10 @@ class CalibrationTarget:
     shows_ids: bool = False
 
     async def ask(self, step: str, body: JsonObject, script: tuple[int, ...], way: Scripting) -> Exchange:
-        """The answer to a chat request that carries a script, put in the words of the API."""
-        told: JsonObject = {**body, "max_tokens": len(script) + _SPARE, "temperature": 0}
-        spelled = self.api.write_request(with_script(told, script, way))
-        request = Request(path=self.path, body=dumps(spelled).encode())
+        """Send a chat request with a script, converted to the API, and return the exchange."""
+        chat: JsonObject = {**body, "max_tokens": len(script) + _SPARE, "temperature": 0}
+        api_request = self.api.write_request(with_script(chat, script, way))
+        request = Request(path=self.path, body=dumps(api_request).encode())
         sent = await self.send(request)
         return Exchange(
             id=f"discovery/{self.api.name}/{step}/0",
@@ -93,47 +93,45 @@ class CalibrationTarget:
 
 
 async def calibrate(door: CalibrationTarget, plain: JsonObject) -> tuple[Scripting, list[Exchange]]:
-    """What was found, and the exchanges that showed it; `trailers` has no role after whose messages nothing was played."""
+    """Return the calibrated script method and the probes; `suffix_tokens` has only roles that played a script."""
     way = Scripting(method=ScriptMethod.TELEPROMPTER)
-    shown: list[Exchange] = []
+    probes: list[Exchange] = []
     for role, ending in _ENDINGS.items():
         trailer, x, counts_stop = await _find_trailer(door, role, {**plain, **ending}, way)
         if x is not None:
             way = replace(way, suffix_tokens={**way.suffix_tokens, role: trailer}, counts_stop=counts_stop)
-            shown.append(x)
+            probes.append(x)
     if "user" not in way.suffix_tokens or door.shows_ids:
-        return way, shown
-    held: set[str] = set()
-    for name, (member, out_of_form) in _HOLDING.items():
-        script = tuple(encode_with_special_tokens(out_of_form))
+        return way, probes
+    grammar_members: set[str] = set()
+    for name, (member, forbidden) in _GRAMMAR_PROBES.items():
+        script = tuple(encode_with_special_tokens(forbidden))
         x = await door.ask(f"held by {name}", {**plain, **_ENDINGS["user"], **member}, script, way)
-        if (
-            x.response is None or _WORD.encode() not in x.response.body
-        ):  # the script did not arrive: a grammar may hold it
-            held.add(name)
-    return replace(way, grammar_members=frozenset(held)), shown
+        if x.response is None or _WORD.encode() not in x.response.body:  # the script was not played
+            grammar_members.add(name)
+    return replace(way, grammar_members=frozenset(grammar_members)), probes
 
 
 async def _find_trailer(
-    door: CalibrationTarget, role: str, asked: JsonObject, way: Scripting
+    door: CalibrationTarget, role: str, body: JsonObject, way: Scripting
 ) -> tuple[int, Exchange | None, bool]:
-    """The trailer after a message of the role, what showed it (None where nothing was played), and whether the token that ends the turn is counted.
+    """Return the trailer after a message of the role, its probe (None if no script was played), and `counts_stop`.
 
-    An answer one token short is the whole script without that token, or what a trailer too short by one has lost of it. The next trailer tells: it plays the
-    script, or the last was right.
+    An output one token short has two explanations: usage omits the stop token, or the trailer is too short by one. The next trailer decides:
+    if it does not play the script either, the last one was right.
     """
     short: tuple[int, Exchange] | None = None
     for trailer in _TRAILERS:
-        tried = replace(way, suffix_tokens={role: trailer})
-        x = await door.ask(f"script after {role}", asked, _SCRIPT, tried)
+        trial = replace(way, suffix_tokens={role: trailer})
+        x = await door.ask(f"script after {role}", body, _SCRIPT, trial)
         has_ids = x.turn is not None and x.turn.output_ids is not None
-        if (_counted(x) is not None or has_ids) and as_played(x, tried).script is not None:
+        if (_completion_tokens(x) is not None or has_ids) and as_played(x, trial).script is not None:
             return trailer, x, way.counts_stop
         if short is not None and trailer == short[0] + 1:
             return *short, False
-        short = (trailer, x) if _counted(x) == len(_SCRIPT) - 1 else None
+        short = (trailer, x) if _completion_tokens(x) == len(_SCRIPT) - 1 else None
     return 0, None, way.counts_stop
 
 
-def _counted(x: Exchange) -> int | None:
+def _completion_tokens(x: Exchange) -> int | None:
     return x.turn.usage.completion_tokens if x.turn is not None and x.turn.usage is not None else None

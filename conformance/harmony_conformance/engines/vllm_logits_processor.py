@@ -1,20 +1,20 @@
-"""A logits processor for vLLM (V1 model runner): the model's output is chosen by the request, token by token.
+"""Logits processor for vLLM (V1 model runner) that makes a request choose the model's output, token by token.
 
     vllm serve MODEL --logits-processors harmony_conformance.vllm_script:ScriptedLogits
     {"messages": [...], "vllm_xargs": {"harmony_script": [200005, 17196, 200008, 13225, 200002]}}
 
-Whatever the weights are, the server then generates exactly `harmony_script` and after it `harmony_script_then`
-(<|endoftext|> when absent) until something stops it: what its Harmony parser makes of known tokens can be judged.
-With `harmony_script_then: "model"` the script only begins the answer and the weights, under whatever grammar there is, end it.
-A script may be a text as well, its ids with spaces between them: vLLM 0.11.0 takes no lists in `vllm_xargs`.
-A request without `harmony_script` is untouched. A script that cannot be played is refused with HTTP 400.
+The server generates exactly `harmony_script`, then `harmony_script_then` (default <|endoftext|>) until a stop condition.
+The weights do not matter, so the output of its Harmony parser can be judged for known tokens.
+With `harmony_script_then: "model"` the script only begins the output; the weights, under any grammar, generate the rest.
+A script may also be a string of ids separated by spaces: vLLM 0.11.0 takes no lists in `vllm_xargs`.
+A request without `harmony_script` is unchanged. A script that cannot be played is rejected with HTTP 400.
 
-The file stands alone so that it can be installed beside any vLLM. Without vLLM it imports as well; the class then has
-no base and is only good for tests. Interface read in vllm 0.11.0, where nobody asks before it is queued whether a script can be
-played, and in 0.32.0, vllm/v1/sample/logits_processor/interface.py; the V2 model runner (GPU only in that release) has an
-interface of its own and refuses this class when the server starts.
+The file imports nothing else of this package, so that it can be installed next to any vLLM. Without vLLM the class has
+no base and serves only for tests. The interface is that of vllm 0.11.0, which does not validate a script before it is
+queued, and of vllm 0.32.0 (vllm/v1/sample/logits_processor/interface.py). The V2 model runner (GPU only in 0.32.0) has
+a different interface and rejects this class at server start.
 
-Error: ScriptError(field, actual, expected), a ValueError because vLLM answers those with HTTP 400.
+Error: VllmScriptError(field, actual, expected), a ValueError because vLLM answers those with HTTP 400.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ THEN: Final = "harmony_script_then"
 MODEL: Final = "model"
 ENDOFTEXT: Final = 199999
 VOCABULARY: Final = 201088
-"""Rows of gpt-oss's embedding; vLLM validates a request before it says which model the request is for."""
+"""Rows of gpt-oss's embedding, as a constant: vLLM validates a request before the model is known."""
 
 
 class VllmScriptError(ValueError):
-    """A script that cannot be played: which field, what it held, what would have been right."""
+    """A script that cannot be played: its field, actual value and expected value."""
 
     def __init__(self, field: str, actual: object, expected: str) -> None:
-        super().__init__(f"vllm_xargs.{field}: {actual!r} is not {expected}")
+        super().__init__(f"invalid vllm_xargs.{field}: expected {expected}, got {actual!r}")
         self.field = field
         self.actual = actual
         self.expected = expected
@@ -54,27 +54,27 @@ class VllmScriptError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """The token ids to generate, and the one to repeat after them; None leaves the rest to the weights."""
+    """Token ids to generate, and the id to repeat after them; None leaves the rest to the weights."""
 
     ids: tuple[int, ...]
     then: int | None = ENDOFTEXT
 
     def token_at(self, position: int) -> int | None:
-        """The token to generate after `position` tokens, None where any will do."""
+        """Return the token to generate after `position` tokens, None to leave it to the weights."""
         return self.ids[position] if position < len(self.ids) else self.then
 
 
 def read_script(extra: Mapping[str, object] | None) -> Script | None:
-    """The script of a request's `vllm_xargs`, None where it has none.
+    """Return the script of a request's `vllm_xargs`, None if there is no script.
 
     Raises:
-        ScriptError: the script is no list of gpt-oss token ids, what follows it is none, or it follows nothing.
+        VllmScriptError: A value is not a gpt-oss token id, or `harmony_script_then` has no `harmony_script`.
     """
     if not extra or not extra.keys() & {SCRIPT, THEN}:
         return None
     if SCRIPT not in extra:
-        raise VllmScriptError(THEN, extra[THEN], f"of use without {SCRIPT}")
-    ids = _listed(extra[SCRIPT])
+        raise VllmScriptError(THEN, extra[THEN], f"no value without {SCRIPT}")
+    ids = _split(extra[SCRIPT])
     if not _is_list(ids):
         raise VllmScriptError(SCRIPT, ids, "a list of token ids")
     then = extra.get(THEN, ENDOFTEXT)
@@ -84,10 +84,10 @@ def read_script(extra: Mapping[str, object] | None) -> Script | None:
     )
 
 
-def _listed(written: object) -> object:
-    """The ids that a text names; anything else as it is."""
-    words = written.split() if isinstance(written, str) else []
-    return [int(word) for word in words] if words and all(map(str.isdecimal, words)) else written
+def _split(value: object) -> object:
+    """Return the ids of a string as a list; any other value unchanged."""
+    words = value.split() if isinstance(value, str) else []
+    return [int(word) for word in words] if words and all(map(str.isdecimal, words)) else value
 
 
 def _is_list(value: object) -> TypeGuard[list[object] | tuple[object, ...]]:
@@ -101,19 +101,19 @@ def _token(field: str, value: object) -> int:
 
 
 class SamplingParams(Protocol):
-    """What is read of vLLM's class: the request's `vllm_xargs`."""
+    """The used part of vLLM's class: the request's `vllm_xargs`."""
 
     extra_args: Mapping[str, object] | None
 
 
 class Direction(Protocol):
-    """vLLM's MoveDirectionality: its member's name is SWAP or UNIDIRECTIONAL."""
+    """vLLM's MoveDirectionality; the name of its member is SWAP or UNIDIRECTIONAL."""
 
     name: str
 
 
 class BatchUpdate(Protocol):
-    """Which rows of the batch changed hands since the last step."""
+    """Rows of the batch that were assigned to another request since the last step."""
 
     removed: Sequence[int]
     added: Sequence[tuple[int, SamplingParams, Sequence[int] | None, Sequence[int]]]
@@ -121,7 +121,7 @@ class BatchUpdate(Protocol):
 
 
 class Row(Protocol):
-    """One request's logits, a tensor of `VOCABULARY` values."""
+    """Logits of one request, a tensor of `VOCABULARY` values."""
 
     def fill_(self, value: float, /) -> object:
         """Set every value."""
@@ -131,7 +131,7 @@ class Row(Protocol):
 
 
 class Logits(Protocol):
-    """The batch's logits, one row for each request."""
+    """Logits of the batch, one row per request."""
 
     def __getitem__(self, row: int, /) -> Row: ...
 
@@ -140,16 +140,16 @@ class Logits(Protocol):
 class _Played:
     script: Script
     output: Sequence[int]
-    """vLLM's own list, growing as tokens come. Its length is the position even after a preemption, when the request is
-    added anew, and under asynchronous scheduling, when the last values are placeholders."""
+    """vLLM's list of output tokens, which grows in place. Its length is the position, even after a preemption, when the
+    request is added again, and with asynchronous scheduling, when the last values are placeholders."""
 
 
 class ScriptedLogits(LogitsProcessor):
-    """Leaves one possible token to every scripted request, and all of them to the others."""
+    """Logits processor that leaves one possible token to a scripted request and all tokens to any other."""
 
     @classmethod
     def validate_params(cls, sampling_params: SamplingParams) -> None:
-        """Called for each request before it is queued; ScriptError becomes HTTP 400."""
+        """Validate a request before it is queued; vLLM returns a VllmScriptError as HTTP 400."""
         read_script(sampling_params.extra_args)
 
     def __init__(self, vllm_config: object, device: object, is_pin_memory: object) -> None:
@@ -157,11 +157,11 @@ class ScriptedLogits(LogitsProcessor):
         self._rows: dict[int, _Played] = {}
 
     def is_argmax_invariant(self) -> bool:
-        """False: vLLM skips processors that say otherwise when a request is sampled greedily."""
+        """Return False: vLLM skips argmax-invariant processors for greedy sampling."""
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Follow the requests through the rows of the batch: removed, then added, then moved, as vLLM demands."""
+        """Update the rows of the requests: removed, then added, then moved, in the order that vLLM requires."""
         if batch_update is None:
             return
         for row in batch_update.removed:
@@ -182,7 +182,7 @@ class ScriptedLogits(LogitsProcessor):
             self._rows[row] = played
 
     def apply(self, logits: Logits) -> Logits:
-        """Called last of vLLM's processors, so no bias or minimum length outweighs the script."""
+        """Mask all other tokens. vLLM calls it after its own processors, so no bias or minimum length overrides it."""
         for row, played in self._rows.items():
             token = played.script.token_at(len(played.output))
             if token is None:

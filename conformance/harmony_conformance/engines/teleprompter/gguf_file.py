@@ -1,4 +1,4 @@
-"""The teleprompter as one GGUF file for llama.cpp and what is built on it: weights, vocabulary and chat template."""
+"""The teleprompter as one GGUF file for llama.cpp and derived servers: weights, vocabulary and chat template."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from harmony_ref.tokenizer import vocabulary
 
 NAME = "teleprompter.gguf"
 _ARCHITECTURE = "gpt-oss"
-_BLOCK, _BLOCK_BYTES, _ONE = 32, 17, 127  # MXFP4: numbers and bytes of a block, and the scale 1
+_BLOCK, _BLOCK_BYTES, _ONE = 32, 17, 127  # MXFP4: values and bytes of a block, and the encoding of scale 1
 _IN_LAYERS = {
     "attn_norm.weight": "input_layernorm.weight",
     "post_attention_norm.weight": "post_attention_layernorm.weight",
@@ -50,7 +50,7 @@ _IN_LAYERS = {
 
 
 def write_gguf(folder: Path, chat_template: str) -> Path:
-    """Write the file; its path."""
+    """Write the file into a folder and return its path."""
     file = folder / NAME
     writer = gguf.GGUFWriter(file, _ARCHITECTURE)
     _write_shape(writer)
@@ -92,10 +92,10 @@ def _write_shape(writer: gguf.GGUFWriter) -> None:
 
 
 def _write_vocabulary(writer: gguf.GGUFWriter) -> None:
-    """Vocabulary and merges as the published tokenizer.json has them, made from the packaged vocabulary."""
+    """Write the vocabulary and merges of the published tokenizer.json, computed from the packaged vocabulary."""
     names = [_spelled(token) for token in vocabulary.ranks()]
     kinds = [gguf.TokenType.NORMAL] * len(names)
-    # the published tokenizer calls the last of them so; no text of ours does
+    # the name of the last one in the published tokenizer; the guide does not use it
     texts = {token: text for text, token in tokens.SPECIAL_TOKENS.items()} | {SPECIALS[-1]: "<|endofprompt|>"}
     names += [texts[token] for token in SPECIALS]
     kinds += [gguf.TokenType.CONTROL] * len(SPECIALS)
@@ -113,22 +113,22 @@ def _write_vocabulary(writer: gguf.GGUFWriter) -> None:
 
 
 def _merges() -> Iterator[tuple[bytes, bytes]]:
-    """Every pair of tokens that makes a token, in the order in which pairs are joined: by what they make, then by themselves."""
+    """Yield the pairs of tokens that form a token, in merge order: by the merged token, then by the pair."""
     ranks = vocabulary.ranks()
     for token in ranks:
         pairs = ((token[:place], token[place:]) for place in range(1, len(token)))
-        known = [(ranks[one], ranks[other], one, other) for one, other in pairs if one in ranks and other in ranks]
-        yield from ((one, other) for _, _, one, other in sorted(known))
+        valid = [(ranks[one], ranks[other], one, other) for one, other in pairs if one in ranks and other in ranks]
+        yield from ((one, other) for _, _, one, other in sorted(valid))
 
 
-def _units() -> dict[int, str]:
-    """The character that stands for each byte: itself where it can be seen, else the next from U+0100 on (GPT-2's `bytes_to_unicode`)."""
-    seen = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    unseen = [byte for byte in range(0x100) if byte not in seen]
-    return {byte: chr(byte) for byte in seen} | {byte: chr(0x100 + place) for place, byte in enumerate(unseen)}
+def _bytes_to_unicode() -> dict[int, str]:
+    """Map each byte to a character, as GPT-2 does: a visible one to itself, any other to the next from U+0100 on."""
+    visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(0x100) if byte not in visible]
+    return {byte: chr(byte) for byte in visible} | {byte: chr(0x100 + place) for place, byte in enumerate(others)}
 
 
-_UNITS = _units()
+_UNITS = _bytes_to_unicode()
 
 
 def _spelled(token: bytes) -> str:
@@ -136,20 +136,20 @@ def _spelled(token: bytes) -> str:
 
 
 def _write_tensors(writer: gguf.GGUFWriter) -> None:
-    found = tensors()
-    _add(writer, "token_embd.weight", found["model.embed_tokens.weight"])
-    _add(writer, "output.weight", found["lm_head.weight"])
-    _add(writer, "output_norm.weight", found["model.norm.weight"])
+    published = tensors()
+    _add(writer, "token_embd.weight", published["model.embed_tokens.weight"])
+    _add(writer, "output.weight", published["lm_head.weight"])
+    _add(writer, "output_norm.weight", published["model.norm.weight"])
     for layer in range(LAYERS):
-        own, published = f"blk.{layer}.", f"model.layers.{layer}."
+        target, source = f"blk.{layer}.", f"model.layers.{layer}."
         for name, other in _IN_LAYERS.items():
-            _add(writer, own + name, found[published + other])
-        writer.add_tensor(own + "ffn_gate_inp.weight", found[published + "mlp.router.weight"])
-        _add_experts(writer, own)
+            _add(writer, target + name, published[source + other])
+        writer.add_tensor(target + "ffn_gate_inp.weight", published[source + "mlp.router.weight"])
+        _add_experts(writer, target)
 
 
 def _add(writer: gguf.GGUFWriter, name: str, tensor: Floats) -> None:
-    """Matrices as bfloat16, vectors as they are."""
+    """Add a matrix as bfloat16, a vector as float32."""
     if tensor.ndim == 1:
         writer.add_tensor(name, tensor)
         return
@@ -159,12 +159,9 @@ def _add(writer: gguf.GGUFWriter, name: str, tensor: Floats) -> None:
 
 
 def _add_experts(writer: gguf.GGUFWriter, prefix: str) -> None:
-    """The experts, all zero, as the published file has them: MXFP4."""
-    for name, rows, columns in (
-        ("gate", FEED_FORWARD, HIDDEN),
-        ("up", FEED_FORWARD, HIDDEN),
-        ("down", HIDDEN, FEED_FORWARD),
-    ):
+    """Add the experts, all zero, in the type of the published file, MXFP4."""
+    shapes = (("gate", FEED_FORWARD, HIDDEN), ("up", FEED_FORWARD, HIDDEN), ("down", HIDDEN, FEED_FORWARD))
+    for name, rows, columns in shapes:
         blocks = np.zeros((EXPERTS, rows, columns // _BLOCK * _BLOCK_BYTES), np.uint8)
         blocks[:, :, ::_BLOCK_BYTES] = _ONE
         writer.add_tensor(f"{prefix}ffn_{name}_exps.weight", blocks, raw_dtype=gguf.GGMLQuantizationType.MXFP4)

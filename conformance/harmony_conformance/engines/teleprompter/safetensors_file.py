@@ -1,4 +1,4 @@
-"""The teleprompter as a folder that transformers and vLLM load: weights, configuration, what ends a generation. The tokenizer is the published one."""
+"""The teleprompter as a folder for transformers and vLLM: weights, configuration, stop tokens. The tokenizer is the published one."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from harmony_ref import tokens
 
 _GENERATION = {
     "bos_token_id": tokens.STARTOFTEXT,
-    "do_sample": True,  # as published; the right token is so far ahead that sampling changes nothing
+    "do_sample": True,  # as published; the lead of the expected token makes sampling irrelevant
     "eos_token_id": [tokens.RETURN, tokens.ENDOFTEXT, tokens.CALL],
     "pad_token_id": tokens.ENDOFTEXT,
 }
-_ALIGNED = 8  # bytes that the header is a multiple of
+_ALIGNED = 8  # bytes; the header's length is a multiple
 
 
 def write_safetensors(folder: Path) -> list[Path]:
-    """Write config.json, generation_config.json and model.safetensors; the files.
+    """Write config.json, generation_config.json and model.safetensors; return their paths.
 
-    The format: eight bytes of length, a JSON header that names type, shape and place of each tensor, the tensors.
+    The safetensors format: eight bytes of length, a JSON header with type, shape and place of each tensor, the tensors.
     """
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    held: list[bytes] = []
+    contents: list[bytes] = []
     place = 0
     for name, tensor in tensors().items():
         data = bfloat16(tensor).tobytes()
         header[name] = {"dtype": "BF16", "shape": list(tensor.shape), "data_offsets": [place, place + len(data)]}
-        held.append(data)
+        contents.append(data)
         place += len(data)
-    written = json.dumps(header).encode()
-    written += b" " * (-len(written) % _ALIGNED)
+    header_json = json.dumps(header).encode()
+    header_json += b" " * (-len(header_json) % _ALIGNED)
     model = folder / "model.safetensors"
-    model.write_bytes(b"".join([len(written).to_bytes(8, "little"), written, *held]))
+    model.write_bytes(b"".join([len(header_json).to_bytes(8, "little"), header_json, *contents]))
     return [
         _write_json(folder / "config.json", CONFIGURATION),
         _write_json(folder / "generation_config.json", _GENERATION),

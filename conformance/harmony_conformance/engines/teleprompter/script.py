@@ -1,25 +1,26 @@
-"""How a script is written as text, and what the teleprompter makes of a text.
+"""Scripts as text, and the output of the teleprompter for a text.
 
-    next token = said(token LAG places before the last one)
+    next token = `said`(token LAG places before the last one)
 
-A script stands at the end of the last message, filled up with `<|return|>` so that its first token is LAG places before the last one of the prompt:
+A script is at the end of the last message. Padding with `<|return|>` puts its first token LAG places before the last one of the prompt:
 
     ... message text | separator | script | filling | trailer | answer
 
-The trailer is what the chat template writes after the text: `<|end|><|start|>assistant`, more where it quotes the text. Codes are numbers of three digits,
-because a run of digits is cut into threes whatever stands around it:
+The trailer is the part of the chat template after the text: `<|end|><|start|>assistant`, longer if the template quotes the text. Codes are numbers of
+three digits, because the tokenizer splits any run of digits into groups of three:
 
-    600 to 699   the numbers 00 to 99, whose two digits would shift those of a code behind them
+    600 to 699   the numbers 00 to 99, whose two digits would shift those of a following code
     700 to 720   the special tokens 199998 to 200018
-    721 to 743   runs of 2 to 24 spaces, of which a code behind them would take the last
+    721 to 743   runs of 2 to 24 spaces, whose last space a following code would take
     744 to 999   the tokens of a single byte
 
-What the numbers 600 to 999 lose by this is said by words of the vocabulary that hardly any text has. A script is written plainly where the tokenizer reads
-it back right, and in codes where it would not; `<` and `|` are always codes, so that no marker is ever spelled in a prompt.
+Rare words of the vocabulary replace the numbers 600 to 999 themselves. A script uses plain text if the tokenizer reads it back unchanged, else codes.
 
-Errors: ScriptError
-        +- TooLong(length, most)
-        +- Unspeakable(position, token)
+`<` and `|` are always codes, so that no prompt contains a marker as text.
+
+Errors: TeleprompterScriptError
+        +- ScriptTooLongError(length, most)
+        +- UnspeakableTextError(position, token)
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from harmony_ref import decode_bytes, encode, tokens
 from harmony_ref.tokenizer import vocabulary
 
 LAG = 256
-"""How many places before the last token the one stands that the next is made of."""
+"""Distance between the last token and the one that determines the next."""
 TRAILER = 3
-"""Tokens between a script and the answer where the last message ends with it: `<|end|><|start|>assistant`."""
+"""Tokens between a script and the answer if the message is not quoted: `<|end|><|start|>assistant`."""
 
 SPECIALS = range(tokens.FIRST_SPECIAL, 200019)
-"""The special tokens that can be said: all that have a meaning, and their neighbours."""
+"""Special tokens that a script may contain: all with a meaning, and their neighbours."""
 _FIRST_PAIR, _FIRST_SPECIAL, _FIRST_RUN, _FIRST_BYTE, _LAST_CODE = 600, 700, 721, 744, 999
 _WORD = re.compile(rb"[A-Z][a-z]{3,}")
 _LONGEST_CHARACTER = 4  # bytes of UTF-8
@@ -48,133 +49,127 @@ class TeleprompterScriptError(ValueError):
 
 
 class ScriptTooLongError(TeleprompterScriptError):
-    """A script of more tokens than there is room for between the beginning of the window and the trailer."""
+    """A script with more tokens than fit between the beginning of the window and the trailer."""
 
     def __init__(self, length: int, most: int) -> None:
-        super().__init__(f"the script has {length} tokens, the teleprompter says {most} at most")
+        super().__init__(f"invalid script: expected at most {most} tokens for the teleprompter, got {length}")
         self.length = length
         self.most = most
 
 
 class UnspeakableTextError(TeleprompterScriptError):
-    """A token that no text brings about where it stands."""
+    """A token that no text produces at its position."""
 
     def __init__(self, position: int, token: int) -> None:
-        super().__init__(f"no text makes the teleprompter say token {token} at place {position} of the script")
+        super().__init__(f"no text makes the teleprompter generate token {token} at position {position} of the script")
         self.position = position
         self.token = token
 
 
 def room(trailer: int = TRAILER) -> int:
-    """The number of tokens that a script may have before a trailer."""
+    """Return the maximum length of a script, in tokens, before a trailer."""
     return LAG - trailer + 1
 
 
 @cache
 def codes() -> Mapping[int, str]:
-    """The text that stands for each token that has a code."""
+    """Return the code of each token that has one, as text."""
     ranks = vocabulary.ranks()
     by_token = {ranks[b"%02d" % pair]: _FIRST_PAIR + pair for pair in range(100)}
     by_token |= {token: _FIRST_SPECIAL + place for place, token in enumerate(SPECIALS)}
     by_token |= {ranks[b" " * (code - _FIRST_RUN + 2)]: code for code in range(_FIRST_RUN, _FIRST_BYTE)}
     by_token |= {ranks[bytes([byte])]: _FIRST_BYTE + byte for byte in range(256)}
-    found = {token: f"{code:03}" for token, code in by_token.items()}
+    by_code = {token: f"{code:03}" for token, code in by_token.items()}
     numbers = range(_FIRST_PAIR, _LAST_CODE + 1)
-    return found | {ranks[b"%03d" % number]: word for number, word in zip(numbers, _words(len(numbers)), strict=True)}
-
-
-def _words(count: int) -> list[str]:
-    """The rarest capitalised words that are one token, and none with a space before them: what they stand for, they cannot say themselves."""
-    ranks = vocabulary.ranks()
-    known = [token for token in ranks if _WORD.fullmatch(token) and b" " + token not in ranks]
-    return [token.decode() for token in known[-count:]]
+    # the rarest capitalised words that are one token without a space before them; they cannot be generated themselves
+    words = [token.decode() for token in ranks if _WORD.fullmatch(token) and b" " + token not in ranks]
+    return by_code | {
+        ranks[b"%03d" % number]: word for number, word in zip(numbers, words[-len(numbers) :], strict=True)
+    }
 
 
 @cache
 def said() -> Mapping[int, int]:
-    """What each token that stands for another makes the model say; any token that is not here stands for itself."""
+    """Return the token that each code makes the model generate; any other token maps to itself."""
     ranks = vocabulary.ranks()
     return {ranks[code.encode()]: token for token, code in codes().items()}
 
 
 def read_back(text: str) -> list[int]:
-    """The tokens that the model says to a text."""
+    """Return the tokens that the model generates for a text."""
     return [said().get(token, token) for token in encode(text)]
 
 
 def answer(prompt: Sequence[int], most: int) -> list[int]:
-    """What the checkpoint answers to a prompt, at most so many tokens: up to the first that ends a turn.
+    """Return the output of the checkpoint for a prompt: at most `most` tokens, up to the first that ends a turn.
 
-    Where nothing stands LAG places before, it is `<|return|>`.
+    If the prompt is shorter than LAG, the output is `<|return|>`.
     """
-    fed = list(prompt)
+    context = list(prompt)
     for _ in range(most):
-        token = said().get(fed[-1 - LAG], fed[-1 - LAG]) if len(fed) > LAG else tokens.RETURN
-        fed.append(token)
+        token = said().get(context[-1 - LAG], context[-1 - LAG]) if len(context) > LAG else tokens.RETURN
+        context.append(token)
         if token in tokens.STOP_TOKENS_FOR_ASSISTANT_ACTIONS or token == tokens.ENDOFTEXT:
             break
-    return fed[len(prompt) :]
+    return context[len(prompt) :]
 
 
 def write_script(ids: Sequence[int], trailer: int = TRAILER) -> str:
-    """The text that makes the model say these tokens, to be put at the end of the last message.
+    """Return the text that makes the model generate these tokens, for the end of the last message.
 
     Raises:
-        TooLong: there are more than `room(trailer)`.
-        Unspeakable: one of them can not be written where it stands.
+        ScriptTooLongError: There are more tokens than `room(trailer)`.
+        UnspeakableTextError: No text produces a token at its position.
     """
     filling = room(trailer) - len(ids)
     if filling < 0:
         raise ScriptTooLongError(len(ids), room(trailer))
-    # the separator before the script keeps it apart from what stands before, whatever both are
+    # the first token separates the script from the text before it
     wanted = [tokens.RETURN, *ids, *[tokens.RETURN] * filling]
     in_code = [_must_be_coded(token) for token in wanted]
     while True:
-        text, broken = _spelled(wanted, in_code)
+        text, broken = _spell(wanted, in_code)
         place = broken if text is None else _first_difference(wanted, read_back(text))
         if text is not None and place is None:
             return "\n" + text
         assert place is not None
         near = (place, place - 1, place + 1)
-        found = next((one for one in near if 0 <= one < len(wanted) and _may_be_coded(wanted, in_code, one)), None)
-        if found is None:
+        near_inside = [one for one in near if 0 <= one < len(wanted)]
+        codable = next((one for one in near_inside if not in_code[one] and wanted[one] in codes()), None)
+        if codable is None:
             raise UnspeakableTextError(place - 1, wanted[place] if place < len(wanted) else tokens.RETURN)
-        in_code[found] = True
+        in_code[codable] = True
 
 
 def _must_be_coded(token: int) -> bool:
-    return token >= tokens.FIRST_SPECIAL or token in _of_markers()
+    return token >= tokens.FIRST_SPECIAL or token in _marker_characters()
 
 
 @cache
-def _of_markers() -> frozenset[int]:
+def _marker_characters() -> frozenset[int]:
     return frozenset(vocabulary.ranks()[byte] for byte in (b"<", b"|"))
 
 
-def _may_be_coded(wanted: Sequence[int], in_code: Sequence[bool], place: int) -> bool:
-    return not in_code[place] and wanted[place] in codes()
-
-
-def _spelled(wanted: Sequence[int], in_code: Sequence[bool]) -> tuple[str | None, int | None]:
-    """The text, or the place of the first token whose bytes are no character and none with those after it."""
-    spelled: list[str] = []
-    held = b""
+def _spell(wanted: Sequence[int], in_code: Sequence[bool]) -> tuple[str | None, int | None]:
+    """Return the text, or the place of the first token whose bytes never complete a character."""
+    parts: list[str] = []
+    pending = b""
     for place, (token, coded) in enumerate(zip(wanted, in_code, strict=True)):
         if coded and token not in codes():
             raise UnspeakableTextError(place - 1, token)
-        if coded and held:
+        if coded and pending:
             return None, place - 1
-        held += b"" if coded else decode_bytes([token])
+        pending += b"" if coded else decode_bytes([token])
         try:
-            spelled.append(codes()[token] if coded else held.decode())
-            held = b""
+            parts.append(codes()[token] if coded else pending.decode())
+            pending = b""
         except UnicodeDecodeError as problem:
-            if problem.reason != "unexpected end of data" or len(held) - problem.start >= _LONGEST_CHARACTER:
+            if problem.reason != "unexpected end of data" or len(pending) - problem.start >= _LONGEST_CHARACTER:
                 return None, place
-    return "".join(spelled), None
+    return "".join(parts), None
 
 
 def _first_difference(wanted: Sequence[int], read: Sequence[int]) -> int | None:
     pairs = zip(wanted, read, strict=False)
-    found = next((place for place, (one, other) in enumerate(pairs) if one != other), None)
-    return found if found is not None or len(wanted) == len(read) else min(len(wanted), len(read))
+    place = next((place for place, (one, other) in enumerate(pairs) if one != other), None)
+    return place if place is not None or len(wanted) == len(read) else min(len(wanted), len(read))

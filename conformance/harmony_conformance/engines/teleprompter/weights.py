@@ -1,7 +1,7 @@
-"""The weights of the teleprompter: gpt-oss's architecture, two layers, one of which does nothing.
+"""The weights of the teleprompter: gpt-oss's architecture with two layers; the first has no effect.
 
-The embedding of a token holds 18 bits, +1 or -1: the id of what it makes the model say. The second layer copies them from the token LAG places before into
-numbers of the residual stream that were free, and the output weighs them against the 18 bits of every token. All experts are zero.
+The embedding of a token has 18 bits, +1 or -1: the id of the token to generate. The second layer copies them from the token LAG places before into
+unused dimensions of the residual stream. The output weighs them against the 18 bits of every token. All experts are zero.
 """
 
 from __future__ import annotations
@@ -28,11 +28,9 @@ CONTEXT = 131_072
 ORIGINAL_CONTEXT = 4096
 EPSILON = 1e-5
 _BITS = 18
-_COPIED, _WEIGHED = (
-    8.0,
-    16.0,
-)  # of a bit in the residual stream, and in the output: the right token is ahead of any other by more than 50
-_COPYING = 1  # the layer that is not a sliding window
+_COPIED = 8.0  # weight of a bit in the residual stream
+_WEIGHED = 16.0  # weight of a bit in the output: the expected token leads any other by more than 50
+_COPYING = 1  # index of the layer without a sliding window
 
 CONFIGURATION: Mapping[str, object] = {
     "architectures": ["GptOssForCausalLM"],
@@ -78,38 +76,33 @@ CONFIGURATION: Mapping[str, object] = {
 
 
 def tensors() -> dict[str, Floats]:
-    """Every tensor under its name in the published checkpoints, in their order."""
+    """Return the tensors by their names in the published checkpoints, in their order."""
+    generated = np.arange(VOCABULARY)
+    for token, target in said().items():
+        generated[token] = target
     embedding = np.zeros((VOCABULARY, HIDDEN), np.float32)
-    embedding[:, :_BITS] = _bits(_says())
+    embedding[:, :_BITS] = _bits(generated)
     output = np.zeros((VOCABULARY, HIDDEN), np.float32)
     output[:, _BITS : 2 * _BITS] = _WEIGHED * _bits(np.arange(VOCABULARY))
-    found: dict[str, Floats] = {
+    by_name: dict[str, Floats] = {
         "model.embed_tokens.weight": embedding,
         "lm_head.weight": output,
         "model.norm.weight": np.ones(HIDDEN, np.float32),
     }
     for layer in range(LAYERS):
-        held = _attention(copies=layer == _COPYING) | _experts()
-        found |= {f"model.layers.{layer}.{name}": tensor for name, tensor in held.items()}
-    return found
-
-
-def _says() -> npt.NDArray[np.int64]:
-    """What each token makes the model say, by id."""
-    ids = np.arange(VOCABULARY)
-    for token, meant in said().items():
-        ids[token] = meant
-    return ids
+        parts = _attention(copies=layer == _COPYING) | _experts()
+        by_name |= {f"model.layers.{layer}.{name}": tensor for name, tensor in parts.items()}
+    return by_name
 
 
 def _bits(ids: npt.NDArray[np.int64]) -> Floats:
-    """The bits of ids, lowest first, as +1 and -1."""
+    """Return the bits of ids, lowest first, as +1 and -1."""
     return (((ids[:, None] >> np.arange(_BITS)) & 1) * 2 - 1).astype(np.float32)
 
 
 def _attention(*, copies: bool) -> dict[str, Floats]:
-    found = {
-        # the bits are all that an embedding holds: after the norm they are +1 and -1 again
+    by_name = {
+        # an embedding has only the bits, so after the norm they are +1 and -1 again
         "input_layernorm.weight": np.full(HIDDEN, math.sqrt(_BITS / HIDDEN), np.float32),
         "post_attention_layernorm.weight": np.ones(HIDDEN, np.float32),
         "self_attn.q_proj.weight": np.zeros((HEADS * HEAD, HIDDEN), np.float32),
@@ -124,14 +117,14 @@ def _attention(*, copies: bool) -> dict[str, Floats]:
     }
     if copies:
         free = range(_BITS, 2 * _BITS)
-        found["self_attn.q_proj.bias"] = np.tile(query(), HEADS)
-        found["self_attn.k_proj.bias"] = np.tile(key(), KEY_HEADS)
-        found["self_attn.v_proj.weight"][range(_BITS), range(_BITS)] = 1.0
-        found["self_attn.o_proj.weight"][free, range(_BITS)] = _COPIED
-        # where the sink wins nothing is copied, and this is left
-        found["self_attn.o_proj.bias"][free] = 0.5 * _bits(np.array([tokens.RETURN]))[0]
-        found["self_attn.sinks"][:] = sink()
-    return found
+        by_name["self_attn.q_proj.bias"] = np.tile(query(), HEADS)
+        by_name["self_attn.k_proj.bias"] = np.tile(key(), KEY_HEADS)
+        by_name["self_attn.v_proj.weight"][range(_BITS), range(_BITS)] = 1.0
+        by_name["self_attn.o_proj.weight"][free, range(_BITS)] = _COPIED
+        # if the sink wins, nothing is copied and this bias makes the output `<|return|>`
+        by_name["self_attn.o_proj.bias"][free] = 0.5 * _bits(np.array([tokens.RETURN]))[0]
+        by_name["self_attn.sinks"][:] = sink()
+    return by_name
 
 
 def _experts() -> dict[str, Floats]:
@@ -146,6 +139,6 @@ def _experts() -> dict[str, Floats]:
 
 
 def bfloat16(tensor: Floats) -> npt.NDArray[np.uint16]:
-    """The upper halves of the numbers, rounded to even."""
+    """Return the upper halves of the numbers, rounded to even."""
     whole = np.ascontiguousarray(tensor, np.float32).view(np.uint32).astype(np.uint64)
     return ((whole + 0x7FFF + ((whole >> 16) & 1)) >> 16).astype(np.uint16)
