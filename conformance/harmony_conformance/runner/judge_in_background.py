@@ -1,7 +1,7 @@
-"""Judging in a process of its own while the client goes on sending: each scenario as soon as all of it was sent, as it was recorded.
+"""Judging in a separate process while the client sends: each scenario after its last request, from its recording.
 
-Results are those of a run that is judged at the end, in the same order. A process that is gone is an error of ours, told when the results are wanted:
-everything that was sent is recorded by then, and can be judged again.
+Results and their order equal those of a run that is judged at the end. If the process ends early, `results` raises JudgeProcessError; all exchanges are
+recorded by then and can be replayed.
 """
 
 from __future__ import annotations
@@ -30,50 +30,50 @@ from harmony_conformance.runner.sender import sendable
 from harmony_conformance.runtime.processes import cores, follow_parent, forking_if_whole, starting
 
 _WORTH_A_PROCESS = 300
-"""Requests: judging takes 3 ms for each, and where a process can not be forked, starting one takes a second."""
-_Said = Future[list[Result]]
+"""Number of requests: judging takes 3 ms for each, and starting a process without fork takes a second."""
+_Judged = Future[list[Result]]
 
 
 def few_collections() -> None:
-    """Have Python look for cycles more rarely, and not among what is loaded: a run keeps what it makes, and looking through that takes a tenth of its time."""
+    """Reduce garbage collection, and exclude loaded objects from it: a run retains its objects, and scanning them takes a tenth of its time."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
 
 
 class JudgeProcessError(RuntimeError):
-    """The process that judges ended before its time."""
+    """The judging process ended early."""
 
 
 @contextmanager
 def judge_of(plan: Plan, options: Options) -> Generator[RunJudge]:
-    """Who judges a run: somebody beside it, where that is worth it, else whoever runs it, in the end.
+    """Yield the judge of a run: in a separate process for many requests, else in this one at the end.
 
-    To be entered before there are threads: on Linux the process is forked.
+    Enter it before threads start: on Linux the process is forked.
     """
     requests = options.tries * sum(len(tuple(expand(scenario))) for scenario in plan.scenarios)
-    # a limit on requests is told in results, and known in the end
+    # results name the limit on requests, which is known only at the end
     if requests < _WORTH_A_PROCESS or options.max_requests is not None or cores() == 1:
         yield RunJudge(plan)
         return
-    pool = ProcessPoolExecutor(1, forking_if_whole(), _begin, (options.select, options.skip, options.apis))
+    pool = ProcessPoolExecutor(1, forking_if_whole(), _initialize, (options.select, options.skip, options.apis))
     try:
         with starting():
-            pool.submit(_is_there)
+            pool.submit(_start_process)
         yield _BackgroundJudge(plan, options.tries, pool)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 class _BackgroundJudge(RunJudge):
-    """Hands over what was sent, and collects what is said of it."""
+    """Judge that submits series to the process and collects their results."""
 
     def __init__(self, plan: Plan, tries: int, pool: ProcessPoolExecutor) -> None:
         super().__init__(plan)
         self._plan, self._tries, self._pool = plan, tries, pool
         self._lines: dict[str, bytes] = {}
         self._sent: dict[Key, list[Series]] = {}
-        self._judged: dict[Key, tuple[int, _Said]] = {}  # and of how many series
-        self._compared: dict[str, tuple[list[Key], _Said]] = {}
+        self._judged: dict[Key, tuple[int, _Judged]] = {}  # with the number of series
+        self._compared: dict[str, tuple[list[Key], _Judged]] = {}
         self._sendable: dict[tuple[tuple[str, ScriptMethod], ...], Mapping[str, list[Key]]] = {}
         self._renderer: Fingerprint | None = None
 
@@ -84,101 +84,101 @@ class _BackgroundJudge(RunJudge):
         sent = self._sent.setdefault((one.name, one.api), [])
         sent.append(one)
         if len(sent) == self._tries:
-            with suppress(BrokenProcessPool):  # the others are to be sent, and recorded, all the same
-                self._hand_over((one.name, one.api), ways)
-                keys = self._to_be_sent(ways)[one.name]
+            with suppress(BrokenProcessPool):  # the other scenarios are still sent and recorded
+                self._submit_judge((one.name, one.api), ways)
+                keys = self._sendable_keys(ways)[one.name]
                 if self._judged.keys() >= set(keys):
-                    self._have_compared(one.name, keys)
+                    self._submit_compare(one.name, keys)
 
-    def _to_be_sent(self, ways: Ways) -> Mapping[str, list[Key]]:
-        """The keys of the scenarios of each name that are sent to an endpoint that is scripted so, found out once: looking through all takes a while."""
-        known = tuple(sorted(ways.items()))
-        if known not in self._sendable:
+    def _sendable_keys(self, ways: Ways) -> Mapping[str, list[Key]]:
+        """Return the keys of sendable scenarios by scenario name; computed once, as it takes a while."""
+        cache_key = tuple(sorted(ways.items()))
+        if cache_key not in self._sendable:
             by_name: defaultdict[str, list[Key]] = defaultdict(list)
             for scenario in sendable(self._plan.scenarios, ways):
                 by_name[scenario.name].append(scenario.key)
-            self._sendable = {known: by_name}
-        return self._sendable[known]
+            self._sendable = {cache_key: by_name}
+        return self._sendable[cache_key]
 
     async def results(self, series: Sequence[Series], ways: Ways, limit: int | None) -> tuple[Result, ...]:
-        del limit  # a run that has one is judged in the end
+        del limit  # a run with a limit is judged at the end
         keys = [scenario.key for scenario in self._plan.scenarios if scenario.api in ways]
         by_name: dict[str, dict[Key, None]] = {}
         for one in series:
             by_name.setdefault(one.name, {})[one.name, one.api] = None
         try:
             for key in {**dict.fromkeys(keys), **dict.fromkeys((one.name, one.api) for one in series)}:
-                self._hand_over(key, ways)
+                self._submit_judge(key, ways)
             for name, sent in by_name.items():
-                self._have_compared(name, list(sent))
-            said = [self._judged[key][1] for key in keys] + [self._compared[name][1] for name in by_name]
+                self._submit_compare(name, list(sent))
+            futures = [self._judged[key][1] for key in keys] + [self._compared[name][1] for name in by_name]
             renderer = self._pool.submit(_renderer, [((one.name, one.api), attempt(one)) for one in series])
-            told = tuple([result for results in said for result in await asyncio.wrap_future(results)])
+            results = tuple([result for future in futures for result in await asyncio.wrap_future(future)])
             self._renderer = await asyncio.wrap_future(renderer)
         except BrokenProcessPool:
             raise JudgeProcessError(
-                "the process that judges was ended; what was sent is recorded, and can be replayed"
+                "the judging process ended early; all exchanges are recorded and can be replayed"
             ) from None
-        return told
+        return results
 
     def renderer(self, series: Sequence[Series]) -> Fingerprint | None:
-        del series  # it has them
+        del series  # the judging process has them
         return self._renderer
 
-    def _hand_over(self, key: Key, ways: Ways) -> None:
-        """Have all that was sent of a scenario over an API judged, if that is not under way."""
+    def _submit_judge(self, key: Key, ways: Ways) -> None:
+        """Submit the series of a scenario over an API, unless all of them are submitted."""
         sent = sorted(self._sent.get(key, ()), key=attempt)
         if key not in self._judged or self._judged[key][0] != len(sent):
             lines = [[self._lines.get(x.id) or exchange_line(x) for x in one.exchanges.values()] for one in sent]
             self._judged[key] = len(sent), self._pool.submit(_judge, key, lines, dict(ways))
 
-    def _have_compared(self, name: str, keys: list[Key]) -> None:
-        """Have what was judged of a scenario compared over these APIs, if that is not under way."""
+    def _submit_compare(self, name: str, keys: list[Key]) -> None:
+        """Submit the comparison of a scenario over these APIs, unless it is submitted."""
         if name not in self._compared or self._compared[name][0] != keys:
             self._compared[name] = keys, self._pool.submit(_compare, keys)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Bench:
-    """What the process that judges knows: the plan, and what it was given."""
+class _ProcessState:
+    """State of the judging process: the plan, and the series by key."""
 
     plan: Plan
     scenarios: Mapping[Key, Scenario]
-    given: dict[Key, list[Series]] = field(default_factory=dict[Key, list[Series]])
+    series: dict[Key, list[Series]] = field(default_factory=dict[Key, list[Series]])
 
 
-_BENCH: list[_Bench] = []
+_STATE: list[_ProcessState] = []
 
 
-def _begin(select: tuple[str, ...], skip: tuple[str, ...], apis: tuple[str, ...]) -> None:
-    """In that process, before anything else: checks can not be handed over, so that the plan is made again."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one who stops the run stops this process too
+def _initialize(select: tuple[str, ...], skip: tuple[str, ...], apis: tuple[str, ...]) -> None:
+    """Initialize the judging process. Checks cannot be pickled, so the process makes the plan again."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles the interrupt and stops this process
     follow_parent()
     few_collections()
     plan = make_plan(Options(select=select, skip=skip, apis=apis))
-    _BENCH.append(_Bench(plan=plan, scenarios={scenario.key: scenario for scenario in plan.scenarios}))
+    _STATE.append(_ProcessState(plan=plan, scenarios={scenario.key: scenario for scenario in plan.scenarios}))
 
 
-def _is_there() -> None:
+def _start_process() -> None:
     """Make the pool start its process."""
 
 
 def _judge(key: Key, tries: list[list[bytes]], ways: Ways) -> list[Result]:
-    (bench,) = _BENCH
-    read = ([read_exchange(loads(line, deepest=ENVELOPED)) for line in lines] for lines in tries)
-    series = [settled(Series(name=key[0], exchanges={x.step: x for x in exchanges})) for exchanges in read]
-    bench.given[key] = series
-    scenario = bench.scenarios.get(key)
-    return list(judge_scenario(scenario, series, bench.plan, ways)) if scenario is not None else []
+    (state,) = _STATE
+    recorded = ([read_exchange(loads(line, deepest=ENVELOPED)) for line in lines] for lines in tries)
+    series = [settled(Series(name=key[0], exchanges={x.step: x for x in exchanges})) for exchanges in recorded]
+    state.series[key] = series
+    scenario = state.scenarios.get(key)
+    return list(judge_scenario(scenario, series, state.plan, ways)) if scenario is not None else []
 
 
 def _compare(keys: list[Key]) -> list[Result]:
-    (bench,) = _BENCH
-    return list(judge_across({key: bench.given[key] for key in keys}, bench.plan))
+    (state,) = _STATE
+    return list(judge_across({key: state.series[key] for key in keys}, state.plan))
 
 
 def _renderer(sent: list[tuple[Key, int]]) -> Fingerprint | None:
-    """The renderer behind all that was sent, told by key and try."""
-    (bench,) = _BENCH
-    given = {(key, attempt(one)): one for key, series in bench.given.items() for one in series}
-    return fingerprint([given[each] for each in sent if each in given])
+    """Return the renderer of the prompts of these series, given by key and try."""
+    (state,) = _STATE
+    series = {(key, attempt(one)): one for key, tries in state.series.items() for one in tries}
+    return fingerprint([series[each] for each in sent if each in series])

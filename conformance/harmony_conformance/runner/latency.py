@@ -1,14 +1,14 @@
-"""How fast an endpoint answers: a probe of its own, after the checks and never from their requests.
+"""Latency of an endpoint, measured by a separate probe after the checks, never by their requests.
 
-Equal streamed requests are sent one after another, then the same number several at a time. Times are those at which the client had an event, in seconds
-after it sent the request. All figures can be computed again from the recorded exchanges:
+Equal streamed requests are sent one at a time, then the same number concurrently. Times are those at which the client received an event, in seconds
+after it sent the request. All figures can be computed again from the recorded exchanges.
 
     ttft                  first token of any channel: the first event with reasoning, content or a call
-    time_to_first_answer  first event with content or a call, which is what a user waits for
+    time_to_first_answer  first event with content or a call: the wait of a user
     inter_event_gap       between two such events, over all requests
-    itl                   between two tokens, only where the tokens of each event are known (see `Timing.token_gaps`)
+    itl                   between two tokens, if the tokens of each event are known (`Timing.token_gaps`)
     tpot                  (end - first token) / (completion tokens - 1)
-    end_to_end            the event that finishes the answer (its `finish_reason`)
+    end_to_end            the event with the `finish_reason`
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from harmony_ref import tokens
 SCENARIO = "latency"
 REQUESTS = 20
 _WARM_UP = "warm-up, "
-_WARM_UPS_AT_MOST = 3
+_MAX_WARM_UPS = 3
 _LENGTH = 128
 _DIGITS = 6
 
@@ -55,13 +55,17 @@ _UNTIL_THE_LIMIT: dict[str, JsonObject] = {"vllm": {"ignore_eos": True}}
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """When what came in one answer, in seconds after the request was sent.
+    """Times of one response, in seconds after the request was sent.
 
     Attributes:
-        gaps: between events that show something, in order.
-        token_gaps: gaps in which exactly one token came; None where that is not known. It is known where each event names its token ids and they
-            add up to the completion's tokens, or where there are as many events as tokens.
-        tokens: completion tokens as the server reports them.
+        first: Time of the first token of any channel.
+        first_answer: Time of the first content or call, None if there was none.
+        end: Time of the event with the finish reason.
+        gaps: Times between events with tokens, in order.
+        token_gaps: Gaps of exactly one token; None if unknown. They are known if the ids in the events add up to the
+            completion tokens, or if there are as many events as tokens.
+        tokens: Completion tokens as reported by the server.
+        bundled: Number of events that arrived together with the one before.
     """
 
     first: float
@@ -74,22 +78,21 @@ class Timing:
 
     @property
     def per_token(self) -> float | None:
-        """TPOT; None where the number of tokens is unknown or too small."""
+        """TPOT; None if fewer than two tokens are known."""
         return (self.end - self.first) / (self.tokens - 1) if self.tokens is not None and self.tokens > 1 else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unmeasured:
-    """Why an answer gives no times, in the words under which such failures are counted."""
+    """A response without times. Failures are counted by `reason`."""
 
     reason: str
 
 
 def measure(x: Exchange) -> Timing | Unmeasured:
-    """The times of one streamed answer. An answer that broke off, or that shows nothing, gives none."""
-    unusable = _unusable(x)
-    if unusable:
-        return Unmeasured(reason=unusable)
+    """Return the times of one streamed response; a truncated or empty response has none."""
+    if reason := _unusable(x):
+        return Unmeasured(reason=reason)
     events = [(event, choice) for event in _events(x) if (choice := _first_choice(event.value)) is not None]
     shown = [
         event
@@ -97,7 +100,7 @@ def measure(x: Exchange) -> Timing | Unmeasured:
         if _answers(at(choice, "delta")) or any(text(at(choice, "delta", name)) for name in REASONING_FIELDS)
     ]
     if not shown:
-        return Unmeasured(reason="no token was shown")
+        return Unmeasured(reason="no token in the stream")
     finished = next((event for event, choice in events if text(at(choice, "finish_reason"))), None)
     if finished is None and not any(event.is_done for event in _events(x)):
         return Unmeasured(reason="the stream ends without finish_reason")
@@ -120,8 +123,8 @@ def _unusable(x: Exchange) -> str:
     if not x.response.is_success:
         return f"HTTP {x.response.status}"
     if x.stream is None:
-        return "the answer is no event stream"
-    return "an error stands in the stream" if x.error is not None else ""
+        return "the response is not an event stream"
+    return "the stream contains an error" if x.error is not None else ""
 
 
 def _events(x: Exchange) -> tuple[Event, ...]:
@@ -139,35 +142,35 @@ def _answers(delta: Json) -> bool:
 def _token_gaps(
     events: Sequence[tuple[Event, Json]], gaps: tuple[float, ...], completion: int | None
 ) -> tuple[float, ...] | None:
-    """The gaps before events of exactly one token. Tokens that no event names, as a server's that swallows headers, make every gap doubtful."""
-    named = [(event.at, len(ids)) for event, choice in events if (ids := items(at(choice, "token_ids")))]
-    if named and completion in (None, sum(count for _, count in named)):
-        return tuple(later - earlier for (earlier, _), (later, count) in pairwise(named) if count == 1)
+    """Return the gaps before events of exactly one token. Ids that do not add up, as with omitted headers, prove nothing."""
+    counts = [(event.at, len(ids)) for event, choice in events if (ids := items(at(choice, "token_ids")))]
+    if counts and completion in (None, sum(count for _, count in counts)):
+        return tuple(later - earlier for (earlier, _), (later, count) in pairwise(counts) if count == 1)
     return gaps if completion == len(gaps) + 1 else None
 
 
 def loads_of(requests: int, concurrency: int) -> list[int]:
-    """How many requests go at a time in each load of the probe."""
+    """Return the concurrency of each load of the probe."""
     return sorted({1, min(max(concurrency, 1), max(requests, 1))})
 
 
 def most_requests(requests: int, concurrency: int) -> int:
-    """How many the probe may come to send, warm-ups included."""
-    return sum(requests + (_WARM_UPS_AT_MOST if load == 1 else load) for load in loads_of(requests, concurrency))
+    """Return the maximum number of requests of the probe, warm-ups included."""
+    return sum(requests + (_MAX_WARM_UPS if load == 1 else load) for load in loads_of(requests, concurrency))
 
 
 def most_tokens(requests: int, concurrency: int) -> int:
-    """How many tokens of output they may cost, by the limit or by the script."""
+    """Return the maximum number of output tokens of the probe."""
     return max(_LENGTH, len(tokens.encode_with_special_tokens(_SCRIPT))) * most_requests(requests, concurrency)
 
 
 async def probe(
     send: SendRequest, asking: RequestProfile, engine: Engine, *, requests: int = REQUESTS, concurrency: int = 1
 ) -> tuple[Exchange, ...]:
-    """Send the probe's requests: one at a time and, where `concurrency` is more than 1, that many at a time; before each load its warm-up.
+    """Send the requests of the probe: a warm-up and a load with one at a time, then with `concurrency` at a time.
 
     Returns:
-        All exchanges, warm-ups included, in the order in which they were begun; `summarise` knows them by their step.
+        All exchanges, warm-ups included, in the order in which they started; their step names the load.
     """
     request = build_request(_step(asking, engine), asking, {})
     sender = _Sender(send=send, request=request, engine=engine.name)
@@ -187,19 +190,19 @@ class _Sender:
     engine: str
 
     async def warm_up(self, at_once: int) -> list[Exchange]:
-        """As many as go at a time; a single one is repeated until it is answered, three times at most."""
+        """Send `at_once` requests; a single one is repeated until it succeeds, at most three times."""
         step = _WARM_UP + load_name(at_once)
         if at_once > 1:
             return list(await asyncio.gather(*(self._one(step, place) for place in range(at_once))))
         done: list[Exchange] = []
-        while len(done) < _WARM_UPS_AT_MOST:
+        while len(done) < _MAX_WARM_UPS:
             done.append(await self._one(step, len(done)))
             if isinstance(measure(done[-1]), Timing):
                 break
         return done
 
     async def load(self, at_once: int, requests: int) -> list[Exchange]:
-        """`at_once` clients, each of which sends its next request when it has its answer."""
+        """Send requests with `at_once` clients, each of which waits for a response before its next request."""
         places = iter(range(requests))
         done: dict[int, Exchange] = {}
 
@@ -227,7 +230,7 @@ class _Sender:
 
 
 def load_name(at_once: int) -> str:
-    """What a load is called."""
+    """Return the name of a load."""
     return "one at a time" if at_once == 1 else f"{at_once} at a time"
 
 
@@ -236,17 +239,17 @@ def _step(asking: RequestProfile, engine: Engine) -> Step:
         request: JsonObject = {"messages": [{"role": "user", "content": "Write a few plain sentences about the sea."}]}
         script = tuple(tokens.encode_with_special_tokens(_SCRIPT))
         return Step(name=SCENARIO, request=request, send=Send.STREAM, script=script)
-    asked: JsonObject = {
+    request = {
         "messages": [{"role": "user", "content": _QUESTION}],
         "max_tokens": _LENGTH,
         "reasoning_effort": "low",
         **_UNTIL_THE_LIMIT.get(engine.name, {}),
     }
-    return Step(name=SCENARIO, request=asked, send=Send.STREAM)
+    return Step(name=SCENARIO, request=request, send=Send.STREAM)
 
 
 def summarise(exchanges: Iterable[Exchange]) -> tuple[JsonObject, ...]:
-    """The report's latency lines, one for each load: how many requests, how many failed and why, and the metrics with unit, n, median and range."""
+    """Return the latency lines of the report, one per load: requests, failures and metrics (unit, n, median, range)."""
     by_step: dict[str, list[Exchange]] = {}
     for x in exchanges:
         by_step.setdefault(x.step, []).append(x)
@@ -255,16 +258,15 @@ def summarise(exchanges: Iterable[Exchange]) -> tuple[JsonObject, ...]:
 
 
 def _line(load: str, counted: list[Exchange], warm: list[Exchange]) -> JsonObject:
-    given_up = not counted
     exchanges = counted or warm
     measured = [measure(x) for x in exchanges]
     timings = [timing for timing in measured if isinstance(timing, Timing)]
-    failures = Counter(missed.reason for missed in measured if isinstance(missed, Unmeasured))
+    failures = Counter(one.reason for one in measured if isinstance(one, Unmeasured))
     notes = [*_notes(exchanges, timings)]
-    if given_up:
-        notes.insert(0, "given up: not one of the requests sent to warm up was answered")
+    if not counted:
+        notes.insert(0, "stopped: every warm-up request failed")
     elif warm:
-        notes.insert(0, f"{_requests(len(warm))} sent before to warm up, not counted")
+        notes.insert(0, f"{_requests(len(warm))} sent as warm-up, not counted")
     return {
         "load": load,
         "requests": len(exchanges),
@@ -276,12 +278,12 @@ def _line(load: str, counted: list[Exchange], warm: list[Exchange]) -> JsonObjec
 
 
 def _metrics(timings: Sequence[Timing]) -> JsonObject:
-    proven = timings and all(timing.token_gaps is not None for timing in timings)
+    has_token_gaps = timings and all(timing.token_gaps is not None for timing in timings)
     return {
         "ttft": _metric("s", (timing.first for timing in timings)),
         "time_to_first_answer": _metric("s", (timing.first_answer for timing in timings)),
         "inter_event_gap": _metric("s", (gap for timing in timings for gap in timing.gaps)),
-        "itl": _metric("s", (gap for timing in timings for gap in timing.token_gaps or ())) if proven else None,
+        "itl": _metric("s", (gap for timing in timings for gap in timing.token_gaps or ())) if has_token_gaps else None,
         "tpot": _metric("s", (timing.per_token for timing in timings)),
         "end_to_end": _metric("s", (timing.end for timing in timings)),
         "output_tokens": _metric("tokens", (timing.tokens for timing in timings)),
@@ -309,29 +311,28 @@ def _rounded(value: float | None) -> Json:
 
 def _notes(exchanges: Sequence[Exchange], timings: Sequence[Timing]) -> Iterator[str]:
     yield _length_note(exchanges[0].chat_request)
-    yield "equal requests: a server that keeps the prompt of the one before begins sooner than it does for a new one"
+    yield "equal requests: a prefix cache makes the first token faster than for a new prompt"
     if waits := sum(len(x.retry_waits) for x in exchanges):
-        yield f"the server asked {waits} times to wait (429 or 503); times count from the request that it took"
+        yield f"{waits} retries after 429 or 503; times count from the accepted request"
     if not timings:
         return
-    silent = sum(timing.first_answer is None for timing in timings)
-    if silent:
-        yield f"{silent} of {_requests(len(timings))} came to the limit before the answer began"
+    if silent := sum(timing.first_answer is None for timing in timings):
+        yield f"{silent} of {_requests(len(timings))} reached the limit before the answer began"
     if bundled := sum(timing.bundled for timing in timings):
         yield f"{bundled} of {sum(len(timing.gaps) for timing in timings)} events arrived together with the one before"
     if any(timing.per_token is None for timing in timings):
-        yield "no TPOT where the stream's usage reports fewer than two completion_tokens, or none"
+        yield "no TPOT for streams whose usage lacks completion_tokens or reports fewer than two"
     if any(timing.token_gaps is None for timing in timings):
-        yield "no ITL: that each event is one token is not proven, see inter_event_gap"
+        yield "no ITL: events are not proven to have one token each, see inter_event_gap"
 
 
-def _length_note(asked: Json) -> str:
-    if at(asked, "harmony_script") is not None or at(asked, "vllm_xargs", "harmony_script") is not None:
-        return "fixed output: the model plays a script of reasoning and answer"
-    limit = f"max_tokens {number(at(asked, 'max_tokens'))}"
-    if at(asked, "ignore_eos") is True:
+def _length_note(request: Json) -> str:
+    if at(request, "harmony_script") is not None or at(request, "vllm_xargs", "harmony_script") is not None:
+        return "fixed output: a script of reasoning and answer"
+    limit = f"max_tokens {number(at(request, 'max_tokens'))}"
+    if at(request, "ignore_eos") is True:
         return f"fixed output length: {limit} with ignore_eos"
-    return f"output length limited by {limit}, not fixed: a shorter answer counts as it came"
+    return f"output length limited by {limit}, not fixed: shorter answers count as well"
 
 
 def _requests(count: int) -> str:

@@ -1,4 +1,4 @@
-"""How to see a finding again: a curl command for a server with an address, a run of this program for the embedded one. Never a key, only its variable."""
+"""Commands that reproduce a finding: curl for a URL, a run of this program for the embedded server. A key appears only as its variable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harmony_conformance.judge.check import Outcome
 from harmony_conformance.judge.judge import Result
 from harmony_conformance.transport.messages import Request
 
-_LONGEST = 6000
+_MAX_BODY = 6000  # bytes of the bodies in curl commands
 _CURL_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "--proxy": "--proxy",
@@ -24,7 +24,7 @@ _CURL_OPTIONS: Mapping[str, str] = MappingProxyType(
         "--client-key": "--key",
     }
 )
-"""Options of a run that curl needs as well, by its name of each."""
+"""curl's name for each option of a run that curl needs as well."""
 
 
 def reproduce_result(
@@ -34,31 +34,30 @@ def reproduce_result(
     key_env: str | None,
     options: Sequence[str] = (),
 ) -> str:
-    """A command line that shows the first finding of a result again; empty where there is nothing to see.
+    """Return a command that reproduces the first finding of a result; empty if the result is a pass or not applicable.
 
-    `options` are the words of the run's own options, which a run of the scenario has to repeat.
+    `options`: Arguments of the run that a run of the scenario has to repeat.
     """
     if result.outcome not in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
         return ""
-    named = (*(finding.exchange for finding in result.findings), *result.exchanges)
-    shown = next((exchanges[name] for name in named if name in exchanges), None)
-    return reproduce(target, shown, result.scenario, key_env, options)
+    ids = (*(finding.exchange for finding in result.findings), *result.exchanges)
+    x = next((exchanges[one] for one in ids if one in exchanges), None)
+    return reproduce(target, x, result.scenario, key_env, options)
 
 
 def reproduce(
     target: Target, x: Exchange | None, scenario: str, key_env: str | None, options: Sequence[str] = ()
 ) -> str:
-    """A command line for the exchange a finding is about, or for the whole scenario."""
+    """Return a command for the exchange of a finding, or for the whole scenario."""
     requests = tuple(_requests(x)) if x is not None else ()
-    if target.base is None or x is None or not requests or sum(len(one.body) for one in requests) > _LONGEST:
+    if target.base is None or x is None or not requests or sum(len(one.body) for one in requests) > _MAX_BODY:
         key = ("--api-key-env", key_env) if key_env else ()
-        words = ("harmony-conformance", "run", str(target), *options, *key, "--select", scenario)
-        return " ".join(map(quote, words))
+        return " ".join(map(quote, ("harmony-conformance", "run", str(target), *options, *key, "--select", scenario)))
     return "; ".join(_curl(target.base, request, key_env, options, is_stream=x.wants_stream) for request in requests)
 
 
 def _requests(x: Exchange) -> Iterator[Request]:
-    """The requests that were sent for an exchange; none, where each depends on the answer to the one before."""
+    """Yield the requests of an exchange; nothing for a derendered stream, whose requests depend on the responses."""
     if x.answered_by is AnsweredBy.API:
         yield x.request
     elif x.answered_by is AnsweredBy.RENDER:

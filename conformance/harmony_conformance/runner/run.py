@@ -1,4 +1,4 @@
-"""The suite: discover an endpoint, send every scenario, keep each exchange before anything is judged, judge."""
+"""A run of the suite: discover an endpoint, send every scenario, record each exchange, judge."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from harmony_conformance.transport.redaction import secrets
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How to run: each is an option of the command line, with its default."""
+    """Options of a run: those of the command line, with their defaults."""
 
     model: str | None = None
     tries: int = 1
@@ -54,15 +54,15 @@ class Options:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The secrets among what is sent to the endpoint, or to the proxy before it."""
+        """Secrets in requests to the endpoint or to an HTTP proxy."""
         return (*secrets(self.key, dict(self.headers)), *self.network.secrets)
 
     def at_once(self, target: Target) -> int:
-        """Requests at a time: as asked, else eight on this machine and two elsewhere."""
+        """Return the maximum number of concurrent requests: --concurrency, else 8 for localhost and 2 elsewhere."""
         return self.concurrency or (8 if target.is_local else 2)
 
     def in_a_crowd(self, target: Target) -> int:
-        """Requests at a time of a scenario that is about crowds, and has the server to itself: as asked, else sixteen on this machine and two elsewhere."""
+        """Return the concurrency of an exclusive scenario about load: --concurrency, else 16 for localhost and 2 elsewhere."""
         return self.concurrency or (16 if target.is_local else 2)
 
 
@@ -72,9 +72,16 @@ class NothingSelectedError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """A finished run: what the endpoint is, all series by scenario, and all results. `recorded`: the header of a run that is judged again.
+    """A finished run.
 
-    `unmeasured` says why there is no latency although it was asked for.
+    Attributes:
+        capabilities: Detected capabilities, None for a recording.
+        series: All series, by scenario.
+        results: Results of the checks.
+        latency: Latency lines of the report, one per load.
+        unmeasured: Reason why the requested latency probe was not sent; empty otherwise.
+        started: Time of the start, ISO 8601.
+        recorded: Header of the report of a run that is judged again.
     """
 
     capabilities: Capabilities | None
@@ -87,59 +94,54 @@ class Run:
 
 
 def load_scenarios() -> tuple[Scenario, ...]:
-    """Every scenario of `golden/scenarios`, by name; the groups of hand-written rows among them."""
+    """Return every scenario of `golden/scenarios` and of the hand-written rows, by name."""
     files = ((file.name, loads(file.read_text(encoding="utf-8"))) for file in (golden.root() / "scenarios").iterdir())
-    read = (
+    groups = (
         read_expectations(value) if holds_rows(value) else (read_scenario(value, name.removesuffix(".json")),)
         for name, value in files
     )
-    return tuple(sorted((scenario for some in read for scenario in some), key=lambda scenario: scenario.name))
+    return tuple(sorted((scenario for group in groups for scenario in group), key=lambda scenario: scenario.name))
 
 
 def make_plan(options: Options) -> Plan:
-    """The scenarios and checks that --select and --skip leave. A pattern matches check ids, or names of scenarios.
+    """Return the scenarios and checks selected by --select and --skip; patterns match check ids and scenario names.
 
     Raises:
-        NothingSelected: a pattern matches nothing.
+        NothingSelectedError: A pattern matches nothing.
     """
     apis = [APIS[name] for name in options.apis]
     loaded = load_scenarios()
-    scenarios = tuple(found for one in loaded for api in apis if (found := for_api(one, api)) is not None)
-    checks = CHECKS
+    scenarios = tuple(written for one in loaded for api in apis if (written := for_api(one, api)) is not None)
+    names = (*(check.id for check in CHECKS), *(scenario.name for scenario in loaded))
     for pattern in (*options.select, *options.skip):
-        if not any(
-            fnmatchcase(name, pattern)
-            for name in (*(check.id for check in checks), *(scenario.name for scenario in loaded))
-        ):
-            raise NothingSelectedError(f"{pattern!r} matches no check and no scenario (see --list)")
-    checks = tuple(check for check in checks if is_about(check, options.apis))
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise NothingSelectedError(f"invalid pattern: expected a check or a scenario of --list, got {pattern!r}")
+    checks = tuple(check for check in CHECKS if is_about(check, options.apis))
     chosen_checks = _chosen(checks, options.select, lambda check: check.id)
     chosen_scenarios = _chosen(scenarios, options.select, lambda scenario: scenario.name)
     if len(chosen_checks) < len(checks) and len(chosen_scenarios) == len(scenarios):
         ids = {check.id for check in chosen_checks}
         chosen_scenarios = tuple(scenario for scenario in scenarios if scenario.exercises & ids)
-    kept_checks = tuple(
-        check for check in chosen_checks if not any(fnmatchcase(check.id, pattern) for pattern in options.skip)
+    return Plan(
+        scenarios=tuple(one for one in chosen_scenarios if not _matches(one.name, options.skip)),
+        checks=tuple(one for one in chosen_checks if not _matches(one.id, options.skip)),
     )
-    kept = tuple(
-        scenario
-        for scenario in chosen_scenarios
-        if not any(fnmatchcase(scenario.name, pattern) for pattern in options.skip)
-    )
-    return Plan(scenarios=kept, checks=kept_checks)
 
 
 Named = TypeVar("Named")
 
 
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
 def _chosen(named: tuple[Named, ...], patterns: Sequence[str], name: Callable[[Named], str]) -> tuple[Named, ...]:
-    matching = tuple(one for one in named if any(fnmatchcase(name(one), pattern) for pattern in patterns))
-    return matching or named
+    return tuple(one for one in named if _matches(name(one), patterns)) or named
 
 
 @contextmanager
 def serve_target(target: Target, options: Options) -> Generator[str]:
-    """Where a target is: the embedded server is started, and stopped afterwards."""
+    """Yield the base URL of a target; the embedded server runs for as long."""
     if target.base is not None:
         yield target.base
         return
@@ -149,13 +151,13 @@ def serve_target(target: Target, options: Options) -> Generator[str]:
 
 
 def is_beside(target: Target, options: Options) -> bool:
-    """Whether the target is the embedded server, and gets so many requests that it is worth a process of its own."""
+    """Return True if the embedded server gets enough requests for a separate process."""
     return target.base is None and len(options.apis) > 1
 
 
 @asynccontextmanager
 async def connected(target: Target, options: Options, base: str | None = None) -> AsyncGenerator[Client]:
-    """A client for a target. `base`: where it is, if it is served already."""
+    """Yield a client for a target. `base`: URL of an embedded server that is already running."""
     with nullcontext(base) if base is not None else serve_target(target, options) as at:
         settings = ConnectionSettings(
             base=at, key=options.key, headers=dict(options.headers), timeout=options.timeout, network=options.network
@@ -167,24 +169,24 @@ async def connected(target: Target, options: Options, base: str | None = None) -
 async def discover_target(
     target: Target, options: Options, waiting: Callable[[Wait], None] = ignore_wait
 ) -> Capabilities:
-    """What an endpoint is and shows; sends no scenario. `waiting` is told of each wait that the endpoint asks for.
+    """Return the capabilities of an endpoint. `waiting`: callback for each wait that the endpoint requests.
 
     Raises:
-        NothingThere: the endpoint can not be used.
+        EndpointUnusableError: The endpoint cannot be tested.
     """
     async with connected(target, options) as client:
-        return await discover(_in_time(client, options, waiting), _question(target, options))
+        return await discover(_paced(client, options, waiting), _probe_options(target, options))
 
 
 async def send_scenarios(
     target: Target, options: Options, found: Capabilities, scenarios: Sequence[Scenario], keep: Keep
 ) -> tuple[Series, ...]:
-    """The series of scenarios, sent to an endpoint that was looked at before."""
+    """Send scenarios to an endpoint with known capabilities; return their series."""
     async with connected(target, options) as client:
         return await _sender(client, target, options, found, keep).all(scenarios, options.tries)
 
 
-async def run(  # noqa: PLR0913, PLR0917 - what the command has
+async def run(  # noqa: PLR0913, PLR0917 - the inputs of the command
     target: Target,
     options: Options,
     plan: Plan,
@@ -193,19 +195,25 @@ async def run(  # noqa: PLR0913, PLR0917 - what the command has
     judge: RunJudge | None = None,
     base: str | None = None,
 ) -> Run:
-    """Discover, send, judge.
+    """Discover an endpoint, send the plan and judge it.
 
-    `keep` gets every exchange as soon as it is over; `told` gets each wait that the endpoint asks for during discovery, and then what was found out
-    about it. `judge`: where that is somebody else than whoever sends, when all is sent. `base`: where the target is, if it is served already.
+    Args:
+        target: The endpoint.
+        options: Options of the run.
+        plan: Scenarios and checks.
+        keep: Callback for each finished exchange.
+        told: Callback for each wait during discovery, then for the detected capabilities.
+        judge: Judge of the run; None to judge here at the end.
+        base: URL of an embedded server that is already running.
 
     Raises:
-        NothingThere: the endpoint can not be used.
+        EndpointUnusableError: The endpoint cannot be tested.
     """
     async with connected(target, options, base) as client:
         return await run_with_client(client, target, options, plan, keep, told, judge)
 
 
-async def run_with_client(  # noqa: PLR0913, PLR0917 - what `run` takes, and the client
+async def run_with_client(  # noqa: PLR0913, PLR0917 - those of `run`, and the client
     client: Client,
     target: Target,
     options: Options,
@@ -214,90 +222,89 @@ async def run_with_client(  # noqa: PLR0913, PLR0917 - what `run` takes, and the
     told: Callable[[Capabilities | Wait], None],
     judge: RunJudge | None = None,
 ) -> Run:
-    """The same, by a client that is connected."""
+    """Run with a connected client; see `run`."""
     judge = judge or RunJudge(plan)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    found = await discover(_in_time(client, options, told), _question(target, options))
+    found = await discover(_paced(client, options, told), _probe_options(target, options))
     told(found)
     for x in found.exchanges:
         keep(x)
 
-    def over(one: Series) -> None:
+    def on_series(one: Series) -> None:
         judge.on_series(one, found.script_methods)
 
-    sender = replace(_sender(client, target, options, found, keep), on_series=over)
+    sender = replace(_sender(client, target, options, found, keep), on_series=on_series)
     series = await sender.all(plan.scenarios, options.tries)
-    # before the probe, which wants a quiet machine
+    # before the latency probe, which needs an idle machine
     results = await judge.results(series, found.judged_apis, sender.rate_limiter.reached)
-    why_not = _why_not_probed(target, options, found, sender)
-    latency = await _latency(client, _asking(found, options), target, options, keep) if why_not is None else ()
+    unmeasured = _why_unmeasured(target, options, found, sender)
+    latency = await _latency(client, _chat_profile(found, options), target, options, keep) if unmeasured is None else ()
     return Run(
         capabilities=found,
         series=series,
         results=tuple(left_open(results, found.script_methods, found.unknown)),
         latency=latency,
-        unmeasured=why_not or "",
+        unmeasured=unmeasured or "",
         started=started,
     )
 
 
-def _in_time(client: Client, options: Options, waiting: Callable[[Wait], None] = lambda _: None) -> SendRequest:
-    """Sends as the client does, no faster than is allowed; whoever waits beside it is told of every wait that the endpoint asks for."""
-    gate = RateLimiter(1, 1, None, options.max_rps)
+def _paced(client: Client, options: Options, waiting: Callable[[Wait], None] = lambda _: None) -> SendRequest:
+    """Return a sender limited by --max-rps. `waiting`: callback for each wait that the endpoint requests."""
+    limiter = RateLimiter(1, 1, None, options.max_rps)
 
     async def send(request: Request) -> SendResult:
-        await gate.keep_pace()
+        await limiter.keep_pace()
         return await client.send(request, waiting)
 
     return send
 
 
-def _question(target: Target, options: Options) -> ProbeOptions:
-    others = tuple(APIS[name] for name in options.apis if name != CHAT_COMPLETIONS.name)
+def _probe_options(target: Target, options: Options) -> ProbeOptions:
     return ProbeOptions(
         engine=target.engine,
         model=options.model,
         script=options.script,
         extra=options.extra_body,
-        apis=others,
+        apis=tuple(APIS[name] for name in options.apis if name != CHAT_COMPLETIONS.name),
         detect_engine=target.is_open,
     )
 
 
 def _sender(client: Client, target: Target, options: Options, found: Capabilities, keep: Keep) -> Sender:
-    gate = RateLimiter(options.at_once(target), options.in_a_crowd(target), options.max_requests, options.max_rps)
+    limiter = RateLimiter(options.at_once(target), options.in_a_crowd(target), options.max_requests, options.max_rps)
     plain = {x.api: x.request for x in reversed(found.exchanges) if x.turn is not None and x.script is None}
     return Sender(
         engine=found.engine,
         client=client,
-        rate_limiter=gate,
+        rate_limiter=limiter,
         access=Access(plain),
         found=found,
-        profiles=_askings(found, options),
+        profiles=_profiles(found, options),
         on_exchange=keep,
     )
 
 
-def _askings(found: Capabilities, options: Options) -> dict[str, RequestProfile]:
-    """How each API that is offered is asked, by its name."""
-    chat = _asking(found, options)
+def _profiles(found: Capabilities, options: Options) -> dict[str, RequestProfile]:
+    """Return the request profiles of the offered APIs, by name."""
+    chat = _chat_profile(found, options)
     others = {
-        offer.api.name: replace(
+        one.api.name: replace(
             chat,
-            api=offer.api,
-            path=offer.path,
-            script_method=offer.script_method,
-            ids_field=offer.ids_field,
+            api=one.api,
+            path=one.path,
+            script_method=one.script_method,
+            ids_field=one.ids_field,
             ids_in_streams=True,
             prompt_echo=None,
         )
-        for offer in found.api_support
-        if not offer.reason
+        for one in found.api_support
+        if not one.reason
     }
     return {CHAT_COMPLETIONS.name: chat, **others}
 
 
-def _asking(found: Capabilities, options: Options) -> RequestProfile:
+def _chat_profile(found: Capabilities, options: Options) -> RequestProfile:
     return RequestProfile(
         model=found.model,
         script_method=found.script_method,
@@ -312,25 +319,25 @@ def _asking(found: Capabilities, options: Options) -> RequestProfile:
     )
 
 
-def _why_not_probed(target: Target, options: Options, found: Capabilities, sender: Sender) -> str | None:
-    """Empty where nobody asked for the latency probe, None where it is to be sent."""
-    asked, left = options.latency_requests, sender.rate_limiter.left
-    most = most_requests(asked, options.at_once(target))
+def _why_unmeasured(target: Target, options: Options, found: Capabilities, sender: Sender) -> str | None:
+    """Return the reason to skip the latency probe; empty if it was not requested, None to send it."""
+    requests, left = options.latency_requests, sender.rate_limiter.left
+    most = most_requests(requests, options.at_once(target))
     reasons = {
-        "": asked < 1,
-        "the endpoint generates nothing": not found.generates,
-        "the run was cut short": sender.access.shut is not None,
-        f"that takes up to {most} requests, and --max-requests leaves {left}": left is not None and left < most,
+        "": requests < 1,
+        "the endpoint generates no output": not found.generates,
+        "the run was stopped": sender.access.shut is not None,
+        f"it takes up to {most} requests, but --max-requests leaves {left}": left is not None and left < most,
     }
-    return next((why for why, holds in reasons.items() if holds), None)
+    return next((reason for reason, applies in reasons.items() if applies), None)
 
 
 async def _latency(
-    client: Client, asking: RequestProfile, target: Target, options: Options, keep: Keep
+    client: Client, profile: RequestProfile, target: Target, options: Options, keep: Keep
 ) -> tuple[JsonObject, ...]:
-    """The latency probe, after all checks: nothing else is sent meanwhile."""
-    send, at_once = _in_time(client, options), options.at_once(target)
-    exchanges = await probe(send, asking, target.engine, requests=options.latency_requests, concurrency=at_once)
+    """Send the latency probe, after all checks and without concurrent requests; return the lines of the report."""
+    send, at_once = _paced(client, options), options.at_once(target)
+    exchanges = await probe(send, profile, target.engine, requests=options.latency_requests, concurrency=at_once)
     for x in exchanges:
         keep(x)
     return summarise(exchanges)

@@ -1,4 +1,4 @@
-"""Sending scenarios: steps in their order, groups side by side, no more at a time than allowed; an exchange for each request."""
+"""Sending of scenarios: steps in order, parallel groups concurrently, within the limits of the run."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from harmony_conformance.transport.client import Client, SendResult, now
 from harmony_conformance.transport.messages import Failure, FailureKind, Request
 
 _EVENT = 1  # tokens in an event of a stream
-_LOOKING_AGAIN = 0.1  # seconds
+_POLL_INTERVAL = 0.1  # seconds between two requests for the load metric
 
 Keep = Callable[[Exchange], None]
-"""Takes an exchange that is over."""
+"""Callback for a finished exchange."""
 Over = Callable[[Series], None]
-"""Takes a series that is."""
+"""Callback for a finished series."""
 
 
 def sendable(scenarios: Iterable[Scenario], ways: Mapping[str, ScriptMethod]) -> list[Scenario]:
-    """The scenarios that can be sent to an endpoint that offers these APIs, and in each of them is scripted so."""
+    """Return the scenarios that can be sent over the APIs in `ways`, with their script methods."""
     return [
         scenario
         for scenario in scenarios
@@ -51,75 +51,76 @@ def sendable(scenarios: Iterable[Scenario], ways: Mapping[str, ScriptMethod]) ->
     ]
 
 
-def _in_turn(scenarios: Iterable[Scenario]) -> tuple[list[Scenario], list[Scenario]]:
-    """Those that are sent beside each other, and those that follow one by one: wrong ones at the end, demands for a grammar last, which end servers."""
-    beside: list[Scenario] = []
-    alone: list[Scenario] = []
-    wrong: list[Scenario] = []
+def _split(scenarios: Iterable[Scenario]) -> tuple[list[Scenario], list[Scenario]]:
+    """Return the concurrent scenarios and the sequential ones; invalid requests come last, as they may end the server."""
+    concurrent: list[Scenario] = []
+    exclusive: list[Scenario] = []
+    invalid: list[Scenario] = []
     for scenario in scenarios:
-        is_wrong = any(step.validity in ODD for step in scenario.steps)
-        (wrong if is_wrong else alone if scenario.exclusive else beside).append(scenario)
-    return beside, alone + sorted(wrong, key=lambda scenario: not scenario.exclusive)
+        is_invalid = any(step.validity in ODD for step in scenario.steps)
+        (invalid if is_invalid else exclusive if scenario.exclusive else concurrent).append(scenario)
+    # requests for a grammar, which are not exclusive, come after all others
+    return concurrent, exclusive + sorted(invalid, key=lambda scenario: not scenario.exclusive)
 
 
-def _unheard(series: Series) -> None:
-    """For those who wait for all."""
+def _ignore_series(series: Series) -> None:
+    """No-op callback."""
 
 
 class RateLimiter:
-    """Holds requests to the concurrency, the rate and the number allowed. `crowd` is the concurrency within a scenario that is sent alone."""
+    """Limits concurrency, rate and number of requests. `crowd` is the concurrency within an exclusive scenario."""
 
     def __init__(self, concurrency: int, crowd: int, most: int | None, rate: float | None) -> None:
-        self._usual, self._crowd = concurrency, crowd
+        self._concurrency, self._crowd = concurrency, crowd
         self._slots = asyncio.Semaphore(concurrency)
-        self._crowded = asyncio.Semaphore(crowd)
-        self._pause = 1 / rate if rate else 0.0
+        self._crowd_slots = asyncio.Semaphore(crowd)
+        self._interval = 1 / rate if rate else 0.0
         self._left = most
         self.reached: int | None = None
-        """The number of requests that was allowed, once one more was asked for."""
+        """The limit on requests, once a request exceeded it."""
         self._next = 0.0
         self._order = asyncio.Lock()
         self._most = most
-        self._holders = 0
+        self._pauses = 0
         self._is_free = asyncio.Event()
         self._is_free.set()
         self._is_closed = False
 
     @contextmanager
     def pause_others(self) -> Generator[None]:
-        """Meanwhile only what is urgent is sent."""
-        self._holders += 1
+        """Block all but urgent requests while the context is active."""
+        self._pauses += 1
         self._is_free.clear()
         try:
             yield
         finally:
-            self._holders -= 1
-            if not self._holders:
+            self._pauses -= 1
+            if not self._pauses:
                 self._is_free.set()
 
     @property
     def left(self) -> int | None:
-        """How many more requests may be sent; None where that is not limited."""
+        """Number of requests left, None if unlimited."""
         return self._left
 
     def close(self) -> None:
-        """Nothing more is sent."""
+        """Send no more requests."""
         self._is_closed = True
 
     def at_once(self, scenario: Scenario, group: Sequence[Step]) -> int:
-        """How many requests of a group are under way at the same time."""
-        return min(len(group), self._crowd if scenario.exclusive else self._usual)
+        """Return the number of concurrent requests of a group."""
+        return min(len(group), self._crowd if scenario.exclusive else self._concurrency)
 
     async def send(
         self, client: Client, request: Request, leave_after: int | None = None, together: int = 1
     ) -> SendResult | None:
-        """What came of the request, None where no more may be sent. `together`: of how many that are to be under way at the same time it is one."""
-        async with self._crowded if together > self._usual else self._slots:
+        """Send a request; None if no more may be sent. `together`: number of concurrent requests of its group."""
+        async with self._crowd_slots if together > self._concurrency else self._slots:
             await self._is_free.wait()
             return await self._pass(client, request, leave_after) if not self._is_closed else None
 
     async def send_urgently(self, client: Client, request: Request) -> SendResult | None:
-        """The same, at once and in the place of a request that is over: for whoever holds the others."""
+        """Send a request without a slot, for the caller of `pause_others`, whose own request is finished."""
         return await self._pass(client, request, None)
 
     async def _pass(self, client: Client, request: Request, leave_after: int | None) -> SendResult | None:
@@ -133,16 +134,19 @@ class RateLimiter:
         return await client.send(request, leave_after=leave_after)
 
     async def keep_pace(self) -> None:
-        """Wait until one more request may be sent."""
-        begun = now()
-        due, self._next = self._next, max(self._next, begun) + self._pause  # before the wait: others come meanwhile
-        if due > begun:
-            await asyncio.sleep(due - begun)
+        """Wait until the rate allows one more request."""
+        started = now()
+        due, self._next = (
+            self._next,
+            max(self._next, started) + self._interval,
+        )  # before the wait, during which others enter
+        if due > started:
+            await asyncio.sleep(due - started)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sender:
-    """Sends the scenarios of a run to one endpoint, and keeps every exchange as soon as it is over."""
+    """Sends the scenarios of a run to one endpoint and reports every finished exchange and series."""
 
     engine: Engine
     client: Client
@@ -151,25 +155,23 @@ class Sender:
     found: Capabilities
     profiles: Mapping[str, RequestProfile]
     on_exchange: Keep
-    on_series: Over = _unheard
+    on_series: Over = _ignore_series
 
     async def all(self, scenarios: Sequence[Scenario], tries: int) -> tuple[Series, ...]:
-        """The series of every scenario and try; those that need a script only where one can be played, those that need quiet after the others.
+        """Send every sendable scenario `tries` times and return the series.
 
-        Wrong requests come last of all, one scenario at a time: where one of them ends the server (a response format without a schema does so to vLLM
-        0.11.0), all else has been seen.
+        Exclusive scenarios follow the concurrent ones. Invalid requests come last, one scenario at a time, because one of them may end the server:
+        a response format without a schema does so to vLLM 0.11.0.
         """
-        sent = sendable(scenarios, self.found.script_methods)
-        beside, one_by_one = _in_turn(sent)
-        done = list(
-            await asyncio.gather(*(self.series(scenario, attempt) for attempt in range(tries) for scenario in beside))
-        )
-        for scenario in one_by_one:
+        concurrent, sequential = _split(sendable(scenarios, self.found.script_methods))
+        pending = [self.series(scenario, attempt) for attempt in range(tries) for scenario in concurrent]
+        done = list(await asyncio.gather(*pending))
+        for scenario in sequential:
             done += [await self.series(scenario, attempt) for attempt in range(tries)]
         return tuple(done)
 
     async def series(self, scenario: Scenario, attempt: int) -> Series:
-        """Send the steps of a scenario in order, groups side by side."""
+        """Send the steps of a scenario in order, parallel groups concurrently."""
         exchanges: dict[str, Exchange] = {}
         answers: dict[str, Json] = {}
         groups = tuple(grouped(tuple(expand(scenario))))
@@ -180,15 +182,11 @@ class Sender:
             )
             for x in filter(None, done):
                 exchanges[x.step] = x
-                if place == len(groups):  # nobody asks for the answers of the last
+                if place == len(groups):  # no later step uses these responses
                     continue
-                told = (
-                    x.chat_completion
-                    if scenario.api == CHAT_COMPLETIONS.name or not group[0].is_native
-                    else x.response_json
-                )
-                if told is not None:
-                    answers[x.step] = told
+                is_chat = scenario.api == CHAT_COMPLETIONS.name or not group[0].is_native
+                if (answer := x.chat_completion if is_chat else x.response_json) is not None:
+                    answers[x.step] = answer
         series = settled(Series(name=scenario.name, exchanges=exchanges))
         self.on_series(series)
         return series
@@ -196,18 +194,19 @@ class Sender:
     async def _step(
         self, scenario: Scenario, step: Step, attempt: int, answers: dict[str, Json], together: int
     ) -> Exchange | None:
-        asking = self.profiles[scenario.api]
+        profile = self.profiles[scenario.api]
         try:
-            request = build_request(step, asking, answers)
+            request = build_request(step, profile, answers)
         except StepSkippedError:
             return None
         except ScriptUnsupportedError as reason:
-            return self._left_out(scenario, step, attempt, build_request(step, asking.unscripted, answers), str(reason))
+            request = build_request(step, profile.unscripted, answers)
+            return self._record_unsent(scenario, step, attempt, request, str(reason))
         except UnsupportedByApiError as member:
-            unsaid = Request(path=asking.path, body=b"{}")
-            return self._left_out(scenario, step, attempt, unsaid, f"{asking.api.title} has no {member}")
-        scripted = asking.script_method is not ScriptMethod.NONE
-        asked = Exchange(
+            request = Request(path=profile.path, body=b"{}")
+            return self._record_unsent(scenario, step, attempt, request, f"{profile.api.title} has no {member}")
+        scripted = profile.script_method is not ScriptMethod.NONE
+        unsent = Exchange(
             id=f"{scenario.name}/{scenario.api}/{step.name}/{attempt}",
             scenario=scenario.name,
             step=step.name,
@@ -221,21 +220,21 @@ class Sender:
             expected=step.expected if scripted else None,
             concurrency=together if step.parallel_group is not None else None,
         )
-        give_up = now() + (step.wait_until_idle or 0.0)
-        x = await self._once(step, asked) if self.access.shut is None else None
-        while x is not None and requests_running(x) and now() < give_up:
-            await asyncio.sleep(_LOOKING_AGAIN)
-            x = await self._once(step, asked)
+        deadline = now() + (step.wait_until_idle or 0.0)
+        x = await self._once(step, unsent) if self.access.shut is None else None
+        while x is not None and requests_running(x) and now() < deadline:
+            await asyncio.sleep(_POLL_INTERVAL)
+            x = await self._once(step, unsent)
         if x is None:
-            x = self.access.skipped_exchange(asked)
+            x = self.access.skipped_exchange(unsent)
         else:
-            x = await self._verify_script(as_played(await self._check_access(x), asking.scripting), asking.scripting)
+            x = await self._verify_script(as_played(await self._check_access(x), profile.scripting), profile.scripting)
         if x is not None:
             self.on_exchange(x)
         return x
 
     async def _check_access(self, x: Exchange) -> Exchange:
-        """The exchange; where it may be that nobody is let in any more, nothing else is sent until that is known."""
+        """Return the exchange, with a failure if access was lost. Other requests wait until a doubtful one is decided."""
         if not is_doubtful(x):
             return x
         with self.rate_limiter.pause_others():
@@ -245,13 +244,13 @@ class Sender:
         return x
 
     async def _verify_script(self, x: Exchange, way: Scripting) -> Exchange:
-        """The exchange, without a script that nothing shows to have been played: where its API shows no ids, the same request over Chat Completions may."""
+        """Return the exchange, without an unproven script. If its API shows no ids, the request is repeated over Chat Completions."""
         asks_for_ids = self.found.prompt_echo.members if self.found.prompt_echo is not None else ()
         if not asks_for_ids or not is_unproven(x, way):
             return x
-        asked = in_chat(x, asks_for_ids)
-        sent = await self._send(asked.request)
-        return x if sent is None else as_proven(x, with_response(asked, sent), way)
+        chat = in_chat(x, asks_for_ids)
+        sent = await self._send(chat.request)
+        return x if sent is None else as_proven(x, with_response(chat, sent), way)
 
     async def _once(self, step: Step, asked: Exchange) -> Exchange | None:
         is_derendered = step.script is not None and self.found.script_methods[asked.api] is ScriptMethod.DERENDER
@@ -260,11 +259,10 @@ class Sender:
         sent = await self.rate_limiter.send(self.client, asked.request, step.leave_after, asked.concurrency or 1)
         if sent is None:
             return None
-        x = with_response(asked, sent)
-        return await self._with_counted(await self._with_rendered(x))
+        return await self._add_prompt_count(await self._add_rendered_prompt(with_response(asked, sent)))
 
-    def _left_out(self, scenario: Scenario, step: Step, attempt: int, request: Request, reason: str) -> Exchange:
-        """What stands for a request that is not sent, so that the recording says why."""
+    def _record_unsent(self, scenario: Scenario, step: Step, attempt: int, request: Request, reason: str) -> Exchange:
+        """Record a placeholder for a request that cannot be sent, with the reason."""
         x = Exchange(
             id=f"{scenario.name}/{scenario.api}/{step.name}/{attempt}",
             scenario=scenario.name,
@@ -279,10 +277,10 @@ class Sender:
         self.on_exchange(x)
         return x
 
-    async def _with_rendered(self, x: Exchange) -> Exchange:
-        """The exchange with the prompt that a side endpoint shows, where that is the best there is."""
-        reveals = self.found.prompt_echo if x.api == CHAT_COMPLETIONS.name else None
-        if reveals is not None and (shown := revealed_prompt(reveals, x)) is not None:
+    async def _add_rendered_prompt(self, x: Exchange) -> Exchange:
+        """Return the exchange with the prompt of a prompt endpoint, unless the response shows prompt ids."""
+        echo = self.found.prompt_echo if x.api == CHAT_COMPLETIONS.name else None
+        if echo is not None and (shown := revealed_prompt(echo, x)) is not None:
             return replace(x, rendered_prompt=shown)
         side = self.found.prompt_endpoints.get(x.api)
         if side is None or x.turn is None or x.turn.prompt_ids is not None or x.validity in ODD:
@@ -292,19 +290,19 @@ class Sender:
         sent = await self._send(request)
         if sent is None or sent.response is None:
             return x
-        told = replace(x, api=CHAT_COMPLETIONS.name, response=sent.response, failure=None).chat_completion
-        return replace(x, rendered_prompt=shown_prompt(side, told))
+        body = replace(x, api=CHAT_COMPLETIONS.name, response=sent.response, failure=None).chat_completion
+        return replace(x, rendered_prompt=shown_prompt(side, body))
 
-    async def _with_counted(self, x: Exchange) -> Exchange:
-        """The exchange with the number of tokens that a side endpoint tells."""
+    async def _add_prompt_count(self, x: Exchange) -> Exchange:
+        """Return the exchange with the number of prompt tokens of a count endpoint."""
         path = self.found.count_endpoints.get(x.api)
         if path is None or x.turn is None or x.validity in ODD:
             return x
         sent = await self._send(replace(x.request, path=path))
         if sent is None or sent.response is None:
             return x
-        told = replace(x, api=CHAT_COMPLETIONS.name, response=sent.response, failure=None).chat_completion
-        return replace(x, counted_prompt=counted_prompt(path, told))
+        body = replace(x, api=CHAT_COMPLETIONS.name, response=sent.response, failure=None).chat_completion
+        return replace(x, counted_prompt=counted_prompt(path, body))
 
     async def _send(self, request: Request) -> SendResult | None:
         return await self.rate_limiter.send(self.client, request)

@@ -1,8 +1,8 @@
 """One run for all processes of a pytest session.
 
-The process that owns the session opens the endpoint and looks at it. The first process that needs answers sends and records them, under a lock, and
-every process judges what was recorded. The folder between them is private to the session, and no key ever stands in it: each process reads the key
-from its own environment, and the client masks one that a server echoes.
+The process that owns the session opens the endpoint and discovers it. The first process that needs exchanges sends and records them, under a lock,
+and every process judges the recording. The shared folder is private to the session and never contains a key. Each process reads the key from its own
+environment, and the client masks a key that a server echoes.
 """
 
 from __future__ import annotations
@@ -30,12 +30,19 @@ from harmony_conformance.transport.client import run_async
 
 _DISCOVERY, _SENT, _LOCK = "discovery.jsonl", "sent", "lock"
 EXCHANGES = "exchanges.jsonl"
-"""What the file of a run's exchanges is called."""
+"""File name of a run's exchanges."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedRun:
-    """What all processes know: the private folder, the file of exchanges, the endpoint (with an address, should it be the embedded one) and what it is."""
+    """Data that all processes share.
+
+    Attributes:
+        folder: Private folder of the session.
+        recording: File of the exchanges.
+        target: The endpoint; the embedded server with its URL.
+        found: Capabilities of the endpoint, None for a recording.
+    """
 
     folder: Path
     recording: Path
@@ -44,32 +51,32 @@ class SharedRun:
 
 
 def open_run(target: Target, options: Options, out: Path | None, stack: ExitStack) -> SharedRun:
-    """Open an endpoint and look at it. `stack` ends what was begun here: the folder, and the embedded server.
+    """Open an endpoint and discover it. `stack` removes the folder and stops the embedded server.
 
     Raises:
-        NothingThere: the endpoint can not be used.
-        UsageError: the recording to judge again can not be read.
-        OSError: `out` can not be written.
+        EndpointUnusableError: The endpoint cannot be tested.
+        UsageError: The recording cannot be read.
+        OSError: `out` cannot be written.
     """
     folder = Path(stack.enter_context(TemporaryDirectory(prefix="harmony-conformance-")))
     if target.replay is not None:
         recording = Path(target.replay).absolute()
         if not read_recorded(recording):
-            raise UsageError("it holds no exchange")
+            raise UsageError("invalid recording: expected exchanges, got none")
         return SharedRun(folder=folder, recording=recording, target=target, found=None)
     if target.base is None:
         target = replace(target, base=stack.enter_context(running(defects=target.defects)))
-    kept = folder if out is None else out.absolute()
-    kept.mkdir(parents=True, exist_ok=True)
+    out_folder = folder if out is None else out.absolute()
+    out_folder.mkdir(parents=True, exist_ok=True)
     found = run_async(discover_target(target, options))
     (folder / _DISCOVERY).write_bytes(b"".join(exchange_line(x) for x in found.exchanges))
-    offers = tuple(replace(offer, exchanges=()) for offer in found.api_support)
-    lean = replace(found, exchanges=(), api_support=offers)
-    return SharedRun(folder=folder, recording=kept / EXCHANGES, target=target, found=lean)
+    apis = tuple(replace(one, exchanges=()) for one in found.api_support)
+    lean = replace(found, exchanges=(), api_support=apis)
+    return SharedRun(folder=folder, recording=out_folder / EXCHANGES, target=target, found=lean)
 
 
 def recorded(run: SharedRun, options: Options, scenarios: Sequence[Scenario]) -> tuple[Series, ...]:
-    """The series of these scenarios: sent and recorded by the first process that asks, read by all."""
+    """Return the recorded series of these scenarios; the first process that calls it sends and records them."""
     with FileLock(run.folder / _LOCK):
         if run.found is not None and not (run.folder / _SENT).exists():
             _record(run, run.found, options, scenarios)
@@ -78,12 +85,12 @@ def recorded(run: SharedRun, options: Options, scenarios: Sequence[Scenario]) ->
 
 
 def _record(run: SharedRun, found: Capabilities, options: Options, scenarios: Sequence[Scenario]) -> None:
+    discovery = (run.folder / _DISCOVERY).read_bytes()
+    probes = tuple(read_exchange(loads(line, deepest=ENVELOPED)) for line in discovery.splitlines())
     with run.recording.open("wb", buffering=0) as file:
-        append_whole(file, (run.folder / _DISCOVERY).read_bytes())
+        append_whole(file, discovery)
 
-        def keep(x: Exchange) -> None:
+        def record(x: Exchange) -> None:
             append_whole(file, exchange_line(x))
 
-        lines = (run.folder / _DISCOVERY).read_bytes().splitlines()
-        shown = tuple(read_exchange(loads(line, deepest=ENVELOPED)) for line in lines)
-        run_async(send_scenarios(run.target, options, replace(found, exchanges=shown), scenarios, keep))
+        run_async(send_scenarios(run.target, options, replace(found, exchanges=probes), scenarios, record))

@@ -1,7 +1,7 @@
-"""Samples that add up, and what is honest to say of them: the median with the range; a tail percentile only where enough values stand behind it.
+"""Statistics of samples: the median and the range, and tail percentiles of samples that are large enough.
 
-Percentiles are interpolated linearly between the two nearest values (type 7 of Hyndman and Fan 1996, the default of NumPy, R and `vllm bench`), so
-that figures can be laid side by side with other tools'.
+Percentiles are interpolated linearly between the two nearest values: type 7 of Hyndman and Fan 1996. NumPy, R and `vllm bench` have the same default,
+so their figures are comparable.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 ENOUGH_FOR_P95 = 60
-"""The smallest sample with three values beyond its 95th percentile."""
+"""Smallest sample with three values above its 95th percentile."""
 ENOUGH_FOR_P99 = 300
-"""The smallest sample with three values beyond its 99th percentile."""
+"""Smallest sample with three values above its 99th percentile."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """A sample in a few figures; `p95` and `p99` are None where the sample is too small for them."""
+    """Figures of a sample; `p95` and `p99` are None if the sample is too small."""
 
     n: int
     median: float
@@ -30,31 +30,31 @@ class Summary:
 
 @dataclass(frozen=True)
 class Sample:
-    """Measured values, ascending. Samples merge in any order; a sample is a bag, it does not know when each value came."""
+    """Measured values in ascending order. Samples can be merged in any order."""
 
     values: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Sample:
-        """A sample of values in any order.
+        """Return a sample of values in any order.
 
         Raises:
-            ValueError: one of them is no finite number.
+            ValueError: A value is not finite.
         """
         ordered = sorted(values)
-        if not all(math.isfinite(value) for value in ordered):
-            raise ValueError("a measured value is a finite number")
+        if not all(map(math.isfinite, ordered)):
+            raise ValueError("invalid sample: expected finite numbers, got NaN or infinity")
         return cls(tuple(ordered))
 
     def __len__(self) -> int:
         return len(self.values)
 
     def __add__(self, other: Sample) -> Sample:
-        """Both samples as one."""
+        """Merge two samples."""
         return Sample(tuple(sorted(self.values + other.values)))
 
     def summary(self) -> Summary | None:
-        """The sample's figures, None where it holds nothing."""
+        """Return the figures, None for an empty sample."""
         if not self.values:
             return None
         n = len(self.values)
@@ -69,7 +69,7 @@ class Sample:
 
 
 def percentile(ascending: Sequence[float], share: int) -> float:
-    """The value below which `share` percent of an ascending, non-empty sequence lie, interpolated linearly."""
+    """Return the percentile `share` of an ascending, non-empty sequence, interpolated linearly."""
     whole, hundredths = divmod((len(ascending) - 1) * share, 100)
     lower = ascending[whole]
     if not hundredths:
