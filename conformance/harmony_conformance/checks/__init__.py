@@ -1,4 +1,4 @@
-"""The checks, family by family, in the order in which they are listed."""
+"""The checks, by family, in the order of their list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Family `apis`: what one endpoint makes of the same conversation, and of the same tokens, is the same over every API that it offers."""
+"""Family `apis`: the same conversation and the same output tokens give the same result over every API of an endpoint."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from harmony_ref import Message
 
 @series_only
 @condition
-def went_over_several_apis(series: Series) -> bool:
-    """scenarios that went over several APIs of one endpoint"""
+def uses_several_apis(series: Series) -> bool:
+    """scenarios sent over several APIs of one endpoint"""
     return any(True for _ in _same_steps(series))
 
 
 @evidence
 def has_same_output(series: Series) -> bool:
-    """answers over several APIs of which the same emitted tokens are known"""
+    """answers over several APIs whose emitted tokens are known to be the same"""
     return any(True for _ in _same_output(series))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer:
-    """An answered exchange, and what it told."""
+    """An answered exchange and its turn, which is not None."""
 
     x: Exchange
     turn: Turn
 
 
 def _same_steps(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
-    """The answers to the same step over two APIs: of the first API that it went over, and of each other one."""
+    """Yield pairs of answers to one step: the answer over its first API, and the answer over each other API."""
     first: dict[str, Exchange] = {}
     for name, x in series.exchanges.items():
         step, _, api = name.rpartition(ACROSS)
@@ -57,21 +57,17 @@ def _same_output(series: Series) -> Iterator[tuple[_Answer, _Answer]]:
 
 
 def _has_place(x: Exchange, other: Exchange) -> bool:
-    """Whether the API has a place for the calls that were told over the other one."""
+    """Return True if the API of `x` can represent the calls of the other answer."""
     calls = other.turn.tool_calls if other.turn is not None else ()
     return x.api_adapter.arguments_are_texts or all(object_in(call.arguments) is not None for call in calls)
 
 
 def _same_objects(one: _Answer, other: _Answer) -> bool:
-    """Whether two answers hold the same calls where an API has objects for arguments: there nothing at all is an object without members."""
+    """Return True if one API has objects as arguments and both answers hold the same calls. Such an API returns empty arguments as `{}`."""
     if one.x.api_adapter.arguments_are_texts and other.x.api_adapter.arguments_are_texts:
         return False
-    told = [[(call.name, object_in(call.arguments)) for call in turn.tool_calls] for turn in (one.turn, other.turn)]
-    return told[0] == told[1]
-
-
-def _told(finding: Finding, other: _Answer) -> Finding:
-    return replace(finding, exchange=other.x.id)
+    calls = [[(call.name, object_in(call.arguments)) for call in turn.tool_calls] for turn in (one.turn, other.turn)]
+    return calls[0] == calls[1]
 
 
 def _calls(turn: Turn) -> Json:
@@ -79,38 +75,38 @@ def _calls(turn: Turn) -> Json:
 
 
 def _differences(first: Json, second: Json, one: _Answer, other: _Answer) -> Iterator[Finding]:
-    for found in json_differences(first, second) if first != second else ():
+    template = f"over {other.x.api_adapter.title}, {{}} differs from the one over {one.x.api_adapter.title}"
+    for difference in json_differences(first, second) if first != second else ():
         yield Finding(
-            message=RedactableText(
-                f"over {other.x.api_adapter.title}, {{}} is another than over {one.x.api_adapter.title}", found.path
-            ),
-            at=found.path,
-            expected=found.expected,
-            actual=found.actual,
+            message=RedactableText(template, difference.path),
+            at=difference.path,
+            expected=difference.expected,
+            actual=difference.actual,
             exchange=other.x.id,
         )
 
 
-SAME_OUTPUT = (went_over_several_apis, has_same_output)
+SAME_OUTPUT = (uses_several_apis, has_same_output)
 
 
 @comparison(MUST, spec="harmony#final", when=SAME_OUTPUT)
 def same_content(series: Series) -> Iterator[Finding]:
-    """The same tokens are the same content over every API; what differs by white space between messages is a variant.
+    """The same tokens give the same content over every API; other white space between messages is a variant.
 
-    Each API of a server has a parser of its own: what one of them loses or leaks, whoever uses the other never sees.
+    Each API of a server has its own parser: users of one API never see what the parser of another loses or leaks.
     """
     for one, other in _same_output(series):
         texts = (one.turn.content or "", other.turn.content or "")
         if texts[0] != texts[1] and "".join(texts[0].split()) == "".join(texts[1].split()):
-            yield _told(variant("messages are joined otherwise than over the other API", where="content"), other)
+            joined = variant("messages are joined differently than over the other API", where="content")
+            yield replace(joined, exchange=other.x.id)
         else:
             yield from _differences({"content": texts[0]}, {"content": texts[1]}, one, other)
 
 
 @comparison(MUST, spec="raw-cot#output", when=SAME_OUTPUT)
 def same_reasoning(series: Series) -> Iterator[Finding]:
-    """The same tokens are the same reasoning over every API, whatever it is called there (defect V39)."""
+    """The same tokens give the same reasoning over every API, whatever the field is called there (defect V39)."""
     for one, other in _same_output(series):
         thoughts = ("".join((one.turn.reasoning or "").split()), "".join((other.turn.reasoning or "").split()))
         yield from _differences({"reasoning": thoughts[0]}, {"reasoning": thoughts[1]}, one, other)
@@ -118,7 +114,7 @@ def same_reasoning(series: Series) -> Iterator[Finding]:
 
 @comparison(MUST, spec="harmony#receiving-calls", when=SAME_OUTPUT)
 def same_calls_are_returned(series: Series) -> Iterator[Finding]:
-    """The same tokens are the same calls over every API: names and arguments, in order, arguments compared as JSON (defects V11, V35)."""
+    """The same tokens give the same calls over every API: names and arguments, in order, arguments compared as JSON (defects V11, V35)."""
     for one, other in _same_output(series):
         if not same_calls(one.turn, other.turn) and not _same_objects(one, other):
             yield from _differences(_calls(one.turn), _calls(other.turn), one, other)
@@ -126,76 +122,73 @@ def same_calls_are_returned(series: Series) -> Iterator[Finding]:
 
 @comparison(MUST, spec="chat#finish-reason", when=SAME_OUTPUT)
 def same_end(series: Series) -> Iterator[Finding]:
-    """An answer that the limit cut is told as cut over every API, and one that the model ended as ended."""
+    """Every API reports an answer that the limit cut as cut, and one that the model ended as ended."""
     for one, other in _same_output(series):
         cut = (one.turn.finish_reason == "length", other.turn.finish_reason == "length")
         if cut[0] != cut[1]:
             expected, actual = ("cut", "ended") if cut[0] else ("ended", "cut")
-            yield _told(
-                Finding(
-                    message=f"the same tokens are told as {actual}, over {one.x.api_adapter.title} as {expected}",
-                    at="/finish_reason",
-                    expected=quote(one.turn.finish_reason),
-                    actual=quote(other.turn.finish_reason),
-                ),
-                other,
+            yield Finding(
+                message=f"the same tokens are reported as {actual}, over {one.x.api_adapter.title} as {expected}",
+                at="/finish_reason",
+                expected=quote(one.turn.finish_reason),
+                actual=quote(other.turn.finish_reason),
+                exchange=other.x.id,
             )
 
 
 @evidence
 def counts_the_same_output(series: Series) -> bool:
-    """answers over several APIs that report usage, of which the same emitted tokens are known"""
-    return any(None not in (_written(one), _written(other)) for one, other in _same_output(series))
+    """answers over several APIs that report usage, and whose emitted tokens are known to be the same"""
+    return any(None not in (_completion_tokens(one), _completion_tokens(other)) for one, other in _same_output(series))
 
 
 @comparison(SHOULD, spec="chat#usage", when=(*SAME_OUTPUT, counts_the_same_output))
 def same_usage(series: Series) -> Iterator[Finding]:
-    """The same emitted tokens are as many in the usage of every API (defect V26)."""
+    """The same emitted tokens have the same number in the usage of every API (defect V26)."""
     for one, other in _same_output(series):
-        counts = (_written(one), _written(other))
+        counts = (_completion_tokens(one), _completion_tokens(other))
         if None not in counts and counts[0] != counts[1]:
-            yield _told(
-                Finding(
-                    message=f"the same tokens are counted otherwise than over {one.x.api_adapter.title}",
-                    at="/usage/completion_tokens",
-                    expected=quote(counts[0]),
-                    actual=quote(counts[1]),
-                ),
-                other,
+            yield Finding(
+                message=f"the same tokens have another count than over {one.x.api_adapter.title}",
+                at="/usage/completion_tokens",
+                expected=quote(counts[0]),
+                actual=quote(counts[1]),
+                exchange=other.x.id,
             )
 
 
 @evidence
 def shows_prompts(series: Series) -> bool:
-    """requests over several APIs whose prompt tokens are shown or counted by the server"""
+    """requests over several APIs whose prompt tokens the server shows or counts"""
     return any(None not in (a.prompt.count, b.prompt.count) for a, b in _same_steps(series))
 
 
-@comparison(SHOULD, spec="harmony#roles", when=(went_over_several_apis, shows_prompts))
+@comparison(SHOULD, spec="harmony#roles", when=(uses_several_apis, shows_prompts))
 def same_prompt(series: Series) -> Iterator[Finding]:
-    """The same conversation is the same prompt over every API.
+    """The same conversation gives the same prompt over every API.
 
-    A server has a renderer for each, and a model that is asked the same in two ways should not be asked two things (defect V18). Where the prompts
-    are shown, their messages are compared, and a difference in form alone is a variant; else their number of tokens.
+    A server has a renderer for each API, and the model should get the same prompt from each of them (defect V18). If the prompts are shown, their
+    messages are compared, and a difference in form alone is a variant. Otherwise their numbers of tokens are compared.
     """
     for one, other in _same_steps(series):
         if _meaning(one) != _meaning(other):
-            continue  # an API that has no words for a part of it was asked something else
+            continue  # one of the APIs cannot express a part of the conversation
         shown = (one.prompt.ids, other.prompt.ids)
         if None not in shown:
-            said = [list(_said(x)) for x in (one, other)]
-            if said[0] != said[1]:
-                place = next(i for i in range(max(map(len, said))) if said[0][i : i + 1] != said[1][i : i + 1])
+            first, second = (list(_contents(x)) for x in (one, other))
+            if first != second:
+                longest = max(len(first), len(second))
+                place = next(i for i in range(longest) if first[i : i + 1] != second[i : i + 1])
                 yield Finding(
-                    message=f"the prompt is another than over {one.api_adapter.title}",
+                    message=f"the prompt differs from the one over {one.api_adapter.title}",
                     at=f"prompt message {place}",
                     expected=_message(one, place),
                     actual=_message(other, place),
                     exchange=other.id,
                 )
             elif shown[0] != shown[1]:
-                found = variant(f"the prompt has another form than over {one.api_adapter.title}", where="prompt")
-                yield replace(found, exchange=other.id)
+                form = variant(f"the prompt has another form than over {one.api_adapter.title}", where="prompt")
+                yield replace(form, exchange=other.id)
         elif None not in (one.prompt.count, other.prompt.count) and one.prompt.count != other.prompt.count:
             yield Finding(
                 message=f"the prompt has another number of tokens than over {one.api_adapter.title}",
@@ -210,8 +203,8 @@ def _meaning(x: Exchange) -> tuple[Message, ...]:
     return conversation_of(x.chat_request, RequestReading(), date=None)
 
 
-def _said(x: Exchange) -> Iterator[tuple[str | None, ...]]:
-    """What the messages of a prompt say, whatever their form; an answer that says nothing may be left out."""
+def _contents(x: Exchange) -> Iterator[tuple[str | None, ...]]:
+    """Yield role, function, channel and content of each message of the prompt, without empty answers: a server may leave these out."""
     for message in x.prompt_messages:
         if message.content or message.role != "assistant" or message.recipient is not None:
             yield message.role, message.function, message.channel, message.content
@@ -221,5 +214,5 @@ def _message(x: Exchange, place: int) -> ReportText:
     return quote(x.prompt_messages[place]) if place < len(x.prompt_messages) else "no message"
 
 
-def _written(one: _Answer) -> int | None:
+def _completion_tokens(one: _Answer) -> int | None:
     return one.turn.usage.completion_tokens if one.turn.usage is not None else None

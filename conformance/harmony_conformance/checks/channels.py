@@ -1,4 +1,4 @@
-"""Family `channels`: what was written for the user is shown to the user, and nothing else is."""
+"""Family `channels`: text that the model wrote for the user is shown to the user, and nothing else is."""
 
 from __future__ import annotations
 
@@ -20,45 +20,44 @@ from harmony_conformance.prompts.chat_request import may_be_called
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 from harmony_ref import encode
 
-_HEADER_TOKENS = 10  # what the headers and ends of an analysis and a final message cost beside their text
+_HEADER_TOKENS = 10  # cost of the headers and ends of an analysis and a final message, without their text
 
 
 @condition
-def tells_something(x: Exchange) -> bool:
-    """errors, and answered requests of a model that said what it was told to, or what it wanted"""
+def has_text_of_the_server(x: Exchange) -> bool:
+    """errors, and answered requests whose script, if any, was played"""
     return on.model_spoke.holds(x) or (x.error is not None and on.was_sent.holds(x))
 
 
-@check(MUST, spec="harmony#special-tokens", when=(on.is_read, tells_something))
+@check(MUST, spec="harmony#special-tokens", when=(on.is_read, has_text_of_the_server))
 def no_marker_leak(x: Exchange) -> Iterator[Finding]:
     """No Harmony marker reaches a client: not in content, reasoning, tool names, ids, arguments or any other text, spelled, escaped or cut over chunks.
 
-    Seen as tool names such as `f<|channel|>commentary`, raw headers in the content after a cut, and markup inside the reasoning
-    (defects V04, V07, O01, R01, M03, P12). With the emitted ids known, the same letters in ordinary tokens are content. Without them a leak has to show
-    markers in the order of a header, or one in a place where parsers leave it together with what speaks for it; what the request quotes, or is
-    about, is a variant. An error that quotes what could not be parsed shows the user a thought as well (llama.cpp did, until it gave it a text of its own).
+    Leaks are tool names such as `f<|channel|>commentary`, raw headers in cut content, and markup in the reasoning (defects V04, V07, O01, R01, M03, P12).
+    If the emitted ids are known, the same letters in ordinary tokens are content. Without the ids, a leak needs markers in the order of a header. One
+    marker is enough where parsers leave it, with further signs of a leak. Markers that the request quotes, or is about, are a variant. An error that
+    quotes unparsable output also shows the user a thought (llama.cpp did, until it used a separate error text).
     """
-    yield from _told(x, marker_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
+    yield from _report(x, marker_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
 @check(MUST, spec="harmony#analysis", when=(on.is_read, on.model_spoke))
 def no_channel_words(x: Exchange) -> Iterator[Finding]:
     """No word of a header reaches a client without its marker: `analysisWe need…assistantfinalHello`.
 
-    A server that decodes the completion as text and skips special tokens shows the chain of thought to the user, glued to the answer
-    (defects T01, M07, M08, M09, M15, P09).
+    A server that decodes the output without special tokens shows the chain of thought, glued to the answer (defects T01, M07, M08, M09, M15, P09).
     """
-    yield from _told(x, word_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
+    yield from _report(x, word_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
 @check(MUST, spec="harmony#analysis", when=(on.is_read, on.model_spoke))
 def no_reasoning_in_content(x: Exchange) -> Iterator[Finding]:
-    """Reasoning is not shown as part of the answer: not in tags of another model's, not repeated, not in place of it.
+    """Reasoning is not shown as part of the answer: not in another model's tags, not repeated, not instead of the answer.
 
-    A client shows the content to the user, whatever tags stand around it. Without the emitted ids only a thought in `<think>` or `<reasoning>`, or one
-    that stands word for word in both fields, is a leak.
+    A client shows the content to the user, whatever tags surround it. Without the emitted ids, only a thought in `<think>` or `<reasoning>`, or one that
+    is word for word in both fields, is a leak.
     """
-    yield from _told(x, reasoning_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
+    yield from _report(x, reasoning_leaks(x, by_ids=not on.asks_for_raw_text.holds(x)))
 
 
 @check(
@@ -67,9 +66,9 @@ def no_reasoning_in_content(x: Exchange) -> Iterator[Finding]:
     when=(on.is_read, on.model_spoke, on.output_is_unknown, on.speaks_of_something_else),
 )
 def no_suspected_leak(x: Exchange) -> Iterator[Finding]:
-    """No lone marker, channel word or tag of a thought stands in what a client shows.
+    """No lone marker, channel word or reasoning tag is in a text that clients show.
 
-    One marker, or one word, proves nothing: a model may well write about Harmony. It is worth a look.
+    One marker, or one word, proves nothing: a model may write about Harmony. It is worth a look.
     """
     for leaks in (marker_leaks, word_leaks, reasoning_leaks):
         for leak in leaks(x, by_ids=True):
@@ -77,17 +76,14 @@ def no_suspected_leak(x: Exchange) -> Iterator[Finding]:
                 yield Finding(message=leak.message, at=leak.where, excerpt=leak.excerpt)
 
 
-def _told(x: Exchange, leaks: Iterable[Leak]) -> Iterator[Finding]:
-    """What is proven is a failure; what is quoted, or was asked for, a variant."""
+def _report(x: Exchange, leaks: Iterable[Leak]) -> Iterator[Finding]:
+    """Yield a failure for each proven leak, and a variant for one that the request quotes or asks for."""
     for leak in leaks:
         if leak.strength is Strength.SUSPECTED:
             continue
         if leak.strength is Strength.QUOTED or on.asks_for_raw_text.holds(x):
-            yield variant(
-                RedactableText("{}, which the request is about or asks for", leak.message),
-                where=leak.where,
-                actual=quote(leak.excerpt),
-            )
+            message = RedactableText("{}, which the request is about or asks for", leak.message)
+            yield variant(message, where=leak.where, actual=quote(leak.excerpt))
         else:
             yield Finding(message=leak.message, at=leak.where, excerpt=leak.excerpt)
 
@@ -96,7 +92,7 @@ def _told(x: Exchange, leaks: Iterable[Leak]) -> Iterator[Finding]:
 def quoted_markers_arrive(x: Exchange) -> Iterator[Finding]:
     """A marker that the model spelled in ordinary tokens, in a text for the user, arrives: it is content.
 
-    A filter that takes every `<|end|>` out of the text cuts the answer to anybody who asks about the format, and a page that is quoted.
+    A filter that removes every `<|end|>` cuts answers about the format, and pages that are quoted.
     """
     for answer in x.answers:
         for marker in emitted(answer.ids).unsaid(answer) if answer.ids is not None else ():
@@ -110,102 +106,102 @@ def quoted_markers_arrive(x: Exchange) -> Iterator[Finding]:
 
 @check(MUST, spec="harmony#final", when=(on.model_spoke, on.output_is_known))
 def characters_are_whole(x: Exchange) -> Iterator[Finding]:
-    """No U+FFFD stands in a text whose tokens decode to whole characters.
+    """No text contains U+FFFD if its tokens decode to whole characters.
 
-    A character may take several tokens; who decodes each of them alone shows question marks in place of emoji and rare letters.
+    A character may take several tokens. Decoding tokens one by one yields U+FFFD in place of emoji and rare letters.
     """
     for answer in x.answers:
         for broken in emitted(answer.ids).broken(answer) if answer.ids is not None else ():
+            where = Location(broken.field.where)
             yield Finding(
-                message=RedactableText(
-                    "{} holds U+FFFD, and the tokens are whole characters", Location(broken.field.where)
-                ),
+                message=RedactableText("{} contains U+FFFD, and the tokens are whole characters", where),
                 at=broken.field.where,
                 excerpt=near(broken.field.text, broken.text),
             )
 
 
 @condition
-def speaks_of_nobody(x: Exchange) -> bool:
+def asks_for_no_dialogue(x: Exchange) -> bool:
     """requests that are not about people who talk"""
     return not asks_for_talk(x)
 
 
 @condition
-def speaks_of_whole_characters(x: Exchange) -> bool:
+def asks_for_whole_characters(x: Exchange) -> bool:
     """requests without U+FFFD that are not about the encoding of texts"""
     return not asks_about_characters(x)
 
 
 @check(MUST, spec="harmony#roles", when=(on.is_read, on.model_spoke, on.output_is_known))
 def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
-    """What the model wrote in the name of the user, or of anybody but the assistant, is not shown as its answer.
+    """Text that the model wrote in the name of the user, or of any role but the assistant, is not shown as its answer.
 
-    A model that is not stopped goes on with the user's next question, and answers that too; the client shows it as one answer (defect M04).
+    A model that is not stopped writes the user's next question, and answers that too. The client shows all of it as one answer (defect M04).
     """
     for answer in x.answers:
         for leaked in emitted(answer.ids).run_on(answer) if answer.ids is not None else ():
+            where = Location(leaked.field.where)
             yield Finding(
                 message=RedactableText(
-                    "{} goes on with what the model wrote in another role's name", Location(leaked.field.where)
+                    "{} continues with text that the model wrote in the name of another role", where
                 ),
                 at=leaked.field.where,
                 excerpt=near(leaked.field.text, leaked.text.strip()[:40]),
             )
 
 
-@check(SHOULD, spec="harmony#roles", when=(on.is_read, on.model_spoke, speaks_of_nobody))
+@check(SHOULD, spec="harmony#roles", when=(on.is_read, on.model_spoke, asks_for_no_dialogue))
 def answer_ends_with_its_turn(x: Exchange) -> Iterator[Finding]:
-    """The answer does not go on as the user, in plain words: `User: And Italy?`, and often the answer to that.
+    """The answer does not continue as the user, in plain words: `User: And Italy?`, and often the answer to that.
 
-    A model does that which was not stopped, or was given a prompt that is no Harmony (defect M04). It may have been asked for a talk in words that
-    nobody foresaw, so this is a suspicion.
+    A model does so if it was not stopped, or if its prompt was not Harmony (defect M04). This is only a suspicion: the request may ask for a dialogue in
+    words that the check does not know.
     """
     for answer in x.answers:
-        found = goes_on_as_the_user(answer.text_of(FieldKind.CONTENT))
-        if found is not None:
-            yield Finding(message="the content goes on as the user", at="content", excerpt=shorten(found))
+        question = goes_on_as_the_user(answer.text_of(FieldKind.CONTENT))
+        if question is not None:
+            yield Finding(message="the content continues as the user", at="content", excerpt=shorten(question))
 
 
 @check(
     SHOULD,
     spec="harmony#final",
-    when=(on.is_conversation, on.model_spoke, on.output_is_unknown, speaks_of_whole_characters),
+    when=(on.is_conversation, on.model_spoke, on.output_is_unknown, asks_for_whole_characters),
 )
 def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
-    """No U+FFFD stands in an answer to a request that has none.
+    """No answer contains U+FFFD if its request does not.
 
-    It is what is left of a character whose tokens were decoded one by one. The model may have written it all the same, so this is a suspicion. A limit may
-    cut a character at the end of a text.
+    Decoding the tokens of a character one by one yields U+FFFD. This is only a suspicion: the model may have written it. A limit may cut a character at
+    the end of a text.
     """
     was_cut = x.turn is not None and x.turn.was_broken_off
     for answer in x.answers:
         for field in answer.fields:
-            told = field.text.rstrip(REPLACEMENT) if was_cut else field.text
-            if field.place is not FieldKind.OTHER and REPLACEMENT in told:
+            shown = field.text.rstrip(REPLACEMENT) if was_cut else field.text
+            if field.place is not FieldKind.OTHER and REPLACEMENT in shown:
                 yield Finding(
-                    message=RedactableText("{} holds U+FFFD, and the request does not", Location(field.where)),
+                    message=RedactableText("{} contains U+FFFD, and the request does not", Location(field.where)),
                     at=field.where,
-                    excerpt=near(told, REPLACEMENT),
+                    excerpt=near(shown, REPLACEMENT),
                 )
 
 
 @condition
 def stopped_by_itself(x: Exchange) -> bool:
-    """answers with finish reason stop that spent less than their limit, refuse nothing, and call no tool that the API itself has"""
-    told = [one for answer in x.answers for one in answer.fields]
+    """answers with finish reason stop that spent less than their limit, contain no refusal, and call no tool of the API itself"""
+    fields = [field for answer in x.answers for field in answer.fields]
     return (
         x.turn is not None
         and x.turn.finish_reason == "stop"
         and not _may_be_cut(x)
-        and not any(one.where == "refusal" for one in told)
-        and not any(one.where.startswith("output/") and one.text.endswith("_call") for one in told)
+        and not _refuses(x)
+        and not any(field.where.startswith("output/") and field.text.endswith("_call") for field in fields)
     )
 
 
 @condition
 def no_stop_string_ended_it(x: Exchange) -> bool:
-    """requests without stop strings, or answers that are known to have met none: servers look for them in the reasoning too"""
+    """requests without stop strings, or answers that are known to contain none: servers look for them in the reasoning too"""
     return not x.stop_strings or (x.output.ids is not None and not x.meets_stop_string)
 
 
@@ -213,10 +209,10 @@ def no_stop_string_ended_it(x: Exchange) -> bool:
     SHOULD, spec="harmony#final", when=(on.is_conversation, on.ended_well, stopped_by_itself, no_stop_string_ended_it)
 )
 def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
-    """An answer that stopped by itself holds more than reasoning: content, or a call.
+    """An answer that stopped by itself contains more than reasoning: content, or a call.
 
-    Where the ids show that the model wrote nothing else, it is the model's fault, and a variant. Without them nobody can tell, and the user has no answer
-    (defects O21, V06). Where a row was written for the output, it says what the user is owed.
+    If the ids show that the model wrote nothing else, it is the model's fault, and a variant. Without them the cause is unknown, and the user has no answer
+    (defects O21, V06). If golden data has a row for the output, the row defines what the user must get.
     """
     turn = x.turn
     if turn is None or not (turn.reasoning or "").strip() or turn.says_something:
@@ -237,61 +233,51 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
 
 @check(SHOULD, spec="harmony#final", when=(on.is_read, on.model_spoke, on.output_is_unknown))
 def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
-    """The answer is told once: its text is not the same text twice, nor one piece over and over until the limit.
+    """The answer is returned once: its text is not the same text twice, nor one piece over and over until the limit.
 
-    Two finals that are joined, a text that is sent again at the end of its stream, or a model that was not stopped, look so. Where the request holds
-    the text, or asks for it again, nothing is said.
+    Causes are two joined finals, a text that is sent again at the end of its stream, or a model that was not stopped. If the request contains the text, or
+    asks to repeat it, nothing is reported.
     """
+    may_loop = x.turn is not None and x.turn.finish_reason == "length"
     for answer in x.answers:
         content = answer.text_of(FieldKind.CONTENT)
-        again = doubled(content) or (
-            looping(content) if x.turn is not None and x.turn.finish_reason == "length" else None
-        )
+        again = doubled(content) or (looping(content) if may_loop else None)
         if again is not None and not asks_again(x, again):
-            yield Finding(
-                message="the content tells the same text again",
-                at="content",
-                expected="the text once",
-                actual=shorten(again),
-            )
+            message = "the content repeats the same text"
+            yield Finding(message=message, at="content", expected="the text once", actual=shorten(again))
 
 
 @condition
 def shows_only_messages(x: Exchange) -> bool:
-    """completions whose calls, if any, have a tool to go to"""
+    """completions whose calls, if any, are of an offered and allowed function"""
     return x.expected_output is not None and (
         not x.expected_output.calls or (on.offered_tools.holds(x) and not _forbidden(x))
     )
 
 
 def _forbidden(x: Exchange) -> bool:
-    """Whether the model called a function that the request offers and does not allow."""
-    return x.expected_output is not None and any(
-        not may_be_called(x.chat_request, call.name) for call in x.expected_output.calls
-    )
-
-
-def _without_a_place(x: Exchange) -> tuple[str, ...]:
-    """Arguments that the API has no place for, which may be shown as content."""
+    """Return True if the model called a function that the request offers and does not allow."""
     calls = x.expected_output.calls if x.expected_output is not None else ()
-    return (
-        ()
-        if x.api_adapter.arguments_are_texts
-        else tuple(call.arguments for call in calls if not x.has_place_for(call))
-    )
+    return any(not may_be_called(x.chat_request, call.name) for call in calls)
+
+
+def _unplaced_arguments(x: Exchange) -> tuple[str, ...]:
+    """Return arguments that the API cannot represent; they may be shown as content."""
+    calls = x.expected_output.calls if x.expected_output is not None and not x.api_adapter.arguments_are_texts else ()
+    return tuple(call.arguments for call in calls if not x.has_place_for(call))
 
 
 @check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.meaning_is_known, shows_only_messages))
 def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     """The content is what the model wrote for the user: its final messages, and preambles before a call; nothing is added or missing.
 
-    Analysis text in the content is a leak of private reasoning; a missing final is an answer the user never saw (defects V06, R03, V14, R01).
+    Analysis text in the content leaks private reasoning. A missing final is an answer that the user never saw (defects V06, R03, V14, R01).
     """
     turn, meant = x.turn, x.expected_output
     if turn is None or meant is None:
         return
     content = turn.content or ""
-    if _is_shown(meant, content) or told_in_order((*meant.shown, *_without_a_place(x)), content):
+    if told_in_order(meant.shown, content) or told_in_order((*meant.shown, *_unplaced_arguments(x)), content):
         return
     if (
         meant.preambles
@@ -303,7 +289,7 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
     leaked = next((text for text in meant.reasoning if text.strip() and text in content), None)
     if leaked is not None:
         yield Finding(
-            message="the content holds text of the analysis channel",
+            message="the content contains text of the analysis channel",
             at="content",
             excerpt=shorten(content),
             expected=shorten("".join(meant.shown)),
@@ -322,15 +308,16 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
 def preamble_is_shown(x: Exchange) -> Iterator[Finding]:
     """A preamble (commentary without recipient) reaches the client.
 
-    Engines that keep only the first analysis and the first final, or clear the content when a call follows, drop it (defects R03, L04).
+    Engines drop it if they use only the first analysis and the first final, or clear the content when a call follows (defects R03, L04).
     """
     turn, meant = x.turn, x.expected_output
     if turn is None or meant is None:
         return
     for text in meant.preambles:
-        if _trimmed(text) in (turn.content or ""):
+        trimmed = text.rstrip(REPLACEMENT)
+        if trimmed in (turn.content or ""):
             continue
-        if _trimmed(text) in (turn.reasoning or ""):
+        if trimmed in (turn.reasoning or ""):
             yield variant("the preamble is shown as reasoning", where="reasoning")
         else:
             yield Finding(
@@ -342,16 +329,16 @@ def preamble_is_shown(x: Exchange) -> Iterator[Finding]:
 
 
 @evidence
-def tells_what_was_spent(x: Exchange) -> bool:
+def shows_spent_tokens(x: Exchange) -> bool:
     """answers that report usage, or whose emitted tokens are known"""
     return on.has_usage.holds(x) or on.output_is_known.holds(x)
 
 
-@check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, tells_what_was_spent, on.wants_one_choice))
+@check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, shows_spent_tokens, on.wants_one_choice))
 def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
     """An answer that stopped by itself and spent tokens beyond its reasoning gives the client content or a call.
 
-    `content: null`, no calls, `finish_reason: stop` and a bill: the parser ended in a state it does not flush (defects V06, V10, O21, M02, S01).
+    `content: null`, no calls, `finish_reason: stop` and a token count: the parser ended in a state that it does not flush (defects V06, V10, O21, M02, S01).
     """
     turn = x.turn
     if turn is None or turn.was_broken_off or turn.says_something or _refuses(x) or _may_be_cut(x):
@@ -371,7 +358,7 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
             return
         unaccounted = written.shown + written.called
     if unaccounted > 0 and _shows_all_as_reasoning(x):
-        yield variant("what the model wrote under a broken header is shown as reasoning", where="reasoning")
+        yield variant("text under a broken header is shown as reasoning", where="reasoning")
     elif unaccounted > 0:
         yield Finding(
             message=RedactableText(
@@ -386,35 +373,24 @@ def nothing_is_lost(x: Exchange) -> Iterator[Finding]:
 
 
 def _shows_all_as_reasoning(x: Exchange) -> bool:
-    """Whether the ids are known and broken, so that nobody can say what was meant for whom, and all that they hold is shown as reasoning."""
+    """Return True if the known ids are broken, so that their channels are unclear, and all of their text is shown as reasoning."""
     ids, turn = x.output.ids, x.turn
-    return (
-        ids is not None
-        and x.expected_output is None
-        and turn is not None
-        and emitted(ids).is_all_in(turn.reasoning or "")
-    )
+    if ids is None or turn is None or x.expected_output is not None:
+        return False
+    return emitted(ids).is_all_in(turn.reasoning or "")
 
 
 def _may_be_cut(x: Exchange) -> bool:
-    """Whether all tokens that the request allows were spent, and nothing shows that the model ended its turn with the last of them."""
+    """Return True if all allowed tokens were spent, and nothing shows that the model ended its turn with the last of them."""
     usage = x.turn.usage if x.turn is not None else None
     spent = usage.completion_tokens if usage is not None else None
     return x.output.ids is None and x.limit is not None and spent is not None and spent >= x.limit
 
 
 def _refuses(x: Exchange) -> bool:
-    return any(one.where == "refusal" for answer in x.answers for one in answer.fields)
+    return any(field.where == "refusal" for answer in x.answers for field in answer.fields)
 
 
 def _owes_nothing(meant: ExpectedOutput | None) -> bool:
-    """Whether it is known that the model wrote neither a text for the user nor a call."""
+    """Return True if the model is known to have written neither a text for the user nor a call."""
     return meant is not None and not "".join(meant.shown).strip() and not meant.calls
-
-
-def _is_shown(meant: ExpectedOutput, content: str) -> bool:
-    return told_in_order(meant.shown, content)
-
-
-def _trimmed(text: str) -> str:
-    return text.rstrip("\ufffd")

@@ -1,4 +1,4 @@
-"""Family `choices`: as many answers as were asked for, and beside each its log probabilities; the same seed, the same answer; each answer an id of its own."""
+"""Family `choices`: the number of choices, their log probabilities, the effect of a seed, and the ids of answers."""
 
 from __future__ import annotations
 
@@ -34,43 +34,43 @@ def asks_for_several(x: Exchange) -> bool:
 def as_many_as_asked(x: Exchange) -> Iterator[Finding]:
     """A request for several choices gets that many, numbered from 0, or is refused.
 
-    A server that returns one without a word breaks whoever takes a vote, or the best of several (defects M15, O12). Every other check looks at all
-    choices of an answer, each as if it were alone.
+    A server that silently returns one breaks clients that take a vote, or the best of several (defects M15, O12). Every other check judges all choices of
+    an answer, each as if it were alone.
     """
     prompt = at(x.request.json, "prompt")
     prompts = items(prompt) if any(number(one) is None for one in items(prompt)) else [prompt]
     wanted = (number(at(x.chat_request, "n")) or 1) * len(prompts)
-    told = sorted(_indexes(x))
-    if told != list(range(wanted)):
+    indexes = sorted(_indexes(x))
+    if indexes != list(range(wanted)):
         yield Finding(
             message=RedactableText("{} choices were asked for", wanted),
             at="/choices",
             expected=RedactableText("indexes 0 to {}", wanted - 1),
-            actual=RedactableText("indexes {}", ", ".join(map(str, told))),
+            actual=RedactableText("indexes {}", ", ".join(map(str, indexes))),
         )
 
 
 def _indexes(x: Exchange) -> Iterator[int]:
-    """The index of each choice of a whole answer; of a stream, each that occurs, once."""
+    """Yield the index of each choice of an unstreamed answer, or each index of a stream once."""
     if x.stream is None:
         yield from (number(at(choice, "index")) or 0 for choice in items(at(x.chat_completion, "choices")))
         return
-    yield from {told.number or 0 for told in x.chunk_choices}
+    yield from {one.number or 0 for one in x.chunk_choices}
 
 
 def _entries(x: Exchange) -> list[Json]:
-    """The entries of the log probabilities of the first choice, of a stream those of all its chunks."""
+    """Return the log probability entries of the first choice, joined over all chunks of a stream."""
     if x.stream is None:
         first = members(at(x.chat_completion, "choices", 0))
         logprobs = [] if number(first.get("index")) else [first.get("logprobs")]
     else:
-        logprobs = [told.choice.get("logprobs") for told in x.chunk_choices if not told.number and not told.place]
-    return [entry for held in logprobs if held is not None for entry in items(at(held, "content"))]
+        logprobs = [one.choice.get("logprobs") for one in x.chunk_choices if not one.number and not one.place]
+    return [entry for value in logprobs if value is not None for entry in items(at(value, "content"))]
 
 
 @evidence
-def can_tell_logprobs(x: Exchange) -> bool:
-    """exchanges on Chat Completions, the Responses API or Ollama's own, whose answers have a place for log probabilities"""
+def api_has_logprobs(x: Exchange) -> bool:
+    """exchanges on Chat Completions, the Responses API or Ollama's own, whose answers can represent log probabilities"""
     return x.api in (CHAT_COMPLETIONS.name, RESPONSES.name, OLLAMA.name, OLLAMA_GENERATE.name)
 
 
@@ -82,7 +82,7 @@ def asks_for_logprobs(x: Exchange) -> bool:
 
 @evidence
 def was_generated(x: Exchange) -> bool:
-    """answers that were generated: a server that only derenders has no probabilities, and is told none"""
+    """generated answers: a server that only derenders does not receive any probabilities"""
     return x.answered_by is AnsweredBy.API
 
 
@@ -101,16 +101,16 @@ def has_logprobs(x: Exchange) -> bool:
 @check(
     SHOULD,
     spec="chat#logprobs",
-    when=(on.is_conversation, can_tell_logprobs, on.ended_well, was_generated, asks_for_logprobs, has_content),
+    when=(on.is_conversation, api_has_logprobs, on.ended_well, was_generated, asks_for_logprobs, has_content),
 )
 def logprobs_are_returned(x: Exchange) -> Iterator[Finding]:
-    """Log probabilities that were asked for are returned, in streams too, or the request is refused.
+    """Log probabilities that were requested are returned, in streams too, or the request is refused.
 
-    Whoever measures certainty finds nothing and is told nothing (defect M15).
+    Otherwise clients that measure certainty silently get none (defect M15).
     """
     if not _entries(x):
         yield Finding(
-            message="log probabilities were asked for and there are none",
+            message="log probabilities were requested and not returned",
             at="/logprobs/content",
             expected="an entry for each token, or a refusal",
             actual="nothing",
@@ -120,22 +120,22 @@ def logprobs_are_returned(x: Exchange) -> Iterator[Finding]:
 @check(
     MUST,
     spec="chat#logprobs",
-    when=(on.is_conversation, can_tell_logprobs, on.ended_well, was_generated, has_logprobs, has_content),
+    when=(on.is_conversation, api_has_logprobs, on.ended_well, was_generated, has_logprobs, has_content),
 )
 def logprobs_spell_the_text(x: Exchange) -> Iterator[Finding]:
     """The tokens of the log probabilities, one after the other, are the text of the content.
 
-    Entries that are shifted, lost or doubled give each token the certainty of another. Entries of all that was generated, reasoning and markers
-    included, are another contract, and a variant as long as the content is among them.
+    Entries that are shifted, lost or doubled give each token the certainty of another. Entries of the whole output, reasoning and markers included, are
+    another contract, and a variant as long as they include the content.
     """
     content = (x.turn.content if x.turn is not None else "") or ""
     pieces = [_bytes(entry) for entry in _entries(x)]
     if None in pieces:
         return
     spelled = b"".join(piece for piece in pieces if piece is not None).decode("utf-8", "replace")
-    if _squeezed(spelled) == _squeezed(content):
+    if _without_space(spelled) == _without_space(content):
         return
-    if _covers_more(_squeezed(spelled), _squeezed(content)):
+    if _covers_more(_without_space(spelled), _without_space(content)):
         yield variant("log probabilities cover more than the content", where="/logprobs/content")
         return
     expected, actual = text_difference(content, spelled)
@@ -148,7 +148,7 @@ def logprobs_spell_the_text(x: Exchange) -> Iterator[Finding]:
 
 
 def _bytes(entry: Json) -> bytes | None:
-    """The bytes of a token; None where they are not told, or the token is named by its number."""
+    """Return the bytes of a token, or None if they are unknown or the entry gives the number of the token."""
     listed = [number(byte) for byte in items(at(entry, "bytes"))]
     if listed and all(byte is not None and 0 <= byte < 256 for byte in listed):  # noqa: PLR2004 - a byte
         return bytes(byte for byte in listed if byte is not None)
@@ -156,26 +156,24 @@ def _bytes(entry: Json) -> bytes | None:
     return None if not token or "\ufffd" in token or token.startswith("token_id:") else token.encode("utf-8", "replace")
 
 
-def _squeezed(said: str) -> str:
-    """The text without white space: what joins several messages is no token."""
-    return "".join(said.split())
+def _without_space(value: str) -> str:
+    """Remove white space: servers join several messages by white space, which has no token."""
+    return "".join(value.split())
 
 
 def _covers_more(spelled: str, content: str) -> bool:
-    """Whether the content stands whole in what is spelled, or in pieces between the markers of a whole generation."""
-    if content in spelled:
-        return True
+    """Return True if `spelled` contains the content, whole or in pieces between the markers of a whole output."""
     rest = iter(spelled)
-    return "<|message|>" in spelled and all(character in rest for character in content)
+    return content in spelled or ("<|message|>" in spelled and all(character in rest for character in content))
 
 
 @check(
     MUST,
     spec="chat#top-logprobs",
-    when=(on.is_conversation, can_tell_logprobs, on.ended_well, was_generated, has_logprobs),
+    when=(on.is_conversation, api_has_logprobs, on.ended_well, was_generated, has_logprobs),
 )
 def logprobs_are_logarithms(x: Exchange) -> Iterator[Finding]:
-    """Each entry has its token and a logarithm, no number above 0; at most so many likely tokens as were asked for.
+    """Each entry has its token and a logarithm, which is not above 0, and at most as many likely tokens as requested.
 
     A server that returns probabilities turns the surest token into the least sure.
     """
@@ -185,7 +183,7 @@ def logprobs_are_logarithms(x: Exchange) -> Iterator[Finding]:
         wrong = next((one for one in (entry, *likely) if not _is_logarithm(one)), None)
         if wrong is not None:
             yield Finding(
-                message="a log probability is none",
+                message="an entry has no valid log probability",
                 at=where,
                 expected="a token and a number that is not above 0",
                 actual=shorten(dumps({"token": at(wrong, "token"), "logprob": at(wrong, "logprob")})),
@@ -193,14 +191,14 @@ def logprobs_are_logarithms(x: Exchange) -> Iterator[Finding]:
             return
         if most is not None and len(likely) > most + 1:
             yield Finding(
-                message="more likely tokens than were asked for",
+                message="more likely tokens than requested",
                 at=where + "/top_logprobs",
                 expected=RedactableText("at most {}", most),
                 actual=quote(len(likely)),
             )
             return
         if most is not None and len(likely) > most:
-            yield variant("the token itself is one more of the likely ones", where=where + "/top_logprobs")
+            yield variant("the list of likely tokens also has the token itself", where=where + "/top_logprobs")
             return
 
 
@@ -216,26 +214,26 @@ def _is_logarithm(entry: Json) -> bool:
 @series_only
 @evidence
 def has_answers_with_ids(series: Series) -> bool:
-    """answers with an id to requests that are not the same"""
-    return len(series.exchanges) > 1 and len({asked for _, asked in _with_ids(series)}) > 1
+    """answers with an id to different requests"""
+    return len(series.exchanges) > 1 and len({request for _, request in _with_ids(series)}) > 1
 
 
 @comparison(SHOULD, spec="chat#id", when=has_answers_with_ids)
 def answers_have_ids_of_their_own(series: Series) -> Iterator[Finding]:
     """Answers to different requests have different ids.
 
-    Whoever keeps answers by their id (a log, a trace, a store of messages) overwrites one with the other. SHOULD: a client that takes one answer at a time
-    sees nothing of it. The same request may get the same answer again, out of a cache.
+    A log, a trace or a store that indexes answers by id overwrites one with the other. SHOULD: a client that takes one answer at a time is not affected.
+    The same request may get the same answer again from a cache.
     """
     seen: dict[str, tuple[str, str]] = {}
-    for x, asked in _with_ids(series):
+    for x, request in _with_ids(series):
         name = (x.turn.id if x.turn is not None else None) or ""
-        first, before = seen.setdefault(name, (x.id, asked))
-        if before != asked:
+        first, before = seen.setdefault(name, (x.id, request))
+        if before != request:
             yield Finding(
                 message="answers to two different requests have the same id",
                 at="/id",
-                expected="an id of its own",
+                expected="a unique id",
                 actual=RedactableText("{}, as in {}", shorten(name), first),
                 exchange=x.id,
             )
@@ -245,17 +243,12 @@ _DELIVERY = frozenset({"stream", "stream_options"})
 
 
 def _with_ids(series: Series) -> Iterator[tuple[Exchange, str]]:
-    """Answers that have an id, as the API gave them, each with what was asked for, however it was to be sent."""
+    """Yield each answer of the API itself that has an id, with its request without the members that choose streaming."""
     for x in series.exchanges.values():
-        if (
-            on.is_chat.holds(x)
-            and x.turn is not None
-            and x.turn.id
-            and not x.from_log
-            and x.answered_by is AnsweredBy.API
-        ):
-            asked = {name: value for name, value in members(x.chat_request).items() if name not in _DELIVERY}
-            yield x, canonical(asked)
+        is_of_api = on.is_chat.holds(x) and not x.from_log and x.answered_by is AnsweredBy.API
+        if is_of_api and x.turn is not None and x.turn.id:
+            request = {name: value for name, value in members(x.chat_request).items() if name not in _DELIVERY}
+            yield x, canonical(request)
 
 
 SEEDED = ("first", "second", "third")
@@ -280,15 +273,15 @@ def _seeded(series: Series) -> list[Exchange]:
 def same_seed_same_answer(series: Series) -> Iterator[Finding]:
     """The same request with the same seed has the same answer.
 
-    SHOULD, and only where no two of three are equal: the API promises an effort, and batching changes the last digits of a sum, so one that differs is a
-    variant, as is another `system_fingerprint`. Works with any weights, the more random the better.
+    SHOULD, because the API promises only best effort, and batching changes the last digits of a sum. A failure needs three different answers. One
+    different answer is a variant, as is another `system_fingerprint`. Works with any weights, the more random the better.
     """
     seeded = _seeded(series)
-    answers = {_said(x) for x in seeded}
+    answers = {_content(x) for x in seeded}
     if len(answers) == 1:
         return
     if len(answers) < len(SEEDED) or len({dumps(at(x.chat_completion, "system_fingerprint")) for x in seeded}) > 1:
-        yield variant("the same seed has not always the same answer", where="/seed")
+        yield variant("the same seed does not always give the same answer", where="/seed")
         return
     yield Finding(
         message="three requests with the same seed have three answers",
@@ -299,8 +292,9 @@ def same_seed_same_answer(series: Series) -> Iterator[Finding]:
     )
 
 
-def _said(x: Exchange) -> tuple[str | None, ...]:
-    """Reasoning, content and calls of an answer; ids of calls are new each time."""
-    turn = x.turn
-    calls = [part for call in turn.tool_calls for part in (call.name, call.arguments)] if turn is not None else []
-    return (turn.reasoning, turn.content, *calls) if turn is not None else ()
+def _content(x: Exchange) -> tuple[str | None, ...]:
+    """Return reasoning, content and calls of an answer, without the ids of calls: these are new each time."""
+    if x.turn is None:
+        return ()
+    calls = (part for call in x.turn.tool_calls for part in (call.name, call.arguments))
+    return (x.turn.reasoning, x.turn.content, *calls)

@@ -1,7 +1,7 @@
-"""Family `client`: what a client sends back. Judged on the request alone, whatever the server makes of it.
+"""Family `client`: the history that a client sends back. Judged on the request alone, whatever the server does with it.
 
-Applies to the traffic of others, and to the scenarios that play a client and send back what the server answered: there a failure shows an answer that can
-not be sent back as it should be. The other requests of the suite break these rules on purpose.
+Applies to recorded traffic, and to scenarios that play a client and send back the server's answers. There, a failure shows an answer that cannot be sent
+back as it should be. The other requests of the suite break these rules on purpose.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 TRAFFIC = "traffic"
 PLAYED = "client_"
-"""How the names of scenarios begin that play a client."""
+"""Prefix of the names of scenarios that play a client."""
 
 
 @condition
-def is_of_a_client(x: Exchange) -> bool:
-    """requests of clients: traffic, and scenarios that play one"""
+def comes_from_a_client(x: Exchange) -> bool:
+    """requests of clients: recorded traffic, and scenarios that play a client"""
     return x.scenario == TRAFFIC or x.scenario.startswith(PLAYED)
 
 
 def _calls(x: Exchange) -> Iterator[tuple[int, int, Json]]:
-    """Every call of the history, by message and place."""
+    """Yield every call of the history with the index of its message and its index in that message."""
     for index, message in enumerate(x.messages):
         for number, call in enumerate(items(at(message, "tool_calls"))):
             yield index, number, call
 
 
 def _open_loop(x: Exchange) -> list[Json]:
-    """The assistant messages with calls since the user last spoke, where a result comes last."""
+    """Return the assistant messages with calls after the last user message, latest first; none unless a result comes last."""
     if not x.messages or at(x.messages[-1], "role") != "tool":
         return []
     latest = takewhile(lambda message: at(message, "role") != "user", reversed(x.messages))
@@ -46,9 +46,9 @@ def _open_loop(x: Exchange) -> list[Json]:
 
 
 def _reasoning(message: Json) -> str:
-    """The reasoning, or that there is some in the details that OpenRouter tells and wants back."""
-    told = (text(at(message, name)) for name in REASONING_FIELDS)
-    return next(filter(None, told), "reasoning_details" if items(at(message, "reasoning_details")) else "")
+    """Return the reasoning, or `reasoning_details` if the message has that list, which OpenRouter returns and expects back."""
+    texts = (text(at(message, name)) for name in REASONING_FIELDS)
+    return next(filter(None, texts), "reasoning_details" if items(at(message, "reasoning_details")) else "")
 
 
 @condition
@@ -58,7 +58,7 @@ def is_in_a_tool_loop(x: Exchange) -> bool:
 
 
 @condition
-def was_told_reasoning(x: Exchange) -> bool:
+def returns_reasoning(x: Exchange) -> bool:
     """requests to servers that return reasoning"""
     return x.turn is not None and bool(x.turn.reasoning)
 
@@ -66,12 +66,12 @@ def was_told_reasoning(x: Exchange) -> bool:
 @check(
     SHOULD,
     spec="harmony#keep-reasoning",
-    when=(on.is_conversation, is_of_a_client, is_in_a_tool_loop, was_told_reasoning),
+    when=(on.is_conversation, comes_from_a_client, is_in_a_tool_loop, returns_reasoning),
 )
 def reasoning_is_sent_back(x: Exchange) -> Iterator[Finding]:
     """Inside a tool loop a client sends back the reasoning that came with the calls.
 
-    Without it the model has forgotten why it called, plans anew after every result, and calls again (defect P11).
+    Without it the model has forgotten why it called, plans again after every result, and repeats the call (defect P11).
     """
     loop = _open_loop(x)
     if not any(map(_reasoning, loop)):
@@ -86,48 +86,46 @@ def reasoning_is_sent_back(x: Exchange) -> Iterator[Finding]:
 _WRAPPED = re.compile(r"<(think|reasoning)>[\s\S]*?</\1>")
 
 
-@check(SHOULD, spec="harmony#drop-reasoning", when=(on.is_conversation, is_of_a_client, has_earlier_answer))
+@check(SHOULD, spec="harmony#drop-reasoning", when=(on.is_conversation, comes_from_a_client, has_earlier_answer))
 def answers_come_back_alone(x: Exchange) -> Iterator[Finding]:
     """Earlier answers come back without the reasoning that led to them.
 
-    In a field of its own the server drops it. Within the content no server can: the model reads its old thoughts as its answer, and writes the next one so.
+    A server drops reasoning from a separate field. It cannot drop it from the content: the model reads its old thoughts as its answer, and imitates that.
     """
-    spoke = max((index for index, message in enumerate(x.messages) if at(message, "role") == "user"), default=0)
+    last_user = max((index for index, message in enumerate(x.messages) if at(message, "role") == "user"), default=0)
     for index, message in enumerate(x.messages):
         if at(message, "role") != "assistant":
             continue
         content = without_code(content_text(at(message, "content")) or "")
-        found = _WRAPPED.search(content) or GLUED.search(content)
-        if found is not None:
+        leak = _WRAPPED.search(content) or GLUED.search(content)
+        if leak is not None:
             yield Finding(
-                message="the content of an earlier answer holds its reasoning",
+                message="the content of an earlier answer contains its reasoning",
                 at=pointer("messages", index, "content"),
                 expected="the answer alone",
-                actual=shorten(content[found.start() :]),
+                actual=shorten(content[leak.start() :]),
             )
-        elif index < spoke and _reasoning(message) and not items(at(message, "tool_calls")):
-            yield variant(
-                "the reasoning of a finished turn is sent back; the server has to drop it",
-                where=pointer("messages", index),
-            )
+        elif index < last_user and _reasoning(message) and not items(at(message, "tool_calls")):
+            where = pointer("messages", index)
+            yield variant("the reasoning of a finished turn is sent back; the server has to drop it", where=where)
 
 
 _RENDERED = re.compile(r"\s*<\|(?:start|channel)\|>[^<\n]{0,80}(?:<\|[^<\n]{0,80}){0,3}<\|message\|>")
 
 
-@check(SHOULD, spec="harmony#special-tokens", when=(on.is_conversation, is_of_a_client, has_user_message))
+@check(SHOULD, spec="harmony#special-tokens", when=(on.is_conversation, comes_from_a_client, has_user_message))
 def messages_are_not_rendered(x: Exchange) -> Iterator[Finding]:
-    """A client leaves Harmony's markers to the server: no message is a rendering already.
+    """A client leaves Harmony's markers to the server: no message is already rendered.
 
-    Markers of a client reach the model as letters, beside those that the server writes: the model learns to write letters where tokens belong.
+    Markers that a client writes reach the model as ordinary text, next to the server's real ones. The model then learns to write text where tokens belong.
     """
     for index, message in enumerate(x.messages):
         content = content_text(at(message, "content")) or ""
         is_assistant = at(message, "role") == "assistant"
-        found = STRUCTURE.search(without_code(content)) if is_assistant else _RENDERED.match(content)
-        if found is not None:
+        marker = STRUCTURE.search(without_code(content)) if is_assistant else _RENDERED.match(content)
+        if marker is not None:
             yield Finding(
-                message="a message holds Harmony's markers as text",
+                message="a message contains Harmony markers as text",
                 at=pointer("messages", index, "content"),
                 expected="the text of the message alone",
                 actual=shorten(content),
@@ -140,11 +138,11 @@ def sends_results(x: Exchange) -> bool:
     return any(at(message, "role") == "tool" for message in x.messages)
 
 
-@check(MUST, spec="chat#tool-call-id", when=(on.is_conversation, is_of_a_client, sends_results))
+@check(MUST, spec="chat#tool-call-id", when=(on.is_conversation, comes_from_a_client, sends_results))
 def results_name_their_calls(x: Exchange) -> Iterator[Finding]:
     """Every result names, by `tool_call_id`, one call of the history before it, and no two calls share an id.
 
-    Harmony names a result after its function, and the id is all that tells which one it is.
+    Harmony names a result after its function, and only the id identifies that function.
     """
     seen: set[str] = set()
     for index, message in enumerate(x.messages):
@@ -154,7 +152,7 @@ def results_name_their_calls(x: Exchange) -> Iterator[Finding]:
                 yield Finding(
                     message="two calls have the same id",
                     at=pointer("messages", index, "tool_calls", number, "id"),
-                    expected="an id of its own",
+                    expected="a unique id",
                     actual=quote(name) or "no id",
                 )
             seen.add(name)
@@ -169,15 +167,15 @@ def results_name_their_calls(x: Exchange) -> Iterator[Finding]:
 
 @condition
 def sends_calls(x: Exchange) -> bool:
-    """requests whose history holds a call"""
+    """requests whose history contains a call"""
     return any(True for _ in _calls(x))
 
 
-@check(SHOULD, spec="chat#tool-call-id", when=(on.is_conversation, is_of_a_client, sends_calls))
+@check(SHOULD, spec="chat#tool-call-id", when=(on.is_conversation, comes_from_a_client, sends_calls))
 def calls_are_answered(x: Exchange) -> Iterator[Finding]:
-    """Every call of the history is answered before anybody else speaks.
+    """Every call of the history is answered before any other message.
 
-    A model that sees a call without a result waits for it, makes it again, or invents what came back.
+    A model that sees a call without a result waits for it, repeats the call, or invents a result.
     """
     for index, number, call in _calls(x):
         results = takewhile(lambda message: at(message, "role") == "tool", x.messages[index + 1 :])
@@ -185,25 +183,25 @@ def calls_are_answered(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message=RedactableText("the call of {} has no result", text(at(call, "function", "name"))),
                 at=pointer("messages", index, "tool_calls", number),
-                expected="a message of the role tool behind it",
+                expected="a message with role tool after it",
                 actual="none",
             )
 
 
-@check(MUST, spec="chat#arguments", when=(on.is_conversation, is_of_a_client, sends_calls))
+@check(MUST, spec="chat#arguments", when=(on.is_conversation, comes_from_a_client, sends_calls))
 def arguments_are_encoded_once(x: Exchange) -> Iterator[Finding]:
     """The arguments of a call come back as the text that the model wrote: not decoded, and not encoded a second time.
 
-    Encoded twice, the model reads a quoted text where its own call stood, and quotes the next one (defect J01).
+    If they are encoded twice, the model reads a quoted text in place of its earlier call, and quotes the next one (defect J01).
     """
     for index, number, call in _calls(x):
         arguments = at(call, "function", "arguments")
         if isinstance(arguments, str) and not _is_quoted_json(arguments):
             continue
         yield Finding(
-            message=f"the arguments of a call are {'encoded twice' if isinstance(arguments, str) else 'no text'}",
+            message=f"the arguments of a call are {'encoded twice' if isinstance(arguments, str) else 'not a string'}",
             at=pointer("messages", index, "tool_calls", number, "function", "arguments"),
-            expected="JSON, encoded once, as a text",
+            expected="JSON, encoded once, as a string",
             actual=shorten(arguments) if isinstance(arguments, str) else quote(type(arguments).__name__),
         )
 

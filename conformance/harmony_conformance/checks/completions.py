@@ -1,6 +1,6 @@
-"""Family `completions`: a prompt that the client wrote in Harmony itself is continued as it stands, and told as it was written.
+"""Family `completions`: a prompt that the client itself wrote in Harmony is continued unchanged, and the output is returned as written.
 
-Of every API that takes one: Completions, the generate of TGI and of SGLang, Ollama's with `raw`, llama.cpp's completion.
+For every API that takes such a prompt: Completions, generate of TGI and of SGLang, Ollama's generate with `raw`, llama.cpp's completion.
 """
 
 from __future__ import annotations
@@ -30,57 +30,56 @@ from harmony_conformance.judge.check import (
     variant,
 )
 from harmony_conformance.prompts.prompt_parser import show
-from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
+from harmony_conformance.redactable_text import RedactableText, quote, shorten
 from harmony_ref import decode, encode, encode_with_special_tokens, tokens
 
 
 @condition
 def continues_a_prompt(x: Exchange) -> bool:
-    """answers of an API that continues the prompt that it is given"""
+    """answers of an API that continues a raw prompt"""
     return x.api_adapter.is_raw and x.validity not in ODD and on.was_answered.holds(x)
 
 
 _PROMPTS = ("prompt", "inputs", "text", "input_ids")
-"""The members of a request that hold the prompt."""
+"""The members of a request that may hold the prompt."""
 
 
 @condition
 def has_one_prompt(x: Exchange) -> bool:
-    """requests with one prompt, which is not to be cut"""
+    """requests with one prompt and no limit on its length"""
     return _prompt(x) is not None and at(x.request.json, "parameters", "truncate") is None
 
 
 def _prompt(x: Exchange) -> str | tuple[int, ...] | None:
-    """The prompt of the request, a text or ids; None where it is neither, or there are several."""
-    sent = next((one for name in _PROMPTS if (one := at(x.request.json, name)) is not None), None)
+    """Return the prompt of the request, a text or ids. None if it is neither, or if there are several."""
+    sent = next((value for name in _PROMPTS if (value := at(x.request.json, name)) is not None), None)
     if isinstance(sent, str):
         return sent or None
-    ids = tuple(known for token in items(sent) if (known := number(token)) is not None and tokens.is_known(known))
+    ids = tuple(token for item in items(sent) if (token := number(item)) is not None and tokens.is_known(token))
     return ids if ids and len(ids) == len(items(sent)) else None
 
 
 @evidence
 def prompt_is_counted(x: Exchange) -> bool:
-    """answers that count the tokens of the prompt, or show them"""
+    """answers that show or count the tokens of the prompt"""
     return x.prompt.ids is not None or x.prompt.count is not None
 
 
 @check(MUST, spec="completions#prompt", when=(continues_a_prompt, has_one_prompt, prompt_is_counted))
 def prompt_is_continued_as_it_stands(x: Exchange) -> Iterator[Finding]:
-    """The model is fed the prompt and nothing else: the ids that were sent, or the text's with its markers as special tokens.
+    """The model is fed the prompt and nothing else: the ids that were sent, or those of the text with its markers as special tokens.
 
-    A template around it makes a user's message of what was a whole conversation. Markers that are read as ordinary letters are a variant: then no text is
-    a Harmony prompt, and it has to be sent as ids.
+    A template around it turns a whole conversation into one user message. Markers that are read as ordinary text are a variant: a Harmony prompt then has
+    to be sent as ids.
     """
     sent, fed = _prompt(x), x.prompt.ids
     if sent is None:
         return
     wanted = encode_with_special_tokens(sent) if isinstance(sent, str) else list(sent)
-    letters = encode(sent) if isinstance(sent, str) else wanted
     if _is_fed(x, wanted):
         return
-    if _is_fed(x, letters):
-        yield variant("the markers of a prompt that is a text are read as ordinary letters", where="/prompt")
+    if isinstance(sent, str) and _is_fed(x, encode(sent)):
+        yield variant("the markers of a text prompt are read as ordinary text", where="/prompt")
         return
     yield Finding(
         message="the prompt that was fed is not the one that was sent",
@@ -98,17 +97,17 @@ def _is_fed(x: Exchange, ids: Sequence[int]) -> bool:
 
 @evidence
 def text_is_known(x: Exchange) -> bool:
-    """answers whose emitted tokens are known, and which no stop string cut"""
+    """answers whose emitted tokens are known, and which no stop string ended"""
     return x.output.ids is not None and not x.meets_stop_string
 
 
 @check(MUST, spec="completions#text", when=(continues_a_prompt, on.ended_well, text_is_known))
 def text_is_what_was_written(x: Exchange) -> Iterator[Finding]:
-    """The text is what the model wrote, blanks at its ends too; special tokens are left out of it, or spelled, all of them alike.
+    """The text is what the model wrote, with blanks at its ends; special tokens are either all left out or all spelled.
 
-    Whoever parses it himself needs every character: what is trimmed, or taken for reasoning, is gone. The token that ended it may be left out.
+    Clients that parse it themselves need every character: text that is trimmed, or taken for reasoning, is lost. The token that ended it may be left out.
     """
-    ids, said = x.output.ids or (), x.turn.content or "" if x.turn is not None else ""
+    ids, content = x.output.ids or (), x.turn.content or "" if x.turn is not None else ""
     ended = ids[:-1] if ids and ids[-1] in tokens.STOP_TOKENS | {tokens.ENDOFTEXT} else ids
     without = decode([one for one in ids if not tokens.is_special(one)])
     wants_markers = at(x.chat_request, "skip_special_tokens") is False
@@ -116,9 +115,9 @@ def text_is_what_was_written(x: Exchange) -> Iterator[Finding]:
     echoed = _prompt(x) if _echoes(x) else ""
     before = echoed if isinstance(echoed, str) else decode(list(echoed or ()))
     bare = decode([one for one in echoed or () if isinstance(one, int) and not tokens.is_special(one)])
-    if any(said.rstrip("\ufffd") == (start + form).rstrip("\ufffd") for start in {before, bare} for form in shown):
+    if any(content.rstrip("\ufffd") == (start + form).rstrip("\ufffd") for start in {before, bare} for form in shown):
         return
-    expected, actual = text_difference(before + shown[0], said)
+    expected, actual = text_difference(before + shown[0], content)
     yield Finding(message="the text is not what the model wrote", at="/text", expected=expected, actual=actual)
 
 
@@ -128,7 +127,7 @@ def _echoes(x: Exchange) -> bool:
 
 @condition
 def wants_an_echo(x: Exchange) -> bool:
-    """requests for the prompt as part of the answer, where that is a text"""
+    """requests whose answer is to begin with the prompt, which is a text"""
     return _echoes(x) and isinstance(_prompt(x), str)
 
 
@@ -136,23 +135,19 @@ def wants_an_echo(x: Exchange) -> bool:
 def echo_repeats_the_prompt(x: Exchange) -> Iterator[Finding]:
     """With `echo` the text begins with the prompt.
 
-    It is how log probabilities of a given text are measured: an echo that is missing measures another text.
+    Clients use it to measure the log probabilities of a known text: without the echo they measure another text.
     """
-    sent, said = _prompt(x), _with_echo(x)
+    sent, content = _prompt(x), _with_echo(x)
     if not isinstance(sent, str):
         return
     bare = decode([one for one in encode_with_special_tokens(sent) if not tokens.is_special(one)])
-    if not said.startswith((sent, bare)):
-        yield Finding(
-            message="the text does not begin with the prompt",
-            at="/text",
-            expected=shorten(sent),
-            actual=shorten(said),
-        )
+    if not content.startswith((sent, bare)):
+        message = "the text does not begin with the prompt"
+        yield Finding(message=message, at="/text", expected=shorten(sent), actual=shorten(content))
 
 
 def _with_echo(x: Exchange) -> str:
-    """The text that holds the echo: TGI's streams tell the tokens that were written, and only at their end all of the text."""
+    """Return the text that has the echo. A stream of TGI has it only in its last event, after the tokens that were generated."""
     if x.api == TGI_GENERATE.name and x.events is not None:
         return next((text(at(event.value, "generated_text")) for event in reversed(x.events.events)), "")
     return (x.turn.content or "") if x.turn is not None else ""
@@ -170,19 +165,12 @@ def _are_numbered(choices: Json) -> bool:
     return isinstance(choices, list) and None not in indexes and len(set(indexes)) == len(indexes)
 
 
-def _shown(value: Json) -> ReportText:
-    """What stands there; of choices their indexes alone."""
-    if value is None:
-        return "nothing"
-    return shorten(dumps([at(one, "index") for one in value] if isinstance(value, list) else value))
-
-
 _MEMBERS: tuple[tuple[LiteralString, Callable[[Json], bool], LiteralString], ...] = (
     ("id", lambda value: isinstance(value, str) and bool(value), "a text"),
     ("object", lambda value: value == KIND, KIND),
     ("created", lambda value: number(value) is not None, "a time in seconds"),
     ("model", lambda value: isinstance(value, str) and bool(value), "a text"),
-    ("choices", _are_numbered, "a list, and each choice with an index of its own"),
+    ("choices", _are_numbered, "a list, and each choice with a unique index"),
 )
 
 
@@ -190,30 +178,31 @@ _MEMBERS: tuple[tuple[LiteralString, Callable[[Json], bool], LiteralString], ...
 def answer_has_its_members(x: Exchange) -> Iterator[Finding]:
     """An answer of Completions, and each chunk of one, has id, object, time and model, and its choices their index.
 
-    Clients with typed objects leave out what is missing, or refuse the whole answer.
+    Clients with typed objects skip missing members, or reject the whole answer.
     """
-    told = (
-        [event.value for event in x.events.events if not event.is_done] if x.events is not None else [x.response_json]
-    )
-    for place, value in enumerate(told):
-        if at(value, "error") is not None:
+    events = x.events.events if x.events is not None else ()
+    answers = [event.value for event in events if not event.is_done] if x.events is not None else [x.response_json]
+    for place, answer in enumerate(answers):
+        if at(answer, "error") is not None:
             continue
         where = f"chunk {place}" if x.events is not None else ""
         for name, is_right, expected in _MEMBERS:
-            if not is_right(at(value, name)):
+            value = at(answer, name)
+            if not is_right(value):
+                shown = [at(one, "index") for one in value] if isinstance(value, list) else value
                 yield Finding(
-                    message=f"`{name}` is missing or of the wrong kind",
+                    message=f"`{name}` is missing or has the wrong type",
                     at=f"{where}/{name}",
                     expected=expected,
-                    actual=_shown(at(value, name)),
+                    actual=shorten(dumps(shown)) if shown is not None else "nothing",
                 )
                 return
 
 
-def _places(x: Exchange) -> dict[str, list[Json]]:
-    """The lists of the log probabilities of the first choice, joined over a stream."""
-    told = [event.value for event in x.events.events] if x.events is not None else [x.response_json]
-    choices = [one for value in told for one in items(at(value, "choices")) if number(at(one, "index")) in (0, None)]
+def _logprobs(x: Exchange) -> dict[str, list[Json]]:
+    """Return the lists of the log probabilities of the first choice, joined over a stream."""
+    answers = [event.value for event in x.events.events] if x.events is not None else [x.response_json]
+    choices = [one for value in answers for one in items(at(value, "choices")) if number(at(one, "index")) in (0, None)]
     return {
         name: [entry for choice in choices for entry in items(at(choice, "logprobs", name))]
         for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset")
@@ -221,18 +210,18 @@ def _places(x: Exchange) -> dict[str, list[Json]]:
 
 
 @condition
-def tells_logprobs(x: Exchange) -> bool:
+def has_logprobs(x: Exchange) -> bool:
     """answers of Completions to requests for log probabilities"""
     return x.api == COMPLETIONS.name and number(at(x.request.json, "logprobs")) is not None
 
 
-@check(MUST, spec="completions#logprobs", when=(continues_a_prompt, on.ended_well, tells_logprobs))
+@check(MUST, spec="completions#logprobs", when=(continues_a_prompt, on.ended_well, has_logprobs))
 def logprobs_align(x: Exchange) -> Iterator[Finding]:
-    """There is a token, a log probability and a place in the text for each token that was written, and of an echoed prompt for its tokens too.
+    """Each emitted token, and each token of an echoed prompt, has an entry, a log probability and an offset in the text.
 
-    The lists are read side by side: one entry less, and every value after it is another token's. The tokens spell the text, but for special ones.
+    Clients read the lists in parallel: after a missing entry, every value belongs to another token. The tokens spell the text, without special ones.
     """
-    lists = _places(x)
+    lists = _logprobs(x)
     count = len(lists["tokens"])
     ids = x.output.ids
     prompt = x.prompt.count or 0 if _echoes(x) else 0
@@ -240,14 +229,14 @@ def logprobs_align(x: Exchange) -> Iterator[Finding]:
     wrong = next((name for name in ("token_logprobs", "text_offset") if len(lists[name]) != count), None)
     if wrong is not None or not count:
         yield Finding(
-            message="the lists of the log probabilities are not of one length",
+            message="the lists of the log probabilities differ in length, or are empty",
             at=f"/logprobs/{wrong or 'tokens'}",
             expected=RedactableText("{} entries", count) if wrong else "an entry for each token",
             actual=RedactableText("{} entries", len(lists[wrong or "tokens"])),
         )
     elif emitted is not None and count not in (emitted, emitted - 1):
         yield Finding(
-            message="the log probabilities are not of every token",
+            message="the log probabilities do not cover every token",
             at="/logprobs/tokens",
             expected=RedactableText("{} tokens", emitted),
             actual=RedactableText("{} tokens", count),
@@ -261,7 +250,8 @@ def logprobs_align(x: Exchange) -> Iterator[Finding]:
             expected=shorten(x.turn.content or ""),
             actual=shorten("".join(map(text, lists["tokens"]))),
         )
-    above = next((one for one in lists["token_logprobs"] if _is_above_zero(one)), None)
+    values = lists["token_logprobs"]
+    above = next((value for value in values if isinstance(value, int | float) and value > _ROUNDING), None)
     if above is not None:
         yield Finding(
             message="a log probability is above 0",
@@ -272,54 +262,49 @@ def logprobs_align(x: Exchange) -> Iterator[Finding]:
     offsets = [number(place) or 0 for place in lists["text_offset"]]
     if offsets != sorted(offsets):
         yield Finding(
-            message="the places of the tokens in the text do not grow",
+            message="the offsets of the tokens in the text decrease",
             at="/logprobs/text_offset",
-            expected="each at or behind the one before",
+            expected="each at or after the previous one",
             actual=shorten(str(offsets)),
         )
 
 
 _ROUNDING = 1e-3
 
-
-def _is_above_zero(value: Json) -> bool:
-    return isinstance(value, int | float) and value > _ROUNDING
-
-
-_OTHERWISE = ("\ufffd", "bytes:", "token_id:")
-"""What is told of a token that is a piece of a character, and no text by itself."""
+_PIECES = ("\ufffd", "bytes:", "token_id:")
+"""Marks of an entry whose token is a piece of a character, and not text by itself."""
 
 
-def _spell(told: list[Json], said: str) -> bool:
-    """Whether the tokens, joined and without special ones, are the text. A piece of a character may stand for any one."""
-    place = gap = 0
-    for is_piece, run in groupby(map(text, told), key=lambda one: any(mark in one for mark in _OTHERWISE)):
+def _spell(entries: list[Json], content: str) -> bool:
+    """Return True if the tokens, joined and without special ones, are the text. A piece of a character matches any character."""
+    end = gap = 0
+    for is_piece, run in groupby(map(text, entries), key=lambda entry: any(mark in entry for mark in _PIECES)):
         if is_piece:
             gap += len(list(run))
             continue
         spelled = _unmarked("".join(run))
-        found = said.find(spelled, place, place + gap + len(spelled))
-        if found < 0:
+        start = content.find(spelled, end, end + gap + len(spelled))
+        if start < 0:
             return False
-        place, gap = found + len(spelled), 0 if spelled else gap
-    return len(said) - place <= gap
+        end, gap = start + len(spelled), 0 if spelled else gap
+    return len(content) - end <= gap
 
 
 _MARKERS = re.compile("|".join(map(re.escape, tokens.NAMED_SPECIALS.values())))
 
 
-def _unmarked(said: str) -> str:
-    return _MARKERS.sub("", said)
+def _unmarked(content: str) -> str:
+    return _MARKERS.sub("", content)
 
 
 def _same_prompt(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
-    """Answers to a prompt that is a text, and to the ids of the same, with the same script."""
-    told = [x for x in series.exchanges.values() if continues_a_prompt.holds(x) and x.events is None]
-    for one in told:
+    """Yield pairs of answers with the same script: one to a text prompt, one to the ids of the same prompt."""
+    answers = [x for x in series.exchanges.values() if continues_a_prompt.holds(x) and x.events is None]
+    for one in answers:
         written = _prompt(one)
         if not isinstance(written, str):
             continue
-        for other in told:
+        for other in answers:
             sent = _prompt(other)
             is_same = isinstance(sent, tuple) and list(sent) == encode_with_special_tokens(written)
             if is_same and one.script == other.script and one.script is not None and _settings(one) == _settings(other):
@@ -339,9 +324,9 @@ def has_ids_and_text(series: Series) -> bool:
 
 @comparison(MUST, spec="completions#prompt", when=has_ids_and_text)
 def ids_and_text_are_one_prompt(series: Series) -> Iterator[Finding]:
-    """A prompt of ids has the answer that its text has, and costs as many tokens.
+    """A prompt of ids has the same answer as its text, and costs as many tokens.
 
-    Ids that are made a text on the way lose their markers, or gain a beginning.
+    Ids that a server converts to text lose their markers, or get a token at the beginning.
     """
     for written, sent in _same_prompt(series):
         texts = [x.turn.content if x.turn is not None else None for x in (written, sent)]

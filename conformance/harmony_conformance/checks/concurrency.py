@@ -1,4 +1,4 @@
-"""Family `concurrency`: requests that run side by side do not see each other."""
+"""Family `concurrency`: concurrent requests do not affect each other."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LANE, ALONE = "lane ", "alone "
 @series_only
 @condition
 def has_lanes(series: Series) -> bool:
-    """requests sent side by side, two at least at the same time, each with a word of its own"""
+    """concurrent requests, at least two, each with its own word"""
     lanes = [x for step, x in series.exchanges.items() if step.startswith(LANE) and x.turn is not None]
     return len(lanes) > 1 and all(x.concurrency != 1 for x in lanes)
 
 
 @comparison(MUST, spec="chat#message", when=has_lanes)
 def answers_do_not_cross(series: Series) -> Iterator[Finding]:
-    """No answer holds the word that only another request, running at the same time, holds; no two answers share an id."""
+    """No answer contains the word of another, concurrent request; no two answers share an id."""
     lanes = {step: x for step, x in series.exchanges.items() if step.startswith(LANE) and x.turn is not None}
     words = {step: "canary-" + step.removeprefix(LANE).partition("+")[0] for step in lanes}
     patterns = {word: re.compile(rf"{re.escape(word)}(?!\w)") for word in words.values()}
@@ -35,12 +35,11 @@ def answers_do_not_cross(series: Series) -> Iterator[Finding]:
         if x.turn is None:
             continue
         texts = " ".join(field.text for field in fields(x.turn))
-        foreign = next(
-            (word for word, pattern in patterns.items() if word != words[step] and pattern.search(texts)), None
-        )
+        others = (word for word, pattern in patterns.items() if word != words[step] and pattern.search(texts))
+        foreign = next(others, None)
         if foreign is not None:
             yield Finding(
-                message="an answer holds the word of another request",
+                message="an answer contains the word of another request",
                 at="content",
                 expected=quote(words[step]),
                 actual=quote(foreign),
@@ -60,35 +59,35 @@ def answers_do_not_cross(series: Series) -> Iterator[Finding]:
 
 @evidence
 def has_lanes_alone(series: Series) -> bool:
-    """requests sent alone and side by side with others, of which the same emitted tokens are known"""
-    return any(True for _ in _alone_and_beside(series))
+    """requests sent alone and concurrently, whose emitted tokens are known to be the same"""
+    return any(True for _ in _alone_and_concurrent(series))
 
 
 @comparison(MUST, spec="chat#message", when=(has_lanes, has_lanes_alone))
 def same_answer_as_alone(series: Series) -> Iterator[Finding]:
-    """The same output of the model is the same answer, whether the request was alone or side by side with others: reasoning, content, calls and end.
+    """The same output of the model gives the same answer alone and under concurrency: reasoning, content, calls and end.
 
-    Parsers keep state, and under load servers cut, drop or mix what they would not.
+    Parsers have state, and a server under load may cut, drop or mix answers that it otherwise returns whole.
     """
-    for alone, beside in _alone_and_beside(series):
-        for found in json_differences(_told(alone), _told(beside)):
+    for alone, lane in _alone_and_concurrent(series):
+        for difference in json_differences(_content(alone), _content(lane)):
             yield Finding(
-                message=RedactableText("side by side with others, {} differs", found.path),
-                at=found.path,
-                expected=found.expected,
-                actual=found.actual,
-                exchange=beside.id,
+                message=RedactableText("under concurrency, {} differs", difference.path),
+                at=difference.path,
+                expected=difference.expected,
+                actual=difference.actual,
+                exchange=lane.id,
             )
 
 
-def _alone_and_beside(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
-    for step, beside in series.exchanges.items():
+def _alone_and_concurrent(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
+    for step, lane in series.exchanges.items():
         alone = series.exchanges.get(ALONE + step.removeprefix(LANE)) if step.startswith(LANE) else None
-        if alone is not None and None not in (alone.turn, beside.turn, alone.script) and alone.script == beside.script:
-            yield alone, beside
+        if alone is not None and None not in (alone.turn, lane.turn, alone.script) and alone.script == lane.script:
+            yield alone, lane
 
 
-def _told(x: Exchange) -> Json:
+def _content(x: Exchange) -> Json:
     turn = x.turn or Turn()
     return {
         "content": turn.content or "",

@@ -1,4 +1,4 @@
-"""Family `headers`: those of the prompt have the form the model was trained on; those the model broke cost the client nothing."""
+"""Family `headers`: headers in the prompt have the form that the model was trained on; broken headers in the output cost the client nothing."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _SHOWN: dict[str, LiteralString] = {
 
 @check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known))
 def form_is_known(x: Exchange) -> Iterator[Finding]:
-    """Each header of the prompt is a role, and for an assistant or a tool a channel and at most one recipient, in one of the known orders.
+    """Each header of the prompt has a role; of an assistant or tool also a channel, and at most one recipient, in known order.
 
-    A header the model was never trained on is imitated, and comes back broken (defects V05, V17).
+    The model imitates a header that it was never trained on, and writes a broken one (defects V05, V17).
     """
     for index, message in enumerate(x.prompt_messages):
         if not _FORMS[message.role].fullmatch(message.header):
@@ -76,11 +76,11 @@ def _end(message: PromptMessage) -> tuple[str, ...]:
 
 @check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.has_row_for_broken_output))
 def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
-    """Broken output costs the client nothing that the row written for it says must arrive: reasoning, answer, calls.
+    """Broken output costs the client nothing that must arrive by its row in the golden data: reasoning, answer, calls.
 
-    Models double a channel, forget a marker, or name a recipient twice, and parsers raise, or end in a state they do not flush: the answer beside the
-    broken header is gone, or a call that could be read (defects V01, V06, S01, S04, P12). What has no place of its own may arrive as content, as
-    reasoning, or as the arguments of a call.
+    Models double a channel, forget a marker, or name a recipient twice. Parsers then raise, or end in a state that they do not flush. The answer next to
+    the broken header is lost, or a readable call (defects V01, V06, S01, S04, P12). A text without a defined place may arrive as content, as reasoning, or
+    as the arguments of a call.
     """
     turn, row = x.turn, x.expectation
     if turn is None or row is None:
@@ -96,15 +96,15 @@ def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
     )
     for where, texts, fields_for_it in places:
         for wanted in (text.rstrip("\ufffd").strip() for text in texts):
-            found = [wanted in field or equal_json(field, wanted) for field in fields_for_it]
-            if not any(found):
+            arrived = [wanted in field or equal_json(field, wanted) for field in fields_for_it]
+            if not any(arrived):
                 yield Finding(
                     message=RedactableText("a text of the broken output is not in {}", where),
                     at=where,
                     expected=shorten(wanted),
                     actual=shorten(" | ".join(filter(None, fields_for_it))) or "nothing",
                 )
-            elif where == "content" and not found[0]:
+            elif where == "content" and not arrived[0]:
                 yield variant("the preamble is shown as reasoning, not as content", where="content")
     for finding in _lost_calls(row.must.calls, turn):
         if finding.verdict is Verdict.FAIL or x.api_adapter.arguments_are_texts:
@@ -112,34 +112,34 @@ def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
 
 
 def _lost_calls(expected: Sequence[FunctionCall], turn: Turn) -> Iterator[Finding]:
-    """The calls that did not arrive, in the order they were made; a call written anew, equal as JSON, is a variant."""
+    """Yield a failure for each call that did not arrive in its order, and a variant for one with rewritten arguments, equal as JSON."""
     left = list(turn.tool_calls)
     for call in expected:
-        place = next((place for place, got in enumerate(left) if _is_call(got, call)), None)
+        place = next((place for place, actual in enumerate(left) if _is_call(actual, call)), None)
         if place is None:
+            arrived = ", ".join(f"{actual.name}({shorten(actual.arguments)})" for actual in turn.tool_calls)
             yield Finding(
                 message="a call of the broken output is lost, or arrived as another",
                 at="tool_calls",
                 expected=RedactableText("{}({})", call.name, shorten(call.arguments)),
-                actual=quote(", ".join(f"{got.name}({shorten(got.arguments)})" for got in turn.tool_calls))
-                or "no call",
+                actual=quote(arrived) or "no call",
             )
             continue
         if left[place].arguments != call.arguments:
-            yield variant("the arguments were written anew: equal as JSON, another text", where="tool_calls")
+            yield variant("the arguments were rewritten: equal as JSON, another text", where="tool_calls")
         left = left[place + 1 :]
 
 
-def _is_call(got: ToolCall, call: FunctionCall) -> bool:
-    same = equal_json(got.arguments, call.arguments) and not spells_fractions(call.arguments, got.arguments)
-    return got.name == call.name and (got.arguments == call.arguments or same)
+def _is_call(actual: ToolCall, call: FunctionCall) -> bool:
+    same = equal_json(actual.arguments, call.arguments) and not spells_fractions(call.arguments, actual.arguments)
+    return actual.name == call.name and (actual.arguments == call.arguments or same)
 
 
 @check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.ended_well, on.has_row_for_broken_output))
 def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
-    """Nothing of a broken header becomes text, private reasoning does not become the answer, and no call is made up.
+    """No part of a broken header becomes text, private reasoning does not become the answer, and no call is invented.
 
-    A parser that lost its place shows the words of the header, the chain of thought, or a tool named after both (defects V04, V07, O01, S04, P12).
+    A parser in a wrong state shows header words, the chain of thought, or a tool named after both (defects V04, V07, O01, S04, P12).
     """
     turn, row = x.turn, x.expectation
     if turn is None or row is None:
@@ -156,16 +156,16 @@ def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
     for thought in row.must.reasoning:
         if thought.strip() and thought in (turn.content or "") and thought not in shown:
             yield Finding(
-                message="the content holds text of the analysis channel",
+                message="the content contains text of the analysis channel",
                 at="content",
                 excerpt=shorten(turn.content or ""),
             )
     allowed = (*row.must.calls, *row.may_call)
-    for index, got in enumerate(turn.tool_calls):
-        if not any(_is_call(got, call) for call in allowed):
+    for index, actual in enumerate(turn.tool_calls):
+        if not any(_is_call(actual, call) for call in allowed):
             yield Finding(
                 message="a call arrived that the model did not make",
                 at=pointer("tool_calls", index),
                 expected=quote(", ".join(f"{call.name}({shorten(call.arguments)})" for call in allowed)) or "no call",
-                actual=RedactableText("{}({})", shorten(got.name), shorten(got.arguments)),
+                actual=RedactableText("{}({})", shorten(actual.name), shorten(actual.arguments)),
             )

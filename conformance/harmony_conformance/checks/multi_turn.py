@@ -1,4 +1,4 @@
-"""Family `multi_turn`: what of the chain of thought goes back into the model, and what must not."""
+"""Family `multi_turn`: the parts of the chain of thought that go back into the model, and those that must not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harmony_ref import encode
 
 
 def _thinks(x: Exchange, part: PromptPart) -> bool:
-    """Whether an assistant message that is neither an answer nor told to the user holds the thought."""
+    """Return True if an assistant message that is not for the user contains the reasoning."""
     return any(
         message.role == "assistant" and message.channel in ("analysis", None) and part.text in message.content
         for message in x.prompt_messages
@@ -30,13 +30,13 @@ def _thinks(x: Exchange, part: PromptPart) -> bool:
 def finished_reasoning_is_dropped(x: Exchange) -> Iterator[Finding]:
     """After a final answer and a new user message, the reasoning before that answer is not in the prompt.
 
-    Where the official sources differ (between two finals, in finished turns while a new tool loop is open) keeping it is a variant.
+    Where the official sources differ (between two finals, in finished turns while a new tool loop is open), retained reasoning is a variant.
     """
     for part in finished_reasoning(x):
         if not _thinks(x, part):
             continue
         if part.retention is Retention.EITHER:
-            yield variant("reasoning of a finished turn is kept, as openai-harmony 0.0.8 does", where=part.where)
+            yield variant("reasoning of a finished turn is retained, as openai-harmony 0.0.8 does", where=part.where)
         else:
             yield Finding(
                 message="reasoning of a finished turn was fed to the model again",
@@ -50,45 +50,45 @@ def finished_reasoning_is_dropped(x: Exchange) -> Iterator[Finding]:
 def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
     """Inside a tool loop, the reasoning since the last user message is in the prompt, on the analysis channel, before its call.
 
-    Without it the model forgets why it called (defects V17, V41, J10, L15, O14, O19). Under another name than the answer's own a server may pass it over.
+    Without it the model forgets why it called (defects V17, V41, J10, L15, O14, O19). A server may ignore it under another name than in its answers.
     """
-    said = _since_last_user(x)
+    messages = _since_last_user(x)
     parts = x.expected_parts
     position = 0
     for number, part in enumerate(parts):
         if part.kind is not PartKind.REASONING or part.retention is not Retention.PRESENT:
             continue
-        called = place_of_next_call(parts[number:], said, position)
-        held = [m for m in said[position:called] if part.text in m.content]
-        if not any(message.channel == "analysis" for message in held):
+        call = place_of_next_call(parts[number:], messages, position)
+        holders = [m for m in messages[position:call] if part.text in m.content]
+        if not any(message.channel == "analysis" for message in holders):
             if is_under_another_name(x, part.where) and not any(part.text in m.content for m in x.prompt_messages):
                 yield variant("reasoning under a name that is not the server's own is not read", where=part.where)
                 continue
-            elsewhere = next((message for message in (*held, *said) if part.text in message.content), None)
+            elsewhere = next((message for message in (*holders, *messages) if part.text in message.content), None)
             yield Finding(
-                message="reasoning of the open tool loop does not stand on the analysis channel before its call",
+                message="reasoning of the open tool loop is not on the analysis channel before its call",
                 at=part.where,
                 expected=RedactableText("analysis: {}", shorten(part.text)),
                 actual=shorten(str(elsewhere)) if elsewhere is not None else "not in the prompt",
             )
-        elif not any(_is_whole_line(part.text, message.content) for message in held):
-            expected, actual = text_difference(part.text, held[0].content)
+        elif not any(_is_whole_line(part.text, message.content) for message in holders):
+            expected, actual = text_difference(part.text, holders[0].content)
             yield Finding(
                 message="reasoning of the open tool loop is not what was sent",
                 at=part.where,
                 expected=expected,
                 actual=actual,
             )
-        position = position if called is None else called + 1
+        position = position if call is None else call + 1
 
 
 def _is_whole_line(text: str, content: str) -> bool:
-    """Whether a message holds the text alone, or beside others that a server joined with it by line breaks."""
+    """Return True if a message consists of the text, alone or joined with others by line breaks."""
     return content.strip() == text.strip() or f"\n{text.strip()}\n" in f"\n{content.strip()}\n"
 
 
 def _since_last_user(x: Exchange) -> list[PromptMessage]:
-    """What the assistant said since the user last spoke."""
+    """Return the assistant messages of the prompt after the last user message."""
     messages = x.prompt_messages
     last = max((index for index, message in enumerate(messages) if message.role == "user"), default=-1)
     return [message for message in messages[last + 1 :] if message.role == "assistant"]
@@ -97,7 +97,7 @@ def _since_last_user(x: Exchange) -> list[PromptMessage]:
 @series_only
 @evidence
 def has_finished_pair(series: Series) -> bool:
-    """pairs of requests that differ in the length of a finished turn's reasoning, with prompts counted; where it costs nothing, of an open loop's too"""
+    """counted prompts of two requests that differ in the length of a finished turn's reasoning; if it costs nothing, of an open loop's too"""
     finished = _difference(series, "finished, short", "finished, long")
     return finished is not None and (finished[0] != 0 or _difference(series, "open, short", "open, long") is not None)
 
@@ -106,8 +106,8 @@ def has_finished_pair(series: Series) -> bool:
 def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
     """By prompt_tokens: longer reasoning of a finished turn costs nothing, longer reasoning of an open tool loop costs its tokens.
 
-    Works on a black box. Both have to hold: a server that never reads reasoning passes the first alone (defects V17, V41, J10, P10). The first alone fails
-    where the loop is refused: vLLM 0.11.0 writes an item of reasoning on no channel, so that it is never dropped (defect V18).
+    Works on a black box. Both are needed: a server that never reads reasoning passes the first alone (defects V17, V41, J10, P10). If the server refuses
+    the loop, only the first can fail. Example: in vLLM 0.11.0 a reasoning item has no channel, so that it is never dropped (defect V18).
     """
     finished = _difference(series, "finished, short", "finished, long")
     opened = _difference(series, "open, short", "open, long")
@@ -132,32 +132,31 @@ def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
 
 
 def _difference(series: Series, short: str, long: str) -> tuple[int, int, str] | None:
-    """Tokens the prompt grew by, tokens it should have grown by were the reasoning kept, and the id of the longer exchange."""
-    found = pair(series, short, long)
-    if found is None:
+    """Return the growth of the prompt in tokens, the growth if the reasoning is retained, and the id of the longer exchange."""
+    exchanges = pair(series, short, long)
+    if exchanges is None:
         return None
-    one, other = found
-    counts = prompt_count(one), prompt_count(other)
-    if counts[0] is None or counts[1] is None:
-        return None
-    return counts[1] - counts[0], _thought(other) - _thought(one), other.id
+    one, other = exchanges
+    less, more = prompt_count(one), prompt_count(other)
+    return None if less is None or more is None else (more - less, _cost(other) - _cost(one), other.id)
 
 
-def _thought(x: Exchange) -> int:
+def _cost(x: Exchange) -> int:
     return sum(len(encode(part.text)) for part in x.expected_parts if part.kind is PartKind.REASONING)
 
 
 WITHOUT_REASONING = "no reasoning"
-"""The step whose history has none; the others are named after the field it stands in, `as reasoning`, unless the suite calls that as the endpoint does."""
+"""The step without reasoning in its history. The other steps are named after the field of the reasoning (`as reasoning`). The suite may send the
+field name of the endpoint instead."""
 
 
 def _named(series: Series) -> Iterator[tuple[str, Exchange, bool]]:
-    """Each name that reasoning was sent under, with its exchange, and whether it reached the model: by the prompt's ids, else by its count."""
+    """Yield each field name that carried reasoning, its exchange, and True if the reasoning reached the model, by prompt ids or else by prompt count."""
     for name in REASONING_FIELDS:
-        found = pair(series, WITHOUT_REASONING, f"as {name}")
-        if found is None or not has_loop_reasoning.holds(found[1]):
+        exchanges = pair(series, WITHOUT_REASONING, f"as {name}")
+        if exchanges is None or not has_loop_reasoning.holds(exchanges[1]):
             continue
-        without, x = found
+        without, x = exchanges
         part = next(part for part in x.expected_parts if part.kind is PartKind.REASONING)
         sent_as = part.where.rpartition("/")[2]
         less, more = prompt_count(without), prompt_count(x)
@@ -170,22 +169,22 @@ def _named(series: Series) -> Iterator[tuple[str, Exchange, bool]]:
 @series_only
 @evidence
 def has_named_reasoning(series: Series) -> bool:
-    """requests that send reasoning of an open tool loop under each of its names, with prompts shown or counted"""
+    """requests that send reasoning of an open tool loop under each field name, with prompts shown or counted"""
     return any(True for _ in _named(series))
 
 
 @comparison(MUST, spec="harmony#keep-reasoning", when=has_named_reasoning)
 def reasoning_is_read_under_its_own_name(series: Series) -> Iterator[Finding]:
-    """Reasoning that comes back under the name under which the server returned it reaches the model.
+    """Reasoning that a client sends back under the server's own field name reaches the model.
 
-    Works on a black box. Clients send back the message that they were given; a server that returns `reasoning` and reads `reasoning_content` alone has its
-    model forget why it called (defects V41, J10, O14). Other names may be passed over.
+    Works on a black box. Clients send back the message that they received. If a server returns `reasoning` and reads only `reasoning_content`, its model
+    forgets why it called (defects V41, J10, O14). A server may ignore other names.
     """
     answers = (x.turn for x in series.exchanges.values() if x.turn is not None and x.turn.reasoning)
     own = next((turn.reasoning_field for turn in answers), None)
-    told = list(_named(series))
-    read = [name for name, _, is_read in told if is_read]
-    for name, x, is_read in told:
+    named = list(_named(series))
+    read = [name for name, _, is_read in named if is_read]
+    for name, x, is_read in named:
         if is_read:
             continue
         if name == own or not read:
@@ -197,17 +196,11 @@ def reasoning_is_read_under_its_own_name(series: Series) -> Iterator[Finding]:
                 ),
                 at=next((part.where for part in x.expected_parts if part.kind is PartKind.REASONING), ""),
                 expected="reasoning in the prompt",
-                actual=RedactableText("it is passed over; `{}` is read", Location(read[0]))
+                actual=RedactableText("it is ignored; `{}` is read", Location(read[0]))
                 if read
-                else "it is passed over, under every name",
+                else "it is ignored under every name",
                 exchange=x.id,
             )
         else:
-            yield variant(
-                RedactableText(
-                    "reasoning sent as `{}` is not read; the server's own name is {}",
-                    Location(name),
-                    Location(own or "not known"),
-                ),
-                where=name,
-            )
+            template = "reasoning sent as `{}` is not read; the server's own name is {}"
+            yield variant(RedactableText(template, Location(name), Location(own or "not known")), where=name)

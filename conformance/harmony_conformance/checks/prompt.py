@@ -1,27 +1,21 @@
-"""Family `prompt`: what the server fed the model is what the client sent, as Harmony messages. Needs the prompt's token ids."""
+"""Family `prompt`: the server feeds the model the client's messages, as Harmony messages. Needs the prompt's token ids."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import zip_longest
+from typing import LiteralString
 
 from harmony_conformance.checks.helpers.counted_pairs import counted_pairs
 from harmony_conformance.checks.helpers.value_diff import text_difference
+from harmony_conformance.checks.rendering import content_placement as placement
 from harmony_conformance.checks.rendering.accepted_renderings import is_readable
-from harmony_conformance.checks.rendering.content_placement import (
-    conversation_alone,
-    no_more,
-    on_lines,
-    place_of_next_call,
-    raw,
-    to_the_assistant,
-    told_on_lines,
-)
-from harmony_conformance.checks.rendering.prompt_diff import PromptDifference, is_under_another_name, nearest
+from harmony_conformance.checks.rendering.prompt_diff import is_under_another_name, nearest
 from harmony_conformance.checks.rendering.tool_schemas import undescribed
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import at, equal_json, pointer, spells_fractions, text
 from harmony_conformance.judge import conditions as on
+from harmony_conformance.judge import history_conditions as history
 from harmony_conformance.judge.check import (
     MUST,
     SHOULD,
@@ -32,14 +26,6 @@ from harmony_conformance.judge.check import (
     evidence,
     series_only,
     variant,
-)
-from harmony_conformance.judge.history_conditions import (
-    has_call_history,
-    has_earlier_answer,
-    has_preamble_history,
-    has_results,
-    has_user_message,
-    says_all,
 )
 from harmony_conformance.prompts.chat_request import may_be_called
 from harmony_conformance.prompts.prompt_parser import PartKind, PromptMessage, PromptPart, RecipientPosition
@@ -62,44 +48,49 @@ def _messages(x: Exchange, role: str, channel: str | None = None) -> list[Prompt
     return [m for m in x.prompt_messages if m.role == role and (channel is None or m.channel == channel)]
 
 
-@check(MUST, spec="harmony#roles", when=(on.is_conversation, on.prompt_is_known, has_user_message, says_all))
+@check(
+    MUST,
+    spec="harmony#roles",
+    when=(on.is_conversation, on.prompt_is_known, history.has_user_message, history.says_all),
+)
 def user_text_is_whole(x: Exchange) -> Iterator[Finding]:
-    """Each user message stands in the prompt once, in order, under the role user, character for character; parts of a content are joined.
+    """Each user message is in the prompt once, in order, under the role user, character for character; parts of a content are joined.
 
-    No source says what stands between parts: nothing, as in the official library, or a line end, as llama.cpp writes it, which is a variant.
+    No source defines the separator of parts: the official library joins them without one. A line end, as in llama.cpp, is a variant.
     """
     shown, sent = _messages(x, "user"), _parts(x, PartKind.USER)
-    parts = on_lines(x.chat_request, sent, shown)
-    yield from told_on_lines(sent, parts)
-    yield from raw(parts, shown)
+    parts = placement.on_lines(x.chat_request, sent, shown)
+    yield from placement.told_on_lines(sent, parts)
+    yield from placement.raw(parts, shown)
 
 
-@check(MUST, spec="harmony#final", when=(on.is_conversation, on.prompt_is_known, has_earlier_answer))
+@check(MUST, spec="harmony#final", when=(on.is_conversation, on.prompt_is_known, history.has_earlier_answer))
 def earlier_answers_are_final(x: Exchange) -> Iterator[Finding]:
-    """Earlier answers stand in the prompt as assistant messages on the final channel, unchanged (defect V17)."""
-    shown = [m for m in _messages(x, "assistant", "final") if m.recipient is None and m.content]
-    parts = on_lines(x.chat_request, _parts(x, PartKind.FINAL), shown)
-    yield from told_on_lines(_parts(x, PartKind.FINAL), parts)
-    yield from raw(parts, shown)
+    """Earlier answers are in the prompt as assistant messages on the final channel, unchanged (defect V17)."""
+    shown, sent = _messages(x, "assistant", "final"), _parts(x, PartKind.FINAL)
+    shown = [m for m in shown if m.recipient is None and m.content]
+    parts = placement.on_lines(x.chat_request, sent, shown)
+    yield from placement.told_on_lines(sent, parts)
+    yield from placement.raw(parts, shown)
 
 
-@check(MUST, spec="harmony#preambles", when=(on.is_conversation, on.prompt_is_known, has_preamble_history))
+@check(MUST, spec="harmony#preambles", when=(on.is_conversation, on.prompt_is_known, history.has_preamble_history))
 def preamble_is_kept(x: Exchange) -> Iterator[Finding]:
     """Content next to a function call is in the prompt, before the call, on the commentary channel.
 
-    Templates that refuse or erase it lose what the user was told; some write it as analysis (defects L04, V17).
+    Templates that refuse or erase it lose text that the user has seen; some write it as analysis (defects L04, V17).
     """
-    said = _messages(x, "assistant")
+    messages = _messages(x, "assistant")
     parts = _parts(x, PartKind.PREAMBLE, PartKind.CALL)
     position = 0
     for number, part in enumerate(parts):
-        called = place_of_next_call(parts[number:], said, position)
+        call = placement.place_of_next_call(parts[number:], messages, position)
         if part.kind is PartKind.CALL:
-            position = position if called is None else called + 1
+            position = position if call is None else call + 1
             continue
-        before = said[position:called]
-        held = next((m for m in before if m.content == part.text and m.channel in ("commentary", "analysis")), None)
-        if held is None:
+        before = messages[position:call]
+        preamble = next((m for m in before if m.content == part.text and m.channel in ("commentary", "analysis")), None)
+        if preamble is None:
             yield Finding(
                 message="the preamble of a call is not in the prompt before it",
                 at=part.where,
@@ -107,16 +98,16 @@ def preamble_is_kept(x: Exchange) -> Iterator[Finding]:
                 actual=shorten(str(before[-1])) if before else "no message before the call",
             )
         else:
-            position += before.index(held) + 1
-            if held.channel != "commentary":
-                yield variant("the preamble of a call stands on the analysis channel", where=part.where)
+            position += before.index(preamble) + 1
+            if preamble.channel != "commentary":
+                yield variant("the preamble of a call is on the analysis channel", where=part.where)
 
 
-@check(MUST, spec="harmony#receiving-calls", when=(on.is_conversation, on.prompt_is_known, has_call_history))
+@check(MUST, spec="harmony#receiving-calls", when=(on.is_conversation, on.prompt_is_known, history.has_call_history))
 def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
-    r"""Each earlier call stands in the prompt once: to its function, with its arguments encoded once.
+    r"""Each earlier call is in the prompt once: to its function, with its arguments encoded once.
 
-    Arguments that are quoted again (`"{\"a\":1}"`) teach the model to answer so (defects J01, V17, T02).
+    Arguments that are quoted again (`"{\"a\":1}"`) teach the model to write such arguments (defects J01, V17, T02).
     """
     calls = [m for m in _messages(x, "assistant") if m.recipient is not None]
     parts = _parts(x, PartKind.CALL)
@@ -131,14 +122,10 @@ def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
                 actual="no such message",
             )
             return
-        if message.function != part.function:
-            yield variant(
-                RedactableText("{} is called {} in the prompt", part.function, message.function), where=part.where
-            )
+        yield from _another_name(part, message)
         if message.channel == "analysis":
-            yield variant(
-                RedactableText("the call of {} stands on the analysis channel", part.function), where=part.where
-            )
+            on_analysis = RedactableText("the call of {} is on the analysis channel", part.function)
+            yield variant(on_analysis, where=part.where)
         elif message.channel != "commentary":
             yield Finding(
                 message=RedactableText("the call of {} is not on the commentary channel", part.function),
@@ -146,28 +133,33 @@ def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
                 expected="commentary",
                 actual=quote(message.channel or "no channel"),
             )
-        yield from _arguments(part, message.content)
-    yield from no_more(parts, calls)
+        if message.content == part.text:
+            continue
+        if equal_json(message.content, part.text) and not spells_fractions(part.text, message.content):
+            yield variant("the arguments of a call were rewritten: equal as JSON", where=part.where)
+        else:
+            yield _changed("the arguments of a call are not what was sent", part, message)
+    yield from placement.no_more(parts, calls)
 
 
-def _arguments(part: PromptPart, shown: str) -> Iterator[Finding]:
-    if shown == part.text:
-        return
-    if equal_json(shown, part.text) and not spells_fractions(part.text, shown):
-        yield variant("the arguments of a call were written anew: equal as JSON", where=part.where)
-    else:
-        expected, actual = text_difference(part.text, shown)
-        yield Finding(
-            message="the arguments of a call are not what was sent", at=part.where, expected=expected, actual=actual
+def _another_name(part: PromptPart, message: PromptMessage) -> Iterator[Finding]:
+    if part.function not in (None, message.function):
+        yield variant(
+            RedactableText("{} is called {} in the prompt", part.function, message.function), where=part.where
         )
 
 
-@check(MUST, spec="harmony#tool-messages", when=(on.is_conversation, on.prompt_is_known, has_results))
+def _changed(problem: LiteralString, part: PromptPart, message: PromptMessage) -> Finding:
+    expected, actual = text_difference(part.text, message.content)
+    return Finding(message=problem, at=part.where, expected=expected, actual=actual)
+
+
+@check(MUST, spec="harmony#tool-messages", when=(on.is_conversation, on.prompt_is_known, history.has_results))
 def results_are_rendered(x: Exchange) -> Iterator[Finding]:
-    """Each function result stands in the prompt once, raw, from its function, to the assistant, on the commentary channel or none (defects J02, V17, T02)."""
-    results = _messages(x, "tool")
-    parts = on_lines(x.chat_request, _parts(x, PartKind.RESULT), results)
-    yield from told_on_lines(_parts(x, PartKind.RESULT), parts)
+    """Each function result is in the prompt once, raw, from its function, to the assistant, on the commentary channel or none (defects J02, V17, T02)."""
+    results, sent = _messages(x, "tool"), _parts(x, PartKind.RESULT)
+    parts = placement.on_lines(x.chat_request, sent, results)
+    yield from placement.told_on_lines(sent, parts)
     for part, message in zip_longest(parts, results[: len(parts)]):
         if message is None:
             yield Finding(
@@ -179,81 +171,69 @@ def results_are_rendered(x: Exchange) -> Iterator[Finding]:
             return
         if part.function is not None and not is_same_function(part.function, message.function):
             yield Finding(
-                message="a function result stands under another name",
+                message="a function result is under another name",
                 at=part.where,
                 expected=RedactableText("functions.{}", part.function),
                 actual=quote(message.name),
             )
-        elif part.function not in (None, message.function):
-            yield variant(
-                RedactableText("{} is called {} in the prompt", part.function, message.function), where=part.where
-            )
-        yield from to_the_assistant(part, message)
+        else:
+            yield from _another_name(part, message)
+        yield from placement.to_the_assistant(part, message)
         if message.content != part.text:
-            expected, actual = text_difference(part.text, message.content)
-            yield Finding(
-                message="a function result is not what was sent", at=part.where, expected=expected, actual=actual
-            )
-    yield from no_more(parts, results)
+            yield _changed("a function result is not what was sent", part, message)
+    yield from placement.no_more(parts, results)
 
 
 @check(MUST, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))
 def tools_are_declared(x: Exchange) -> Iterator[Finding]:
     """Every offered function is declared in the prompt: `type NAME = …` in `namespace functions`, with its description and its parameters.
 
-    A model can not call what it was not told of, and guesses what it was not told about it (defects M14, T03).
+    The model cannot call a function that the prompt omits, and guesses details that its declaration omits (defects M14, T03).
     """
-    held = x.prompt_messages
-    declared, official = declarations(held), official_spelling(x.tools)
+    declared, official = declarations(x.prompt_messages), official_spelling(x.tools)
     by_library = declarations_in(official)
     for index, tool in enumerate(x.tools):
         name = text(at(tool, "function", "name"))
         if not name:
             continue
-        found = declared.get(name) or declared.get(as_identifier(name))
-        if found is None and not may_be_called(x.chat_request, name):
-            yield variant(
-                RedactableText("{}, which may not be called, is not declared", name), where=pointer("tools", index)
-            )
+        where, declaration = pointer("tools", index), declared.get(name) or declared.get(as_identifier(name))
+        if declaration is None:
+            if may_be_called(x.chat_request, name):
+                yield Finding(
+                    message=RedactableText("the function {} is not declared in the prompt", name),
+                    at=where,
+                    expected=RedactableText("type {} = (_: …) => any;", name),
+                    actual="no such line",
+                )
+            else:
+                yield variant(RedactableText("{}, which may not be called, is not declared", name), where=where)
             continue
-        if found is None:
-            yield Finding(
-                message=RedactableText("the function {} is not declared in the prompt", name),
-                at=pointer("tools", index),
-                expected=RedactableText("type {} = (_: …) => any;", name),
-                actual="no such line",
-            )
-            continue
-        if found.name != name:
-            yield variant(RedactableText("{} is declared as {}", name, found.name), where=pointer("tools", index))
+        if declaration.name != name:
+            yield variant(RedactableText("{} is declared as {}", name, declaration.name), where=where)
         library = by_library.get(name)
         if library is not None:
-            yield from undescribed(at(tool, "function"), found, library, pointer("tools", index, "function"))
-    if official and not any(official in message.content for message in held):
-        yield variant("the tools are spelled otherwise than by the official library", where="# Tools")
+            yield from undescribed(at(tool, "function"), declaration, library, pointer("tools", index, "function"))
+    if official and not any(official in message.content for message in x.prompt_messages):
+        yield variant("the tools are spelled differently than by the official library", where="# Tools")
 
 
 @check(SHOULD, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))
 def calls_are_sent_to_commentary(x: Exchange) -> Iterator[Finding]:
-    """With functions, the system message says that calls to them go to the commentary channel."""
+    """With functions, the system message directs calls to them to the commentary channel."""
     note = "Calls to these tools must go to the commentary channel: 'functions'."
     if not any(note in m.content for m in _messages(x, "system")):
-        yield Finding(
-            message="the system message lacks the note on function calls",
-            at="system message",
-            expected=note,
-            actual="no such line",
-        )
+        message = "the system message lacks the note on function calls"
+        yield Finding(message=message, at="system message", expected=note, actual="no such line")
 
 
-@check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, says_all))
+@check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, history.says_all))
 def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
     """The prompt is the conversation in its order as Harmony messages and nothing else: the system message first, all closed (defects J11, M04, V31)."""
     if x.parsed_prompt is None:
         return
     for piece in x.parsed_prompt.unparsed_tokens:
         yield Finding(
-            message="tokens stand between the messages of the prompt",
+            message="there are tokens between the messages of the prompt",
             at="prompt",
             expected="messages only",
             actual=shorten(piece),
@@ -263,7 +243,7 @@ def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
         where = f"prompt message {index}"
         if message.specials:
             yield Finding(
-                message="a special token stands inside a message's content",
+                message="a special token is inside a message's content",
                 at=where,
                 expected="text",
                 actual=shorten(message.content),
@@ -283,7 +263,7 @@ def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
             expected="one, first",
             actual=quote(", ".join(roles)) or "no message",
         )
-    yield from conversation_alone(x.expected_parts, messages)
+    yield from placement.conversation_alone(x.expected_parts, messages)
 
 
 @check(MUST, spec="harmony#prompt-end", when=(on.is_conversation, on.prompt_is_known, on.ends_for_an_answer))
@@ -308,7 +288,7 @@ def has_two_headers_of_a_kind(x: Exchange) -> bool:
 def one_header_form(x: Exchange) -> Iterator[Finding]:
     """All calls of a prompt have one form: the recipient before the channel or after it, one content type; results likewise.
 
-    A model that is shown two forms writes a third (defect V05).
+    A model that sees two forms writes a third (defect V05).
     """
     for role in ("assistant", "tool"):
         addressed = [m for m in _messages(x, role) if m.recipient is not None]
@@ -325,14 +305,12 @@ def one_header_form(x: Exchange) -> Iterator[Finding]:
 @check(
     SHOULD,
     spec="harmony#receiving-calls",
-    when=(on.is_conversation, on.prompt_is_known, has_call_history, has_results),
+    when=(on.is_conversation, on.prompt_is_known, history.has_call_history, history.has_results),
 )
 def calls_and_results_agree_in_form(x: Exchange) -> Iterator[Finding]:
     """Calls and results name the recipient in the same place (defect V20)."""
-    calls = {
-        m.recipient_position for m in _messages(x, "assistant") if m.recipient_position is not RecipientPosition.NONE
-    }
-    results = {m.recipient_position for m in _messages(x, "tool") if m.recipient_position is not RecipientPosition.NONE}
+    calls = {m.recipient_position for m in _messages(x, "assistant")} - {RecipientPosition.NONE}
+    results = {m.recipient_position for m in _messages(x, "tool")} - {RecipientPosition.NONE}
     if len(calls) == 1 and len(results) == 1 and calls != results:
         yield Finding(
             message="calls and results have different header forms",
@@ -344,62 +322,54 @@ def calls_and_results_agree_in_form(x: Exchange) -> Iterator[Finding]:
 
 @check(MUST, spec="harmony#special-tokens", when=(on.is_conversation, on.prompt_is_known, on.quotes_markers))
 def markers_in_text_stay_text(x: Exchange) -> Iterator[Finding]:
-    """Markers in what a client sends are fed as ordinary text, never as special tokens.
+    """Markers in a client's texts are fed as ordinary text, never as special tokens.
 
-    Otherwise any user can write system messages, and any web page that a tool returns (defects J11, L08).
+    Otherwise any user, and any web page that a tool returns, can write system messages (defects J11, L08).
     """
     ids = x.prompt.ids or ()
-    found = injected(ids, on.texts_that_stay(x)) or injected(ids, on.texts_that_may_stay(x), own=_OWN)
-    if found is not None:
+    injection = injected(ids, on.texts_that_stay(x)) or injected(ids, on.texts_that_may_stay(x), own=_OWN)
+    if injection is not None:
         yield Finding(
             message="text of the request became special tokens in the prompt",
             at="prompt",
-            expected=shorten(found.text),
-            actual=shorten(found.shown),
+            expected=shorten(injection.text),
+            actual=shorten(injection.shown),
         )
 
 
-_OWN = 11  # characters by which a text that may be left out is recognised: longer than any word of a header
+_OWN = 11  # characters that identify a text that may be left out: more than any word of a header has
 
 
 @condition
-def asks_what_is_known(x: Exchange) -> bool:
+def has_known_parts_only(x: Exchange) -> bool:
     """requests of texts, function calls and functions, whose place in a prompt is known"""
     return is_readable(x.chat_request)
 
 
-@check(SHOULD, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, asks_what_is_known))
+@check(SHOULD, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, has_known_parts_only))
 def is_an_accepted_rendering(x: Exchange) -> Iterator[Finding]:
-    """The prompt is one of the accepted renderings of the request's conversation: in one of the known styles, nothing of it lost, changed, added or moved.
+    """The prompt is an accepted rendering of the request's conversation: in a known style, with no part lost, changed, added or moved.
 
-    Tells the smallest difference from the nearest one: which message, which part of it, the tokens of both sides. What the guide demands of each part is
-    judged by other checks; this one also sees what none of them looks at, such as functions in another order (defects J01, J02, V17). A server's own
-    choice of date, cutoff, channels, header form, line ends and spelling of types is a variant.
+    A finding shows the smallest difference from the nearest rendering: message, part, and the tokens of both sides. Other checks judge the guide's rules
+    for each part. This one also detects differences that they ignore, such as functions in another order (defects J01, J02, V17). A server's own choice of
+    date, cutoff, channels, header form, line ends and spelling of types is a variant.
     """
-    compared = nearest(x.chat_request, x.prompt.ids or (), x.parsed_prompt) if x.parsed_prompt is not None else None
+    if x.parsed_prompt is None:
+        return
+    compared = nearest(x.chat_request, x.prompt.ids or (), x.parsed_prompt)
     if compared is None:
         return
     failures = [one for one in compared.failures if not is_under_another_name(x, one.where) or one.actual]
     if failures:
-        first, *more = failures
-        besides = RedactableText("; and {} more", len(more)) if more else RedactableText("")
-        yield _departed(first, besides)
-        return
-    if compared.differences or compared.notes:
-        told = [*compared.notes, *dict.fromkeys(one.summary for one in compared.differences)]
+        first, *others = failures
+        more = RedactableText("; and {} more", len(others)) if others else RedactableText("")
+        message, where = RedactableText("{}{}", first.sentence, more), first.where or f"prompt message {first.number}"
+        yield Finding(message=message, at=where, expected=first.tokens[0], actual=first.tokens[1])
+    elif compared.differences or compared.notes:
+        summaries = [*compared.notes, *dict.fromkeys(one.summary for one in compared.differences)]
         expected, actual = compared.differences[0].tokens if compared.differences else (None, None)
         where = f"nearest to {compared.style}"
-        yield variant(quote("; ".join(told)), where=where, expected=expected, actual=actual)
-
-
-def _departed(found: PromptDifference, besides: RedactableText) -> Finding:
-    expected, actual = found.tokens
-    return Finding(
-        message=RedactableText("{}{}", found.sentence, besides),
-        at=found.where or f"prompt message {found.number}",
-        expected=expected,
-        actual=actual,
-    )
+        yield variant(quote("; ".join(summaries)), where=where, expected=expected, actual=actual)
 
 
 @series_only
@@ -411,17 +381,16 @@ def has_counted_pair(series: Series) -> bool:
 
 @comparison(MUST, spec="harmony#special-tokens", when=has_counted_pair)
 def text_costs_its_tokens(series: Series) -> Iterator[Finding]:
-    """Two requests that differ in one text differ in prompt_tokens by what that text is in ordinary tokens.
+    """Two requests that differ in one text differ in prompt_tokens by the number of ordinary tokens of that text.
 
-    Works on a black box, since injected preambles cancel out: a marker that became a special token costs 1 instead of 5, a dropped message costs
-    nothing, a quoted result costs its quotes (defects J11, L08, J05, J02).
+    Works on a black box, since preambles of the provider cancel out. A marker that became a special token costs 1 instead of 5. A dropped message costs
+    nothing, and a quoted result also costs its quotes (defects J11, L08, J05, J02).
     """
+    template = "between {} and {} the prompt grew by {} tokens"
     for pair in counted_pairs(series):
         if pair.grown != pair.expected and not pair.is_explained_by_headers:
             yield Finding(
-                message=RedactableText(
-                    "between {} and {} the prompt grew by {} tokens", pair.less.step, pair.more.step, pair.grown
-                ),
+                message=RedactableText(template, pair.less.step, pair.more.step, pair.grown),
                 at="/usage/prompt_tokens",
                 expected=RedactableText("{} more tokens", pair.expected),
                 actual=RedactableText("{} more tokens", pair.grown),

@@ -1,4 +1,4 @@
-"""Family `reasoning`: the chain of thought as the client gets it, and the effort the model was asked for."""
+"""Family `reasoning`: the chain of thought as the client gets it, and the effort that the client requested."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harmony_ref import encode
 def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
     """The analysis channel arrives whole, and in order, in the reasoning field.
 
-    A client sends this text back inside a tool loop; what is missing from it the model has forgotten (defects R03, V14). A server may name the field
+    A client sends this text back inside a tool loop; the model has forgotten any missing part (defects R03, V14). A server may name the field
     reasoning_content or thinking, or hide the reasoning altogether.
     """
     turn, meant = x.turn, x.expected_output
@@ -29,34 +29,27 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
         yield variant("the reasoning is hidden", where="reasoning")
         return
     if turn.reasoning_field != "reasoning":
-        yield variant(
-            RedactableText("the reasoning field is called {}", Location(turn.reasoning_field)),
-            where=turn.reasoning_field or "",
-        )
-    position = 0
-    for number, thought in enumerate(meant.reasoning):
+        name = RedactableText("the reasoning field is called {}", Location(turn.reasoning_field))
+        yield variant(name, where=turn.reasoning_field or "")
+    position, count = 0, len(meant.reasoning)
+    for number, thought in enumerate(meant.reasoning, 1):
         wanted = thought.rstrip("\ufffd").strip()
-        found = turn.reasoning.find(wanted, position)
-        if found < 0:
+        start = turn.reasoning.find(wanted, position)
+        if start < 0:
+            template = "analysis message {} of {} did not arrive whole in {}"
             yield Finding(
-                message=RedactableText(
-                    "analysis message {} of {} did not arrive whole in {}",
-                    number + 1,
-                    len(meant.reasoning),
-                    turn.reasoning_field,
-                ),
+                message=RedactableText(template, number, count, turn.reasoning_field),
                 at=turn.reasoning_field or "reasoning",
                 expected=shorten(thought),
                 actual=shorten(turn.reasoning),
             )
             return
-        position = found + len(wanted)
-    if not told_in_order(meant.reasoning, turn.reasoning) and not told_in_order(
-        (*meant.reasoning, *meant.preambles), turn.reasoning
-    ):
+        position = start + len(wanted)
+    accepted = (meant.reasoning, (*meant.reasoning, *meant.preambles))
+    if not any(told_in_order(texts, turn.reasoning) for texts in accepted):
         expected, actual = text_difference("\n".join(meant.reasoning), turn.reasoning)
         yield Finding(
-            message=RedactableText("{} holds more than the analysis channel", Location(turn.reasoning_field)),
+            message=RedactableText("{} contains more than the analysis channel", Location(turn.reasoning_field)),
             at=turn.reasoning_field or "reasoning",
             expected=expected,
             actual=actual,
@@ -67,7 +60,7 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
 def reasoning_holds_no_answer(x: Exchange) -> Iterator[Finding]:
     """Final text does not end up in the reasoning field.
 
-    Clients hide the reasoning; an answer that is routed there was not given (defects V06, V14, O21).
+    Clients hide the reasoning: the user never sees an answer in that field (defects V06, V14, O21).
     """
     turn, meant = x.turn, x.expected_output
     if turn is None or meant is None or not turn.reasoning:
@@ -76,7 +69,7 @@ def reasoning_holds_no_answer(x: Exchange) -> Iterator[Finding]:
     for answer in meant.finals:
         if answer.strip() and answer in turn.reasoning and answer not in thought:
             yield Finding(
-                message="the final answer stands in the reasoning field",
+                message="the final answer is in the reasoning field",
                 at=turn.reasoning_field or "reasoning",
                 expected=shorten(thought) or "no reasoning",
                 actual=shorten(turn.reasoning),
@@ -86,57 +79,48 @@ def reasoning_holds_no_answer(x: Exchange) -> Iterator[Finding]:
 
 @check(MUST, spec="harmony#system", when=(on.is_conversation, on.prompt_is_known, on.asks_effort))
 def effort_is_rendered(x: Exchange) -> Iterator[Finding]:
-    """The effort asked for stands in the system message: `Reasoning: low`, `medium` or `high`.
+    """The requested effort is in the system message: `Reasoning: low`, `medium` or `high`.
 
-    A server that ignores the field answers at medium effort whatever was asked and billed (defects V29, T04, O10, M15).
+    A server that ignores the field answers at medium effort, whatever was requested and billed (defects V29, T04, O10, M15).
     """
-    asked = text(at(x.chat_request, "reasoning_effort"))
-    line = _effort_line(x)
-    if line == f"Reasoning: {asked}":
+    effort = text(at(x.chat_request, "reasoning_effort"))
+    line, expected = _effort_line(x), RedactableText("Reasoning: {}", effort)
+    if line == expected:
         return
     if line is None:
-        yield Finding(
-            message="the system message names no reasoning effort",
-            at="system message",
-            expected=RedactableText("Reasoning: {}", asked),
-            actual="no such line",
-        )
+        message = "the system message has no reasoning effort"
+        yield Finding(message=message, at="system message", expected=expected, actual="no such line")
     else:
+        level = line.removeprefix("Reasoning:").strip()
         yield Finding(
-            message=RedactableText(
-                "effort {} was asked for and {} rendered", asked, line.removeprefix("Reasoning:").strip()
-            ),
+            message=RedactableText("effort {} was requested and {} rendered", effort, level),
             at="system message",
-            expected=RedactableText("Reasoning: {}", asked),
+            expected=expected,
             actual=quote(line),
         )
 
 
 @check(MUST, spec="harmony#system", when=(on.is_conversation, on.asks_unknown_effort, on.is_refused_or_shows_prompt))
 def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
-    """An effort that Harmony does not have is refused, or mapped to the nearest level; it is not rendered as it is, nor silently medium.
+    """An effort that Harmony does not define is refused, or mapped to the nearest level; it is not rendered unchanged, nor silently medium.
 
-    A client that asked for `extreme` believes it was given; a word that the model never saw is worse (defects V28, O22).
+    A client that requested `extreme` believes that it has effect; a word that the model never saw is worse (defects V28, O22).
     """
     if x.parsed_prompt is None:
         return
-    asked = text(at(x.chat_request, "reasoning_effort"))
-    line = _effort_line(x) or ""
+    effort = text(at(x.chat_request, "reasoning_effort"))
+    line, no_line = _effort_line(x) or "", RedactableText("no line at all")
     level = line.removeprefix("Reasoning:").strip()
     if (
-        level in _NEAREST.get(asked, ("low", "high"))
-        or (asked in _NEAR_MEDIUM and level == "medium")
-        or (not line and asked == "none")
+        level in _NEAREST.get(effort, ("low", "high"))
+        or (effort in _NEAR_MEDIUM and level == "medium")
+        or (not line and effort == "none")
     ):
-        yield variant(
-            RedactableText("effort {} was mapped to {}", asked, quote(level) or RedactableText("no line at all")),
-            where="system message",
-        )
+        mapped = RedactableText("effort {} was mapped to {}", effort, quote(level) or no_line)
+        yield variant(mapped, where="system message")
     else:
         yield Finding(
-            message=RedactableText(
-                "effort {!r} was accepted and rendered as {}", asked, quote(line) or RedactableText("no line at all")
-            ),
+            message=RedactableText("effort {!r} was accepted and rendered as {}", effort, quote(line) or no_line),
             at="system message",
             expected="a 4xx status, or the nearest of low, medium, high",
             actual=quote(line) or "no line",
@@ -144,7 +128,7 @@ def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
 
 
 def _effort_line(x: Exchange) -> str | None:
-    """The line of the system message that names the effort."""
+    """Return the line of the system message with the effort."""
     lines = x.system_message.content.splitlines() if x.system_message is not None else []
     return next((line for line in lines if line.startswith("Reasoning:")), None)
 
@@ -157,22 +141,22 @@ _NEAR_MEDIUM = ("auto", "default")
 @condition
 def has_cut_reasoning(series: Series) -> bool:
     """an answer with reasoning, and the same cut by the token limit"""
-    found = pair(series, "uncut", "cut")
+    exchanges = pair(series, "uncut", "cut")
     return (
-        found is not None
-        and bool(found[0].turn and found[0].turn.reasoning)
-        and bool(found[1].turn and found[1].turn.finish_reason == "length")
+        exchanges is not None
+        and bool(exchanges[0].turn and exchanges[0].turn.reasoning)
+        and bool(exchanges[1].turn and exchanges[1].turn.finish_reason == "length")
     )
 
 
 @comparison(MUST, spec="raw-cot#output", when=has_cut_reasoning)
 def cut_reasoning_is_returned(series: Series) -> Iterator[Finding]:
-    """A server that returns reasoning returns it also where the limit cut it: as far as it got.
+    """A server that returns reasoning also returns the part that was generated before the limit cut it.
 
-    Otherwise the client pays for an empty answer and cannot go on from it (defect V39).
+    Otherwise the client pays for an empty answer and cannot continue from it (defect V39).
     """
-    found = pair(series, "uncut", "cut")
-    cut = found[1] if found is not None else None
+    exchanges = pair(series, "uncut", "cut")
+    cut = exchanges[1] if exchanges is not None else None
     if cut is not None and cut.turn is not None and not cut.turn.reasoning and not cut.turn.content:
         yield Finding(
             message="the limit fell into the reasoning and none of it was returned",
@@ -185,43 +169,43 @@ def cut_reasoning_is_returned(series: Series) -> Iterator[Finding]:
 
 @check(SHOULD, spec="chat#usage", when=(on.is_conversation, on.ended_well, on.has_usage, on.wants_one_choice))
 def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
-    """Reported reasoning tokens are those of the analysis messages: zero without any, and never more than all tokens.
+    """The reported number of reasoning tokens is that of the analysis messages: zero without any, and never more than all tokens.
 
     Absent counts, and counts that include headers or calls, are variants (defects V27, S09).
     """
     turn, meant = x.turn, x.expected_output
     if turn is None or turn.usage is None:
         return
-    told, spent = turn.usage.reasoning_tokens, turn.usage.completion_tokens
-    if told is None:
+    reported, spent = turn.usage.reasoning_tokens, turn.usage.completion_tokens
+    if reported is None:
         if x.api_adapter.counts_reasoning:
             yield variant("reasoning tokens are not reported", where="usage/completion_tokens_details")
-    elif spent is not None and told > spent:
+    elif spent is not None and reported > spent:
         yield Finding(
             message="more reasoning tokens than completion tokens are reported",
             at="usage",
             expected=RedactableText("at most {}", spent),
-            actual=quote(told),
+            actual=quote(reported),
         )
     elif meant is None:
-        if told == 0 and (turn.reasoning or "").strip():
+        if reported == 0 and (turn.reasoning or "").strip():
             yield Finding(
                 message="reasoning is returned and no reasoning tokens are reported",
                 at="usage",
                 expected="more than 0",
                 actual="0",
             )
-    elif told != (exact := sum(len(encode(thought)) for thought in meant.reasoning)):
+    elif reported != (exact := sum(len(encode(thought)) for thought in meant.reasoning)):
         counted_too = sum(len(encode(call.arguments)) + _CALL_HEADER for call in meant.calls)
         slack = _AROUND_A_THOUGHT * len(meant.reasoning)
-        if max(1, exact - slack) <= told <= exact + slack + counted_too:
+        if max(1, exact - slack) <= reported <= exact + slack + counted_too:
             yield variant("reasoning tokens are counted with headers or calls", where="usage/completion_tokens_details")
         else:
             yield Finding(
                 message="reasoning tokens are not those of the reasoning",
                 at="usage",
                 expected=RedactableText("about {}", exact),
-                actual=quote(told),
+                actual=quote(reported),
             )
 
 

@@ -1,4 +1,4 @@
-"""Family `robustness`: long texts, long conversations and repeated requests reach the model as any others do."""
+"""Family `robustness`: long texts, long conversations and repeated requests reach the model unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LENGTH = re.compile(
 
 
 def _is_too_long(x: Exchange | None) -> bool:
-    """Whether a request was refused for its length: 413, or another 4xx whose words speak of it."""
+    """Return True if a request was refused for its length: by 413, or another 4xx whose text mentions the length."""
     response = x.response if x is not None else None
     if response is None or response.status not in _REFUSED:
         return False
@@ -52,7 +52,7 @@ def takes_long_talks(series: Series) -> bool:
 @series_only
 @evidence
 def has_long_message(series: Series) -> bool:
-    """a short and a very long message, both answered, their prompts counted"""
+    """a short and a very long message, both answered and with prompts counted"""
     return counted_pair(series, *LENGTHS) is not None
 
 
@@ -60,7 +60,7 @@ def has_long_message(series: Series) -> bool:
 def long_message_is_whole(series: Series) -> Iterator[Finding]:
     """A very long message is refused, or costs all of its tokens.
 
-    Works on a black box. A server that cuts the middle out lets the model answer for a text that it has not seen.
+    Works on a black box. If a server cuts the middle out, the model answers about a text that it has not seen.
     """
     pair = counted_pair(series, *LENGTHS)
     if pair is not None and pair.grown != pair.expected:
@@ -70,7 +70,7 @@ def long_message_is_whole(series: Series) -> Iterator[Finding]:
 @series_only
 @evidence
 def has_long_talk(series: Series) -> bool:
-    """a short and a very long conversation, both answered, their prompts counted"""
+    """a short and a very long conversation, both answered and with prompts counted"""
     return counted_pair(series, *TALKS) is not None
 
 
@@ -78,7 +78,7 @@ def has_long_talk(series: Series) -> bool:
 def many_messages_are_kept(series: Series) -> Iterator[Finding]:
     """A very long conversation is refused, or costs the tokens of all its messages.
 
-    Works on a black box: each turn costs its texts and the same headers. A window that slides over the conversation forgets what the user said first.
+    Works on a black box: each turn costs its texts and the same headers. A sliding window over the conversation loses the first user messages.
     """
     pair = counted_pair(series, *TALKS)
     if pair is None:
@@ -98,7 +98,8 @@ def _changed(what: LiteralString, pair: CountedPair, besides: LiteralString = ""
     )
 
 
-def _fed_twice(series: Series) -> Iterator[tuple[Exchange, tuple[int, ...], tuple[int, ...]]]:
+def _prompts(series: Series) -> Iterator[tuple[Exchange, tuple[int, ...], tuple[int, ...]]]:
+    """Yield the second exchange and the prompt ids of both, for each pair of exchanges with the same request."""
     for first, second in same_requests(series):
         one, other = first.prompt.ids, second.prompt.ids
         if one is not None and other is not None:
@@ -106,7 +107,7 @@ def _fed_twice(series: Series) -> Iterator[tuple[Exchange, tuple[int, ...], tupl
 
 
 def _undated(ids: tuple[int, ...]) -> str:
-    """A prompt without its date: midnight may come between two requests."""
+    """Return a prompt without its date: it may change between two requests."""
     return _DATE.sub("", decode(ids))
 
 
@@ -116,22 +117,22 @@ _DATE = re.compile(r"(?<=Current date: )\d{4}-\d\d-\d\d")
 @series_only
 @evidence
 def has_same_prompt_twice(series: Series) -> bool:
-    """requests that were sent twice, streamed and not, or again, and whose prompt tokens are shown"""
-    return any(True for _ in _fed_twice(series))
+    """requests that were sent twice, streamed or not, and whose prompt tokens are shown"""
+    return any(True for _ in _prompts(series))
 
 
 @comparison(MUST, spec="chat#stream", when=has_same_prompt_twice)
 def same_request_same_prompt(series: Series) -> Iterator[Finding]:
-    """The same request makes the same prompt: streamed or not, and however often it is sent.
+    """The same request gives the same prompt: streamed or not, and each time it is sent.
 
-    Streams and whole answers are often two programs; what only one of them reads of a request, half of the users lose.
+    Streams and unstreamed answers often have separate code: a member of the request that only one of them reads is lost in the other.
     """
-    for second, one, other in _fed_twice(series):
+    for second, one, other in _prompts(series):
         if one == other or _undated(one) == _undated(other):
             continue
         place = first_difference("".join(map(chr, one)), "".join(map(chr, other))) or 0
         yield Finding(
-            message="the same request made another prompt",
+            message="the same request gave another prompt",
             at=f"prompt token {place}",
             expected=shorten(show(one[max(0, place - 8) : place + 8])),
             actual=shorten(show(other[max(0, place - 8) : place + 8])),

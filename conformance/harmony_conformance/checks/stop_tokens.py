@@ -1,4 +1,4 @@
-"""Family `stop_tokens`: generation ends where the model ended it, or where the client's limit is, and says which."""
+"""Family `stop_tokens`: generation ends where the model ended it, or at the client's limit, and the answer reports which."""
 
 from __future__ import annotations
 
@@ -18,25 +18,24 @@ from harmony_conformance.redactable_text import RedactableText, quote, shorten
 def stops_at_stop_token(x: Exchange) -> Iterator[Finding]:
     """Nothing is generated after `<|return|>` or `<|call|>`.
 
-    Engines that know only one of the two as end of sequence go on after a call, and the call disappears in what follows (defects M06, V02).
+    Engines that know only one of the two as end of sequence continue after a call, and the call is lost (defects M06, V02).
     """
     ids = x.output.ids
     if ids is None:
         return
-    kept = cut_at_stop(ids)
-    if len(kept) < len(ids):
-        rest = show(ids[len(kept) :])
+    end = len(cut_at_stop(ids))
+    if end < len(ids):
         yield Finding(
-            message=RedactableText("{} tokens were generated after the model had ended its turn", len(ids) - len(kept)),
-            at=f"output token {len(kept)}",
+            message=RedactableText("{} tokens were generated after the model had ended its turn", len(ids) - end),
+            at=f"output token {end}",
             expected="the end of the answer",
-            actual=shorten(rest),
+            actual=shorten(show(ids[end:])),
         )
 
 
 @condition
 def is_one_answer(x: Exchange) -> bool:
-    """ordinary exchanges on an API that takes messages, and on Completions with one prompt that is not echoed, and no `best_of`"""
+    """ordinary exchanges on an API that takes messages, and on Completions with one prompt, without `echo` and `best_of`"""
     if x.api != COMPLETIONS.name:
         return on.is_conversation.holds(x)
     prompt = at(x.request.json, "prompt")
@@ -49,14 +48,14 @@ def is_one_answer(x: Exchange) -> bool:
 def limit_is_kept(x: Exchange) -> Iterator[Finding]:
     """No more tokens are generated than the request allows; `length` is the finish reason of an answer cut there, and of no other.
 
-    Clients continue an answer, or give up, by this word (defects V38, O05). Below the limit the context may have been full.
+    Clients continue an answer, or give up, by this word (defects V38, O05). Below the limit, a full context may be the cause.
     """
     turn = x.turn
     if turn is None or turn.usage is None or turn.usage.completion_tokens is None or x.limit is None:
         return
-    spent, said = turn.usage.completion_tokens, turn.finish_reason
+    spent, reason = turn.usage.completion_tokens, turn.finish_reason
     if x.limit < spent <= (number(at(x.chat_request, "max_tokens")) or 0):
-        yield variant("of two limits the older one, max_tokens, was kept", where="/usage/completion_tokens")
+        yield variant("of two limits the older one, max_tokens, was applied", where="/usage/completion_tokens")
     elif spent > x.limit:
         yield Finding(
             message="more tokens were generated than the request allows",
@@ -64,7 +63,7 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
             expected=RedactableText("at most {}", x.limit),
             actual=quote(spent),
         )
-    if said == "length" and spent < x.limit:
+    if reason == "length" and spent < x.limit:
         if x.reached_stop:
             yield Finding(
                 message="finish_reason is length below the limit, although the model ended its turn",
@@ -75,27 +74,27 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
         else:
             yield variant("finish_reason is length below the limit", where="/finish_reason")
     unseen = x.output.ids is None and not turn.says_something and not x.api_adapter.is_raw
-    if spent == x.limit and said != "length" and (x.hit_token_limit or unseen):
+    if spent == x.limit and reason != "length" and (x.hit_token_limit or unseen):
         yield Finding(
-            message="the answer was cut at the limit and finish_reason does not say so",
+            message="the answer was cut at the limit and finish_reason is not length",
             at="/finish_reason",
             expected="length",
-            actual=quote(said),
+            actual=quote(reason),
         )
 
 
 @condition
 def has_stop_strings(x: Exchange) -> bool:
-    """requests with stop strings that are not to be shown"""
+    """requests with stop strings that must not be shown"""
     return bool(x.stop_strings) and at(x.chat_request, "include_stop_str_in_output") is not True
 
 
 @check(MUST, spec="chat#stop", when=(is_one_answer, on.ended_well, has_stop_strings))
 def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
-    """The content ends before the first stop string; whether one in the reasoning counts is the server's choice.
+    """The content ends before the first stop string; a server may also apply stop strings to the reasoning.
 
-    The parser of vLLM 0.32.0 reads the ids anew and shows the stop string that the detokenizer had cut. A stream that does not hold back what may become a
-    stop string shows its beginning. White space in a message is let pass: it may be what joins two.
+    The parser of vLLM 0.32.0 decodes the ids again and shows the stop string that the detokenizer had cut. A stream that does not buffer a possible stop
+    string shows its beginning. Stop strings of white space are ignored: white space may join two messages.
     """
     turn = x.turn
     content = (turn.content or "") if turn is not None else ""
@@ -105,7 +104,7 @@ def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
         place, stop = min(shown)
         rest = content[place + len(stop) :]
         yield Finding(
-            message="the content goes on after a stop string" if rest else "the content holds the stop string",
+            message="the content continues after a stop string" if rest else "the content contains the stop string",
             at="/content",
             expected=RedactableText("the text before {!r}", stop),
             actual=shorten(content[place:]),
@@ -115,14 +114,14 @@ def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
     if turn is None or written is None or x.api_adapter.is_raw:
         return
     final = "".join(written.finals)
-    met = [place for stop in x.stop_strings if (place := final.find(stop)) >= 0]
-    if not met:
+    places = [place for stop in x.stop_strings if (place := final.find(stop)) >= 0]
+    if not places:
         if any(stop in thought for stop in x.stop_strings for thought in written.reasoning) and not written.finals:
             yield variant("a stop string in the reasoning ended the answer", where="/reasoning")
-    elif len(written.finals) == 1 and not written.preambles and content.rstrip() != final[: min(met)].rstrip():
+    elif len(written.finals) == 1 and not written.preambles and content.rstrip() != final[: min(places)].rstrip():
         yield Finding(
             message="the content does not end where the stop string begins",
             at="/content",
-            expected=shorten(final[: min(met)]) or "nothing",
+            expected=shorten(final[: min(places)]) or "nothing",
             actual=shorten(content) or "nothing",
         )

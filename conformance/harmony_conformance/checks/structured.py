@@ -1,4 +1,4 @@
-"""Family `structured`: an answer that was asked for as JSON is that JSON, whatever the model would have said, and only the answer is bound to it."""
+"""Family `structured`: an answer that was requested as JSON is JSON with any weights, and only the answer is constrained."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ def has_schema(x: Exchange) -> bool:
 
 
 @condition
-def speaks_for_itself(x: Exchange) -> bool:
-    """answers that no script wrote that the prompt does not have, and that no call, stop string or refusal ended, nor the limit before they began"""
+def was_sampled(x: Exchange) -> bool:
+    """sampled answers (their script, if any, is in the prompt) without call, refusal or stop string, and not cut by the limit before the content"""
     return _ended_by_itself(x) and (x.script is None or _reads_its_script(x))
 
 
 @condition
-def answers_by_itself(x: Exchange) -> bool:
-    """answers that no script wrote that the prompt does not have, and that neither a limit, nor a call, nor a stop string, nor a refusal ended"""
-    return speaks_for_itself.holds(x) and x.turn is not None and x.turn.finish_reason == "stop"
+def was_sampled_whole(x: Exchange) -> bool:
+    """sampled answers (their script, if any, is in the prompt) without call, refusal or stop string, and not cut by the limit"""
+    return was_sampled.holds(x) and x.turn is not None and x.turn.finish_reason == "stop"
 
 
 def _ended_by_itself(x: Exchange) -> bool:
@@ -63,67 +63,66 @@ def _ended_by_itself(x: Exchange) -> bool:
 
 
 def _reads_its_script(x: Exchange) -> bool:
-    """Whether the script stands in the last message, where a teleprompter reads it: what it says was sampled, and a grammar would have held it."""
+    """Return True if the last message has the script, where a teleprompter reads it: its output is sampled, so that a grammar constrains it."""
     content = at(next(reversed(items(at(x.chat_request, "messages"))), None), "content")
     written = content if isinstance(content, str) else text(at(next(reversed(items(content)), None), "text"))
-    read, script = read_back(written), list(x.script or ())
-    return any(read[place : place + len(script)] == script for place in range(len(read) - len(script) + 1))
+    ids, script = read_back(written), list(x.script or ())
+    return any(ids[place : place + len(script)] == script for place in range(len(ids) - len(script) + 1))
 
 
-@check(MUST, spec="chat#response-format", when=(on.is_conversation, on.ended_well, asks_for_json, speaks_for_itself))
+@check(MUST, spec="chat#response-format", when=(on.is_conversation, on.ended_well, asks_for_json, was_sampled))
 def answer_is_json(x: Exchange) -> Iterator[Finding]:
-    """An answer that was asked for as JSON is JSON, whole and nothing else; one that the limit cut is the beginning of such.
+    """An answer that was requested as JSON is JSON, whole and nothing else; one that the limit cut is the beginning of JSON.
 
-    A grammar that begins too early leaves nothing to say, one that never begins leaves prose or a Markdown fence, and the client's parser fails (defects
-    V22, V23, O07, O08, L06). Any weights will do to see it: what a grammar forces does not depend on them. Weights that are none seldom end by themselves:
-    vLLM 0.11.0 binds neither of its APIs, and what shows it is how a cut answer begins.
+    A grammar that begins too early leaves an empty answer. One that never begins leaves prose or a Markdown fence, and the client's parser fails (defects
+    V22, V23, O07, O08, L06). Any weights show it, since the effect of a grammar does not depend on them. Answers of random weights are often cut by the
+    limit: that vLLM 0.11.0 constrains neither of its APIs shows in the beginning of a cut answer.
     """
-    said = x.turn.content if x.turn is not None else None
+    content = x.turn.content if x.turn is not None else None
     try:
-        value = loads(said or "")
+        value = loads(content or "")
     except InvalidJsonError as problem:
         if x.turn is not None and x.turn.finish_reason == "length" and problem.may_go_on:
             return
         yield Finding(
-            message="the answer is no JSON" if said else "the answer is empty",
+            message="the answer is not valid JSON" if content else "the answer is empty",
             at="/content",
             expected="JSON",
-            actual=RedactableText("{} ({})", shorten(said), problem) if said else "nothing",
+            actual=RedactableText("{} ({})", shorten(content), problem) if content else "nothing",
         )
         return
     if at(x.chat_request, "response_format", "type") == "json_object" and not isinstance(value, dict):
-        yield variant("JSON was asked for as an object and is another value", where="/content")
+        yield variant("a JSON object was requested, and the answer is another value", where="/content")
 
 
 @check(
     MUST,
     spec="chat#strict-answer",
-    when=(on.is_conversation, on.ended_well, asks_for_json, answers_by_itself, has_schema),
+    when=(on.is_conversation, on.ended_well, asks_for_json, was_sampled_whole, has_schema),
 )
 def answer_fits_the_schema(x: Exchange) -> Iterator[Finding]:
-    """An answer is what the schema that it was asked to follow describes; without `strict` that is a matter of degree.
+    """An answer is valid under the schema of its request; without `strict`, a violation is a variant.
 
-    Values that no model would choose show it with any weights: one that is named by the schema and comes back was forced, another was not (defects V23,
-    O08, L06, L07, M15).
+    The schemas demand values that no model would choose, so that any weights show it. If such a value comes back, the server enforced the schema (defects
+    V23, O08, L06, L07, M15).
     """
-    said = text(x.turn.content) if x.turn is not None and x.turn.content is not None else ""
     try:
-        value = loads(said)
+        value = loads(text(x.turn.content) if x.turn is not None and x.turn.content is not None else "")
     except InvalidJsonError:
         return
-    broken = first_violation(value, _schema(x))
-    if broken is None:
+    violation = first_violation(value, _schema(x))
+    if violation is None:
         return
-    where, why = broken
+    where, why = violation
     if at(x.chat_request, "response_format", "json_schema", "strict") is True:
         yield Finding(
-            message="the answer is not what the schema describes",
+            message="the answer violates the schema",
             at="/content" + where,
             expected="a value of the schema",
             actual=shorten(why),
         )
     else:
-        yield variant("the answer is not what a schema that is not strict describes", where="/content" + where)
+        yield variant("the answer violates the schema, which is not strict", where="/content" + where)
 
 
 def _schema(x: Exchange) -> Json:
@@ -138,25 +137,21 @@ def shows_its_tokens(x: Exchange) -> bool:
 
 @check(MUST, spec="harmony#message-format", when=(on.is_conversation, asks_for_json, on.was_answered, shows_its_tokens))
 def only_the_answer_is_constrained(x: Exchange) -> Iterator[Finding]:
-    """A schema binds the text of the final message: what is emitted still begins with a header of Harmony, and may reason first.
+    """A schema constrains only the text of the final message: the output still begins with a Harmony header, and may contain reasoning first.
 
-    A grammar that holds from the first token on leaves no room for a header: the model can not think, nor say on which channel it speaks (defects T05,
-    O07). Proved where the ids are JSON from the first to the last.
+    A grammar that applies from the first token on leaves no room for a header. The model can then neither reason nor name a channel (defects T05, O07).
+    Proof is an output that is JSON from the first token to the last.
     """
     ids = x.turn.output_ids if x.turn is not None else None
     words = decode([token for token in ids or () if token not in tokens.STOP_TOKENS])
-    if ids is None or tokens.MESSAGE in ids or tokens.CHANNEL in ids or not _begins_json(words):
+    if ids is None or tokens.MESSAGE in ids or tokens.CHANNEL in ids or not words.lstrip().startswith(("{", "[", '"')):
         return
     yield Finding(
-        message="the grammar held from the first token on: there is no header, and no room to reason",
+        message="the grammar applies from the first token on: there is no header, and no room to reason",
         at="output token 0",
         expected="<|channel|>…",
         actual=shorten(show(ids)),
     )
-
-
-def _begins_json(words: str) -> bool:
-    return words.lstrip()[:1] in tuple('{["')
 
 
 def _structured(series: Series) -> tuple[Exchange, ...]:
@@ -168,15 +163,14 @@ def _plain(series: Series) -> tuple[Exchange, ...]:
 
 
 def _is_whole_answer(x: Exchange) -> bool:
-    return (
-        x.script is None and on.ended_well.holds(x) and answers_by_itself.holds(x) and bool(x.turn and x.turn.content)
-    )
+    is_whole = x.script is None and on.ended_well.holds(x) and was_sampled_whole.holds(x)
+    return is_whole and bool(x.turn and x.turn.content)
 
 
 @series_only
 @condition
 def has_plain_and_structured(series: Series) -> bool:
-    """answers with and without a demand for JSON, of which those without have reasoning"""
+    """answers with and without a demand for JSON, where those without have reasoning"""
     plain = _plain(series)
     return bool(_structured(series)) and bool(plain) and all(map(_reasons, plain))
 
@@ -189,16 +183,14 @@ def _reasons(x: Exchange) -> bool:
 
 @comparison(SHOULD, spec="raw-cot#output", when=has_plain_and_structured)
 def reasoning_stays(series: Series) -> Iterator[Finding]:
-    """A model that reasons before a plain answer reasons before one that has to be JSON as well.
+    """A model that reasons before a plain answer also reasons before one that has to be JSON.
 
-    Works on a black box. A model may do without once, hence no MUST; a grammar that forbids it does so every time (defects T05, O07).
+    Works on a black box. SHOULD, since a model may sometimes not reason; a grammar that prevents it does so every time (defects T05, O07).
     """
     structured = _structured(series)
     if not any(map(_reasons, structured)):
         yield Finding(
-            message=RedactableText(
-                "none of {} answers in JSON has reasoning, and every plain one has", len(structured)
-            ),
+            message=RedactableText("no reasoning in any of {} JSON answers, but in every plain one", len(structured)),
             at="/reasoning",
             expected="reasoning",
             actual="none",

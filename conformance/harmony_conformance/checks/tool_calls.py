@@ -1,4 +1,4 @@
-"""Family `tool_calls`: a call the model made arrives as a call, whole, under its name, and only then."""
+"""Family `tool_calls`: a call that the model made arrives as a call, whole and under its name; no other call arrives."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from harmony_conformance.redactable_text import Location, RedactableText, quote,
 def name_is_declared(x: Exchange) -> Iterator[Finding]:
     """A called function is one that the request declared, unless the model itself named another.
 
-    Engines that pass the recipient through unread answer `functions.get_weather` or `get_weather<|channel|>commentary`, which no client has a handler
-    for (defects V04, O01, O18, S02).
+    Engines that do not parse the recipient return `functions.get_weather` or `get_weather<|channel|>commentary`. No client has a handler for such names
+    (defects V04, O01, O18, S02).
     """
     declared = [text(at(tool, "function", "name")) for tool in x.tools]
     invented = _invented(x)
@@ -49,7 +49,7 @@ def name_is_declared(x: Exchange) -> Iterator[Finding]:
 
 
 def _invented(x: Exchange) -> frozenset[str]:
-    """The names that the model itself wrote; of a header gone wrong, all that it may have been meant to name."""
+    """Return the names that the model itself wrote; for a broken header, all names that it may stand for."""
     if x.expectation is not None:
         return frozenset(call.name for call in x.expectation.must.calls + x.expectation.may_call)
     if x.expected_output is not None:
@@ -59,9 +59,9 @@ def _invented(x: Exchange) -> frozenset[str]:
 
 @check(MUST, spec="chat#tool-call", when=(on.is_conversation, on.called_a_tool))
 def call_is_complete(x: Exchange) -> Iterator[Finding]:
-    """Each call has an id, the type `function`, a name, and arguments as text; no two calls of one answer share an id.
+    """Each call has an id, the type `function`, a name, and arguments as a string; no two calls of one answer share an id.
 
-    Without an id of its own a result cannot be sent back to its call (defects V13, O17).
+    Without a unique id, a client cannot assign a result to its call (defects V13, O17).
     """
     if x.turn is None:
         return
@@ -69,43 +69,35 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
         for member, value in (("id", call.id), ("type", call.kind == "function"), ("function/name", call.name)):
             if not value:
                 yield Finding(
-                    message=RedactableText("call {} has no proper {}", index + 1, Location(member)),
+                    message=RedactableText("call {} has no valid {}", index + 1, Location(member)),
                     at=f"/tool_calls/{index}/{member}",
                     expected="function" if member == "type" else "a text",
                     actual="something else, or nothing",
                 )
-    for whole in items(at(x.chat_completion, "choices", 0, "message", "tool_calls")):
-        if not isinstance(at(whole, "function", "arguments"), str):
-            yield Finding(
-                message="the arguments are no text",
-                at="/tool_calls",
-                expected="a string of JSON",
-                actual=quote(type(at(whole, "function", "arguments")).__name__),
-            )
+    for call in items(at(x.chat_completion, "choices", 0, "message", "tool_calls")):
+        arguments = at(call, "function", "arguments")
+        if not isinstance(arguments, str):
+            message, kind = "the arguments are not a string", quote(type(arguments).__name__)
+            yield Finding(message=message, at="/tool_calls", expected="a string of JSON", actual=kind)
     twice = [name for name, count in Counter(call.id for call in x.turn.tool_calls if call.id).items() if count > 1]
     if twice:
-        yield Finding(
-            message="two calls of one answer have the same id",
-            at="/tool_calls",
-            expected="an id for each call",
-            actual=RedactableText("{} shared", len(twice)),
-        )
+        message, shared = "two calls of one answer have the same id", RedactableText("{} shared", len(twice))
+        yield Finding(message=message, at="/tool_calls", expected="an id for each call", actual=shared)
 
 
 @check(MUST, spec="chat#arguments", when=(on.is_conversation, on.ended_well, on.meaning_is_known, on.meant_call))
 def calls_arrive(x: Exchange) -> Iterator[Finding]:
-    """Every call the model made arrives, in order, with the name and the arguments the model wrote, valid JSON or not.
+    """Every call that the model made arrives, in order, with the name and the arguments that the model wrote, valid JSON or not.
 
-    Arguments that are written anew are a variant as long as they are equal as JSON, and no whole number becomes a fraction (1.0), which typed clients refuse.
-    Calls are dropped, cut to `{}`, or re-serialised with other values (defects V10, V15, S01, S03, M02). Servers that end the turn at the first
-    `<|call|>` are right to return one, and so is one that was told `parallel_tool_calls: false`. Calls that the request does not allow are left out.
+    Rewritten arguments are a variant if they are equal as JSON, and no whole number becomes a fraction (1.0), which typed clients reject. Engines drop
+    calls, cut them to `{}`, or re-serialise them with other values (defects V10, V15, S01, S03, M02). A server may return only one call if it ends the
+    turn at the first `<|call|>`, or if the request has `parallel_tool_calls: false`. Calls that the request does not allow are not expected.
     """
     turn, meant = x.turn, x.expected_output
     if turn is None or meant is None:
         return
-    made = [
-        call for call in meant.calls if chat_request.may_be_called(x.chat_request, call.name) and x.has_place_for(call)
-    ]
+    allowed = (call for call in meant.calls if chat_request.may_be_called(x.chat_request, call.name))
+    made = [call for call in allowed if x.has_place_for(call)]
     expected_calls = made[:1] if at(x.chat_request, "parallel_tool_calls") is False else made
     for index, call in enumerate(expected_calls):
         where = pointer("tool_calls", index)
@@ -117,31 +109,24 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
                 actual="no such call",
             )
             continue
-        got = turn.tool_calls[index]
-        if got.name != call.name:
+        name, arguments = turn.tool_calls[index].name, turn.tool_calls[index].arguments
+        if name != call.name:
             yield Finding(
                 message="a call arrived under another name",
                 at=where + "/function/name",
                 expected=quote(call.name),
-                actual=shorten(got.name),
+                actual=shorten(name),
             )
-        if got.arguments == call.arguments or _is_the_object(x, got.arguments, call.arguments):
+        if arguments == call.arguments or _is_same_object(x, arguments, call.arguments):
             continue
-        if equal_json(got.arguments, call.arguments) and not spells_fractions(call.arguments, got.arguments):
-            yield variant(
-                "the arguments were written anew: equal as JSON, another text", where=where + "/function/arguments"
-            )
+        is_equal, where = equal_json(arguments, call.arguments), where + "/function/arguments"
+        if is_equal and not spells_fractions(call.arguments, arguments):
+            yield variant("the arguments were rewritten: equal as JSON, another text", where=where)
         else:
-            expected, actual = text_difference(call.arguments, got.arguments)
-            anew = equal_json(got.arguments, call.arguments)
-            yield Finding(
-                message="a whole number of the arguments was written anew, with a fraction"
-                if anew
-                else "the arguments differ from what the model wrote",
-                at=where + "/function/arguments",
-                expected=expected,
-                actual=actual,
-            )
+            expected, actual = text_difference(call.arguments, arguments)
+            fraction = "a whole number of the arguments was rewritten with a fraction"
+            message = fraction if is_equal else "the arguments differ from what the model wrote"
+            yield Finding(message=message, at=where, expected=expected, actual=actual)
     if len(turn.tool_calls) > len(meant.calls):
         yield Finding(
             message="a call arrived that the model did not make",
@@ -151,9 +136,9 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
         )
 
 
-def _is_the_object(x: Exchange, got: str, written: str) -> bool:
-    """Whether arguments are what the model wrote, in an API that has them as an object."""
-    return not x.api_adapter.arguments_are_texts and canonical(object_in(got)) == canonical(object_in(written))
+def _is_same_object(x: Exchange, arguments: str, written: str) -> bool:
+    """Return True if the API has arguments as an object, and they are what the model wrote."""
+    return not x.api_adapter.arguments_are_texts and canonical(object_in(arguments)) == canonical(object_in(written))
 
 
 @check(MUST, spec="chat#tool-choice", when=(on.is_conversation, on.forbade_tools))
@@ -173,9 +158,9 @@ def none_means_none(x: Exchange) -> Iterator[Finding]:
 
 @check(MUST, spec="chat#tool-choice-required", when=(on.is_conversation, on.ended_well, on.demands_a_call))
 def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
-    """Where the request demands a call, one is returned; where it names the function, or those that are allowed, to one of them.
+    """A request that demands a call gets one; if it names one function or several, the call is of one of them.
 
-    A server that answers with the call as text, or with an answer, breaks every client that forces a tool (defect P04).
+    A server that returns the call as text, or an answer, breaks every client that forces a tool (defect P04).
     """
     if x.turn is None:
         return
@@ -212,10 +197,10 @@ def allows_some(x: Exchange) -> bool:
 
 @check(MUST, spec="chat#allowed-tools", when=(on.is_conversation, takes_allowed_tools, allows_some))
 def only_allowed_tools(x: Exchange) -> Iterator[Finding]:
-    """Where the request lists the functions that may be called, no other one is, whatever else it offers.
+    """If the request lists the functions that may be called, no other one is called, whatever else it offers.
 
-    A client offers all its functions in every request, so that the prompt stays in the cache, and allows those that are safe just now: a server that
-    takes the list for `auto` lets the model delete what it was to read.
+    A client offers all its functions in every request, so that the prompt stays in the cache, and allows those that are currently safe. A server that
+    treats the list as `auto` lets the model delete a file that it may only read.
     """
     for index, call in enumerate(x.turn.tool_calls if x.turn is not None else ()):
         if not chat_request.may_be_called(x.chat_request, call.name):
@@ -240,67 +225,40 @@ _REASONS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
     """finish_reason is one of the API's words: `tool_calls` exactly when calls are returned and the model stopped by itself.
 
-    Agent loops branch on it: `stop` beside calls ends the loop, `tool_calls` without calls spins it (defect S06). A row written for the output may name
-    fewer of them. SGLang and vLLM say `abort` where they were told to end a generation: who reads it knows that it is no answer.
+    Agent loops branch on it: `stop` with calls ends the loop, `tool_calls` without calls repeats it forever (defect S06). A row in the golden data may
+    allow fewer of these words. SGLang and vLLM return `abort` for an aborted generation, which clients can distinguish from an answer.
     """
-    turn = x.turn
-    if turn is None:
+    if x.turn is None:
         return
-    said, calls = turn.finish_reason, bool(turn.tool_calls)
-    named = x.expectation.finish if x.expectation is not None else ()
-    if said == ABORTED:
-        yield variant(
-            "the server was told to abort the generation, and has a finish_reason of its own for it",
-            where="/finish_reason",
-        )
+    reason, calls, where = x.turn.finish_reason, bool(x.turn.tool_calls), "/finish_reason"
+    accepted = x.expectation.finish if x.expectation is not None else ()
+    if reason == ABORTED:
+        yield variant("the server aborted the generation, and has its own finish_reason for it", where=where)
         return
-    if said == "stop_sequence":
-        yield variant("a stop string has a finish_reason of its own", where="/finish_reason")
-    elif said is not None and said not in _REASONS:
-        yield Finding(
-            message="finish_reason is none of the API's words",
-            at="/finish_reason",
-            expected=", ".join(_REASONS),
-            actual=shorten(said),
-        )
-    elif (said == "length" and x.reached_stop) or (said == "tool_calls" and x.hit_token_limit):
-        yield Finding(
-            message=f"finish_reason is {said} and the model {'ended its turn' if x.reached_stop else 'was cut'}",
-            at="/finish_reason",
-            expected="stop or tool_calls" if x.reached_stop else "length",
-            actual=quote(said),
-        )
-    if said is None:
-        yield Finding(
-            message="the answer has no finish_reason",
-            at="/finish_reason",
-            expected="tool_calls" if calls else "stop or length",
-            actual="nothing",
-        )
-    elif said == "tool_calls" and not calls:
-        yield Finding(
-            message="finish_reason is tool_calls and there is no call",
-            at="/finish_reason",
-            expected="stop",
-            actual=quote(said),
-        )
-    elif calls and said == "stop":
+    if reason == "stop_sequence":
+        yield variant("a stop string has its own finish_reason", where=where)
+    elif reason is not None and reason not in _REASONS:
+        message = "finish_reason is not a value of the API"
+        yield Finding(message=message, at=where, expected=", ".join(_REASONS), actual=shorten(reason))
+    elif (reason == "length" and x.reached_stop) or (reason == "tool_calls" and x.hit_token_limit):
+        message = f"finish_reason is {reason} and the model {'ended its turn' if x.reached_stop else 'was cut'}"
+        expected = "stop or tool_calls" if x.reached_stop else "length"
+        yield Finding(message=message, at=where, expected=expected, actual=quote(reason))
+    if reason is None:
+        message, expected = "the answer has no finish_reason", "tool_calls" if calls else "stop or length"
+        yield Finding(message=message, at=where, expected=expected, actual="nothing")
+    elif reason == "tool_calls" and not calls:
+        message = "finish_reason is tool_calls and there is no call"
+        yield Finding(message=message, at=where, expected="stop", actual=quote(reason))
+    elif calls and reason == "stop":
         if isinstance(at(x.chat_request, "tool_choice"), dict):
-            yield variant("finish_reason is stop beside the call that the request named", where="/finish_reason")
+            yield variant("finish_reason is stop with the call that the request named", where=where)
         else:
-            yield Finding(
-                message="calls are returned and finish_reason is stop",
-                at="/finish_reason",
-                expected="tool_calls",
-                actual=quote(said),
-            )
-    elif named and said not in named and calls == ("tool_calls" in named):
-        yield Finding(
-            message="finish_reason is not the one that goes with what the model wrote",
-            at="/finish_reason",
-            expected=quote(" or ".join(named)),
-            actual=quote(said),
-        )
+            message = "calls are returned and finish_reason is stop"
+            yield Finding(message=message, at=where, expected="tool_calls", actual=quote(reason))
+    elif accepted and reason not in accepted and calls == ("tool_calls" in accepted):
+        message, expected = "finish_reason does not match what the model wrote", quote(" or ".join(accepted))
+        yield Finding(message=message, at=where, expected=expected, actual=quote(reason))
 
 
 @condition
@@ -313,7 +271,7 @@ def wants_one_call(x: Exchange) -> bool:
 def one_at_a_time(x: Exchange) -> Iterator[Finding]:
     """A request with `parallel_tool_calls: false` gets one call at most.
 
-    A client that runs one call and answers one leaves the others open, and the next request is refused (defects O12, M15).
+    A client that runs only one call leaves the others without results, and the next request is refused (defects O12, M15).
     """
     calls = [call for call in x.turn.tool_calls if call.name] if x.turn is not None else []
     if len(calls) > 1:
@@ -331,45 +289,45 @@ def one_at_a_time(x: Exchange) -> Iterator[Finding]:
     when=(on.is_conversation, on.ended_well, on.called_a_tool, on.offered_tools, was_not_cut),
 )
 def arguments_fit_the_schema(x: Exchange) -> Iterator[Finding]:
-    """The arguments of a `strict` function are what its schema describes; those of others are the model's own affair.
+    """The arguments of a `strict` function are valid under its schema; those of other functions are the model's choice.
 
-    Values that no model would choose show it with any weights (defect V23). Without `strict` the API promises nothing, so that arguments which are wrong
-    are a variant where nobody knows who wrote them, and nothing where the model did. OpenAI does not promise it of several calls at once either.
+    The schemas demand values that no model would choose, so that any weights show it (defect V23). Without `strict` the API promises nothing. Invalid
+    arguments are then a variant if their author is unknown, and ignored if the model wrote them. OpenAI does not promise it for several calls either.
     """
     written = {call.arguments for call in x.expected_output.calls} if x.expected_output is not None else set[str]()
     calls = x.turn.tool_calls if x.turn is not None else ()
     for index, call in enumerate(calls):
         declared = next((at(tool, "function") for tool in x.tools if at(tool, "function", "name") == call.name), None)
-        broken = _broken(call.arguments, at(declared, "parameters"))
+        violation = _violation(call.arguments, at(declared, "parameters"))
         is_strict = at(declared, "strict") is True
-        is_its_own = any(call.arguments == own or _is_the_object(x, call.arguments, own) for own in written)
-        if broken is None or (is_its_own and not is_strict) or (is_strict and x.script is not None):
+        is_its_own = any(call.arguments == own or _is_same_object(x, call.arguments, own) for own in written)
+        if violation is None or (is_its_own and not is_strict) or (is_strict and x.script is not None):
             continue
-        where = pointer("tool_calls", index, "function", "arguments") + broken[0]
+        where = pointer("tool_calls", index, "function", "arguments") + violation[0]
         if is_strict and (len(calls) == 1 or at(x.chat_request, "parallel_tool_calls") is False):
             yield Finding(
-                message="the arguments of a strict function are not what its schema describes",
+                message="the arguments of a strict function violate its schema",
                 at=where,
                 expected="a value of the schema",
-                actual=shorten(broken[1]),
+                actual=shorten(violation[1]),
             )
         else:
-            yield variant("the arguments are not what the function's schema describes", where=where)
+            yield variant("the arguments violate the function's schema", where=where)
 
 
-def _broken(arguments: str, schema: Json) -> tuple[str, str] | None:
-    """Where arguments are not what a schema describes, and why; None where they are, or there is no schema."""
+def _violation(arguments: str, schema: Json) -> tuple[str, str] | None:
+    """Return the path and the reason of the first violation of a schema. None if the arguments are valid, or the schema is missing."""
     if schema is None:
         return None
     try:
         return first_violation(loads(arguments), schema)
     except InvalidJsonError as problem:
-        return "", f"no JSON: {problem}"
+        return "", f"invalid JSON: {problem}"
 
 
 @condition
-def goes_on_calling(x: Exchange) -> bool:
-    """answers with a call to requests whose history holds calls"""
+def calls_again(x: Exchange) -> bool:
+    """answers with a call to requests whose history contains calls"""
     return on.called_a_tool.holds(x) and bool(_known_ids(x))
 
 
@@ -378,11 +336,11 @@ def _known_ids(x: Exchange) -> frozenset[str]:
     return frozenset(name for call in calls if (name := text(at(call, "id"))))
 
 
-@check(MUST, spec="chat#tool-call-id", when=(on.is_conversation, goes_on_calling))
+@check(MUST, spec="chat#tool-call-id", when=(on.is_conversation, calls_again))
 def id_is_new(x: Exchange) -> Iterator[Finding]:
-    """The id of a call is none that an earlier call of the conversation has.
+    """The id of a call differs from the ids of earlier calls of the conversation.
 
-    Results name their call by it: where each answer counts from 0 again, nobody can tell whose result is whose.
+    Results name their call by its id: if each answer counts from 0 again, results are ambiguous.
     """
     known = _known_ids(x)
     for index, call in enumerate(x.turn.tool_calls if x.turn is not None else ()):
@@ -390,6 +348,6 @@ def id_is_new(x: Exchange) -> Iterator[Finding]:
             yield Finding(
                 message="a call has the id of an earlier call",
                 at=pointer("tool_calls", index, "id"),
-                expected="an id of its own",
+                expected="a new id",
                 actual=shorten(call.id or ""),
             )

@@ -1,4 +1,4 @@
-"""Family `tools`: what a request says of functions, and what comes back from them, reaches the model whole."""
+"""Family `tools`: the declarations of functions, and their results, reach the model whole."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from harmony_ref import ToolNamespaceConfig, encode, tools_text
 
 
 def _declared(x: Exchange) -> Iterator[tuple[Json, Declaration, Declaration, str]]:
-    """Each function that the prompt declares: as it was offered, as the prompt has it, as the official library writes it, and where it was offered."""
-    shown, by_library = declarations(x.prompt_messages), declarations_in(official_spelling(x.tools))
+    """Yield each function that the prompt declares: from the request, from the prompt, from the official library, and its path in the request."""
+    declared, by_library = declarations(x.prompt_messages), declarations_in(official_spelling(x.tools))
     for index, tool in enumerate(x.tools):
         name = text(at(tool, "function", "name"))
-        found, library = shown.get(name) or shown.get(as_identifier(name)), by_library.get(name)
-        if found is not None and library is not None:
-            yield at(tool, "function"), found, library, pointer("tools", index, "function")
+        shown, library = declared.get(name) or declared.get(as_identifier(name)), by_library.get(name)
+        if shown is not None and library is not None:
+            yield at(tool, "function"), shown, library, pointer("tools", index, "function")
 
 
 @check(MUST, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))
 def parameters_are_typed(x: Exchange) -> Iterator[Finding]:
-    """Parameters are declared with their types, with the values they may have, and with what is required of them.
+    """Parameters are declared with their types, their allowed values, and whether they are required.
 
-    A model that is not told the allowed values invents others, and leaves out what it takes for optional. Types that the official library writes as `any`
-    need no better.
+    Without the allowed values a model invents others, and it omits parameters that look optional. For types that the official library writes as `any`,
+    `any` is enough.
     """
     for function, shown, library, where in _declared(x):
         yield from untyped(function, shown, library, where)
@@ -58,20 +58,17 @@ def parameters_are_typed(x: Exchange) -> Iterator[Finding]:
 
 @check(SHOULD, spec="harmony#tools", when=(on.is_conversation, on.prompt_is_known, on.offered_tools))
 def defaults_are_told(x: Exchange) -> Iterator[Finding]:
-    """Defaults of parameters stand in their declarations."""
+    """Declarations of parameters contain their defaults."""
     for function, shown, library, where in _declared(x):
         yield from without_default(function, shown, library, where)
 
 
-def _offered(x: Exchange) -> list[str]:
-    return [text(at(tool, "function", "name")) for tool in x.tools]
-
-
 def _orphans(x: Exchange) -> Iterator[tuple[int, int, frozenset[str]]]:
-    """Results that name no call: which result of the request it is, its message, and the functions that it can be of.
+    """Yield each result that names no call: its index among the results, the index of its message, and its possible functions.
 
-    These are the called ones not answered yet, else any called one; of a history that was cut before its calls, any that is offered.
+    Possible are the functions that were called and not answered, or else all that were called. If the history has no calls, all offered ones are possible.
     """
+    offered = [text(at(tool, "function", "name")) for tool in x.tools]
     called: dict[str, str] = {}
     answered: set[str] = set()
     number = 0
@@ -84,7 +81,7 @@ def _orphans(x: Exchange) -> Iterator[tuple[int, int, frozenset[str]]]:
         answers = text(at(message, "tool_call_id"))
         if answers not in called:
             waiting = [name for call, name in called.items() if call not in answered]
-            yield number, index, frozenset(waiting or called.values() or _offered(x))
+            yield number, index, frozenset(waiting or called.values() or offered)
         answered.add(answers)
         number += 1
 
@@ -101,9 +98,9 @@ def has_orphan_result(x: Exchange) -> bool:
     when=(on.is_conversation, has_orphan_result, says_all, on.is_refused_or_shows_prompt),
 )
 def orphan_result_is_not_misnamed(x: Exchange) -> Iterator[Finding]:
-    """A result that names no call is refused, or stands in the prompt under a function that it can be of: one that was called and not answered.
+    """A result that names no call is refused, or is in the prompt under a possible function: one that was called and not answered.
 
-    Under an invented or an empty name (vLLM 0.32.0 writes `functions.`) the model takes it for something that it never asked for.
+    Under an invented or an empty name (vLLM 0.32.0 writes `functions.`) the model takes it for a result that it never requested.
     """
     results = [message for message in x.prompt_messages if message.role == "tool"]
     for number, index, functions in _orphans(x):
@@ -113,26 +110,25 @@ def orphan_result_is_not_misnamed(x: Exchange) -> Iterator[Finding]:
         where = pointer("messages", index)
         if not any(is_same_function(name, shown.function) for name in functions):
             yield Finding(
-                message="a result that names no call stands under a name of the server's own",
+                message="a result that names no call is under a name that the server invented",
                 at=where,
                 expected=quote(" or ".join(f"functions.{name}" for name in sorted(functions))) or "a 4xx status",
                 actual=quote(shown.name or "no name"),
             )
         else:
-            yield variant(
-                RedactableText("a result that names no call is taken for that of {}", shown.function), where=where
-            )
+            message = RedactableText("a result that names no call is treated as that of {}", shown.function)
+            yield variant(message, where=where)
 
 
 @condition
 def asks_for_built_in_tools(x: Exchange) -> bool:
-    """requests for built-in tools, by the variables of the published chat template"""
+    """requests for built-in tools, by variables of the published chat template"""
     return x.response is not None and bool(built_in_tools(x.chat_request))
 
 
 @within_limits
 def takes_template_variables(x: Exchange) -> bool:
-    """requests whose variables of the chat template are not refused"""
+    """requests whose chat template variables are not refused"""
     return x.response is None or x.response.status not in range(on.REFUSED, on.SERVER_ERROR)
 
 
@@ -142,33 +138,32 @@ def takes_template_variables(x: Exchange) -> bool:
     when=(on.is_conversation, asks_for_built_in_tools, takes_template_variables, on.prompt_is_known),
 )
 def built_in_tools_are_as_trained(x: Exchange) -> Iterator[Finding]:
-    """Built-in tools stand in the system message, in the words that the model was trained with: browser with its three functions, python with its rules.
+    """Built-in tools are in the system message, in the words of the training: browser with its three functions, python with its rules.
 
-    A server that does not read `chat_template_kwargs` is not blamed. The words are those of the official library, and of the published template.
+    A server that ignores `chat_template_kwargs` gets a variant. The words are those of the official library, and of the published template.
     """
     system = x.system_message.content if x.system_message is not None else ""
-    told = built_in_tools(x.chat_request)
-    together = tools_text({tool.name: tool for tool in told})
-    if all(_section(tool) in system for tool in told) and f"{together}\n\n# " not in system:
-        yield variant("the sections of built-in tools are parted otherwise than by the library", where="system message")
-    for tool in told:
+    requested = built_in_tools(x.chat_request)
+    together = tools_text({tool.name: tool for tool in requested})
+    if all(_section(tool) in system for tool in requested) and f"{together}\n\n# " not in system:
+        separated = "the sections of built-in tools are separated differently than by the library"
+        yield variant(separated, where="system message")
+    for tool in requested:
         heading = f"## {tool.name}\n"
         section = _section(tool)
         elsewhere = next((m for m in x.prompt_messages if m.role == "developer" and heading in m.content), None)
         if heading in system:
-            lost = next((line for line in section.splitlines() if _bare(line) not in _bare(system)), None)
-            if lost is not None:
+            missing = next((line for line in section.splitlines() if _bare(line) not in _bare(system)), None)
+            if missing is not None:
                 yield Finding(
-                    message=RedactableText("the built-in tool {} is not declared as the model knows it", tool.name),
+                    message=RedactableText("the built-in tool {} is not declared as in the training", tool.name),
                     at="system message",
-                    expected=shorten(lost),
+                    expected=shorten(missing),
                     actual=shorten(system[system.index(heading) :]),
                 )
             elif section not in system:
-                yield variant(
-                    RedactableText("the built-in tool {} is spelled otherwise than by the library", tool.name),
-                    where="system message",
-                )
+                spelled = RedactableText("the built-in tool {} is spelled differently than by the library", tool.name)
+                yield variant(spelled, where="system message")
         elif elsewhere is not None:
             yield Finding(
                 message=RedactableText("the built-in tool {} is declared in the developer message", tool.name),
@@ -177,10 +172,8 @@ def built_in_tools_are_as_trained(x: Exchange) -> Iterator[Finding]:
                 actual=shorten(elsewhere.content[elsewhere.content.index(heading) :]),
             )
         else:
-            yield variant(
-                RedactableText("the built-in tool {} is not told to the model", tool.name),
-                where="/chat_template_kwargs",
-            )
+            missing_tool = RedactableText("the built-in tool {} is not in the prompt", tool.name)
+            yield variant(missing_tool, where="/chat_template_kwargs")
 
 
 def _section(tool: ToolNamespaceConfig) -> str:
@@ -188,7 +181,7 @@ def _section(tool: ToolNamespaceConfig) -> str:
 
 
 def _bare(line: str) -> str:
-    """The words of a line, without white space and marks of comments."""
+    """Return the text of a line without white space and comment marks."""
     return "".join(line.split()).replace("//", "")
 
 
@@ -196,18 +189,18 @@ WITHOUT, WITH = "without tools", "with tools"
 
 
 def _counted(series: Series) -> tuple[Exchange, int] | None:
-    """The request with tools, and by how many tokens its prompt is longer."""
-    found = pair(series, WITHOUT, WITH)
-    if found is None:
+    """Return the request with tools, and the growth of its prompt in tokens."""
+    exchanges = pair(series, WITHOUT, WITH)
+    if exchanges is None:
         return None
-    less, more = prompt_count(found[0]), prompt_count(found[1])
-    return (found[1], more - less) if less is not None and more is not None else None
+    less, more = map(prompt_count, exchanges)
+    return (exchanges[1], more - less) if less is not None and more is not None else None
 
 
 @series_only
 @evidence
 def has_counted_tools(series: Series) -> bool:
-    """the same request with and without tools, their prompts counted"""
+    """the same request with and without tools, both prompts counted"""
     return _counted(series) is not None
 
 
@@ -233,6 +226,6 @@ def tools_cost_tokens(series: Series) -> Iterator[Finding]:
 
 
 def _words(function: Json) -> int:
-    """Tokens of the name, the description and the names of the parameters."""
-    named = (text(at(function, "name")), text(at(function, "description")))
-    return sum(len(encode(word)) for word in (*named, *members(at(function, "parameters", "properties"))))
+    """Return the number of tokens of the name, the description and the names of the parameters."""
+    texts = (text(at(function, "name")), text(at(function, "description")))
+    return sum(len(encode(word)) for word in (*texts, *members(at(function, "parameters", "properties"))))

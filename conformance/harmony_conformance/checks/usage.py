@@ -1,4 +1,4 @@
-"""Family `usage`: what is billed is what was read and written."""
+"""Family `usage`: the reported usage is what the model read and wrote."""
 
 from __future__ import annotations
 
@@ -15,16 +15,12 @@ from harmony_conformance.redactable_text import Location, RedactableText, quote
 def is_reported(x: Exchange) -> Iterator[Finding]:
     """Usage is reported, with whole numbers that are not all zero.
 
-    Zeros and gaps make cost, limits and every count check blind (defects V26, V27, O20).
+    Zeros and missing counts make costs, limits and every check of counts meaningless (defects V26, V27, O20).
     """
     usage = x.turn.usage if x.turn is not None else None
     if usage is None:
-        yield Finding(
-            message="no usage is reported",
-            at="/usage",
-            expected="prompt_tokens, completion_tokens, total_tokens",
-            actual="nothing",
-        )
+        expected = "prompt_tokens, completion_tokens, total_tokens"
+        yield Finding(message="no usage is reported", at="/usage", expected=expected, actual="nothing")
         return
     for name, count in (
         ("prompt_tokens", usage.prompt_tokens),
@@ -33,7 +29,7 @@ def is_reported(x: Exchange) -> Iterator[Finding]:
     ):
         if count is None:
             yield Finding(
-                message=RedactableText("{} is missing or no whole number", Location(name)),
+                message=RedactableText("{} is missing or not a whole number", Location(name)),
                 at=f"/usage/{name}",
                 expected="a whole number",
                 actual="something else",
@@ -48,13 +44,13 @@ def is_reported(x: Exchange) -> Iterator[Finding]:
 
 
 def _is_empty(x: Exchange) -> bool:
-    """Whether the answer holds nothing, so that nothing but a stop token, which need not be counted, was emitted."""
+    """Return True if the answer is empty: then only a stop token was emitted, which need not be counted."""
     return x.turn is not None and not x.turn.says_something and not x.turn.reasoning
 
 
 @check(MUST, spec="chat#usage", when=(on.is_answering, on.ended_well, on.has_usage))
 def adds_up(x: Exchange) -> Iterator[Finding]:
-    """total_tokens is prompt_tokens plus completion_tokens, no part is larger than its whole or below zero, and reasoning that is returned is counted."""
+    """total_tokens is prompt_tokens plus completion_tokens, no part exceeds its whole or is below zero, and returned reasoning is counted."""
     usage = x.turn.usage if x.turn is not None else None
     if usage is None or usage.prompt_tokens is None or usage.completion_tokens is None:
         return
@@ -99,13 +95,13 @@ def adds_up(x: Exchange) -> Iterator[Finding]:
 
 @condition
 def is_first_choice(x: Exchange) -> bool:
-    """answers as a whole, not each of their further choices"""
+    """whole answers, not each of their further choices"""
     return x.choice == 0
 
 
 @evidence
 def end_is_known(x: Exchange) -> bool:
-    """answers of which it is known where the generation ended: those that met a stop string only with the ids of their tokens"""
+    """answers whose end of generation is known: after a stop string, only those with token ids"""
     return not x.meets_stop_string or (x.turn is not None and x.turn.output_ids is not None)
 
 
@@ -115,7 +111,7 @@ def end_is_known(x: Exchange) -> bool:
     when=(on.is_answering, on.ended_well, on.has_usage, on.output_is_known, end_is_known, is_first_choice),
 )
 def counts_the_output(x: Exchange) -> Iterator[Finding]:
-    """completion_tokens is the number of tokens the model emitted, of all choices; whether stop tokens count is the server's choice."""
+    """completion_tokens is the number of tokens that the model emitted, in all choices; a server may count stop tokens or not."""
     usage = x.turn.usage if x.turn is not None else None
     emitted = [one.output.ids for one in (x, *x.other_choices)]
     if usage is None or usage.completion_tokens is None or None in emitted:
@@ -125,7 +121,7 @@ def counts_the_output(x: Exchange) -> Iterator[Finding]:
         yield variant("the stop token is not counted", where="/usage/completion_tokens")
     elif usage.completion_tokens != spent:
         yield Finding(
-            message="completion_tokens is not what was emitted",
+            message="completion_tokens is not the number of emitted tokens",
             at="/usage/completion_tokens",
             expected=quote(spent),
             actual=quote(usage.completion_tokens),
@@ -134,38 +130,29 @@ def counts_the_output(x: Exchange) -> Iterator[Finding]:
 
 @check(MUST, spec="chat#usage", when=(on.is_conversation, on.ended_well, on.has_usage, on.prompt_was_rendered))
 def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
-    """prompt_tokens is the number of tokens the model was fed, and a side endpoint that renders or counts prompts tells as many.
+    """prompt_tokens is the number of tokens that the model was fed; an endpoint that renders or counts prompts returns the same number.
 
-    A tokenizer endpoint that leaves out a field of the request shows another prompt than is fed (defects O20, V42).
+    A tokenizer endpoint that ignores a field of the request shows another prompt than the model gets (defects O20, V42).
     """
     usage, ids = (x.turn.usage, x.prompt.ids) if x.turn is not None else (None, None)
     if ids is None and x.rendered_prompt is not None:
         ids = x.rendered_prompt.ids
-    if (
-        usage is not None
-        and x.counted_prompt is not None
-        and usage.prompt_tokens not in (None, x.counted_prompt.tokens)
-    ):
-        yield Finding(
-            message=RedactableText("prompt_tokens is not what {} counts", x.counted_prompt.source),
-            at="/usage/prompt_tokens",
-            expected=quote(x.counted_prompt.tokens),
-            actual=quote(usage.prompt_tokens),
-        )
-    if usage is not None and ids is not None and usage.prompt_tokens not in (None, len(ids)):
-        yield Finding(
-            message="prompt_tokens is not what was fed",
-            at="/usage/prompt_tokens",
-            expected=quote(len(ids)),
-            actual=quote(usage.prompt_tokens),
-        )
+    if usage is None or usage.prompt_tokens is None:
+        return
+    actual, counted = quote(usage.prompt_tokens), x.counted_prompt
+    if counted is not None and usage.prompt_tokens != counted.tokens:
+        message, expected = RedactableText("prompt_tokens is not what {} counts", counted.source), quote(counted.tokens)
+        yield Finding(message=message, at="/usage/prompt_tokens", expected=expected, actual=actual)
+    if ids is not None and usage.prompt_tokens != len(ids):
+        message, expected = "prompt_tokens is not the number of tokens in the prompt", quote(len(ids))
+        yield Finding(message=message, at="/usage/prompt_tokens", expected=expected, actual=actual)
 
 
 @comparison(MUST, spec="chat#usage", when=on.has_same_request_twice)
 def prompt_count_is_steady(series: Series) -> Iterator[Finding]:
     """The same request has the same prompt_tokens whether it is streamed or not, and each time it is sent.
 
-    A count that depends on the cache or on the way of delivery cannot be billed, and hides a prompt that differs (defects O09, O20).
+    A count that depends on the cache or on streaming cannot be billed, and hides a different prompt (defects O09, O20).
     """
     for first, second in same_requests(series):
         counts = prompt_count(first), prompt_count(second)
