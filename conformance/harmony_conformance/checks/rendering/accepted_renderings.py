@@ -1,7 +1,7 @@
-"""Every prompt that is accepted for a request, as messages that a prompt can be held against: each part of the conversation in each style and reading.
+"""All accepted prompts of a request, as messages: the conversation in each style and each reading.
 
-Form is a matter of style, and several readings are right: where instructions stand, whether they are joined, which reasoning of finished turns is kept,
-whether the schema of the answer is told. `renderings` makes them all, the library's first, as long as what the request means is known (`is_readable`).
+Styles differ in form. Readings differ in the place of instructions, in the reasoning retained from finished turns, and in the declared schema.
+`renderings` returns all of them, the library's first, for requests that `is_readable` accepts.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _TEMPLATE_VARIABLES = frozenset({"builtin_tools"})
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """One message after the framing ones, as a rendering has it; what of the request it is of, and the number of its block.
+    """A message of a rendering after the system and developer messages, with its part of the request and its block.
 
-    Messages of one block may stand in any order. `part` is None where a developer message stands for several parts.
+    Messages of one block may come in any order. A developer message may contain several parts, and has no `part`.
     """
 
     kind: PartKind
@@ -57,12 +57,12 @@ class Expected:
 
     @property
     def where(self) -> str:
-        """JSON pointer of the part of the request; empty for none."""
+        """The JSON pointer of the part of the request; empty without a part."""
         return self.part.where if self.part is not None else ""
 
     @property
     def is_optional(self) -> bool:
-        """Whether the official sources settle differently that it is kept, or it says nothing."""
+        """True if it is empty, or the official sources disagree on retaining it."""
         return (self.part is not None and self.part.retention is Retention.EITHER) or not self.message.content
 
 
@@ -71,11 +71,11 @@ class AcceptedRendering:
     """One accepted prompt.
 
     Attributes:
-        style: the name of its style.
-        notes: in which ways its reading is not the usual one.
-        system: the system message.
-        framing: the developer messages that follow it.
-        talk: what was said, in order.
+        style: The name of its style.
+        notes: The deviations of its reading from the usual one.
+        system: The system message.
+        developer_messages: The developer messages that follow it.
+        conversation: The other messages, in order.
     """
 
     style: str
@@ -86,7 +86,7 @@ class AcceptedRendering:
 
 
 def is_readable(request: Json) -> bool:
-    """Whether every part of a request is of a kind whose place in a prompt is known: texts, function calls, functions that the library can write."""
+    """Return True if the prompt of a request is predictable: texts, function calls, and functions that the library can declare."""
     messages = items(at(request, "messages"))
     tools = items(at(request, "tools"))
     names = [text(at(tool, "function", "name")) for tool in tools]
@@ -103,26 +103,27 @@ def is_readable(request: Json) -> bool:
 
 def _is_readable(message: Json) -> bool:
     content = at(message, "content")
-    parts = items(content)
-    is_text = content is None or isinstance(content, str | list)
     return (
         at(message, "role") in ("system", "developer", "user", "assistant", "tool")
-        and is_text
-        and all(text(at(part, "type")) in _TEXT_PARTS for part in parts)
+        and (content is None or isinstance(content, str | list))
+        and all(text(at(part, "type")) in _TEXT_PARTS for part in items(content))
         and all(isinstance(at(call, "function", "arguments"), str) for call in items(at(message, "tool_calls")))
         and at(message, "function_call") is None
     )
 
 
 def library_prompts(request: Json, date: str | None) -> frozenset[tuple[int, ...]]:
-    """The ids of the official library's prompts for a request: those most servers feed. Empty where it can not render the request."""
-    told = cache_key(request)
-    return _library_prompts(request, date) if told is None else _library_prompts_of(told, date)
+    """Return the token ids of the official library's prompts for a request, used by most servers.
+
+    Empty if the library cannot render the request.
+    """
+    key = cache_key(request)
+    return _library_prompts(request, date) if key is None else _cached_library_prompts(key, date)
 
 
 @lru_cache(maxsize=256)
-def _library_prompts_of(told: str, date: str | None) -> frozenset[tuple[int, ...]]:
-    return _library_prompts(loads(told), date)
+def _cached_library_prompts(key: str, date: str | None) -> frozenset[tuple[int, ...]]:
+    return _library_prompts(loads(key), date)
 
 
 def _library_prompts(request: Json, date: str | None) -> frozenset[tuple[int, ...]]:
@@ -142,45 +143,45 @@ def _library_prompts(request: Json, date: str | None) -> frozenset[tuple[int, ..
 
 
 def renderings(request: Json, date: str | None) -> tuple[AcceptedRendering, ...]:
-    """Every accepted rendering of a request that differs in more than the forms of headers, the library's first.
+    """Return all accepted renderings of a request, the library's first. Renderings that differ only in header forms are merged.
 
     Args:
         request: a Chat Completions request.
-        date: what the system message names as the current date; None for no such line.
+        date: the current date in the system message; None for no such line.
     """
-    told = cache_key(request)
-    return tuple(_renderings(request, date)) if told is None else _renderings_of(told, date)
+    key = cache_key(request)
+    return tuple(_renderings(request, date)) if key is None else _cached_renderings(key, date)
 
 
 @lru_cache(maxsize=16)
-def _renderings_of(told: str, date: str | None) -> tuple[AcceptedRendering, ...]:
-    return tuple(_renderings(loads(told), date))
+def _cached_renderings(key: str, date: str | None) -> tuple[AcceptedRendering, ...]:
+    return tuple(_renderings(loads(key), date))
 
 
 def _renderings(request: Json, date: str | None) -> Iterator[AcceptedRendering]:
     seen: list[tuple[PromptMessage, ...]] = []
     conversations = [
-        (read, [(_conversation(read, reading, date), (*notes, *more)) for reading, more in _READINGS])
-        for read, notes in _requests(request)
+        (variation, [(_conversation(variation, reading, date), (*notes, *more)) for reading, more in _READINGS])
+        for variation, notes in _request_variations(request)
     ]
-    for (read, readings), style in product(conversations, ACCEPTED_STYLES):
-        written: list[tuple[Message, ...]] = []
+    for (variation, readings), style in product(conversations, ACCEPTED_STYLES):
+        done: list[tuple[Message, ...]] = []
         for messages, notes in readings:
-            if messages is None or messages in written:  # most readings of most requests are the same
+            if messages is None or messages in done:  # most readings of most requests are the same
                 continue
-            written.append(messages)
+            done.append(messages)
             try:
                 ids = chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, style))
             except HarmonyError:
                 continue
-            shown = read_prompt(tuple(ids)).messages
-            if shown not in seen:
-                seen.append(shown)
-                yield _rendering(style.name, notes, shown, read)
+            parsed = read_prompt(tuple(ids)).messages
+            if parsed not in seen:
+                seen.append(parsed)
+                yield _rendering(style.name, notes, parsed, variation)
 
 
 def _conversation(request: Json, reading: RequestReading, date: str | None) -> tuple[Message, ...] | None:
-    """What a reading makes of a request; None where Harmony can not carry it."""
+    """Return the conversation of a request in one reading, None if Harmony cannot express it."""
     try:
         return tuple(conversation_of(request, reading, date=date))
     except HarmonyError:
@@ -191,52 +192,52 @@ _READINGS = tuple(
     (
         RequestReading(keeps=MAY_BE_KEPT, joins=joins, instructs=role, declares_formats=declares),
         (
-            *(("instructions stand in the system message",) if role is Role.SYSTEM else ()),
-            *(() if declares else ("the schema of the answer is not told to the model",)),
+            *(("instructions are in the system message",) if role is Role.SYSTEM else ()),
+            *(() if declares else ("the schema of the answer is not in the prompt",)),
         ),
     )
     for role, declares, joins in product((Role.DEVELOPER, Role.SYSTEM), (True, False), (True, False))
 )
 
 
-def _requests(request: Json) -> Iterator[tuple[Json, tuple[str, ...]]]:
-    """The request, and others that a server may take it for, with what is different about them."""
+def _request_variations(request: Json) -> Iterator[tuple[Json, tuple[str, ...]]]:
+    """Yield the request and the variations that a server may render instead, each with notes on the differences."""
     yield request, ()
     if built_in_tools(request):
         plain = {name: value for name, value in members(request).items() if name != "chat_template_kwargs"}
-        yield plain, ("the built-in tools that were asked for are not declared",)
+        yield plain, ("the requested built-in tools are not declared",)
     if at(request, "tool_choice") == "none" and at(request, "tools"):
         yield {**members(request), "tool_choice": "auto"}, ("functions that may not be called are declared",)
     if allows_some(request):
-        few = [
-            tool for tool in items(at(request, "tools")) if may_be_called(request, text(at(tool, "function", "name")))
-        ]
-        yield {**members(request), "tools": few}, ("functions that may not be called are not declared",)
+        tools = items(at(request, "tools"))
+        allowed = [tool for tool in tools if may_be_called(request, text(at(tool, "function", "name")))]
+        yield {**members(request), "tools": allowed}, ("functions that may not be called are not declared",)
     messages = items(at(request, "messages"))
     first = [message for message in messages if at(message, "role") in _INSTRUCTING]
     rest = [message for message in messages if at(message, "role") not in _INSTRUCTING]
     if first and messages[: len(first)] != first:
-        early: list[Json] = [*first, *rest]
-        yield {**members(request), "messages": early}, ("instructions stand before what was sent before them",)
+        reordered: list[Json] = [*first, *rest]
+        yield {**members(request), "messages": reordered}, ("instructions come before earlier messages",)
 
 
-def _rendering(style: str, notes: tuple[str, ...], shown: Sequence[PromptMessage], request: Json) -> AcceptedRendering:
-    system, *others = shown
-    framing = tuple(takewhile(lambda message: message.role == "developer", others))
-    numbered = (
-        (block, part) for block, part in blocks(expected_parts(request)) if part.kind is not PartKind.INSTRUCTIONS
+def _rendering(style: str, notes: tuple[str, ...], parsed: Sequence[PromptMessage], request: Json) -> AcceptedRendering:
+    system, *others = parsed
+    developer = tuple(takewhile(lambda message: message.role == "developer", others))
+    parts = (
+        (block, part)
+        for block, part in blocks(expected_parts(request))
+        if part.kind is not PartKind.INSTRUCTIONS and part.retention in MAY_BE_KEPT
     )
-    kept = ((block, part) for block, part in numbered if part.retention in MAY_BE_KEPT)
     return AcceptedRendering(
         style=style,
         notes=notes,
         system=system,
-        developer_messages=framing,
+        developer_messages=developer,
         conversation=tuple(
             Expected(
                 kind=part.kind if part is not None else PartKind.INSTRUCTIONS, message=message, part=part, block=block
             )
-            for message in others[len(framing) :]
-            for block, part in [(None, None) if message.role == "developer" else next(kept)]
+            for message in others[len(developer) :]
+            for block, part in [(None, None) if message.role == "developer" else next(parts)]
         ),
     )

@@ -1,8 +1,8 @@
-"""Where a prompt departs from what is accepted for its request: message, part, defect class, and the tokens of both sides, the fewest that differ.
+"""Differences of a prompt from the nearest accepted rendering: message, part, defect class, and the differing tokens of both sides.
 
-The messages of the prompt are matched with those of each accepted rendering by what they say, so that a difference of form hides none of content.
-A departure is a *variant* where only the form differs: header forms, line ends between sections, spelling of types, JSON that is equal. It is a *failure*
-where a text, a role, a name or the order is another one. The nearest rendering is the one with the fewest failures, then the fewest variants.
+The messages of the prompt are matched with those of each accepted rendering by content, so that differences of form hide none of content.
+A difference is a *variant* if only the form differs: header forms, line ends between sections, spelling of types, equal JSON.
+It is a *failure* if a text, a role, a name or the order differs. The nearest rendering has the fewest failures, then the fewest variants.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ _MOST_TOKENS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class PromptDifference:
-    """One place where a prompt is not the rendering.
+    """One difference between a prompt and a rendering.
 
     Attributes:
-        difference: what differs, and whether that is a failure.
-        number: of the message in the prompt, from 0; where one is missing, of the one in its place.
-        label: that message in a few words, such as `functions.f to assistant`.
-        where: JSON pointer of the part of the request; empty where it is none.
-        expected: ids of the message as it should be; empty where there should be none.
-        actual: ids of the message as it is; empty where there is none.
+        difference: The difference, and its verdict.
+        number: The index of the message in the prompt, from 0; for a missing message, that of the message in its place.
+        label: A short name of that message, such as `functions.f to assistant`.
+        where: The JSON pointer of the part of the request; empty without a part.
+        expected: The token ids of the expected message; empty if none is expected.
+        actual: The token ids of the actual message; empty if it is missing.
     """
 
     difference: JudgedDifference
@@ -71,12 +71,12 @@ class PromptDifference:
 
     @property
     def is_failure(self) -> bool:
-        """Whether more than the form differs."""
+        """True if more than the form differs."""
         return self.difference.verdict is Verdict.FAIL
 
     @property
     def sentence(self) -> RedactableText:
-        """The place, the difference, and the class of the defect."""
+        """The place, the defect class, and the difference."""
         found = self.difference
         return RedactableText(
             "message {} ({}), {}, {}: {}", self.number, self.label, found.part, found.problem, found.words
@@ -84,18 +84,18 @@ class PromptDifference:
 
     @property
     def summary(self) -> str:
-        """The part and the class."""
+        """The part and the defect class."""
         return f"{self.difference.part}: {self.difference.problem}"
 
     @property
     def tokens(self) -> tuple[ReportText, ReportText]:
-        """The tokens that differ, as they should be and as they are: their text and their ids."""
+        """The differing tokens with text and ids: expected and actual."""
         return _differing(self.expected, self.actual), _differing(self.actual, self.expected)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptComparison:
-    """A prompt beside the rendering that it is nearest to: what that is, and all departures."""
+    """The comparison of a prompt with one rendering: its style, its notes, and all differences."""
 
     style: str
     notes: tuple[str, ...]
@@ -103,62 +103,64 @@ class PromptComparison:
 
     @property
     def failures(self) -> tuple[PromptDifference, ...]:
-        """The departures in more than form, in the order of the prompt."""
+        """The differences in more than form, in the order of the prompt."""
         return tuple(sorted((one for one in self.differences if one.is_failure), key=lambda one: one.number))
 
     @property
     def distance(self) -> tuple[int, int]:
-        """How many failures, how many variants."""
+        """The numbers of failures and of variants."""
         failures = len(self.failures)
         return failures, len(self.differences) - failures + len(self.notes)
 
 
 def nearest(request: Json, ids: tuple[int, ...], read: ParsedPrompt) -> PromptComparison | None:
-    """The prompt beside the nearest accepted rendering; None where it is the official library's, or the library can not render the request.
+    """Compare a prompt with the nearest accepted rendering.
+
+    Return None if it is the official library's prompt, or the library cannot render the request.
 
     Args:
         request: the Chat Completions request.
         ids: its prompt.
-        read: the same, read as messages.
+        read: the same prompt, parsed into messages.
     """
     system = next((message for message in read.messages if message.role == "system"), None)
-    found = _DATE.search(system.content) if system is not None else None
-    date = found[1] if found is not None else None
+    line = _DATE.search(system.content) if system is not None else None
+    date = line[1] if line is not None else None
     if ids in library_prompts(request, date):
         return None
-    compared = (
-        PromptComparison(style=one.style, notes=one.notes, differences=tuple(_departures(one, read.messages, request)))
+    comparisons = (
+        PromptComparison(style=one.style, notes=one.notes, differences=tuple(_compare(one, read.messages, request)))
         for one in renderings(request, date)
     )
-    return min(compared, key=lambda one: one.distance, default=None)
+    return min(comparisons, key=lambda one: one.distance, default=None)
 
 
-def _departures(
+def _compare(
     rendering: AcceptedRendering, messages: Sequence[PromptMessage], request: Json
 ) -> Iterator[PromptDifference]:
     first = 1 if messages and messages[0].role == "system" else 0
-    framing = tuple(takewhile(lambda message: message.role == "developer", messages[first:]))
+    developer = tuple(takewhile(lambda message: message.role == "developer", messages[first:]))
     if first:
         for difference in system_difference(rendering.system.content, messages[0].content, request):
-            yield _departure(difference, 0, rendering.system, messages[0])
+            yield _prompt_difference(difference, 0, rendering.system, messages[0])
     else:
         yield _missing(0, rendering.system)
-    due, found = _joined(rendering.developer_messages), _joined(framing)
-    if due is not None and found is not None:
-        for difference in developer_difference(due.content, found.content, request):
-            yield _departure(difference, first, due, found)
-    elif due is not None:
-        yield _missing(first, due)
-    elif found is not None and found.content.strip() not in ("", "# Instructions"):
-        yield _departure(fails(Part.MESSAGE, Problem.EXTRA, _NO_SUCH_MESSAGE), first, None, found)
-    yield from _talk(rendering.conversation, messages, first + len(framing), request)
+    expected, actual = _joined(rendering.developer_messages), _joined(developer)
+    if expected is not None and actual is not None:
+        for difference in developer_difference(expected.content, actual.content, request):
+            yield _prompt_difference(difference, first, expected, actual)
+    elif expected is not None:
+        yield _missing(first, expected)
+    elif actual is not None and actual.content.strip() not in ("", "# Instructions"):
+        yield _prompt_difference(fails(Part.MESSAGE, Problem.EXTRA, _NO_SUCH_MESSAGE), first, None, actual)
+    yield from _compare_conversation(rendering.conversation, messages, first + len(developer), request)
 
 
 _NO_SUCH_MESSAGE = "the request has no such message"
 
 
 def _joined(messages: Sequence[PromptMessage]) -> PromptMessage | None:
-    """Developer messages that follow each other as one: whether a server joins them is its own choice."""
+    """Join consecutive developer messages: a server is free to join them."""
     if not messages:
         return None
     first, *others = (message.content for message in messages)
@@ -166,57 +168,57 @@ def _joined(messages: Sequence[PromptMessage]) -> PromptMessage | None:
     return replace(messages[0], content=content, ids=tuple(token for message in messages for token in message.ids))
 
 
-def _talk(
-    expected: Sequence[Expected], messages: Sequence[PromptMessage], begun: int, request: Json
+def _compare_conversation(
+    expected: Sequence[Expected], messages: Sequence[PromptMessage], start: int, request: Json
 ) -> Iterator[PromptDifference]:
-    seats = _seats(expected, messages, begun)
+    matches = _match(expected, messages, start)
     for place, one in enumerate(expected):
-        following = min((seat for other, seat in seats.items() if other > place), default=len(messages))
-        if place in seats:
-            shown = messages[seats[place]]
-            for difference in _differences(one, shown, request, is_last=seats[place] == len(messages) - 1):
-                yield _departure(difference, seats[place], one.message, shown, one.where)
-        elif not (one.is_optional or any(_joins(one, message) for message in messages[begun:])):
+        following = min((index for other, index in matches.items() if other > place), default=len(messages))
+        if place in matches:
+            shown = messages[matches[place]]
+            for difference in _differences(one, shown, request, is_last=matches[place] == len(messages) - 1):
+                yield _prompt_difference(difference, matches[place], one.message, shown, one.where)
+        elif not (one.is_optional or any(_is_joined_in(one, message) for message in messages[start:])):
             yield _missing(following, one.message, one)
         elif one.message.content:
-            words = "reasoning is joined, or left out where the sources differ on it"
+            words = "reasoning is joined, or dropped where the sources disagree on it"
             dropped = varies(Part.MESSAGE, Problem.REASONING_DROPPED, words)
-            yield _departure(dropped, following, one.message, None, one.where)
-    for number in (number for number in range(begun, len(messages)) if number not in seats.values()):
-        yield from _unasked(expected, messages[number], number, request)
-    yield from _moved(expected, seats, messages)
+            yield _prompt_difference(dropped, following, one.message, None, one.where)
+    for number in (number for number in range(start, len(messages)) if number not in matches.values()):
+        yield from _unexpected(expected, messages[number], number, request)
+    yield from _moved(expected, matches, messages)
 
 
-def _seats(expected: Sequence[Expected], messages: Sequence[PromptMessage], begun: int) -> Mapping[int, int]:
-    """Which message of the prompt each expected one is: those that say the same first, in order, then those of the same kind."""
-    seats: dict[int, int] = {}
-    free = list(range(begun, len(messages)))
-    for is_it in (_says_the_same, _says_alike, _is_of_the_kind):
+def _match(expected: Sequence[Expected], messages: Sequence[PromptMessage], start: int) -> Mapping[int, int]:
+    """Map expected messages to messages of the prompt: first those of equal content, then similar, then those of the same kind."""
+    matches: dict[int, int] = {}
+    free = list(range(start, len(messages)))
+    for is_match in (_is_equal, _is_similar, _is_of_same_kind):
         for place, one in enumerate(expected):
-            seat = next((seat for seat in free if is_it(one, messages[seat])), None) if place not in seats else None
-            if seat is not None:
-                seats[place] = seat
-                free.remove(seat)
-    return seats
+            index = next((i for i in free if is_match(one, messages[i])), None) if place not in matches else None
+            if index is not None:
+                matches[place] = index
+                free.remove(index)
+    return matches
 
 
-def _says_the_same(one: Expected, shown: PromptMessage) -> bool:
+def _is_equal(one: Expected, shown: PromptMessage) -> bool:
     is_addressed = one.kind in (PartKind.CALL, PartKind.RESULT)
-    named = not is_addressed or is_same_function(one.message.function, shown.function)
-    return _kind(shown) is one.kind and shown.content == one.message.content and named
+    is_named = not is_addressed or is_same_function(one.message.function, shown.function)
+    return _kind(shown) is one.kind and shown.content == one.message.content and is_named
 
 
-def _says_alike(one: Expected, shown: PromptMessage) -> bool:
-    """The same text under another role, name or channel; reasoning that is joined with other; arguments that are written anew."""
-    said = one.message.content
-    if said and shown.content == said:
+def _is_similar(one: Expected, shown: PromptMessage) -> bool:
+    """Return True for the same text under another role, name or channel, for joined reasoning, or for equal JSON arguments."""
+    content = one.message.content
+    if content and shown.content == content:
         return True
     if one.kind is not PartKind.CALL or _kind(shown) is not PartKind.CALL:
-        return _joins(one, shown)
-    return equal_json(shown.content, said) and is_same_function(one.message.function, shown.function)
+        return _is_joined_in(one, shown)
+    return equal_json(shown.content, content) and is_same_function(one.message.function, shown.function)
 
 
-def _is_of_the_kind(one: Expected, shown: PromptMessage) -> bool:
+def _is_of_same_kind(one: Expected, shown: PromptMessage) -> bool:
     return _kind(shown) is one.kind and not one.is_optional
 
 
@@ -224,18 +226,17 @@ def _kind(message: PromptMessage) -> PartKind | None:
     return PartKind.INSTRUCTIONS if message.role == "developer" else kind_of(message)
 
 
-def _joins(one: Expected, shown: PromptMessage) -> bool:
-    """Whether a reasoning stands in the prompt as whole lines of a reasoning."""
-    thought = one.message.content.strip()
+def _is_joined_in(one: Expected, shown: PromptMessage) -> bool:
+    """Return True if reasoning is contained, as whole lines, in reasoning of the prompt."""
+    reasoning = one.message.content.strip()
     is_reasoning = one.kind is PartKind.REASONING and _kind(shown) is one.kind
-    return is_reasoning and thought != "" and f"\n{thought}\n" in f"\n{shown.content.strip()}\n"
+    return is_reasoning and reasoning != "" and f"\n{reasoning}\n" in f"\n{shown.content.strip()}\n"
 
 
 def _differences(one: Expected, shown: PromptMessage, request: Json, *, is_last: bool) -> Iterator[JudgedDifference]:
     expected = one.message
     if shown.role != expected.role:
-        words = f"the role is {shown.role} where {expected.role} was expected"
-        yield fails(Part.ROLE, Problem.DIFFERENT, words)
+        yield fails(Part.ROLE, Problem.DIFFERENT, f"the role is {shown.role} where {expected.role} was expected")
         return
     yield from _header_differences(one, shown)
     if shown.specials:
@@ -244,7 +245,7 @@ def _differences(one: Expected, shown: PromptMessage, request: Json, *, is_last:
         yield from developer_difference(expected.content, shown.content, request)
     elif shown.content != expected.content:
         found = difference_of_contents(expected.content, shown.content, expected.role)
-        is_form = _joins(one, shown) or shown.content == _on_lines(one, request)
+        is_form = _is_joined_in(one, shown) or shown.content == _joined_by_line_ends(one, request)
         is_form = is_form or (one.kind is PartKind.CALL and equal_json(shown.content, expected.content))
         yield (varies if is_form else fails)(found.part, found.problem, found.words)
     if shown.end != expected.end and not (shown.end is None and is_last):
@@ -254,63 +255,60 @@ def _differences(one: Expected, shown: PromptMessage, request: Json, *, is_last:
 
 
 def _header_differences(one: Expected, shown: PromptMessage) -> Iterator[JudgedDifference]:
-    named = one.part.function if one.part is not None else one.message.function
+    function = one.part.function if one.part is not None else one.message.function
     if one.kind not in (PartKind.CALL, PartKind.RESULT):
         if shown.name not in (one.message.name, None):
-            yield varies(Part.NAME, Problem.EXTRA, f"the author's name {shorten(shown.name)!r} stands in the header")
-    elif named is not None and shown.function != named:
+            yield varies(Part.NAME, Problem.EXTRA, f"the author's name {shorten(shown.name)!r} is in the header")
+    elif function is not None and shown.function != function:
         part = Part.RECIPIENT if one.kind is PartKind.CALL else Part.NAME
-        words = f"the function is {shown.function or shown.name or 'missing'} where {named} was expected"
-        yield (varies if is_same_function(named, shown.function) else fails)(part, Problem.DIFFERENT, words)
-    may_think = one.kind in (PartKind.CALL, PartKind.PREAMBLE, PartKind.RESULT) and shown.channel == "analysis"
+        words = f"the function is {shown.function or shown.name or 'missing'} where {function} was expected"
+        yield (varies if is_same_function(function, shown.function) else fails)(part, Problem.DIFFERENT, words)
+    is_on_analysis = one.kind in (PartKind.CALL, PartKind.PREAMBLE, PartKind.RESULT) and shown.channel == "analysis"
     for found in header_differences(one.message, shown):
         is_form = found.problem is Problem.MISPLACED or found.part is Part.CONTENT_TYPE
-        is_form = is_form or (found.part is Part.CHANNEL and may_think)
+        is_form = is_form or (found.part is Part.CHANNEL and is_on_analysis)
         if is_form or found.part is Part.CHANNEL or (found.part is Part.RECIPIENT and one.kind is PartKind.RESULT):
             yield (varies if is_form else fails)(found.part, found.problem, found.words)
 
 
-def _on_lines(one: Expected, request: Json) -> str | None:
-    """The text of a content in parts with a line end between them: no source says what stands there. None where it has no parts."""
+def _joined_by_line_ends(one: Expected, request: Json) -> str | None:
+    """Join the parts of a content by line ends, since no source defines a separator. None for a content without parts."""
     where = one.where.split("/")
     parts = items(at(request, "messages", int(where[2]), "content")) if where[-1] == "content" else []
     return "\n".join(text(at(part, "text")) for part in parts) if parts else None
 
 
-def _unasked(
+def _unexpected(
     expected: Sequence[Expected], message: PromptMessage, number: int, request: Json
 ) -> Iterator[PromptDifference]:
-    """A message of the prompt that is none of the expected ones; an empty one says nothing."""
+    """Yield the difference of an unmatched message of the prompt, unless it is empty."""
     if not (message.content or message.recipient):
         return
     dropped = (
         part for part in expected_parts(request) if part.retention is Retention.ABSENT and part.text == message.content
     )
-    thought = next(dropped, None) if message.role == "assistant" else None
+    reasoning = next(dropped, None) if message.role == "assistant" else None
     problem, words = Problem.EXTRA, _NO_SUCH_MESSAGE
-    if thought is not None:
-        problem, words = (
-            Problem.REASONING_KEPT,
-            "reasoning that has to be dropped, because an answer followed it, is kept",
-        )
+    if reasoning is not None:
+        problem, words = Problem.REASONING_KEPT, "reasoning before an answer has to be dropped, and is retained"
     elif any(one.message.content == message.content and one.kind is _kind(message) for one in expected):
-        problem, words = Problem.REPEATED, "it stands there more often than it was sent"
-    where = thought.where if thought is not None else ""
-    yield _departure(fails(Part.MESSAGE, problem, words), number, None, message, where)
+        problem, words = Problem.REPEATED, "it is in the prompt more often than it was sent"
+    where = reasoning.where if reasoning is not None else ""
+    yield _prompt_difference(fails(Part.MESSAGE, problem, words), number, None, message, where)
 
 
 def _moved(
-    expected: Sequence[Expected], seats: Mapping[int, int], messages: Sequence[PromptMessage]
+    expected: Sequence[Expected], matches: Mapping[int, int], messages: Sequence[PromptMessage]
 ) -> Iterator[PromptDifference]:
-    """The first message that stands after one that was sent after it; calls and results of one message may stand in two orders."""
-    order = sorted(seats, key=lambda place: seats[place])
+    """Yield the first message after a later one. Calls and results of one message may come in two orders."""
+    order = sorted(matches, key=lambda place: matches[place])
     for number, place in enumerate(order):
         one, passed = expected[place], [expected[before] for before in order[:number] if before > place]
         if passed:
             is_free = all(one.block is not None and one.block == p.block and one.kind is not p.kind for p in passed)
-            words = f"it stands after {_label(passed[0].message)}, which was sent after it"
+            words = f"it comes after {_label(passed[0].message)}, which was sent after it"
             difference = (varies if is_free else fails)(Part.MESSAGE, Problem.MOVED, words)
-            yield _departure(difference, seats[place], passed[0].message, messages[seats[place]], one.where)
+            yield _prompt_difference(difference, matches[place], passed[0].message, messages[matches[place]], one.where)
             if not is_free:
                 return
 
@@ -318,10 +316,10 @@ def _moved(
 def _missing(number: int, message: PromptMessage, one: Expected | None = None) -> PromptDifference:
     problem = Problem.REASONING_DROPPED if one is not None and one.kind is PartKind.REASONING else Problem.MISSING
     difference = fails(Part.MESSAGE, problem, f"it is missing: {shorten(message.content)!r}")
-    return _departure(difference, number, message, None, one.where if one is not None else "")
+    return _prompt_difference(difference, number, message, None, one.where if one is not None else "")
 
 
-def _departure(
+def _prompt_difference(
     difference: JudgedDifference,
     number: int,
     expected: PromptMessage | None,
@@ -348,7 +346,10 @@ def _label(message: PromptMessage | None) -> str:
 
 
 def _differing(ids: tuple[int, ...], other: tuple[int, ...]) -> ReportText:
-    """What of one side differs: what both begin and end with is left out, but for a token before it where nothing would be left of one side."""
+    """Return the differing tokens of one side, without the common prefix and suffix.
+
+    One token of the prefix remains if nothing else would be left of one side.
+    """
     if not ids:
         return "no such message"
     begin = shared_length(ids, other)
@@ -362,6 +363,9 @@ def _differing(ids: tuple[int, ...], other: tuple[int, ...]) -> ReportText:
 
 
 def is_under_another_name(x: Exchange, where: str) -> bool:
-    """Whether reasoning at a place of the request has another name than in the answer: clients send back the message that they were given."""
+    """Return True if reasoning at a place of the request has another field name than in the answer.
+
+    Clients send back the message that they received.
+    """
     own = x.turn.reasoning_field if x.turn is not None and x.turn.reasoning else None
     return own is not None and where.rpartition("/")[2] in REASONING_FIELDS and not where.endswith(f"/{own}")
