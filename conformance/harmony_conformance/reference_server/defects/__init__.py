@@ -1,4 +1,4 @@
-"""The defects of real servers, each a switch of the reference server."""
+"""Catalogue of the defects of real servers that the reference server can imitate, one switch each."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -57,21 +57,20 @@ DEFECTS: Mapping[str, Defect] = MappingProxyType(
         for defect in family.DEFECTS
     }
 )
-"""Every defect by its id."""
+"""All defects that the selftest runs, by id."""
 
 SURFACE_DEFECTS: Mapping[str, Defect] = MappingProxyType({defect.id: defect for defect in api_surfaces.SURFACE_DEFECTS})
-"""Those of the APIs beside Chat Completions that the selftest leaves out."""
+"""Defects of other APIs than Chat Completions that the selftest skips, by id."""
 
 
 def defects_named(names: Iterable[str]) -> tuple[Defect, ...]:
-    """The defects with these ids, in this order.
+    """Return the defects with these ids, in this order.
 
     Raises:
-        LookupError: there is none of that id; names those there are.
+        LookupError: an id is unknown; the message lists the known ones.
     """
-    wanted = tuple(names)
-    known = {**DEFECTS, **SURFACE_DEFECTS}
-    unknown = [name for name in wanted if name not in known]
+    ids, known = tuple(names), {**DEFECTS, **SURFACE_DEFECTS}
+    unknown = [name for name in ids if name not in known]
     if unknown:
         raise LookupError(f"no defect {unknown[0]!r}; there are {', '.join(sorted(known))}")
-    return tuple(known[name] for name in wanted)
+    return tuple(known[name] for name in ids)

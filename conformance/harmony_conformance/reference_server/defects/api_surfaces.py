@@ -1,14 +1,13 @@
-"""Defects of the APIs beside Chat Completions: of the JSON that only they have.
+"""Defects in the JSON of Ollama and TGI.
 
-What is wrong between request and answer (prompt, sampling, reading) is wrong in every API and stands in the other
-modules; those of the Responses API have one of their own, and so have those of what continues a prompt.
+Defects of the stages that all APIs share (prompt, sampling, parsing) are in other modules.
+Modules of their own: `responses`, `raw_continuation` (Completions, TGI's /generate) and `sglang`.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from http import HTTPStatus
 
-from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, text
+from harmony_conformance.json_value import JsonObject, at, dumps, items, members, number, text
 from harmony_conformance.reference_server.defects.body_changes import (
     Body,
     in_list,
@@ -25,27 +24,17 @@ from harmony_conformance.reference_server.requests.errors import ApiError, Reply
 
 
 def _in_calls(change: Body) -> Body:
-    """Lines with every called function changed."""
-    in_function = in_member("function", change)
-    return in_member("message", in_list("tool_calls", in_function))
+    """Apply `change` to each called function of a line of the stream."""
+    return in_member("message", in_list("tool_calls", in_member("function", change)))
 
 
-def _all_thought(said: JsonObject) -> JsonObject:
-    if not text(said.get("content")):
-        return said
-    return {**said, "content": "", "thinking": text(said.get("thinking")) + text(said.get("content"))}
+def _content_to_thinking(message: JsonObject) -> JsonObject:
+    content = text(message.get("content"))
+    return {**message, "content": "", "thinking": text(message.get("thinking")) + content} if content else message
 
 
 def _underscored(function: JsonObject) -> JsonObject:
     return {**function, "name": text(function.get("name")).replace("-", "_").replace(".", "_")}
-
-
-def _as_events(stream: Iterator[Json]) -> Iterator[Json]:
-    return (f"data: {dumps(value)}" for value in stream)
-
-
-def _as_text(function: JsonObject) -> JsonObject:
-    return {**function, "arguments": dumps(function.get("arguments"))}
 
 
 def _context_of_the_prompt(body: JsonObject) -> JsonObject:
@@ -54,7 +43,7 @@ def _context_of_the_prompt(body: JsonObject) -> JsonObject:
     return {**body, "context": items(body["context"])[: number(body.get("prompt_eval_count"))]}
 
 
-def _in_an_object(reply: Reply) -> Reply:
+def _error_as_object(reply: Reply) -> Reply:
     if reply.status < HTTPStatus.BAD_REQUEST:
         return reply
     return replace(reply, body={"error": {"message": at(reply.body, "error"), "type": "invalid_request_error"}})
@@ -63,12 +52,12 @@ def _in_an_object(reply: Reply) -> Reply:
 # TGI
 
 
-def _unread(said: JsonObject) -> JsonObject:
-    """What is left of a completion when the special tokens are dropped and nothing is parsed."""
-    if "reasoning" not in said:
-        return said
-    thought = f"analysis{text(said['reasoning'])}assistantfinal"
-    return {**without("reasoning")(said), "content": thought + text(said.get("content"))}
+def _unparsed(message: JsonObject) -> JsonObject:
+    """Return the message as it looks when special tokens are dropped and channels are not parsed."""
+    if "reasoning" not in message:
+        return message
+    prefix = f"analysis{text(message['reasoning'])}assistantfinal"
+    return {**without("reasoning")(message), "content": prefix + text(message.get("content"))}
 
 
 def _refuse_results(message: JsonObject) -> JsonObject:
@@ -85,17 +74,13 @@ def _characters_as_tokens(reply: Reply) -> Reply:
     return reply if count is None else replace(reply, headers={**reply.headers, "x-prompt-tokens": count})
 
 
-def _without_done(stream: Iterator[Json]) -> Iterator[Json]:
-    return (value for value in stream if value != DONE)
-
-
 def _tool_prompt(body: JsonObject) -> JsonObject:
     messages = items(body.get("messages"))
     if not body.get("tools") or not messages:
         return body
-    asked = "\n---\nGiven the functions available, please respond with a JSON for a function call."
+    tool_prompt = "\n---\nGiven the functions available, please respond with a JSON for a function call."
     last = members(messages[-1])
-    return {**body, "messages": [*messages[:-1], {**last, "content": text(last.get("content")) + asked}]}
+    return {**body, "messages": [*messages[:-1], {**last, "content": text(last.get("content")) + tool_prompt}]}
 
 
 DEFECTS = (
@@ -103,7 +88,7 @@ DEFECTS = (
         ApiFamily.OLLAMA,
         "ollama-header-as-name",
         ["O01"],
-        "The name of a called function is a piece of a header.",
+        "The name of a called function is a fragment of a Harmony header.",
         _in_calls(lambda function: {**function, "name": "assistant<|channel|>analysis"}),
     ),
     on_request(
@@ -127,21 +112,21 @@ DEFECTS = (
         ApiFamily.OLLAMA,
         "ollama-all-in-thinking",
         ["O21"],
-        "The answer is told as `thinking`; the content is empty and the reason `stop`.",
-        in_member("message", _all_thought),
+        "The answer is returned as `thinking`; the content is empty and `done_reason` is `stop`.",
+        in_member("message", _content_to_thinking),
     ),
     on_json(
         ApiFamily.TGI,
         "tgi-channels-in-content",
         ["T01"],
-        "Nothing is parsed: the content is `analysis…assistantfinal…`.",
-        in_list("choices", in_member("message", _unread)),
+        "The output is not parsed: the content is `analysis…assistantfinal…`.",
+        in_list("choices", in_member("message", _unparsed)),
     ),
     on_request(
         ApiFamily.TGI,
         "tgi-results-refused",
         ["T02"],
-        "A history with the result of a tool is refused by the template.",
+        "A history with a tool result is rejected by the template.",
         in_list("messages", _refuse_results),
     ),
     on_request(
@@ -156,21 +141,18 @@ DEFECTS = (
     ),
     Defect(
         id="tgi-header-counts-characters",
-        catalogue=(),
         summary="The header `x-prompt-tokens` counts the characters of the prompt.",
         change=OnReply(_characters_as_tokens, ApiFamily.TGI),
     ),
     Defect(
         id="tgi-stream-without-done",
-        catalogue=(),
         summary="The stream of TGI's chat ends without `[DONE]`.",
-        change=OnStream(_without_done, ApiFamily.TGI),
+        change=OnStream(lambda stream: (value for value in stream if value != DONE), ApiFamily.TGI),
     ),
     Defect(
         id="ollama-lines-as-events",
-        catalogue=(),
         summary="The lines of a stream are framed as server-sent events.",
-        change=OnStream(_as_events, ApiFamily.OLLAMA),
+        change=OnStream(lambda stream: (f"data: {dumps(value)}" for value in stream), ApiFamily.OLLAMA),
     ),
     on_json(
         ApiFamily.OLLAMA,
@@ -180,31 +162,33 @@ DEFECTS = (
         lambda body: {**body, "done": True},
     ),
     on_json(
-        ApiFamily.OLLAMA, "ollama-arguments-as-text", [], "The arguments of a call are a text.", _in_calls(_as_text)
+        ApiFamily.OLLAMA,
+        "ollama-arguments-as-text",
+        [],
+        "The arguments of a call are a string of JSON instead of an object.",
+        _in_calls(lambda function: {**function, "arguments": dumps(function.get("arguments"))}),
     ),
     on_json(
         ApiFamily.OLLAMA,
         "ollama-context-without-the-answer",
         [],
-        "The context ends where the prompt does.",
+        "The `context` contains the prompt without the answer.",
         _context_of_the_prompt,
     ),
     Defect(
         id="ollama-refusals-in-objects",
-        catalogue=(),
-        summary="A refusal has an object where Ollama's have a text.",
-        change=OnReply(_in_an_object, ApiFamily.OLLAMA),
+        summary="The `error` of a response is an object; Ollama's is a string.",
+        change=OnReply(_error_as_object, ApiFamily.OLLAMA),
     ),
 )
-"""Those of Ollama and TGI."""
 
 SURFACE_DEFECTS = (
     on_request(
         ApiFamily.OLLAMA,
         "ollama-names-underscored",
         ["O18"],
-        "Characters of a tool's name are replaced by `_`, in the prompt and in the answer.",
+        "Characters of a tool's name are replaced by `_`, in the prompt and in the response.",
         in_list("tools", in_member("function", _underscored)),
     ),
 )
-"""One that no check sees: in Ollama a name may be another in the prompt, as long as it comes back."""
+"""Defects that no check detects: Ollama may rename a function in the prompt if the response restores the name."""

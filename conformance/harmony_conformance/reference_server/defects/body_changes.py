@@ -1,15 +1,15 @@
-"""Changes of JSON bodies, put together from small ones."""
+"""Functions that build a change of a JSON body from changes of its parts."""
 
 from collections.abc import Callable, Sequence
 
-from harmony_conformance.json_value import JsonObject, items, members
+from harmony_conformance.json_value import InvalidJsonError, JsonObject, items, loads, members
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnJson, OnRequest
 
 Body = Callable[[JsonObject], JsonObject]
 
 
 def in_list(name: str, change: Body) -> Body:
-    """Bodies with every entry of one list changed."""
+    """Apply `change` to each object in the list `name`."""
 
     def changed(body: JsonObject) -> JsonObject:
         if not isinstance(body.get(name), list):
@@ -20,25 +20,39 @@ def in_list(name: str, change: Body) -> Body:
 
 
 def in_member(name: str, change: Body) -> Body:
-    """Bodies with one object changed."""
+    """Apply `change` to the object `name`."""
     return lambda body: {**body, name: change(members(body[name]))} if isinstance(body.get(name), dict) else body
 
 
+def in_choices(change: Body) -> Body:
+    """Apply `change` to each choice; a body without choices gets an empty list of them."""
+    return lambda body: {**body, "choices": [change(members(choice)) for choice in items(body.get("choices"))]}
+
+
 def without(*names: str) -> Body:
-    """Bodies without some members."""
+    """Remove members."""
     return lambda body: {name: value for name, value in body.items() if name not in names}
 
 
 def where(kind: str, change: Body) -> Body:
-    """Changes only items of one type."""
+    """Apply `change` to items of one `type` only."""
     return lambda item: change(item) if item.get("type") == kind else item
 
 
+def is_json(document: str) -> bool:
+    """Return True if the text is a JSON document."""
+    try:
+        loads(document)
+    except InvalidJsonError:
+        return False
+    return True
+
+
 def on_json(api: ApiFamily, ident: str, catalogue: Sequence[str], summary: str, change: Body) -> Defect:
-    """A defect of answers."""
+    """Build a defect of responses and of the chunks of streams."""
     return Defect(id=ident, catalogue=tuple(catalogue), summary=summary, change=OnJson(change, api))
 
 
 def on_request(api: ApiFamily, ident: str, catalogue: Sequence[str], summary: str, change: Body) -> Defect:
-    """A defect of how requests are read."""
+    """Build a defect of the reading of requests."""
     return Defect(id=ident, catalogue=tuple(catalogue), summary=summary, change=OnRequest(change, api))

@@ -1,8 +1,9 @@
-"""Defects of answers that a client can not send back as it should: what is wrong with them shows in its next request."""
+"""Defects of responses that a client cannot send back correctly; the effect shows in its next request."""
 
 from collections.abc import Callable, Iterator
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, members
+from harmony_conformance.reference_server.defects.body_changes import in_choices
 from harmony_conformance.reference_server.defects.event_changes import dropping, goes_to, is_call, on
 from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnJson
 from harmony_conformance.reference_server.model.output_events import OutputField
@@ -17,21 +18,17 @@ def _calls_without_reasoning(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def _in_calls(change: Callable[[list[Json]], list[Json]]) -> OnJson:
-    """A change of the calls of a message, and likewise of the calls of a delta."""
+    """Change the list of calls of each message and of each delta."""
 
     def part(value: JsonObject) -> JsonObject:
         return {**value, "tool_calls": change(items(value["tool_calls"]))} if items(value.get("tool_calls")) else value
 
-    def choice(value: Json) -> Json:
+    def choice(value: JsonObject) -> JsonObject:
         return {
-            name: part(members(member)) if name in {"message", "delta"} else member
-            for name, member in members(value).items()
+            name: part(members(member)) if name in {"message", "delta"} else member for name, member in value.items()
         }
 
-    def body(value: JsonObject) -> JsonObject:
-        return {**value, "choices": [choice(one) for one in items(value["choices"])]} if "choices" in value else value
-
-    return OnJson(body)
+    return OnJson(lambda body: in_choices(choice)(body) if "choices" in body else body)
 
 
 def _with_one_id(calls: list[Json]) -> list[Json]:
@@ -39,11 +36,8 @@ def _with_one_id(calls: list[Json]) -> list[Json]:
 
 
 def _twice(calls: list[Json]) -> list[Json]:
-    """Each call of a whole message again under another id; the calls of a delta, which have an index, are left alone."""
-    again: list[Json] = [
-        {**members(call), "id": f"{members(call)['id']}x"} for call in calls if "index" not in members(call)
-    ]
-    return [*calls, *again]
+    """Append each call with a second id. Calls of a delta have an `index` and remain unchanged."""
+    return [*calls, *({**members(one), "id": f"{members(one)['id']}x"} for one in calls if "index" not in members(one))]
 
 
 def _encoded_again(calls: list[Json]) -> list[Json]:
@@ -60,25 +54,22 @@ DEFECTS = (
     Defect(
         id="call-reasoning-hidden",
         catalogue=("P11",),
-        summary="Reasoning is returned with answers and not with calls, so that no client can send it back.",
+        summary="Reasoning is missing from responses with calls, so clients cannot send it back.",
         change=OnEvents(_calls_without_reasoning),
     ),
     Defect(
         id="call-ids-repeated",
-        catalogue=(),
-        summary="All calls of an answer have the same id.",
+        summary="All calls of a response have the same id.",
         change=_in_calls(_with_one_id),
     ),
     Defect(
         id="calls-returned-twice",
-        catalogue=(),
-        summary="Each call of a whole answer is returned twice, under two ids.",
+        summary="Each call of a response without streaming is returned twice, with two ids.",
         change=_in_calls(_twice),
     ),
     Defect(
         id="returned-arguments-encoded-twice",
-        catalogue=(),
-        summary="The arguments of the calls of a whole answer are encoded as JSON once more.",
+        summary="The arguments of calls are JSON-encoded twice in responses without streaming.",
         change=_in_calls(_encoded_again),
     ),
 )

@@ -1,4 +1,4 @@
-"""Defects of how an answer is delivered: its stream says other things than the whole answer, or goes on when nobody listens."""
+"""Defects of delivery: a stream that differs from the response without streaming, load, and disconnected clients."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -6,7 +6,6 @@ from dataclasses import replace
 from harmony_conformance.json_value import Json, JsonObject, at, items, members
 from harmony_conformance.reference_server.defects.stages import (
     Defect,
-    DisconnectBehaviour,
     OnCrowd,
     OnDeparture,
     OnJson,
@@ -22,7 +21,7 @@ def _finish_is_stop(stream: Iterator[Json]) -> Iterator[Json]:
 
 
 def _usage_counts_chunks(stream: Iterator[Json]) -> Iterator[Json]:
-    """Usage with the number of chunks before it for that of tokens; the sum is right."""
+    """Report the number of chunks so far as `completion_tokens`; `total_tokens` matches."""
     for count, data in enumerate(stream):
         usage = members(at(data, "usage"))
         prompt = usage.get("prompt_tokens")
@@ -33,17 +32,17 @@ def _usage_counts_chunks(stream: Iterator[Json]) -> Iterator[Json]:
 
 
 def _content_first(stream: Iterator[Json]) -> Iterator[Json]:
-    """Reasoning is held back until the content is over."""
-    held: list[Json] = []
+    """Buffer the reasoning until the content is complete."""
+    buffer: list[Json] = []
     for data in stream:
         if at(data, "choices", 0, "delta", "reasoning"):
-            held.append(data)
+            buffer.append(data)
             continue
         if at(data, "choices", 0, "finish_reason") is not None:
-            yield from held
-            held = []
+            yield from buffer
+            buffer = []
         yield data
-    yield from held
+    yield from buffer
 
 
 def _without_index(body: JsonObject) -> JsonObject:
@@ -54,8 +53,8 @@ def _without_index(body: JsonObject) -> JsonObject:
     return {**body, "choices": choices} if "choices" in body else body
 
 
-def _goes_on_after_error(stream: Iterator[Json]) -> Iterator[Json]:
-    """An error in the middle, of a filter, say; and then the rest of the answer."""
+def _with_error_inside(stream: Iterator[Json]) -> Iterator[Json]:
+    """Insert an error, as of a content filter, after the first chunk."""
     error: Json = {"error": {"message": "The filter timed out.", "type": "internal_server_error", "code": 500}}
     for data in stream:
         yield data
@@ -63,64 +62,44 @@ def _goes_on_after_error(stream: Iterator[Json]) -> Iterator[Json]:
             yield error
 
 
-def _goes_on(departure: DisconnectBehaviour) -> DisconnectBehaviour:
-    return replace(departure, stops=False)
-
-
-def _dies(departure: DisconnectBehaviour) -> DisconnectBehaviour:
-    return replace(departure, survives=False)
-
-
-def _short(body: JsonObject) -> JsonObject:
-    return {**body, "max_tokens": 5, "max_completion_tokens": 5}
-
-
 DEFECTS = (
     Defect(
         id="cut-short-in-a-crowd",
-        catalogue=(),
         summary="When the server is busy, answers end after five tokens.",
-        change=OnCrowd(_short),
+        change=OnCrowd(lambda body: {**body, "max_tokens": 5, "max_completion_tokens": 5}),
     ),
     Defect(
         id="stream-content-first",
-        catalogue=(),
-        summary="The reasoning arrives when the content is over.",
+        summary="The reasoning arrives after the content.",
         change=OnStream(_content_first),
     ),
     Defect(
         id="stream-choice-index-missing",
-        catalogue=(),
         summary="The choices of chunks have no index.",
         change=OnJson(_without_index),
     ),
     Defect(
         id="stream-goes-on-after-error",
-        catalogue=(),
-        summary="The stream reports an error of the server, and goes on as if there were none.",
-        change=OnStream(_goes_on_after_error),
+        summary="The stream reports a server error and then continues with the answer.",
+        change=OnStream(_with_error_inside),
     ),
     Defect(
         id="generation-goes-on-without-client",
-        catalogue=(),
-        summary="When the client of a stream leaves, the rest is generated all the same.",
-        change=OnDeparture(_goes_on),
+        summary="Generation continues after the client of a stream has disconnected.",
+        change=OnDeparture(lambda behaviour: replace(behaviour, stops=False)),
     ),
     Defect(
         id="engine-down-when-client-leaves",
-        catalogue=(),
-        summary="When the client of a stream leaves, the engine dies: every later request is a 500.",
-        change=OnDeparture(_dies),
+        summary="The engine crashes when the client of a stream disconnects: every later request gets a 500.",
+        change=OnDeparture(lambda behaviour: replace(behaviour, survives=False)),
     ),
     Defect(
         id="stream-finish-stop-with-calls",
-        catalogue=(),
-        summary="A stream with calls ends with the finish reason `stop`; the whole answer says `tool_calls`.",
+        summary="A stream with calls ends with the finish reason `stop`; without streaming it is `tool_calls`.",
         change=OnStream(_finish_is_stop),
     ),
     Defect(
         id="stream-usage-counts-chunks",
-        catalogue=(),
         summary="The `completion_tokens` of a stream is the number of its chunks.",
         change=OnStream(_usage_counts_chunks),
     ),

@@ -1,4 +1,4 @@
-"""Ways to change the events of a whole output, of which the defects of reading are made."""
+"""Functions that build changes of the parser's events; the defects of output parsing use them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -17,43 +17,43 @@ FINAL = OutputHeader(channel="final")
 
 
 def goes_to(header: OutputHeader) -> OutputField:
-    """Where the text under a header goes when every call is welcome."""
+    """Return the field of the response for a message with this header, if all calls are allowed."""
     return destination(header, _ANY_CALL).field
 
 
 def is_call(header: OutputHeader) -> bool:
-    """Whether a header calls a function."""
+    """Return True if the header belongs to a function call."""
     return goes_to(header) is OutputField.ARGUMENTS
 
 
 def dropping(unwanted: Callable[[Opened], bool]) -> EventChange:
-    """Events without the messages that are unwanted."""
+    """Drop the messages that `unwanted` selects."""
 
     def changed(events: Iterator[Event]) -> Iterator[Event]:
-        keeping = True
+        is_wanted = True
         for event in events:
             if isinstance(event, Opened):
-                keeping = not unwanted(event)
-            if keeping or isinstance(event, Skipped):
+                is_wanted = not unwanted(event)
+            if is_wanted or isinstance(event, Skipped):
                 yield event
 
     return changed
 
 
 def opening(change: Callable[[Opened], Opened]) -> EventChange:
-    """Events with each header changed."""
+    """Change the header of every message."""
     return lambda events: (change(event) if isinstance(event, Opened) else event for event in events)
 
 
 def headed(
     wanted: Callable[[Opened], bool], change: Callable[[OutputHeader], OutputHeader]
 ) -> Callable[[Opened], Opened]:
-    """The wanted messages under a changed header."""
+    """Change the header of the messages that `wanted` selects."""
     return lambda opened: replace(opened, header=change(opened.header)) if wanted(opened) else opened
 
 
 def raising(wanted: Callable[[Opened], bool], error: Callable[[Opened], ApiError]) -> Callable[[Opened], Opened]:
-    """An error at the first wanted message."""
+    """Raise an error at the first message that `wanted` selects."""
 
     def changed(opened: Opened) -> Opened:
         if wanted(opened):
@@ -63,21 +63,19 @@ def raising(wanted: Callable[[Opened], bool], error: Callable[[Opened], ApiError
     return changed
 
 
-def with_calls_whole(
-    change: Callable[[str, Closed], str | None],
-) -> EventChange:
-    """Events in which the text of each call is held back until it is whole, and then changed, or dropped with the call."""
+def with_calls_whole(change: Callable[[str, Closed], str | None]) -> EventChange:
+    """Buffer each call and change its whole text. If `change` returns None, drop the call."""
 
     def changed(events: Iterator[Event]) -> Iterator[Event]:
-        held: list[Event] = []
+        buffer: list[Event] = []
         for event in events:
             if isinstance(event, Opened) and is_call(event.header):
-                held = [event]
-            elif held and isinstance(event, Closed):
-                yield from _changed_call(held, event, change)
-                held = []
-            elif held:
-                held.append(event)
+                buffer = [event]
+            elif buffer and isinstance(event, Closed):
+                yield from _changed_call(buffer, event, change)
+                buffer = []
+            elif buffer:
+                buffer.append(event)
             else:
                 yield event
 
@@ -85,29 +83,29 @@ def with_calls_whole(
 
 
 def _changed_call(
-    held: Sequence[Event], closed: Closed, change: Callable[[str, Closed], str | None]
+    call: Sequence[Event], closed: Closed, change: Callable[[str, Closed], str | None]
 ) -> Iterator[Event]:
-    before = b"".join(event.data for event in held if isinstance(event, Text)).decode("utf-8", "replace")
+    before = b"".join(event.data for event in call if isinstance(event, Text)).decode("utf-8", "replace")
     after = change(before, closed)
     if after == before:
-        yield from [*held, closed]
+        yield from [*call, closed]
     elif after is not None:
-        ids = tuple(token for event in held[1:] for token in event.ids)
-        yield from [held[0], Text(data=after.encode(), ids=ids), closed]
+        ids = tuple(token for event in call[1:] for token in event.ids)
+        yield from [call[0], Text(data=after.encode(), ids=ids), closed]
 
 
 def without_markers(ids: Sequence[int]) -> bytes:
-    """The text of tokens, the special ones left out."""
+    """Decode tokens without the special ones."""
     return tokens.decode_bytes([token for token in ids if not tokens.is_special(token)])
 
 
 def as_text(event: Event, show: Callable[[Sequence[int]], bytes]) -> Text:
-    """All of an event's tokens as text of the open message."""
+    """Return all tokens of an event as text of the open message."""
     return Text(data=show(event.ids), ids=event.ids)
 
 
 def showing_raw(wanted: Callable[[Opened], bool], show: Callable[[Sequence[int]], bytes]) -> EventChange:
-    """Events in which the wanted messages are shown as content, header and all."""
+    """Return the messages that `wanted` selects as content, headers included."""
 
     def changed(events: Iterator[Event]) -> Iterator[Event]:
         showing = False
@@ -124,5 +122,5 @@ def showing_raw(wanted: Callable[[Opened], bool], show: Callable[[Sequence[int]]
 
 
 def on(predicate: Callable[[OutputHeader], bool]) -> Callable[[Opened], bool]:
-    """A predicate of headers as one of messages."""
+    """Turn a predicate of headers into one of messages."""
     return lambda opened: predicate(opened.header)

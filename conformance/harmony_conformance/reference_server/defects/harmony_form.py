@@ -1,10 +1,11 @@
-"""Defects of form: the texts are all there, in the prompt or in the stream, and their frame is wrong."""
+"""Defects of form: all texts are present in the prompt or in the response, but their structure is wrong."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
 from harmony_conformance.reference_server.defects.event_changes import FINAL, goes_to
+from harmony_conformance.reference_server.defects.message_changes import each_part
 from harmony_conformance.reference_server.defects.stages import (
     Defect,
     OnConversation,
@@ -15,20 +16,20 @@ from harmony_conformance.reference_server.defects.stages import (
 )
 from harmony_conformance.reference_server.model.output_events import OutputField
 from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Text
-from harmony_ref import DeveloperContent, Message, SystemContent, tokens
+from harmony_ref import Content, DeveloperContent, SystemContent, tokens
 
 _OTHER_IDENTITY = "You are a helpful assistant."
-_OWN_INSTRUCTIONS = "Never speak about other providers."
+_ADDED_INSTRUCTIONS = "Never speak about other providers."
 
 
-def _without_beginning(prompt: tuple[int, ...]) -> tuple[int, ...]:
-    """The prompt up to its last complete message."""
+def _without_generation_prompt(prompt: tuple[int, ...]) -> tuple[int, ...]:
+    """Cut the prompt after its last complete message."""
     starts = [place for place, token in enumerate(prompt) if token == tokens.START]
     return prompt[: starts[-1]] if starts else prompt
 
 
 def _first_call_in_another_form(prompt: tuple[int, ...]) -> tuple[int, ...]:
-    """The recipient of the first past call stands behind the channel; the others keep their place."""
+    """Move the recipient of the first past call behind the channel; other calls are unchanged."""
     channel = tuple(tokens.encode_with_special_tokens("<|channel|>commentary"))
     for start, header_end in _headers(prompt):
         header = prompt[start:header_end]
@@ -40,7 +41,7 @@ def _first_call_in_another_form(prompt: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _headers(prompt: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-    """Where each header begins (its `<|start|>`) and ends (its `<|message|>`)."""
+    """Yield the positions of `<|start|>` and `<|message|>` of each header."""
     start: int | None = None
     for place, token in enumerate(prompt):
         if token == tokens.START:
@@ -50,32 +51,18 @@ def _headers(prompt: tuple[int, ...]) -> Iterator[tuple[int, int]]:
             start = None
 
 
-def _other_identity(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    def changed(message: Message) -> Message:
-        parts = tuple(
-            replace(part, model_identity=_OTHER_IDENTITY) if isinstance(part, SystemContent) else part
-            for part in message.content
-        )
-        return replace(message, content=parts)
-
-    return tuple(map(changed, messages))
+def _other_identity(part: Content) -> Content:
+    return replace(part, model_identity=_OTHER_IDENTITY) if isinstance(part, SystemContent) else part
 
 
-def _with_own_instructions(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    def changed(message: Message) -> Message:
-        parts = tuple(
-            replace(part, instructions=f"{part.instructions}\n\n{_OWN_INSTRUCTIONS}")
-            if isinstance(part, DeveloperContent) and part.instructions is not None
-            else part
-            for part in message.content
-        )
-        return replace(message, content=parts)
-
-    return tuple(map(changed, messages))
+def _with_added_instructions(part: Content) -> Content:
+    if not isinstance(part, DeveloperContent) or part.instructions is None:
+        return part
+    return replace(part, instructions=f"{part.instructions}\n\n{_ADDED_INSTRUCTIONS}")
 
 
 def _tagged(events: Iterator[Event]) -> Iterator[Event]:
-    """Each message of the analysis channel as content, between tags."""
+    """Return each message of the analysis channel as content between tags."""
     tagging = False
     for event in events:
         if isinstance(event, Opened) and goes_to(event.header) is OutputField.REASONING:
@@ -91,24 +78,20 @@ def _tagged(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def _content_as_object(body: JsonObject) -> JsonObject:
-    """The text of each message or delta within an object."""
-    changed: list[Json] = []
-    for choice in items(body.get("choices")):
-        held = dict(members(choice))
-        for holder in ("message", "delta"):
-            said = members(held.get(holder))
-            if isinstance(said.get("content"), str):
-                held[holder] = {**said, "content": {"text": said["content"]}}
-        changed.append(held)
-    return {**body, "choices": changed} if changed else body
+    """Wrap the content of each message and of each delta in an object."""
+    choices: list[Json] = []
+    for entry in items(body.get("choices")):
+        choice = dict(members(entry))
+        for name in ("message", "delta"):
+            part = members(choice.get(name))
+            if isinstance(part.get("content"), str):
+                choice[name] = {**part, "content": {"text": part["content"]}}
+        choices.append(choice)
+    return {**body, "choices": choices} if choices else body
 
 
 def _each_chunk(change: Callable[[JsonObject], JsonObject]) -> Callable[[Iterator[Json]], Iterator[Json]]:
     return lambda stream: (change(data) if isinstance(data, dict) else data for data in stream)
-
-
-def _whole_object(chunk: JsonObject) -> JsonObject:
-    return {**chunk, "object": "chat.completion"}
 
 
 def _one_prompt_token_less(chunk: JsonObject) -> JsonObject:
@@ -122,50 +105,44 @@ def _one_prompt_token_less(chunk: JsonObject) -> JsonObject:
 DEFECTS = (
     Defect(
         id="assistant-not-begun",
-        catalogue=(),
-        summary="The prompt ends with the last message: the beginning of the assistant's is missing.",
-        change=OnPrompt(_without_beginning),
+        summary="The prompt ends after the last message: the header `<|start|>assistant` for the answer is missing.",
+        change=OnPrompt(_without_generation_prompt),
     ),
     Defect(
         id="call-forms-mixed",
         catalogue=("V05",),
-        summary="Of two past calls in a prompt one has the recipient behind the channel, the other before it.",
+        summary="In one prompt, the first past call has its recipient after the channel, later calls before it.",
         change=OnPrompt(_first_call_in_another_form),
     ),
     Defect(
         id="other-identity",
-        catalogue=(),
-        summary="The system message begins with another identity than the one the model was trained with.",
-        change=OnConversation(_other_identity),
+        summary="The identity in the system message differs from the one in the model's training.",
+        change=OnConversation(each_part(_other_identity)),
     ),
     Defect(
         id="instructions-added",
-        catalogue=(),
-        summary="The server adds instructions of its own to those of the request.",
-        change=OnConversation(_with_own_instructions),
+        summary="The server adds instructions to those of the request.",
+        change=OnConversation(each_part(_with_added_instructions)),
     ),
     Defect(
         id="reasoning-in-tags",
-        catalogue=(),
-        summary="Reasoning comes as content, within `<reasoning>` tags.",
+        summary="Reasoning is returned as content, within `<reasoning>` tags.",
         change=OnEvents(_tagged),
     ),
     Defect(
         id="content-as-object",
-        catalogue=(),
-        summary="The content of an answer is an object that holds the text.",
+        summary="The content of a message is an object that contains the text.",
         change=OnJson(_content_as_object),
     ),
     Defect(
         id="stream-object-of-a-whole",
-        catalogue=(),
-        summary="The chunks of a stream say that they are a `chat.completion`.",
-        change=OnStream(_each_chunk(_whole_object)),
+        summary="The `object` of the chunks of a stream is `chat.completion`.",
+        change=OnStream(_each_chunk(lambda chunk: {**chunk, "object": "chat.completion"})),
     ),
     Defect(
         id="stream-prompt-count-differs",
         catalogue=("O20",),
-        summary="Streamed, the same request reports another number of prompt tokens.",
+        summary="The same request reports a different number of prompt tokens when it is streamed.",
         change=OnStream(_each_chunk(_one_prompt_token_less)),
     ),
 )

@@ -1,10 +1,11 @@
-"""Defects of what is shown: markup of the model's that reaches the client, and text of the model's that is taken for markup."""
+"""Defects of the visible text: markup of the model that reaches the client, or text that is mistaken for markup."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from harmony_conformance.json_value import Json, JsonObject, items, members, text
+from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
+from harmony_conformance.reference_server.defects.body_changes import in_choices, in_member
 from harmony_conformance.reference_server.defects.event_changes import FINAL, goes_to, is_call, on, showing_raw
 from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnJson, OnStream, OnWords
 from harmony_conformance.reference_server.model.generation import Words
@@ -18,21 +19,19 @@ _MARKER = re.compile(r"<\|(?:start|end|message|channel|constrain|return|call)\|>
 
 
 def _escaped(ids: Sequence[int]) -> bytes:
-    """The text with its special tokens, as a page in HTML would hold it."""
+    """Decode with special tokens and escape the text for HTML."""
     return tokens.decode_bytes(ids).replace(b"<", b"&lt;").replace(b">", b"&gt;")
 
 
 def _as_answer(events: Iterator[Event]) -> Iterator[Event]:
-    """What the model wrote in another role's name is shown as its answer."""
+    """Return messages that the model wrote in another role as its answer."""
     for event in events:
-        if isinstance(event, Opened) and event.header.role != "assistant":
-            yield replace(event, header=FINAL)
-        else:
-            yield event
+        is_foreign = isinstance(event, Opened) and event.header.role != "assistant"
+        yield replace(event, header=FINAL) if is_foreign else event
 
 
 def _name_left(events: Iterator[Event]) -> Iterator[Event]:
-    """The name of the channel stays in front of the answer."""
+    """Insert the name of the channel before the answer."""
     for event in events:
         yield event
         if isinstance(event, Opened) and event.header.channel == "final":
@@ -40,106 +39,90 @@ def _name_left(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def _repeating_reasoning(events: Iterator[Event]) -> Iterator[Event]:
-    """Each thought is told twice: as reasoning, and then as content."""
-    thought: list[Event] = []
+    """Return each reasoning message twice: as reasoning, and then as content."""
+    reasoning: list[Event] = []
     for event in events:
         yield event
         if isinstance(event, Opened):
-            thought = [Opened(header=FINAL, ids=())] if goes_to(event.header) is OutputField.REASONING else []
-        elif thought and isinstance(event, Text):
-            thought.append(replace(event, ids=()))
-        elif thought and isinstance(event, Closed):
-            yield from (*thought, Closed(cut=event.cut))
-            thought = []
+            reasoning = [Opened(header=FINAL, ids=())] if goes_to(event.header) is OutputField.REASONING else []
+        elif reasoning and isinstance(event, Text):
+            reasoning.append(replace(event, ids=()))
+        elif reasoning and isinstance(event, Closed):
+            yield from (*reasoning, Closed(cut=event.cut))
+            reasoning = []
 
 
-def _of_message(change: Callable[[str], str]) -> Callable[[JsonObject], JsonObject]:
-    """Answers in one piece with their content changed."""
-
-    def choice(value: Json) -> Json:
-        message = members(members(value).get("message"))
-        content = message.get("content")
-        changed = {**message, "content": change(content)} if isinstance(content, str) else message
-        return {**members(value), "message": changed} if message else value
-
-    return lambda body: {**body, "choices": [choice(entry) for entry in items(body.get("choices"))]}
+def _without_markers(message: JsonObject) -> JsonObject:
+    content = message.get("content")
+    return {**message, "content": _MARKER.sub("", content)} if isinstance(content, str) else message
 
 
-def _told_again(data: Iterator[Json]) -> Iterator[Json]:
-    """A stream that tells its whole content once more before it ends."""
-    told: list[str] = []
+def _content_repeated(data: Iterator[Json]) -> Iterator[Json]:
+    """Send the whole content of a stream once more before the finish reason."""
+    deltas: list[str] = []
     for event in data:
         choices = items(members(event).get("choices"))
-        if any(members(choice).get("finish_reason") for choice in choices) and told:
-            again: list[Json] = [{"index": 0, "delta": {"content": "".join(told)}, "finish_reason": None}]
-            yield {**members(event), "choices": again}
-            told = []
+        if any(members(choice).get("finish_reason") for choice in choices) and deltas:
+            repetition: list[Json] = [{"index": 0, "delta": {"content": "".join(deltas)}, "finish_reason": None}]
+            yield {**members(event), "choices": repetition}
+            deltas = []
         if event != DONE:
-            told.extend(text(members(members(choice).get("delta")).get("content")) for choice in choices)
+            deltas.extend(text(at(choice, "delta", "content")) for choice in choices)
         yield event
 
 
-def _greets(request: ChatRequest) -> bool:
-    """Whether the model has the word, and says what it likes."""
+def _is_free_text(request: ChatRequest) -> bool:
     return request.form is AnswerForm.TEXT and request.demanded is None
 
 
 def _run_on(request: ChatRequest, words: Words) -> Words:
     further = "\n\nUser: What is the capital of Italy?\n\nAssistant: Rome."
-    return replace(words, content=words.content + further) if _greets(request) else words
+    return replace(words, content=words.content + further) if _is_free_text(request) else words
 
 
 def _emoji_broken(request: ChatRequest, words: Words) -> Words:
-    return replace(words, content=f"\ufffd\ufffd {words.content}") if _greets(request) else words
+    return replace(words, content=f"\ufffd\ufffd {words.content}") if _is_free_text(request) else words
 
 
 DEFECTS = (
     Defect(
         id="own-words-run-on",
-        catalogue=(),
-        summary="The model is not stopped where its answer ends: it goes on as the user, in plain words, and answers that.",
+        summary="Generation does not stop after the answer: the model continues as the user, in plain text, and answers.",
         change=OnWords(_run_on),
     ),
     Defect(
         id="own-words-broken",
-        catalogue=(),
-        summary="An emoji in the model's own words comes out as U+FFFD, once for each of its tokens.",
+        summary="An emoji in unscripted output is returned as U+FFFD, once for each of its tokens.",
         change=OnWords(_emoji_broken),
     ),
     Defect(
         id="raw-call-escaped",
-        catalogue=(),
-        summary="A call comes back as content with its markers, `<` and `>` written as a web page needs them.",
+        summary="A call is returned as content with its markers, `<` and `>` escaped as `&lt;` and `&gt;`.",
         change=OnEvents(showing_raw(on(is_call), _escaped)),
     ),
     Defect(
         id="channel-name-left",
-        catalogue=(),
-        summary="Of a final message's header the name of the channel stays in front of the text: `finalHello!`.",
+        summary="The channel name of a final message remains before its text: `finalHello!`.",
         change=OnEvents(_name_left),
     ),
     Defect(
         id="spelled-markers-removed",
-        catalogue=(),
-        summary="Whatever looks like a marker is taken out of the content, also where the model spelled it for the user.",
-        change=OnJson(_of_message(lambda content: _MARKER.sub("", content))),
+        summary="Text that looks like a marker is removed from the content, even if the model wrote it for the user.",
+        change=OnJson(in_choices(in_member("message", _without_markers))),
     ),
     Defect(
         id="other-roles-shown",
-        catalogue=(),
-        summary="What the model went on to write in the user's name is shown as its answer.",
+        summary="Messages that the model writes in the role of the user are returned as its answer.",
         change=OnEvents(_as_answer),
     ),
     Defect(
         id="reasoning-repeated",
-        catalogue=(),
-        summary="The reasoning stands in its own field and once more in front of the content.",
+        summary="The reasoning is returned in its field and again before the content.",
         change=OnEvents(_repeating_reasoning),
     ),
     Defect(
         id="stream-told-again",
-        catalogue=(),
-        summary="A stream ends with its whole content once more, in one delta.",
-        change=OnStream(_told_again),
+        summary="At the end of a stream, one delta repeats the whole content.",
+        change=OnStream(_content_repeated),
     ),
 )

@@ -1,4 +1,4 @@
-"""Defects in the face of requests that are odd: a value that nobody foresaw fails the server, for this request or for all."""
+"""Defects of unusual requests: an unexpected value fails this request or crashes the engine."""
 
 from harmony_conformance.json_value import JsonObject, at
 from harmony_conformance.reference_server.defects.stages import Defect, OnOutage, OnRequest
@@ -21,27 +21,20 @@ def _has_huge_seed(body: JsonObject) -> bool:
     return isinstance(seed, int) and seed >= _LARGEST
 
 
-def _asks_for_text(body: JsonObject) -> bool:
-    return at(body, "response_format", "type") == "text"
-
-
 DEFECTS = (
     Defect(
         id="out-of-range-500",
-        catalogue=(),
-        summary="A sampling setting that is out of range is an assertion that fails: a 500.",
+        summary="A sampling parameter that is out of range fails with a 500 (an assertion).",
         change=OnRequest(_fails_out_of_range),
     ),
     Defect(
         id="engine-down-after-huge-seed",
-        catalogue=(),
-        summary="A seed of more than 64 bits can not be passed to the engine, which dies of it: every later request is a 500.",
+        summary="A seed of more than 64 bits crashes the engine: every later request gets a 500.",
         change=OnOutage(_has_huge_seed),
     ),
     Defect(
         id="engine-down-after-text-format",
-        catalogue=(),
-        summary="`response_format: {type: text}` is taken for a demand for a grammar, and the engine dies of there being none.",
-        change=OnOutage(_asks_for_text),
+        summary="`response_format: {type: text}` requests a grammar that does not exist and crashes the engine.",
+        change=OnOutage(lambda body: at(body, "response_format", "type") == "text"),
     ),
 )

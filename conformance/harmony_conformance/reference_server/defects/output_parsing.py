@@ -1,11 +1,11 @@
-"""Defects of reading the output: headers misread, messages lost or misplaced, faults of the model blamed on the client."""
+"""Defects of output parsing: wrong headers, lost or misplaced messages, errors of the model reported as the client's."""
 
 import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, pairwise
 
-from harmony_conformance.json_value import InvalidJsonError, loads
+from harmony_conformance.reference_server.defects.body_changes import is_json
 from harmony_conformance.reference_server.defects.event_changes import (
     FINAL,
     as_text,
@@ -21,7 +21,7 @@ from harmony_conformance.reference_server.defects.event_changes import (
     without_markers,
 )
 from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnOffer
-from harmony_conformance.reference_server.model.output_events import ClientCapabilities, OutputField
+from harmony_conformance.reference_server.model.output_events import OutputField
 from harmony_conformance.reference_server.model.output_header import OutputHeader
 from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Skipped, Text
 from harmony_conformance.reference_server.requests.errors import ApiError, server_failure
@@ -36,16 +36,8 @@ def _is_text_without_markup(header: OutputHeader) -> bool:
     return not header.complete
 
 
-def _is_json(text: str) -> bool:
-    try:
-        loads(text)
-    except InvalidJsonError:
-        return False
-    return True
-
-
 def _malformed_fails(text: str, closed: Closed) -> str:
-    if closed.ids and not _is_json(text):
+    if closed.ids and not is_json(text):
         raise server_failure(
             f"error parsing tool call: raw='{text}', err=invalid character looking for beginning of value"
         )
@@ -53,27 +45,27 @@ def _malformed_fails(text: str, closed: Closed) -> str:
 
 
 def _cut_fails(text: str, closed: Closed) -> str:
-    if closed.cut and not _is_json(text):
+    if closed.cut and not is_json(text):
         raise server_failure(f"error parsing tool call: raw='{text}', err=unexpected end of JSON input")
     return text
 
 
-def _malformed_is_clients_fault(text: str, _closed: Closed) -> str:
-    if not _is_json(text):
+def _malformed_is_client_error(text: str, _closed: Closed) -> str:
+    if not is_json(text):
         raise ApiError("Failed to parse tool call arguments as JSON", code="tool_use_failed")
     return text
 
 
 def _malformed_dropped(text: str, _closed: Closed) -> str | None:
-    return text if _is_json(text) else None
+    return text if is_json(text) else None
 
 
 def _numbers_through_floats(text: str, _closed: Closed) -> str:
-    return json.dumps(json.loads(text, parse_int=float)) if _is_json(text) else text
+    return json.dumps(json.loads(text, parse_int=float)) if is_json(text) else text
 
 
 def _unparsed(events: Iterator[Event]) -> Iterator[Event]:
-    """Everything in one final message, the headers too, with the special tokens left out."""
+    """Return the whole output, headers included, as one final message without special tokens."""
     yield Opened(header=FINAL, ids=())
     yield from (as_text(event, without_markers) for event in events)
     yield Closed()
@@ -90,7 +82,7 @@ def _raw_unfinished_header(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def _swallowing_start(events: Iterator[Event]) -> Iterator[Event]:
-    """A message that no `<|end|>` ended goes on over the next header, markers and all."""
+    """Append the next header, markers included, and its text to a message without `<|end|>`."""
     swallowed = False
     for event, following in pairwise(chain(events, (None,))):
         if isinstance(event, Closed) and not event.ids and isinstance(following, Opened):
@@ -103,14 +95,14 @@ def _swallowing_start(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def _first_of_each(events: Iterator[Event]) -> Iterator[Event]:
-    seen: set[str | None] = set()
+    channels: set[str | None] = set()
 
-    def repeated(opened: Opened) -> bool:
-        known = opened.header.channel in seen and not is_call(opened.header)
-        seen.add(opened.header.channel)
-        return known or _is_preamble(opened.header)
+    def is_repeated(opened: Opened) -> bool:
+        is_known = opened.header.channel in channels and not is_call(opened.header)
+        channels.add(opened.header.channel)
+        return is_known or _is_preamble(opened.header)
 
-    return dropping(repeated)(events)
+    return dropping(is_repeated)(events)
 
 
 def _one_analysis(events: Iterator[Event]) -> Iterator[Event]:
@@ -123,26 +115,24 @@ def _one_analysis(events: Iterator[Event]) -> Iterator[Event]:
 
 
 def _cut_dropped(events: Iterator[Event]) -> Iterator[Event]:
-    held: list[Event] = []
+    buffer: list[Event] = []
     for event in events:
         if isinstance(event, Opened) and goes_to(event.header) is OutputField.REASONING:
-            held = [event]
-        elif held and isinstance(event, Closed):
+            buffer = [event]
+        elif buffer and isinstance(event, Closed):
             if not event.cut:
-                yield from [*held, event]
-            held = []
-        elif held:
-            held.append(event)
+                yield from [*buffer, event]
+            buffer = []
+        elif buffer:
+            buffer.append(event)
         else:
             yield event
 
 
 def _each_token_decoded_alone(events: Iterator[Event]) -> Iterator[Event]:
     for event in events:
-        if isinstance(event, Text):
-            yield replace(event, data=event.data.decode("utf-8", "replace").encode())
-        else:
-            yield event
+        is_text = isinstance(event, Text)
+        yield replace(event, data=event.data.decode("utf-8", "replace").encode()) if is_text else event
 
 
 def _whole_header(opened: Opened) -> str:
@@ -183,18 +173,6 @@ def _called_on_analysis(opened: Opened) -> bool:
     return is_call(opened.header) and opened.header.channel == "analysis"
 
 
-def _is_final(header: OutputHeader) -> bool:
-    return header.channel == "final"
-
-
-def _to_analysis(header: OutputHeader) -> OutputHeader:
-    return replace(header, channel="analysis")
-
-
-def _takes_calls(offer: ClientCapabilities) -> ClientCapabilities:
-    return replace(offer, takes_calls=True)
-
-
 def _header_failure(opened: Opened) -> ApiError:
     word = next((word for word in _whole_header(opened).split() if word.startswith("to=")), "")
     return server_failure(f'unexpected tokens remaining in message header: Some("{word}")')
@@ -209,13 +187,8 @@ def _text_after_end_fails(events: Iterator[Event]) -> Iterator[Event]:
         yield event
 
 
-def _end_failure(_opened: Opened) -> ApiError:
-    return server_failure("Unexpected EOS while waiting for message header to complete")
-
-
-def _foreign_call(_opened: Opened) -> ApiError:
-    return ApiError("Tool choice is none, but model called a tool", code="tool_use_failed")
-
+_NO_MARKUP = "Unexpected EOS while waiting for message header to complete"
+_NO_CALLS = "Tool choice is none, but model called a tool"
 
 DEFECTS = (
     Defect(
@@ -234,7 +207,7 @@ DEFECTS = (
         id="no-markup-500",
         catalogue=("L03",),
         summary="An answer without any channel markup fails with a 500.",
-        change=OnEvents(opening(raising(on(_is_text_without_markup), _end_failure))),
+        change=OnEvents(opening(raising(on(_is_text_without_markup), lambda _: server_failure(_NO_MARKUP)))),
     ),
     Defect(
         id="channel-in-tool-name",
@@ -245,19 +218,19 @@ DEFECTS = (
     Defect(
         id="headless-output-dropped",
         catalogue=("V06",),
-        summary="Output without `<|message|>` is dropped: an empty answer, finish reason stop, tokens spent.",
+        summary="Output without `<|message|>` is dropped: empty answer, finish reason `stop`, tokens counted.",
         change=OnEvents(dropping(on(_is_text_without_markup))),
     ),
     Defect(
         id="raw-header-when-cut",
         catalogue=("V07",),
-        summary="Output cut inside a header comes back as content, raw markers included.",
+        summary="Output cut inside a header is returned as content, raw markers included.",
         change=OnEvents(_raw_unfinished_header),
     ),
     Defect(
         id="calls-dropped",
         catalogue=("V10", "V12"),
-        summary="Calls are dropped without an error: nothing in the answer, finish reason stop.",
+        summary="Calls are dropped without an error: empty answer, finish reason `stop`.",
         change=OnEvents(dropping(on(is_call))),
     ),
     Defect(
@@ -269,37 +242,36 @@ DEFECTS = (
     Defect(
         id="none-returns-calls",
         catalogue=("V36", "O12"),
-        summary="A call is returned although `tool_choice` is none.",
-        change=OnOffer(_takes_calls),
+        summary="A call is returned although `tool_choice` is `none`.",
+        change=OnOffer(lambda offer: replace(offer, takes_calls=True)),
     ),
     Defect(
         id="malformed-arguments-500",
         catalogue=("O02",),
-        summary="Arguments that are no JSON fail the request with a 500, `error parsing tool call`.",
+        summary="Arguments that are not JSON fail the request with a 500, `error parsing tool call`.",
         change=OnEvents(with_calls_whole(_malformed_fails)),
     ),
     Defect(
         id="cut-arguments-500",
         catalogue=("O05",),
-        summary="A limit of tokens reached inside arguments fails with a 500 instead of finish reason length.",
+        summary="A token limit reached inside arguments fails with a 500 instead of finish reason `length`.",
         change=OnEvents(with_calls_whole(_cut_fails)),
     ),
     Defect(
         id="malformed-arguments-400",
         catalogue=("P02",),
-        summary="Arguments that are no JSON are answered as the client's error, `tool_use_failed`.",
-        change=OnEvents(with_calls_whole(_malformed_is_clients_fault)),
+        summary="Arguments that are not JSON are reported as the client's error, `tool_use_failed`.",
+        change=OnEvents(with_calls_whole(_malformed_is_client_error)),
     ),
     Defect(
         id="malformed-arguments-dropped",
         catalogue=("S03", "M02"),
-        summary="A call whose arguments are no JSON is dropped without an error.",
+        summary="A call whose arguments are not JSON is dropped without an error.",
         change=OnEvents(with_calls_whole(_malformed_dropped)),
     ),
     Defect(
         id="arguments-through-floats",
-        catalogue=(),
-        summary="Arguments are decoded and encoded again: whole numbers become floats, large ones other numbers.",
+        summary="Arguments are decoded and encoded again: integers become floats, and large ones lose digits.",
         change=OnEvents(with_calls_whole(_numbers_through_floats)),
     ),
     Defect(
@@ -311,19 +283,19 @@ DEFECTS = (
     Defect(
         id="raw-call-in-content",
         catalogue=("M03", "R01"),
-        summary="A call comes back as content with all its markers.",
+        summary="A call is returned as content with all its markers.",
         change=OnEvents(showing_raw(on(is_call), tokens.decode_bytes)),
     ),
     Defect(
         id="call-on-analysis-as-text",
         catalogue=("M07",),
-        summary="A call on the analysis channel comes back as text, without its markers.",
+        summary="A call on the analysis channel is returned as text, without its markers.",
         change=OnEvents(showing_raw(_called_on_analysis, without_markers)),
     ),
     Defect(
         id="recipient-in-role-as-text",
         catalogue=("S04",),
-        summary="A call whose recipient stands before the channel comes back as text, without its markers.",
+        summary="A call with its recipient before the channel is returned as text, without its markers.",
         change=OnEvents(showing_raw(_has_recipient_in_role, without_markers)),
     ),
     Defect(
@@ -335,19 +307,19 @@ DEFECTS = (
     Defect(
         id="dotted-name-cut",
         catalogue=("S02",),
-        summary="Of a tool's name with dots only the last part is returned.",
+        summary="Only the last part of a function name with dots is returned.",
         change=OnEvents(opening(headed(on(is_call), _last_name_part))),
     ),
     Defect(
         id="start-inside-reasoning",
         catalogue=("P12",),
-        summary="After a missing `<|end|>` the next header, markers and all, and its text become part of the message.",
+        summary="After a missing `<|end|>`, the next header, markers included, and its text become part of the message.",
         change=OnEvents(_swallowing_start),
     ),
     Defect(
         id="only-first-messages-kept",
         catalogue=("R03",),
-        summary="Only the first analysis and the first final are kept; other messages are lost.",
+        summary="Only the first analysis and the first final message are returned; other messages are lost.",
         change=OnEvents(_first_of_each),
     ),
     Defect(
@@ -360,24 +332,27 @@ DEFECTS = (
         id="final-as-reasoning",
         catalogue=("O21",),
         summary="The final answer arrives as reasoning and the content stays empty.",
-        change=OnEvents(opening(headed(on(_is_final), _to_analysis))),
+        change=OnEvents(
+            opening(
+                headed(on(lambda header: header.channel == "final"), lambda header: replace(header, channel="analysis"))
+            )
+        ),
     ),
     Defect(
         id="cut-reasoning-lost",
         catalogue=("V39",),
-        summary="Reasoning that the limit of tokens cut is not returned.",
+        summary="Reasoning that the token limit cut is not returned.",
         change=OnEvents(_cut_dropped),
     ),
     Defect(
         id="split-characters-broken",
-        catalogue=(),
         summary="Each token is decoded alone: characters that span tokens become U+FFFD.",
         change=OnEvents(_each_token_decoded_alone),
     ),
     Defect(
         id="foreign-call-400",
         catalogue=("P01",),
-        summary="A call to a tool of another namespace than `functions` is answered as the client's error.",
-        change=OnEvents(opening(raising(_is_foreign_call, _foreign_call))),
+        summary="A call to a tool outside the namespace `functions` is reported as the client's error.",
+        change=OnEvents(opening(raising(_is_foreign_call, lambda _: ApiError(_NO_CALLS, code="tool_use_failed")))),
     ),
 )

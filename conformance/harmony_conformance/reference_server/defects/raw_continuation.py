@@ -1,13 +1,20 @@
-"""Defects of the APIs that continue a prompt which the client rendered, and of what shows their tokens: Completions, TGI's generate and /chat_tokenize."""
+"""Defects of the APIs that continue a rendered prompt: Completions and TGI's /generate; and of TGI's /chat_tokenize."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
-from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnJson, OnRequest, OnStream
+from harmony_conformance.json_value import Json, JsonObject, at, items, number, text
+from harmony_conformance.reference_server.defects.body_changes import (
+    in_choices,
+    in_member,
+    on_json,
+    on_request,
+    without,
+)
+from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnStream
 from harmony_ref import encode_with_special_tokens, tokens
 
 _SECOND = 2
-_Body = Callable[[JsonObject], JsonObject]
 
 
 def _templated(body: JsonObject) -> JsonObject:
@@ -19,10 +26,10 @@ def _templated(body: JsonObject) -> JsonObject:
 
 
 def _without_markers(body: JsonObject) -> JsonObject:
-    kept: list[Json] = [
+    ids: list[Json] = [
         token for token in items(body.get("prompt")) if not (isinstance(token, int) and tokens.is_special(token))
     ]
-    return {**body, "prompt": kept} if kept else body
+    return {**body, "prompt": ids} if ids else body
 
 
 def _trimmed(choice: JsonObject) -> JsonObject:
@@ -34,12 +41,12 @@ def _one_short(logprobs: JsonObject) -> JsonObject:
 
 
 def _only_ordinary(details: JsonObject) -> JsonObject:
-    kept: list[Json] = [token for token in items(details.get("tokens")) if at(token, "special") is not True]
-    return {**details, "tokens": kept} if "tokens" in details else details
+    ordinary: list[Json] = [token for token in items(details.get("tokens")) if at(token, "special") is not True]
+    return {**details, "tokens": ordinary} if "tokens" in details else details
 
 
-def _crossed(stream: Iterator[Json]) -> Iterator[Json]:
-    """The third token is told before the second."""
+def _swapped(stream: Iterator[Json]) -> Iterator[Json]:
+    """Send the third token before the second."""
     for value in stream:
         if at(value, "token") is not None and number(at(value, "index")) == _SECOND and (after := next(stream, None)):
             yield after
@@ -47,104 +54,85 @@ def _crossed(stream: Iterator[Json]) -> Iterator[Json]:
 
 
 def _without_the_end(body: JsonObject) -> JsonObject:
-    shown = "tokenize_response"
-    return {**body, shown: items(body[shown])[:-2]} if shown in body else body
+    name = "tokenize_response"
+    return {**body, name: items(body[name])[:-2]} if name in body else body
 
 
 def _shifted(logprobs: JsonObject) -> JsonObject:
-    told = items(logprobs.get("tokens"))
-    return {**logprobs, "tokens": [*told[1:], *told[:1]]} if "tokens" in logprobs else logprobs
-
-
-def _as_chat(body: JsonObject) -> JsonObject:
-    return {**body, "object": "chat.completion"} if "choices" in body else body
+    texts = items(logprobs.get("tokens"))
+    return {**logprobs, "tokens": [*texts[1:], *texts[:1]]} if "tokens" in logprobs else logprobs
 
 
 def _one_more_token(usage: JsonObject) -> JsonObject:
     return {**usage, "completion_tokens": (number(usage.get("completion_tokens")) or 0) + 1}
 
 
-def _in_choices(change: _Body) -> _Body:
-    return lambda body: {**body, "choices": [change(members(choice)) for choice in items(body.get("choices"))]}
-
-
-def _in_member(name: str, change: _Body) -> _Body:
-    return lambda body: {**body, name: change(members(body[name]))} if isinstance(body.get(name), dict) else body
-
-
-def _without_echo(body: JsonObject) -> JsonObject:
-    return {name: value for name, value in body.items() if name != "echo"}
-
-
-def _on_json(api: ApiFamily, ident: str, summary: str, change: _Body) -> Defect:
-    return Defect(id=ident, catalogue=(), summary=summary, change=OnJson(change, api))
-
-
-def _on_request(ident: str, summary: str, change: _Body) -> Defect:
-    return Defect(id=ident, catalogue=(), summary=summary, change=OnRequest(change, ApiFamily.COMPLETIONS))
-
+_tgi_json = partial(on_json, ApiFamily.TGI)
+_completions_json = partial(on_json, ApiFamily.COMPLETIONS)
+_completions_request = partial(on_request, ApiFamily.COMPLETIONS)
 
 DEFECTS = (
-    _on_json(
-        ApiFamily.TGI,
+    _tgi_json(
         "tgi-markers-left-out",
-        "The tokens of the details are without the special ones.",
-        _in_member("details", _only_ordinary),
+        [],
+        "The tokens of `details` lack the special tokens.",
+        in_member("details", _only_ordinary),
     ),
-    _on_json(
-        ApiFamily.TGI,
+    _tgi_json(
         "tgi-always-eos",
-        "The finish reason of the details is `eos_token`, whatever ended the answer.",
-        _in_member("details", lambda details: {**details, "finish_reason": "eos_token"}),
+        [],
+        "The finish reason in `details` is always `eos_token`.",
+        in_member("details", lambda details: {**details, "finish_reason": "eos_token"}),
     ),
     Defect(
         id="tgi-tokens-crossed",
-        catalogue=(),
-        summary="The second and the third event of a stream of tokens change places.",
-        change=OnStream(_crossed, ApiFamily.TGI),
+        summary="The second and the third event of a stream of tokens are swapped.",
+        change=OnStream(_swapped, ApiFamily.TGI),
     ),
-    _on_json(
-        ApiFamily.TGI,
+    _tgi_json(
         "tgi-chat-tokenize-without-the-end",
-        "/chat_tokenize leaves out how the prompt ends.",
+        [],
+        "/chat_tokenize omits the last two tokens of the prompt.",
         _without_the_end,
     ),
-    _on_request("completions-templated", "A prompt is put into a message of the user.", _templated),
-    _on_request(
+    _completions_request(
+        "completions-templated", [], "The chat template is applied to a prompt, as to a user message.", _templated
+    ),
+    _completions_request(
         "completions-ids-without-markers",
-        "The special tokens of a prompt of ids are dropped.",
+        [],
+        "The special tokens of a prompt given as ids are dropped.",
         _without_markers,
     ),
-    _on_json(
-        ApiFamily.COMPLETIONS,
+    _completions_json(
         "completions-text-trimmed",
-        "Blanks at both ends of the text are cut off.",
-        _in_choices(_trimmed),
+        [],
+        "Leading and trailing white space of the text is removed.",
+        in_choices(_trimmed),
     ),
-    _on_request("completions-echo-ignored", "`echo` is ignored.", _without_echo),
-    _on_json(
-        ApiFamily.COMPLETIONS,
+    _completions_request("completions-echo-ignored", [], "`echo` is ignored.", without("echo")),
+    _completions_json(
         "completions-logprobs-one-short",
+        [],
         "The last log probability is missing.",
-        _in_choices(_in_member("logprobs", _one_short)),
+        in_choices(in_member("logprobs", _one_short)),
     ),
-    _on_json(
-        ApiFamily.COMPLETIONS,
+    _completions_json(
         "completions-logprobs-shifted",
-        "Each log probability stands beside the token that follows its own.",
-        _in_choices(_in_member("logprobs", _shifted)),
+        [],
+        "Each log probability is assigned to the next token.",
+        in_choices(in_member("logprobs", _shifted)),
     ),
-    _on_json(
-        ApiFamily.COMPLETIONS,
+    _completions_json(
         "completions-object-of-chat",
-        "An answer says that it is a `chat.completion`.",
-        _as_chat,
+        [],
+        "The `object` of a response is `chat.completion`.",
+        lambda body: {**body, "object": "chat.completion"} if "choices" in body else body,
     ),
-    _on_json(
-        ApiFamily.COMPLETIONS,
+    _completions_json(
         "completions-counted-otherwise",
-        "completion_tokens is one more than were written.",
-        _in_member("usage", _one_more_token),
+        [],
+        "`completion_tokens` is one too high.",
+        in_member("usage", _one_more_token),
     ),
 )
-"""These defects."""

@@ -1,6 +1,6 @@
-"""Defects of the Responses API: of the JSON and the events that only it has.
+"""Defects in the JSON and the events of the Responses API.
 
-What is wrong between request and answer (prompt, sampling, reading) is wrong in every API and stands in the other modules.
+Defects of the stages that all APIs share (prompt, sampling, parsing) are in other modules.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from harmony_conformance.reference_server.defects.body_changes import (
     where,
     without,
 )
+from harmony_conformance.reference_server.defects.message_changes import each_message
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnConversation, OnJson, OnStream
 from harmony_conformance.reference_server.requests.errors import server_failure
 from harmony_ref import Message, Role
@@ -29,7 +30,7 @@ def _no_output_when_cut(body: JsonObject) -> JsonObject:
     return {**body, "output": []} if body.get("status") == "incomplete" else body
 
 
-def _as_output_text(item: JsonObject) -> JsonObject:
+def _as_assistant_message(item: JsonObject) -> JsonObject:
     parts: list[Json] = [{**members(part), "type": "output_text"} for part in items(item.get("content"))]
     return {**item, "role": "assistant", "content": parts}
 
@@ -61,11 +62,9 @@ def _nameless_calls(stream: Iterator[Json]) -> Iterator[Json]:
         yield event
 
 
-def _without_channel_or_type(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    return tuple(_bare(message) if message.author.role is Role.ASSISTANT else message for message in messages)
-
-
-def _bare(message: Message) -> Message:
+def _without_channel_or_type(message: Message) -> Message:
+    if message.author.role is not Role.ASSISTANT:
+        return message
     channel = None if message.channel == "analysis" else message.channel
     return replace(message, channel=channel, content_type=None)
 
@@ -80,19 +79,15 @@ def _ends_completed(stream: Iterator[Json]) -> Iterator[Json]:
         yield {**members(event), "type": "response.completed"} if is_incomplete else event
 
 
-def _one_id(item: JsonObject) -> JsonObject:
-    return {**item, "id": "item_0"}
-
-
 def _numbered_from_one(stream: Iterator[Json]) -> Iterator[Json]:
     for event in stream:
         yield {**members(event), "sequence_number": (number(at(event, "sequence_number")) or 0) + 1}
 
 
 def _without_events(*kinds: str) -> OnStream:
-    """Streams without events of some types, numbered as if there were none; the ids of tokens that they show come with the next."""
+    """Drop events of some types and renumber the others. Their token ids move to the next event."""
 
-    def left(stream: Iterator[Json]) -> Iterator[Json]:
+    def changed(stream: Iterator[Json]) -> Iterator[Json]:
         place, ids = 0, list[Json]()
         for event in stream:
             ids = [*ids, *items(at(event, "token_ids"))]
@@ -100,7 +95,7 @@ def _without_events(*kinds: str) -> OnStream:
                 yield {**members(event), "sequence_number": place, **({"token_ids": ids} if ids else {})}
                 place, ids = place + 1, []
 
-    return OnStream(left, ApiFamily.RESPONSES)
+    return OnStream(changed, ApiFamily.RESPONSES)
 
 
 def _in_events(change: Body) -> OnStream:
@@ -125,7 +120,7 @@ def _last_piece_as_text(stream: Iterator[Json]) -> Iterator[Json]:
 
 
 def _another_call_id(event: JsonObject) -> JsonObject:
-    """The call, when it is added, by an id that it does not keep."""
+    """Announce each call with a `call_id` that differs from its final one."""
     item = members(event.get("item"))
     is_call = event.get("type") == "response.output_item.added" and item.get("type") == "function_call"
     return {**event, "item": {**item, "call_id": f"{text(item.get('call_id'))}0"}} if is_call else event
@@ -133,8 +128,8 @@ def _another_call_id(event: JsonObject) -> JsonObject:
 
 def _another_response_id(event: JsonObject) -> JsonObject:
     is_first = event.get("type") == "response.created"
-    told = members(event.get("response"))
-    return {**event, "response": {**told, "id": f"{text(told.get('id'))}0"}} if is_first else event
+    response = members(event.get("response"))
+    return {**event, "response": {**response, "id": f"{text(response.get('id'))}0"}} if is_first else event
 
 
 def _ends_empty(event: JsonObject) -> JsonObject:
@@ -142,19 +137,15 @@ def _ends_empty(event: JsonObject) -> JsonObject:
     return {**event, "response": {**members(event["response"]), "output": []}} if is_end else event
 
 
-def _thoughts_last(body: JsonObject) -> JsonObject:
-    told = items(body.get("output"))
-    thoughts = [item for item in told if at(item, "type") == "reasoning"]
-    return {**body, "output": [*(item for item in told if item not in thoughts), *thoughts]} if thoughts else body
+def _reasoning_last(body: JsonObject) -> JsonObject:
+    output = items(body.get("output"))
+    reasoning = [item for item in output if at(item, "type") == "reasoning"]
+    return {**body, "output": [*(item for item in output if item not in reasoning), *reasoning]} if reasoning else body
 
 
-def _no_calls_of_its_own(body: JsonObject) -> JsonObject:
-    kept: list[Json] = [
-        item
-        for item in items(body.get("output"))
-        if at(item, "type") not in ("web_search_call", "code_interpreter_call")
-    ]
-    return {**body, "output": kept}
+def _without_built_in_calls(body: JsonObject) -> JsonObject:
+    kinds = ("web_search_call", "code_interpreter_call")
+    return {**body, "output": [item for item in items(body.get("output")) if at(item, "type") not in kinds]}
 
 
 def _without_logprobs(body: JsonObject) -> JsonObject:
@@ -174,27 +165,27 @@ DEFECTS = (
         ApiFamily.RESPONSES,
         "responses-logprobs-ignored",
         [],
-        "Log probabilities that `include` lists are not told.",
+        "Log probabilities are not returned although `include` requests them.",
         _without_logprobs,
     ),
     on_json(
         ApiFamily.RESPONSES,
         "responses-logprobs-shifted",
         [],
-        "The log probabilities of a text lack the first.",
+        "The first log probability of a text is missing.",
         in_list("output", in_list("content", _first_lost)),
     ),
     Defect(
         id="responses-stream-breaks-at-calls",
         catalogue=("V11",),
-        summary="A stream ends with an error event where a call begins; no event tells of the call.",
+        summary="A stream ends with an error event where a call begins; no event announces the call.",
         change=OnStream(_calls_break_the_stream, ApiFamily.RESPONSES),
     ),
     Defect(
         id="responses-items-bare",
         catalogue=("V18",),
-        summary="Reasoning that comes back is rendered without a channel, calls without a content type.",
-        change=OnConversation(_without_channel_or_type),
+        summary="Reasoning that the client sends back is rendered without a channel, calls without a content type.",
+        change=OnConversation(each_message(_without_channel_or_type)),
     ),
     on_json(
         ApiFamily.RESPONSES,
@@ -213,21 +204,21 @@ DEFECTS = (
         ApiFamily.RESPONSES,
         "responses-output-empty-when-cut",
         ["V39"],
-        "An answer that the limit cut has no output, not even the reasoning.",
+        "A response that the token limit cut has no output, not even the reasoning.",
         _no_output_when_cut,
     ),
     on_json(
         ApiFamily.RESPONSES,
         "responses-reasoning-as-output-text",
         ["P07"],
-        "The parts of reasoning items are of type `output_text`, and the item has the role assistant.",
-        in_list("output", where("reasoning", _as_output_text)),
+        "The parts of reasoning items have the type `output_text`, and the item has the role `assistant`.",
+        in_list("output", where("reasoning", _as_assistant_message)),
     ),
     on_request(
         ApiFamily.RESPONSES,
         "responses-reasoning-text-unread",
         ["O15"],
-        "Of a reasoning item only `encrypted_content` and `summary` are read, not the `content` that it was returned with.",
+        "Only `encrypted_content` and `summary` of a reasoning item are read; its `content` is ignored.",
         in_list("input", where("reasoning", without("content"))),
     ),
     on_request(
@@ -248,13 +239,12 @@ DEFECTS = (
         ApiFamily.RESPONSES,
         "responses-object-bare",
         [],
-        "The response does not say what it is, and when it was made.",
+        "The response lacks `object` and `created_at`.",
         without("object", "created_at"),
     ),
     Defect(
         id="responses-completed-when-cut",
-        catalogue=(),
-        summary="The status is always `completed`, also where the limit cut the answer.",
+        summary="The status is always `completed`, even if the token limit cut the answer.",
         change=(OnJson(_always_completed, ApiFamily.RESPONSES), OnStream(_ends_completed, ApiFamily.RESPONSES)),
     ),
     on_json(
@@ -262,83 +252,74 @@ DEFECTS = (
         "responses-ids-repeated",
         [],
         "All items of a response have the same id.",
-        in_list("output", _one_id),
+        in_list("output", lambda item: {**item, "id": "item_0"}),
     ),
     Defect(
         id="responses-numbered-from-one",
-        catalogue=(),
         summary="The events of a stream are numbered from 1.",
         change=OnStream(_numbered_from_one, ApiFamily.RESPONSES),
     ),
     Defect(
         id="responses-parts-not-announced",
-        catalogue=(),
-        summary="No event announces a part of an item; its deltas come at once.",
+        summary="No event announces a part of an item; its deltas follow directly.",
         change=_without_events("response.content_part.added"),
     ),
     Defect(
         id="responses-texts-not-ended",
-        catalogue=(),
-        summary="No event ends a text; the item is done after its last delta.",
+        summary="No event ends a text; the item ends after its last delta.",
         change=_without_events(
             "response.output_text.done", "response.reasoning_text.done", "response.function_call_arguments.done"
         ),
     ),
     Defect(
         id="responses-output-index-missing",
-        catalogue=(),
-        summary="No event says which item of the output it is about (`output_index`).",
+        summary="The events lack `output_index`.",
         change=_in_events(without("output_index")),
     ),
     Defect(
         id="responses-announced-one-before",
-        catalogue=(),
-        summary="Items are announced, and their deltas told, one place before the one at which they are finished.",
+        summary="The `output_index` of the first events and deltas of an item is one less than that of its last events.",
         change=_in_events(_one_place_before),
     ),
     Defect(
         id="responses-last-piece-as-text",
-        catalogue=(),
-        summary="The event that ends a text has its last piece alone.",
+        summary="The event that ends a text contains only its last delta.",
         change=OnStream(_last_piece_as_text, ApiFamily.RESPONSES),
     ),
     Defect(
         id="responses-last-output-empty",
-        catalogue=(),
         summary="The response of the last event has no output.",
         change=_in_events(_ends_empty),
     ),
     Defect(
         id="responses-call-id-changes",
-        catalogue=(),
-        summary="A call is added with another `call_id` than it is finished with.",
+        summary="The `call_id` of a call differs between its first and its last event.",
         change=_in_events(_another_call_id),
     ),
     Defect(
         id="responses-id-changes",
-        catalogue=(),
-        summary="The event that begins a stream has another id of the response than the others.",
+        summary="The response id in the first event of a stream differs from the id in later events.",
         change=_in_events(_another_response_id),
     ),
     on_json(
         ApiFamily.RESPONSES,
         "responses-thoughts-last",
         [],
-        "Thoughts are listed behind the answer or the call that they led to.",
-        _thoughts_last,
+        "Reasoning items are listed after the answer or the call that they led to.",
+        _reasoning_last,
     ),
     on_request(
         ApiFamily.RESPONSES,
         "responses-previous-unread",
         [],
-        "`previous_response_id` is ignored: the model is shown the new input alone.",
+        "`previous_response_id` is ignored: the model sees the new input only.",
         without("previous_response_id"),
     ),
     on_json(
         ApiFamily.RESPONSES,
         "responses-built-in-left-out",
         [],
-        "Calls of the browser and of Python are left out of the output.",
-        _no_calls_of_its_own,
+        "Calls of the browser and Python tools are missing from the output.",
+        _without_built_in_calls,
     ),
 )

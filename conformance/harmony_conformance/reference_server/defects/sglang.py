@@ -1,4 +1,4 @@
-"""Defects of SGLang's own paths: /generate, its parsers, its tokenizer."""
+"""Defects of SGLang's native endpoints: /generate, the parsers and the tokenizer."""
 
 from collections.abc import Callable, Iterator
 
@@ -9,11 +9,11 @@ from harmony_conformance.reference_server.model.output_events import DONE
 from harmony_ref import tokens
 
 _TYPED = "<|constrain|>json<|message|>"
-_BEGINNING = "<|start|>assistant<|channel|>commentary"
+_CALL_HEADER = "<|start|>assistant<|channel|>commentary"
 
 
 def _undeclared(is_lost: Callable[[str], bool]) -> Body:
-    """Texts of which no call is found: none of their functions is known."""
+    """Parse no call from texts that `is_lost` selects: remove all declared tools."""
     return lambda body: {**body, "tools": []} if "tools" in body and is_lost(text(body.get("text"))) else body
 
 
@@ -23,9 +23,9 @@ def _dotted_unknown(body: JsonObject) -> JsonObject:
     return {**body, "tools": [tool for tool in items(body["tools"]) if "." not in text(at(tool, "function", "name"))]}
 
 
-def _always_stopped(told: JsonObject) -> JsonObject:
-    reason = members(told.get("finish_reason"))
-    return {**told, "finish_reason": {"type": "stop", "matched": tokens.RETURN}} if reason else told
+def _always_stopped(meta_info: JsonObject) -> JsonObject:
+    reason = members(meta_info.get("finish_reason"))
+    return {**meta_info, "finish_reason": {"type": "stop", "matched": tokens.RETURN}} if reason else meta_info
 
 
 def _unseparated(body: JsonObject) -> JsonObject:
@@ -34,27 +34,23 @@ def _unseparated(body: JsonObject) -> JsonObject:
     return {"reasoning_text": "", "text": text(body["reasoning_text"]) + text(body.get("text"))}
 
 
-def _begun(body: JsonObject) -> JsonObject:
+def _with_start_of_text(body: JsonObject) -> JsonObject:
     if "tokens" not in body:
         return body
-    shown: list[Json] = [tokens.STARTOFTEXT, *items(body["tokens"])]
-    return {**body, "tokens": shown, "count": len(shown)}
+    ids: list[Json] = [tokens.STARTOFTEXT, *items(body["tokens"])]
+    return {**body, "tokens": ids, "count": len(ids)}
 
 
-def _one_behind(stream: Iterator[Json]) -> Iterator[Json]:
-    """Events with only the text that is new, as if they were deltas."""
+def _text_as_deltas(stream: Iterator[Json]) -> Iterator[Json]:
+    """Send only the new text in each event instead of the whole text so far."""
     before = ""
     for value in stream:
         if not isinstance(value, dict):
             yield value
             continue
-        said = text(value.get("text"))
-        yield {**value, "text": said.removeprefix(before)}
-        before = said
-
-
-def _without_done(stream: Iterator[Json]) -> Iterator[Json]:
-    return (value for value in stream if value != DONE)
+        whole = text(value.get("text"))
+        yield {**value, "text": whole.removeprefix(before)}
+        before = whole
 
 
 DEFECTS = (
@@ -62,55 +58,52 @@ DEFECTS = (
         ApiFamily.SGLANG,
         "sglang-always-stopped",
         [],
-        "The finish reason is `stop` behind `<|return|>`, whatever ended the answer.",
+        "The finish reason is always `stop` with `<|return|>` as the matched token.",
         in_member("meta_info", _always_stopped),
     ),
     Defect(
         id="sglang-events-of-new-text",
-        catalogue=(),
-        summary="An event holds all ids so far and only the text that is new.",
-        change=OnStream(_one_behind, ApiFamily.SGLANG),
+        summary="Each event of a stream has all token ids so far but only the new text.",
+        change=OnStream(_text_as_deltas, ApiFamily.SGLANG),
     ),
     Defect(
         id="sglang-stream-without-done",
-        catalogue=(),
         summary="The stream of /generate ends without `[DONE]`.",
-        change=OnStream(_without_done, ApiFamily.SGLANG),
+        change=OnStream(lambda stream: (value for value in stream if value != DONE), ApiFamily.SGLANG),
     ),
     on_json(
         ApiFamily.SGLANG,
         "sglang-reasoning-unseparated",
         [],
-        "/separate_reasoning leaves the thought in the text.",
+        "/separate_reasoning leaves the reasoning in the text.",
         _unseparated,
     ),
     on_request(
         ApiFamily.SGLANG,
         "sglang-untyped-call-lost",
         ["S01"],
-        "/parse_function_call knows no call whose header has no `<|constrain|>json`.",
-        _undeclared(lambda written: _TYPED not in written),
+        "/parse_function_call ignores calls whose header has no `<|constrain|>json`.",
+        _undeclared(lambda output: _TYPED not in output),
     ),
     on_request(
         ApiFamily.SGLANG,
         "sglang-first-call-as-text",
         ["S04"],
-        "/parse_function_call knows no call that is the first message of the completion.",
-        _undeclared(lambda written: _BEGINNING not in written),
+        "/parse_function_call ignores a call that is the first message of the completion.",
+        _undeclared(lambda output: _CALL_HEADER not in output),
     ),
     on_request(
         ApiFamily.SGLANG,
         "sglang-dotted-name-lost",
         ["S02"],
-        "/parse_function_call knows no function whose name has a dot.",
+        "/parse_function_call ignores functions whose name has a dot.",
         _dotted_unknown,
     ),
     on_json(
         ApiFamily.SGLANG,
         "sglang-tokenize-with-a-beginning",
         [],
-        "/v1/tokenize puts a special token before the text.",
-        _begun,
+        "/v1/tokenize adds `<|startoftext|>` before the text.",
+        _with_start_of_text,
     ),
 )
-"""These defects."""

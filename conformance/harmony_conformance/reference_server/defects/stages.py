@@ -1,13 +1,13 @@
-"""Where a defect takes hold: one pure change at one stage between request and answer.
+"""Stages at which a defect changes the server: each change is one pure function between request and response.
 
-request -> conversation -> prompt -> own words -> sampling -> events -> answer
+request -> conversation -> prompt -> unscripted text -> sampling -> events -> response
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import reduce
-from typing import TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from harmony_conformance.json_value import Json, JsonObject
 from harmony_conformance.reference_server.model.generation import Sampling, Words
@@ -19,10 +19,12 @@ from harmony_conformance.reference_server.requests.errors import Reply
 from harmony_ref import Message
 
 _Value = TypeVar("_Value")
+_Kind = TypeVar("_Kind")
+_ApiKind = TypeVar("_ApiKind", bound="OnRequest | OnJson | OnStream | OnReply")
 
 
 class ApiFamily(StrEnum):
-    """The API whose JSON a change is written for; what lies between request and answer is the same for all of them."""
+    """The API whose JSON a change is written for. The stages between request and response are common to all APIs."""
 
     CHAT = "chat"
     RESPONSES = "responses"
@@ -34,7 +36,7 @@ class ApiFamily(StrEnum):
 
 @dataclass(frozen=True)
 class OnRequest:
-    """Changes the body of a request before it is read."""
+    """Changes the body of a request before it is parsed."""
 
     apply: Callable[[JsonObject], JsonObject]
     api: ApiFamily = ApiFamily.CHAT
@@ -42,28 +44,33 @@ class OnRequest:
 
 @dataclass(frozen=True)
 class OnNeighbour:
-    """Changes the body of a request that has a neighbour: the body of one that is answered at the same time."""
+    """Changes the body of a request by the body of another request that is processed at the same time."""
 
     apply: Callable[[JsonObject, JsonObject], JsonObject]
 
 
 @dataclass(frozen=True)
 class OnCrowd:
-    """Changes the body of a request that comes while eight or more others are being answered."""
+    """Changes the body of a request that arrives while `CROWD` or more others are processed."""
 
     apply: Callable[[JsonObject], JsonObject]
 
 
 @dataclass(frozen=True)
 class OnOutage:
-    """Tells the requests that bring the engine down: the server refuses them and every later one, and blames itself."""
+    """Returns True for a request that crashes the engine: this one and every later one gets a 500."""
 
     apply: Callable[[JsonObject], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
 class DisconnectBehaviour:
-    """What the server does when the client of a stream has left: stop generating, or go on; and whether the engine outlives it."""
+    """Behaviour after the client of a stream disconnects.
+
+    Attributes:
+        stops: True if the generation is aborted.
+        survives: True if the engine keeps running.
+    """
 
     stops: bool = True
     survives: bool = True
@@ -71,14 +78,14 @@ class DisconnectBehaviour:
 
 @dataclass(frozen=True)
 class OnDeparture:
-    """Changes what happens when the client of a stream has left."""
+    """Changes the behaviour after the client of a stream disconnects."""
 
     apply: Callable[[DisconnectBehaviour], DisconnectBehaviour]
 
 
 @dataclass(frozen=True)
 class OnHistory:
-    """Chooses which messages of the history the model is shown, instead of the right choice."""
+    """Replaces the selection of the messages of the history that the model sees."""
 
     apply: Callable[[Sequence[Message]], tuple[Message, ...]]
 
@@ -99,42 +106,42 @@ class OnPrompt:
 
 @dataclass(frozen=True)
 class OnWords:
-    """Changes what the model says in its own words; it sees the request that they answer. A script is not touched."""
+    """Changes the output of the model when no script is played; receives the parsed request too."""
 
     apply: Callable[[ChatRequest, Words], Words]
 
 
 @dataclass(frozen=True)
 class OnFeeding:
-    """Changes the token ids of the prompt by what the request's body, as it was sent, says: what the renderer wrote without reading it."""
+    """Changes the token ids of the prompt by the raw body of the request: text that the renderer inserts unvalidated."""
 
     apply: Callable[[JsonObject, tuple[int, ...]], tuple[int, ...]]
 
 
 @dataclass(frozen=True)
 class OnSampling:
-    """Changes what ends a generation."""
+    """Changes the conditions that end a generation."""
 
     apply: Callable[[Sampling], Sampling]
 
 
 @dataclass(frozen=True)
 class OnOffer:
-    """Changes what the answer may hold."""
+    """Changes the kinds of output that the answer may contain."""
 
     apply: Callable[[ClientCapabilities], ClientCapabilities]
 
 
 @dataclass(frozen=True)
 class OnEvents:
-    """Changes what was read from the generated tokens; raising an ApiError fails the request."""
+    """Changes the parser's events for the generated tokens. An `ApiError` raised by it fails the request."""
 
     apply: Callable[[Iterator[Event]], Iterator[Event]]
 
 
 @dataclass(frozen=True)
 class OnJson:
-    """Changes the body of an answer, and likewise each chunk of a stream."""
+    """Changes the body of a response, and each chunk of a stream."""
 
     apply: Callable[[JsonObject], JsonObject]
     api: ApiFamily = ApiFamily.CHAT
@@ -142,7 +149,7 @@ class OnJson:
 
 @dataclass(frozen=True)
 class OnStream:
-    """Changes the data of a stream's events: chunks, errors and the last one, `[DONE]`."""
+    """Changes the data of the events of a stream: chunks, errors and the final `[DONE]`."""
 
     apply: Callable[[Iterator[Json]], Iterator[Json]]
     api: ApiFamily = ApiFamily.CHAT
@@ -150,14 +157,14 @@ class OnStream:
 
 @dataclass(frozen=True)
 class OnReply:
-    """Changes the status and the body of an answer that is no stream."""
+    """Changes the status and the body of a response that is not a stream."""
 
     apply: Callable[[Reply], Reply]
     api: ApiFamily = ApiFamily.CHAT
 
 
 CROWD = 8
-"""Requests; the suite sends as many at a time when it is not about crowds, so that one more is under way then."""
+"""Number of other requests under way that `OnCrowd` needs. The suite sends at most 8 at a time, except where a scenario is about load."""
 
 Change: TypeAlias = (
     OnRequest
@@ -178,125 +185,122 @@ Change: TypeAlias = (
     | OnReply
 )
 
-
 WORDED = (OnRequest, OnJson, OnStream, OnReply)
-"""The changes that are written for the words of one API."""
+"""The kinds of change that are written for the JSON of one API."""
 
 READING = (OnSampling, OnOffer, OnEvents)
-"""The changes that make something else of the model's output: of some scripts, and not of others."""
+"""The kinds of change to the interpretation of the model's output. They show with some scripts only."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Defect:
-    """Something a real server did wrong.
+    """An error that a real server made.
 
     Attributes:
-        catalogue: ids of the catalogue of defects it is taken from; none where no thread reports it alone.
-        summary: what the server did, in one sentence.
-        change: what it changes; several where one stage lets through what another writes.
+        catalogue: Ids in the catalogue `golden/defects.json`. Empty if no report describes this defect alone.
+        summary: The behaviour of the server, in one sentence.
+        change: One change, or several if two stages are involved.
     """
 
     id: str
-    catalogue: tuple[str, ...]
+    catalogue: tuple[str, ...] = ()
     summary: str
     change: Change | tuple[Change, ...]
 
 
 class Changes:
-    """The defects that are switched on, by stage; several at one stage apply in the order given."""
+    """The changes of the active defects. Those of one stage apply in the order of the defects."""
 
     def __init__(self, defects: Iterable[Defect] = ()) -> None:
-        self._changes = tuple(change for defect in defects for change in _all(defect.change))
-        self._sent: JsonObject = {}
+        self._changes = tuple(
+            change
+            for defect in defects
+            for change in (defect.change if isinstance(defect.change, tuple) else (defect.change,))
+        )
+        self._raw_body: JsonObject = {}
 
-    def for_body(self, sent: JsonObject) -> "Changes":
-        """The same for one request, of which the body is known as it was sent."""
+    def for_body(self, raw_body: JsonObject) -> "Changes":
+        """Return a copy for one request, with the body as the client sent it."""
         changes = Changes()
-        changes._changes, changes._sent = self._changes, sent
+        changes._changes, changes._raw_body = self._changes, raw_body
         return changes
 
     @property
     def crosses_requests(self) -> bool:
-        """Whether some defect mixes requests that are answered at the same time."""
-        return any(isinstance(change, OnNeighbour) for change in self._changes)
+        """True if a defect mixes up requests that are processed at the same time."""
+        return bool(self._of(OnNeighbour))
 
     def crowded(self, body: JsonObject, others: int) -> JsonObject:
-        """The body as a server reads it that is answering so many others."""
-        changes = [change.apply for change in self._changes if isinstance(change, OnCrowd)]
-        return _chain(changes if others >= CROWD else [], body)
+        """Return the body as a server reads it while it processes `others` more requests."""
+        return _chain(self._of(OnCrowd) if others >= CROWD else (), body)
 
     def brings_down(self, body: JsonObject) -> bool:
-        """Whether a request is the last that the engine sees."""
-        return any(change.apply(body) for change in self._changes if isinstance(change, OnOutage))
+        """Return True if the request crashes the engine."""
+        return any(change.apply(body) for change in self._of(OnOutage))
 
     def departure(self) -> DisconnectBehaviour:
-        """What happens when the client of a stream has left."""
-        return _chain(
-            [change.apply for change in self._changes if isinstance(change, OnDeparture)], DisconnectBehaviour()
-        )
+        """Return the behaviour after the client of a stream disconnects."""
+        return _chain(self._of(OnDeparture), DisconnectBehaviour())
 
     def request(
         self, body: JsonObject, neighbour: "JsonObject | None" = None, api: ApiFamily = ApiFamily.CHAT
     ) -> JsonObject:
-        """The body as the server reads it."""
+        """Return the body as the server reads it."""
         if neighbour is not None:
-            crossed = [change.apply for change in self._changes if isinstance(change, OnNeighbour)]
-            body = reduce(lambda value, apply: apply(value, neighbour), crossed, body)
-        return _chain(
-            [change.apply for change in self._changes if isinstance(change, OnRequest) and change.api is api], body
-        )
+            for change in self._of(OnNeighbour):
+                body = change.apply(body, neighbour)
+        return _chain(self._of_api(OnRequest, api), body)
 
     def conversation(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-        """The messages that the model is shown."""
-        choosing = [change.apply for change in self._changes if isinstance(change, OnHistory)]
-        kept = choosing[-1](messages) if choosing else drop_finished_reasoning(messages)
-        return _chain([change.apply for change in self._changes if isinstance(change, OnConversation)], kept)
+        """Return the messages that the model sees. Without a defect, the reasoning of finished turns is dropped."""
+        selections = self._of(OnHistory)
+        history = selections[-1].apply(messages) if selections else drop_finished_reasoning(messages)
+        return _chain(self._of(OnConversation), history)
 
     def prompt(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        """The prompt that the model is given."""
-        ids = _chain([change.apply for change in self._changes if isinstance(change, OnPrompt)], ids)
-        writing = [change.apply for change in self._changes if isinstance(change, OnFeeding)]
-        return reduce(lambda current, apply: apply(self._sent, current), writing, ids)
+        """Return the token ids of the prompt."""
+        ids = _chain(self._of(OnPrompt), ids)
+        return reduce(lambda current, change: change.apply(self._raw_body, current), self._of(OnFeeding), ids)
 
     def words(self, request: ChatRequest, words: Words) -> Words:
-        """What the model says in its own words."""
-        changing = [change.apply for change in self._changes if isinstance(change, OnWords)]
-        return reduce(lambda said, apply: apply(request, said), changing, words)
+        """Return the unscripted output of the model."""
+        return reduce(lambda current, change: change.apply(request, current), self._of(OnWords), words)
 
     def sampling(self, sampling: Sampling) -> Sampling:
-        """What ends the generation."""
-        return _chain([change.apply for change in self._changes if isinstance(change, OnSampling)], sampling)
+        """Return the conditions that end the generation."""
+        return _chain(self._of(OnSampling), sampling)
 
     def offer(self, offer: ClientCapabilities) -> ClientCapabilities:
-        """What the answer may hold."""
-        return _chain([change.apply for change in self._changes if isinstance(change, OnOffer)], offer)
+        """Return the kinds of output that the answer may contain."""
+        return _chain(self._of(OnOffer), offer)
 
     def events(self, events: Iterator[Event]) -> Iterator[Event]:
-        """What was read from the generated tokens."""
-        return _chain([change.apply for change in self._changes if isinstance(change, OnEvents)], events)
+        """Return the parser's events for the generated tokens."""
+        return _chain(self._of(OnEvents), events)
 
     def json(self, body: JsonObject, api: ApiFamily = ApiFamily.CHAT) -> JsonObject:
-        """An answer's body, or one chunk."""
-        return _chain(
-            [change.apply for change in self._changes if isinstance(change, OnJson) and change.api is api], body
-        )
+        """Return the body of a response, or one chunk of a stream."""
+        return _chain(self._of_api(OnJson, api), body)
 
     def stream(self, data: Iterator[Json], api: ApiFamily = ApiFamily.CHAT) -> Iterator[Json]:
-        """The data of a stream's events."""
-        return _chain(
-            [change.apply for change in self._changes if isinstance(change, OnStream) and change.api is api], data
-        )
+        """Return the data of the events of a stream."""
+        return _chain(self._of_api(OnStream, api), data)
 
     def reply(self, reply: Reply, api: ApiFamily = ApiFamily.CHAT) -> Reply:
-        """Status and body of an answer in one piece."""
-        return _chain(
-            [change.apply for change in self._changes if isinstance(change, OnReply) and change.api is api], reply
-        )
+        """Return the status and the body of a response that is not a stream."""
+        return _chain(self._of_api(OnReply, api), reply)
+
+    def _of(self, kind: type[_Kind]) -> Sequence[_Kind]:
+        return [change for change in self._changes if isinstance(change, kind)]
+
+    def _of_api(self, kind: type[_ApiKind], api: ApiFamily) -> Sequence[_ApiKind]:
+        return [change for change in self._of(kind) if change.api is api]
 
 
-def _all(change: Change | tuple[Change, ...]) -> tuple[Change, ...]:
-    return change if isinstance(change, tuple) else (change,)
+class _OneArgument(Protocol[_Value]):
+    @property
+    def apply(self) -> Callable[[_Value], _Value]: ...
 
 
-def _chain(functions: Iterable[Callable[[_Value], _Value]], value: _Value) -> _Value:
-    return reduce(lambda current, function: function(current), functions, value)
+def _chain(changes: Iterable[_OneArgument[_Value]], value: _Value) -> _Value:
+    return reduce(lambda current, change: change.apply(current), changes, value)

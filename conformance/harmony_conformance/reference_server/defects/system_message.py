@@ -1,44 +1,32 @@
-"""Defects of what frames a conversation: the system message, the order of instructions, the form of the answer, an answer that was begun."""
+"""Defects of the system message, the order of instructions, the response format and assistant prefills."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import takewhile
 
-from harmony_conformance.json_value import Json, JsonObject, items, members
+from harmony_conformance.json_value import JsonObject, at, items
+from harmony_conformance.reference_server.defects.message_changes import each_part
 from harmony_conformance.reference_server.defects.stages import Defect, OnConversation, OnRequest
 from harmony_conformance.reference_server.requests.chat_messages import INSTRUCTING
-from harmony_ref import Content, DeveloperContent, Message, SystemContent
-
-
-def _role(entry: Json) -> Json:
-    return members(entry).get("role")
+from harmony_ref import Content, DeveloperContent, SystemContent
 
 
 def _system_last(body: JsonObject) -> JsonObject:
-    """The leading system and developer messages with the developer's first."""
+    """Sort the leading instructions: developer messages first, then system messages."""
     messages = items(body.get("messages"))
-    leading = list(takewhile(lambda entry: _role(entry) in INSTRUCTING, messages))
-    ordered = sorted(leading, key=lambda entry: _role(entry) == "system")
+    leading = list(takewhile(lambda entry: at(entry, "role") in INSTRUCTING, messages))
+    ordered = sorted(leading, key=lambda entry: at(entry, "role") == "system")
     return {**body, "messages": [*ordered, *messages[len(leading) :]]} if leading else body
 
 
-def _without_prefill(body: JsonObject) -> JsonObject:
-    messages = items(body.get("messages"))
-    is_prefilled = len(messages) > 1 and _role(messages[-1]) == "assistant"
-    return {**body, "messages": messages[:-1]} if is_prefilled else body
+def _with_prefill(count: int) -> OnRequest:
+    """Repeat a prefill, an assistant message at the end of the request, `count` times."""
 
+    def changed(body: JsonObject) -> JsonObject:
+        messages = items(body.get("messages"))
+        is_prefilled = len(messages) > 1 and at(messages[-1], "role") == "assistant"
+        return {**body, "messages": [*messages[:-1], *messages[-1:] * count]} if is_prefilled else body
 
-def _prefill_twice(body: JsonObject) -> JsonObject:
-    messages = items(body.get("messages"))
-    is_prefilled = len(messages) > 1 and _role(messages[-1]) == "assistant"
-    return {**body, "messages": [*messages, messages[-1]]} if is_prefilled else body
-
-
-def _each_part(change: Callable[[Content], Content]) -> Callable[[tuple[Message, ...]], tuple[Message, ...]]:
-    def changed(message: Message) -> Message:
-        return replace(message, content=tuple(map(change, message.content)))
-
-    return lambda messages: tuple(map(changed, messages))
+    return OnRequest(changed)
 
 
 def _at_the_epoch(part: Content) -> Content:
@@ -60,32 +48,27 @@ def _schema_without_required(part: Content) -> Content:
 DEFECTS = (
     Defect(
         id="system-after-developer",
-        catalogue=(),
-        summary="System messages are rendered after the developer's, whatever their order in the request.",
+        summary="System messages are rendered after developer messages, regardless of their order in the request.",
         change=OnRequest(_system_last),
     ),
     Defect(
         id="date-of-the-epoch",
-        catalogue=(),
-        summary="The model is told that today is 1970-01-01.",
-        change=OnConversation(_each_part(_at_the_epoch)),
+        summary="The current date in the system message is 1970-01-01.",
+        change=OnConversation(each_part(_at_the_epoch)),
     ),
     Defect(
         id="answer-schema-damaged",
-        catalogue=(),
-        summary="The schema of the answer stands in the prompt without its list of required members.",
-        change=OnConversation(_each_part(_schema_without_required)),
+        summary="The schema of the answer appears in the prompt without `required`.",
+        change=OnConversation(each_part(_schema_without_required)),
     ),
     Defect(
         id="prefill-dropped",
-        catalogue=(),
         summary="An assistant message at the end of the request is dropped without an error.",
-        change=OnRequest(_without_prefill),
+        change=_with_prefill(0),
     ),
     Defect(
         id="prefill-doubled",
-        catalogue=(),
-        summary="An assistant message at the end of the request stands in the prompt twice: as history, and as the beginning of the answer.",
-        change=OnRequest(_prefill_twice),
+        summary="An assistant message at the end of the request appears twice: as history and as the start of the answer.",
+        change=_with_prefill(2),
     ),
 )

@@ -1,4 +1,4 @@
-"""Defects of the declared functions: the model is told of a function, and not all that the client said about it."""
+"""Defects of tool declarations: the prompt lacks or changes parts of the declared functions."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,6 +6,7 @@ from html import escape
 from typing import cast
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
+from harmony_conformance.reference_server.defects.message_changes import each_part
 from harmony_conformance.reference_server.defects.stages import Defect, OnConversation
 from harmony_ref import Content, DeveloperContent, Message, Role, SystemContent, ToolDescription, ToolNamespaceConfig
 
@@ -13,7 +14,7 @@ _LONGEST = 32  # characters
 
 
 def _each_tool(change: Callable[[ToolDescription], ToolDescription]) -> OnConversation:
-    """The same change of every declared function."""
+    """Change every declared function."""
     return _tools(lambda tools: tuple(map(change, tools)))
 
 
@@ -26,14 +27,11 @@ def _tools(change: Callable[[tuple[ToolDescription, ...]], tuple[ToolDescription
             return one
         return replace(one, tools={name: namespace(space) for name, space in one.tools.items()})
 
-    def message(one: Message) -> Message:
-        return replace(one, content=tuple(map(part, one.content)))
-
-    return OnConversation(lambda messages: tuple(map(message, messages)))
+    return OnConversation(each_part(part))
 
 
 def _each_schema(change: Callable[[JsonObject], JsonObject]) -> OnConversation:
-    """The same change of every schema in a function's parameters, inner ones first."""
+    """Change every schema in a function's parameters, inner ones first."""
 
     def changed(value: Json) -> Json:
         match value:
@@ -48,19 +46,15 @@ def _each_schema(change: Callable[[JsonObject], JsonObject]) -> OnConversation:
 
 
 def _without(name: str) -> Callable[[JsonObject], JsonObject]:
-    """A schema without one keyword; a parameter of that name is left alone."""
-
-    def changed(schema: JsonObject) -> JsonObject:
-        return {key: value for key, value in schema.items() if key != name or isinstance(value, dict)}
-
-    return changed
+    """Remove a keyword of a schema, but not a parameter of that name."""
+    return lambda schema: {key: value for key, value in schema.items() if key != name or isinstance(value, dict)}
 
 
 def _inverted(schema: JsonObject) -> JsonObject:
     if not isinstance(schema.get("properties"), dict):
         return schema
-    needed = items(schema.get("required"))
-    optional: list[Json] = [name for name in members(schema["properties"]) if name not in needed]
+    required = items(schema.get("required"))
+    optional: list[Json] = [name for name in members(schema["properties"]) if name not in required]
     return {**schema, "required": optional}
 
 
@@ -72,32 +66,24 @@ def _escaped(tool: ToolDescription) -> ToolDescription:
     return replace(tool, description=escape(tool.description, quote=False))
 
 
-def _with_built_in_below(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Built-in tools stand in the developer message, beside the functions."""
+def _built_in_to_developer(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Move built-in tools to the developer message."""
     system, *others = messages
     (content,) = system.content
     if not isinstance(content, SystemContent) or not content.tools:
         return messages
     first = others[0].content[0] if others and isinstance(others[0].content[0], DeveloperContent) else None
-    below = first if isinstance(first, DeveloperContent) else DeveloperContent()
-    declared = replace(below, tools={**content.tools, **(below.tools or {})})
+    developer = first if isinstance(first, DeveloperContent) else DeveloperContent()
+    developer = replace(developer, tools={**content.tools, **(developer.tools or {})})
     rest = others[1:] if first is not None else others
-    return (
-        replace(system, content=(replace(content, tools=None),)),
-        Message(author=Role.DEVELOPER, content=declared),
-        *rest,
-    )
+    system = replace(system, content=(replace(content, tools=None),))
+    return (system, Message(author=Role.DEVELOPER, content=developer), *rest)
 
 
-def _with_brief_built_in(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Built-in tools stand there without what is said of them."""
-
-    def part(one: Content) -> Content:
-        if not isinstance(one, SystemContent) or not one.tools:
-            return one
-        return replace(one, tools={name: replace(space, description=None) for name, space in one.tools.items()})
-
-    return tuple(replace(message, content=tuple(map(part, message.content))) for message in messages)
+def _built_in_undescribed(part: Content) -> Content:
+    if not isinstance(part, SystemContent) or not part.tools:
+        return part
+    return replace(part, tools={name: replace(space, description=None) for name, space in part.tools.items()})
 
 
 def _flat(schema: JsonObject) -> JsonObject:
@@ -113,67 +99,56 @@ def _flat(schema: JsonObject) -> JsonObject:
 DEFECTS = (
     Defect(
         id="tool-descriptions-lost",
-        catalogue=(),
         summary="Functions are declared without their descriptions.",
         change=_each_tool(lambda tool: replace(tool, description="")),
     ),
     Defect(
         id="tool-descriptions-cut",
-        catalogue=(),
-        summary="Of a long description of a function only the beginning reaches the model.",
+        summary="Long descriptions of functions are truncated.",
         change=_each_tool(lambda tool: replace(tool, description=_cut(tool.description))),
     ),
     Defect(
         id="tool-descriptions-escaped",
-        catalogue=(),
-        summary="Descriptions of functions are escaped as for HTML: `<`, `>` and `&` become `&lt;`, `&gt;` and `&amp;`.",
+        summary="Descriptions of functions are HTML-escaped: `<`, `>` and `&` become `&lt;`, `&gt;` and `&amp;`.",
         change=_each_tool(_escaped),
     ),
     Defect(
         id="tools-sorted",
-        catalogue=(),
-        summary="The functions are declared in the order of their names, not in that of the request.",
+        summary="The functions are sorted by name; the order of the request is lost.",
         change=_tools(lambda tools: tuple(sorted(tools, key=lambda tool: tool.name))),
     ),
     Defect(
         id="built-in-tools-below",
-        catalogue=(),
-        summary="Built-in tools are declared in the developer message.",
-        change=OnConversation(_with_built_in_below),
+        summary="Built-in tools are declared in the developer message instead of the system message.",
+        change=OnConversation(_built_in_to_developer),
     ),
     Defect(
         id="built-in-tools-undescribed",
-        catalogue=(),
-        summary="Built-in tools are declared without what is said of them.",
-        change=OnConversation(_with_brief_built_in),
+        summary="Built-in tools are declared without their descriptions.",
+        change=OnConversation(each_part(_built_in_undescribed)),
     ),
     Defect(
         id="enum-values-lost",
-        catalogue=(),
         summary="A parameter with a list of allowed values is declared as a plain string.",
         change=_each_schema(_without("enum")),
     ),
     Defect(
         id="required-inverted",
-        catalogue=(),
         summary="Required parameters are declared as optional, and optional ones as required.",
         change=_each_schema(_inverted),
     ),
     Defect(
         id="nested-object-flattened",
-        catalogue=(),
         summary="A parameter that is an object is declared without its members.",
         change=_each_schema(_flat),
     ),
     Defect(
         id="later-tools-lost",
-        catalogue=(),
         summary="Only the first of several functions is declared.",
         change=_tools(lambda tools: tools[:1]),
     ),
     Defect(
         id="defaults-lost",
-        catalogue=(),
         summary="Parameters are declared without their defaults.",
         change=_each_schema(_without("default")),
     ),
