@@ -108,7 +108,7 @@ def test_arguments_without_a_place_that_come_after_a_repair_are_content_and_name
     one = actor()
     thinking, content, calls, _ = read(run(one, [*pieces, *([line({}, **ending)] if ending else [])]))
     assert (thinking, content, calls) == ("", "no object", [{"city": "Paris"}])
-    assert "no object" in one.actions.left[LEAK]
+    assert "not a JSON object" in one.actions.left[LEAK]
 
 
 def test_a_server_that_breaks_off_within_a_call_ends_in_an_error():
