@@ -1,7 +1,8 @@
-"""The items of a pytest session: one for each check and scenario, named `tool_calls.name_is_declared[tool_call]`."""
+"""Items of a pytest session: one per check and scenario, named `tool_calls.name_is_declared[tool_call]`."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +22,7 @@ MODULE = "harmony_conformance.conformance_test"
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """How an item ends, in which words, and the properties of its report."""
+    """Outcome of an item, its text, and the properties of its report."""
 
     ending: Ending
     text: str
@@ -32,46 +33,45 @@ Judge = Callable[[Check | Comparison, Scenario], Told]
 
 
 class ConformanceModule(pytest.File):
-    """Stands in the place of the module `conformance_test`."""
+    """Collector in place of the module `conformance_test`."""
 
     plan: Plan
     judge: Judge
 
     @classmethod
     def of(cls, parent: pytest.Collector, path: Path, plan: Plan, judge: Judge) -> ConformanceModule:
-        """The collector of a plan; `judge` is called when an item runs."""
+        """Return the collector of a plan; `judge` is called when an item runs."""
         module: ConformanceModule = cls.from_parent(parent, path=path, nodeid=MODULE)  # pyright: ignore[reportUnknownMemberType]
         module.plan, module.judge = plan, judge
         return module
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Each check on each scenario."""
+        """Yield an item per check and scenario."""
         for rule in self.plan.checks:
             for scenario in self.plan.scenarios:
                 if is_of(rule, scenario.api):
                     yield ConformanceItem.of(self, rule, scenario, self.judge)
             if rule.family == COMPARES_APIS:
-                for scenario in _over_several(self.plan):
+                for scenario in _multi_api_scenarios(self.plan):
                     yield ConformanceItem.of(self, rule, scenario, self.judge)
 
 
-def _over_several(plan: Plan) -> Iterator[Scenario]:
-    """The scenarios that go over several APIs, as what stands for all of them."""
-    first: dict[str, Scenario] = {}
-    told: set[str] = set()
+def _multi_api_scenarios(plan: Plan) -> Iterator[Scenario]:
+    """Yield one scenario for all APIs per scenario of several APIs, when its second API follows in the plan."""
+    counts: Counter[str] = Counter()
     for scenario in plan.scenarios:
-        if first.setdefault(scenario.name, scenario) is not scenario and scenario.name not in told:
-            told.add(scenario.name)
+        counts[scenario.name] += 1
+        if counts[scenario.name] == 2:  # noqa: PLR2004 - the second API
             yield replace(scenario, api=ALL_APIS)
 
 
-def _named(scenario: Scenario) -> str:
-    """The scenario, with its API where that is another than Chat Completions."""
+def _label(scenario: Scenario) -> str:
+    """Return the name of the scenario, with its API unless it is Chat Completions."""
     return scenario.name if scenario.api == CHAT_COMPLETIONS.name else "/".join(scenario.key)
 
 
 class ConformanceItem(pytest.Item):
-    """One check on one scenario. Judged in the setup, so that an error of ours is an error of the item, and never a failure of the endpoint."""
+    """One check on one scenario. The setup judges, so that an internal error is an error and not a failure of the item."""
 
     rule: Check | Comparison
     scenario: Scenario
@@ -82,20 +82,20 @@ class ConformanceItem(pytest.Item):
     def of(
         cls, parent: ConformanceModule, rule: Check | Comparison, scenario: Scenario, judge: Judge
     ) -> ConformanceItem:
-        """The item of a check and a scenario."""
-        item: ConformanceItem = cls.from_parent(parent, name=f"{rule.id}[{_named(scenario)}]")  # pyright: ignore[reportUnknownMemberType]
+        """Return the item of a check and a scenario."""
+        item: ConformanceItem = cls.from_parent(parent, name=f"{rule.id}[{_label(scenario)}]")  # pyright: ignore[reportUnknownMemberType]
         item.rule, item.scenario, item.judge = rule, scenario, judge
         return item
 
     def setup(self) -> None:
-        """Judge."""
+        """Judge the scenario."""
         self.told = self.judge(self.rule, self.scenario)
         self.user_properties.extend(self.told.properties)
         if self.told.ending is Ending.ERROR:
             pytest.fail(self.told.text, pytrace=False)
 
     def runtest(self) -> None:
-        """Say what was judged."""
+        """Fail or skip by the result."""
         match self.told.ending:
             case Ending.FAILED:
                 pytest.fail(self.told.text, pytrace=False)
@@ -106,5 +106,5 @@ class ConformanceItem(pytest.Item):
 
     @cached_property
     def location(self) -> tuple[str, int | None, str]:
-        """The module by its name, since where it is installed says nothing, and the headline of a failure."""
-        return MODULE, None, f"{self.rule.id} in {_named(self.scenario)}"
+        """Name of the module, as its path is meaningless to users, and the headline of a failure."""
+        return MODULE, None, f"{self.rule.id} in {_label(self.scenario)}"

@@ -1,4 +1,4 @@
-"""A result in pytest's words: passed, failed, skipped or error, the text that goes with it, and the properties a report of the item carries."""
+"""Outcomes of pytest items: passed, failed, skipped or error, with text and report properties."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FINDINGS_SHOWN = 3
 
 
 class Ending(StrEnum):
-    """How an item ends."""
+    """Outcome of an item."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -24,7 +24,7 @@ class Ending(StrEnum):
 
 
 def ending(result: Result, fails_on: frozenset[Severity]) -> Ending:
-    """How the item of a result ends; a failure of a severity that does not count passes."""
+    """Return the outcome of a result's item; a failure of a severity outside `fails_on` passes."""
     match result.outcome:
         case Outcome.ERROR:
             return Ending.ERROR
@@ -37,7 +37,7 @@ def ending(result: Result, fails_on: frozenset[Severity]) -> Ending:
 
 
 def properties(result: Result) -> Iterator[tuple[str, str]]:
-    """What a report says beside the outcome: what the result rests on, and each difference that is no failure."""
+    """Yield the properties of an item's report: severity, clause, evidence, findings and variants."""
     yield SEVERITY, result.severity.value
     yield "clause", result.clause.id
     yield APPLIED, str(result.applied)
@@ -48,7 +48,7 @@ def properties(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def failure_text(rule: Check | Comparison, result: Result, reproduce: str) -> str:
-    """The findings in words, the first one in the first line, what the source says, and how to see it again."""
+    """Return the findings, the first one in the first line, the quotation of the clause and the command to reproduce."""
     failures = [finding for finding in result.findings if finding.verdict is Verdict.FAIL]
     lines = [line for finding in failures[:_FINDINGS_SHOWN] for line in _finding_lines(finding)]
     if len(failures) > _FINDINGS_SHOWN:
@@ -57,16 +57,16 @@ def failure_text(rule: Check | Comparison, result: Result, reproduce: str) -> st
         *([] if failures else [result.reason]),
         "",
         f"{rule.severity.value.upper()} {rule.id}: {rule.requirement}",
-        f"  says     {result.clause.id}: {result.clause.quotation}",
+        f"  clause   {result.clause.id}: {result.clause.quotation}",
         f"  scenario {result.scenario}: {result.passed} of {result.applied} passed",
     ]
     if reproduce:
-        lines.append(f"  to see it again: {visible(reproduce)}")
+        lines.append(f"  to reproduce: {visible(reproduce)}")
     return "\n".join(lines)
 
 
 def skip_text(result: Result) -> str:
-    """Why there is neither a pass nor a failure."""
+    """Return the reason of a skipped item."""
     word = "inconclusive" if result.outcome is Outcome.INCONCLUSIVE else "not applicable"
     return f"{word}: {result.reason}"
 

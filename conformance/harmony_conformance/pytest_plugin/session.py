@@ -1,4 +1,4 @@
-"""A pytest session against an endpoint: an item for each check and scenario, collected without sending anything, judged from one shared run."""
+"""pytest session against an endpoint: one item per check and scenario, collected offline, judged from one shared run."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from harmony_conformance.transport.messages import FailureKind
 from harmony_conformance.transport.redaction import Mask
 
 _MODULE = Path(__file__).parents[1] / "conformance_test.py"
-_REFUSED = "access_refused"  # the property of an item whose run was cut short since the key was refused
-_FROM_OWNER = "harmony_conformance"  # under which a worker of pytest-xdist is told of the run
+_REFUSED = "access_refused"  # property of an item whose run lost access
+_WORKER_INPUT = "harmony_conformance"  # key of the shared run in the input of a pytest-xdist worker
 
 
 @dataclass(frozen=True, kw_only=True)
 class PytestOptions:
-    """What `--endpoint` and `--harmony` ask for."""
+    """Values of `--endpoint` and `--harmony`."""
 
     target: Target
     options: Options
@@ -57,27 +57,27 @@ class PytestOptions:
 
 class _Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"--harmony: {message}")
+        raise UsageError(f"invalid --harmony: {message}")
 
 
 def read_asked(endpoint: str, options: Sequence[str]) -> PytestOptions:
-    """What is asked for.
+    """Parse the values of `--endpoint` and `--harmony`.
 
     Raises:
-        UsageError: it can not be done; one line that says why.
+        UsageError: A value is invalid; the message has one line.
     """
     parser = _Parser(prog="pytest", add_help=False, allow_abbrev=False)
     add_options(parser)
     parser.add_argument("--out", type=Path)
     for option in options:
         if "=" not in option and option not in FLAGS:
-            raise UsageError(f"--harmony {option!r} is no OPTION=VALUE: for example --harmony model=gpt-oss-20b")
+            raise UsageError(f"invalid --harmony: expected OPTION=VALUE, for example model=gpt-oss-20b, got {option!r}")
     arguments = parser.parse_args([*(f"--{option}" for option in options), "--", endpoint])
-    target, read = read_options(arguments)
+    target, run_options = read_options(arguments)
     return PytestOptions(
         target=target,
-        options=read,
-        plan=read_plan(read),
+        options=run_options,
+        plan=read_plan(run_options),
         fail_on=arguments.fail_on,
         key_env=arguments.api_key_env,
         out=arguments.out,
@@ -85,28 +85,28 @@ def read_asked(endpoint: str, options: Sequence[str]) -> PytestOptions:
 
 
 def register(config: pytest.Config) -> None:
-    """Register the plugin that collects and runs.
+    """Register the plugin that collects and runs the items.
 
     Raises:
-        pytest.UsageError: what is asked for can not be done.
+        pytest.UsageError: An option is invalid.
     """
     endpoint: str = config.option.harmony_endpoint
-    options: list[str] = config.option.harmony_options
+    values: list[str] = config.option.harmony_options
     try:
-        asked = read_asked(endpoint, options)
+        options = read_asked(endpoint, values)
     except UsageError as problem:
         raise pytest.UsageError(str(problem)) from None
-    config.pluginmanager.register(HarmonySession(config, asked), "harmony_conformance_session")
+    config.pluginmanager.register(HarmonySession(config, options), "harmony_conformance_session")
 
 
 class _Node(Protocol):
-    """A worker, as pytest-xdist tells of it."""
+    """Worker of pytest-xdist."""
 
     workerinput: dict[str, object]
 
 
 class HarmonySession:
-    """Collects items, sends what they need once, and keeps the tally of one session."""
+    """Plugin of one session: collects items, sends their scenarios once, and counts applied checks."""
 
     def __init__(self, config: pytest.Config, asked: PytestOptions) -> None:
         self.config = config
@@ -121,78 +121,75 @@ class HarmonySession:
         config.add_cleanup(self._open.close)
 
     def pytest_report_header(self) -> str:
-        """The line in the header."""
+        """Return the line for the header."""
         plan = self.asked.plan
         return f"harmony-conformance: {self.asked.target}, {len(plan.checks)} checks, {len(plan.scenarios)} scenarios"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Under pytest-xdist the controlling process opens the endpoint, before there is a worker."""
+        """Under pytest-xdist, open the endpoint in the controlling process, before workers start."""
         if self.config.pluginmanager.hasplugin("dsession"):
             self._open_run()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: _Node) -> None:
-        """Tell a worker of the run."""
-        node.workerinput[_FROM_OWNER] = pickle.dumps(self._shared)
+        """Send the shared run to a worker."""
+        node.workerinput[_WORKER_INPUT] = pickle.dumps(self._shared)
 
     def pytest_pycollect_makemodule(self, module_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-        """The items stand in the place of the module `conformance_test`."""
+        """Collect the items in place of the module `conformance_test`."""
         return (
             ConformanceModule.of(parent, module_path, self.asked.plan, self._judge) if module_path == _MODULE else None
         )
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Send what the collected items need, before the first of them runs: no item's timeout counts it."""
+        """Send the scenarios of the collected items before the first item runs, outside of any item's timeout."""
         items = [item for item in session.items if isinstance(item, ConformanceItem)]
         option = self.config.option
-        is_called_off = option.collectonly or (session.testsfailed and not option.continue_on_collection_errors)
-        if items and not is_called_off:
-            needed = {item.scenario.key for item in items}
-            compared = {name for name, api in needed if api == ALL_APIS}
-            planned = self.asked.plan.scenarios
-            scenarios = [scenario for scenario in planned if scenario.key in needed or scenario.name in compared]
+        is_cancelled = option.collectonly or (session.testsfailed and not option.continue_on_collection_errors)
+        if items and not is_cancelled:
+            keys = {item.scenario.key for item in items}
+            compared = {name for name, api in keys if api == ALL_APIS}
+            scenarios = [one for one in self.asked.plan.scenarios if one.key in keys or one.name in compared]
             for one in recorded(self._run(), self.asked.options, scenarios):
                 self._series.setdefault((one.name, one.api), []).append(one)
         return (yield)
 
-    def _of(self, scenario: Scenario) -> list[Series]:
-        """The series of a scenario; of one that stands for all APIs, what went over them, side by side."""
+    def _series_of(self, scenario: Scenario) -> list[Series]:
+        """Return the series of a scenario; for a comparison of APIs, the joined series."""
         if scenario.api != ALL_APIS:
             return self._series.get(scenario.key, [])
-        sent = {key: many for key, many in self._series.items() if key[0] == scenario.name}
-        return next(joined(sent), list[Series]())
+        by_key = {key: tries for key, tries in self._series.items() if key[0] == scenario.name}
+        return next(joined(by_key), list[Series]())
 
     def _judge(self, rule: Check | Comparison, scenario: Scenario) -> Told:
-        """What an item is told when it runs."""
-        asked, series = self.asked, self._of(scenario)
+        asked, series = self.asked, self._series_of(scenario)
         found = self._shared.found if self._shared is not None else None
-        limit = asked.options.max_requests if found is not None and not series else None
-        result = judge_pair(
-            rule, scenario, ScenarioSeries(series), found.judged_apis if found is not None else None, limit
-        )
-        if found is not None:
+        if found is None:
+            result = judge_pair(rule, scenario, ScenarioSeries(series))
+        else:
+            limit = asked.options.max_requests if not series else None
+            result = judge_pair(rule, scenario, ScenarioSeries(series), found.judged_apis, limit)
             (result,) = left_open([result], found.script_methods, found.unknown)
         end = ending(result, FAIL_ON[asked.fail_on])
         text = ""
         if end in (Ending.FAILED, Ending.ERROR):
             by_id = {x.id: x for one in series for x in one.exchanges.values()}
-            text = failure_text(
-                rule, result, reproduce_result(asked.target, result, by_id, asked.key_env, repeated(asked.options))
-            )
+            command = reproduce_result(asked.target, result, by_id, asked.key_env, repeated(asked.options))
+            text = failure_text(rule, result, command)
         elif end is Ending.SKIPPED:
             text = skip_text(result)
         cut = cut_short(series)
         refused = ((_REFUSED, cut.detail),) if cut is not None and cut.kind is FailureKind.ACCESS_REFUSED else ()
-        told = tuple((name, self._mask.text(value)) for name, value in (*properties(result), *refused))
-        return Told(ending=end, text=self._mask.text(text), properties=told)
+        masked = tuple((name, self._mask.text(value)) for name, value in (*properties(result), *refused))
+        return Told(ending=end, text=self._mask.text(text), properties=masked)
 
     def _run(self) -> SharedRun:
-        """The run as the owner told it, else one that is opened here."""
-        told: Mapping[str, bytes] = getattr(self.config, "workerinput", {})
-        if _FROM_OWNER in told:
-            self._shared = pickle.loads(told[_FROM_OWNER])  # noqa: S301 - written by the process that started this one
+        """Return the shared run of the controlling process, else open one."""
+        worker_input: Mapping[str, bytes] = getattr(self.config, "workerinput", {})
+        if _WORKER_INPUT in worker_input:
+            self._shared = pickle.loads(worker_input[_WORKER_INPUT])  # noqa: S301 - written by the process that started this one
         return self._shared or self._open_run()
 
     def _open_run(self) -> SharedRun:
@@ -210,37 +207,38 @@ class HarmonySession:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """What is skipped is told of the module, not of the line here that skips."""
+        """Attribute a skip to the module `conformance_test` instead of a line of this package."""
         report = yield
         if isinstance(item, ConformanceItem) and isinstance(report.longrepr, tuple):
             report.longrepr = (MODULE, 1, item.told.text)
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count what the items report, wherever they ran."""
-        told = dict(report.user_properties)
-        if report.when != "setup" or SEVERITY not in told or APPLIED not in told:
+        """Count the reports of items from all processes."""
+        values = dict(report.user_properties)
+        if report.when != "setup" or SEVERITY not in values or APPLIED not in values:
             return
         self._items += 1
-        self._applied_must += told[SEVERITY] == "must" and told[APPLIED] != "0"
-        self._refused = str(told.get(_REFUSED, self._refused))
+        self._applied_must += values[SEVERITY] == "must" and values[APPLIED] != "0"
+        self._refused = str(values.get(_REFUSED, self._refused))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Nothing checked is no success, nor is a run that the endpoint cut short."""
+        """Fail the session if no MUST check applied or access was lost."""
         if exitstatus == pytest.ExitCode.OK and (self._nothing_checked() or self._refused):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """What the counts of pytest do not say."""
+        """Print the reasons of a failed session and the place of the recording."""
         if self._nothing_checked():
             terminalreporter.write_line(
-                f"harmony-conformance: nothing could be checked: no MUST check applied in {self._items} items", red=True
+                f"harmony-conformance: no MUST check was applicable in {self._items} items; nothing was verified",
+                red=True,
             )
         if self._refused:
-            terminalreporter.write_line(f"harmony-conformance: the run was cut short, {self._refused}", red=True)
+            terminalreporter.write_line(f"harmony-conformance: the run was stopped: {self._refused}", red=True)
         if self.asked.out is not None and self._items:
-            terminalreporter.write_line(f"harmony-conformance: exchanges kept in {self.asked.out}")
+            terminalreporter.write_line(f"harmony-conformance: exchanges saved in {self.asked.out}")
 
     def _nothing_checked(self) -> bool:
         return self._items > 0 and not self._applied_must and not hasattr(self.config, "workerinput")
