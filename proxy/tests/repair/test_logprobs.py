@@ -217,8 +217,8 @@ def test_what_a_choice_was_told_is_not_changed_by_what_is_taken_back():
         keeps_bytes=False,
     )
     (part,) = DIALECTS["chat"].parts(json.loads(event("chat", "a", [])[6:]))
-    telling = stream._telling(part)
+    telling = stream._writer_of(part)
     go_back = stream.saved()
     telling.deltas([ParsedText(kind=TextKind.REASONING, text="Hm.")], is_over=False)
     go_back()
-    assert stream._telling(part).thought == []
+    assert stream._writer_of(part).thought == []

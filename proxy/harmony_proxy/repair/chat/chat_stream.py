@@ -1,4 +1,4 @@
-"""Streams of chunks, each with a choice or more (Chat Completions, TGI, Ollama): read, and told anew."""
+"""Rewriting of streams of chunks with one or more choices (Chat Completions, TGI, Ollama)."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from harmony_proxy.repair.text.api_dialects import ChoiceContent, Dialect, count
 from harmony_proxy.repair.text.leaked_text_parser import ParsedText, TextKind
 from harmony_proxy.repair.text.logprobs import LogprobRewriter
 
-_WORDS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
+_FINISH_REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 
 
 class ChatStream(StreamRewriter):
-    """State: what each choice was told, besides what all have."""
+    """Rewrites one stream. Stores for each choice the writer of its deltas, its annotations and its log probabilities."""
 
-    def __init__(  # noqa: PLR0913 - all that a stream is told anew by
+    def __init__(  # noqa: PLR0913 - the settings of a stream
         self,
         dialect: Dialect,
         declared: frozenset[str],
-        asking: StreamJudge,
+        judge: StreamJudge,
         notes: ActionNotes,
         *,
         body: bytes,
@@ -40,134 +40,136 @@ class ChatStream(StreamRewriter):
         mends_finish: bool,
         keeps_bytes: bool,
     ) -> None:
-        super().__init__(dialect, declared, asking, notes)
+        super().__init__(dialect, declared, judge, notes)
         self.is_at_work = reasoning_field is not None
         self.went = EmittedHistory(dialect, keeps_bytes=keeps_bytes)
-        self._tellings: dict[int, DeltaWriter] = {}
-        self._citing: dict[int, AnnotationMover] = {}
-        self._spelling: dict[int, LogprobRewriter] = {}
-        self._ended: list[JsonObject] = []
+        self._writers: dict[int, DeltaWriter] = {}
+        self._annotation_movers: dict[int, AnnotationMover] = {}
+        self._logprob_rewriters: dict[int, LogprobRewriter] = {}
+        self._endings: list[JsonObject] = []
         self._usage = b""
-        self._body, self._field, self._mends_finish = body, reasoning_field, mends_finish
+        self._body, self._field, self._repairs_finish = body, reasoning_field, mends_finish
 
     def parts(self, piece: RawEvent) -> Sequence[ChoiceContent]:
-        """What each choice says in an event."""
+        """Return the content of an event by choice."""
         return self.dialect.parts(piece.value)
 
     def is_plain(self, part: ChoiceContent) -> bool:
-        """Whether a part is nothing but text of a choice that was told before."""
-        return part.finish is None and "tool_calls" not in part.said and part.choice in self._tellings
+        """Return True if a part only continues texts of a known choice."""
+        return part.finish is None and "tool_calls" not in part.said and part.choice in self._writers
 
     def announces(self, piece: RawEvent) -> bool:
-        """Nothing does."""
+        """Return False: these APIs have no events that only announce something."""
         del piece
         return False
 
     def is_end(self, piece: RawEvent) -> bool:
-        """Whether this is the last line."""
+        """Return True for the last line of a stream of lines."""
         return piece.is_line and at(piece.value, "done") is True
 
-    def probe(self, place: Place, said: str) -> JsonObject:
-        """An event in which a text goes on."""
-        return self.dialect.delta(place[0], delta_of(place[1], said), ())
+    def probe(self, place: Place, fragment: str) -> JsonObject:
+        """Return an event that continues a text."""
+        return self.dialect.delta(place[0], delta_of(place[1], fragment), ())
 
     def passed(self, piece: RawEvent) -> None:
-        """An event went out as it came."""
+        """Record an event that was emitted unchanged."""
         if not piece.parts and at(piece.value, "usage") is not None:
             self._usage = piece.raw
         self.went.add(piece.raw, piece.parts)
 
-    def learn(self, piece: RawEvent, moulds: EventTemplates) -> None:
-        """Make a mould of an event that went out as it came, if it is nothing but more of one text of one choice."""
-        (part, *others), told = piece.parts, [*self.dialect.texts(piece.parts[0])]
-        if others or part.ids or len(told) != 1:
+    def learn(self, piece: RawEvent, templates: EventTemplates) -> None:
+        """Learn a template from an event that was emitted unchanged, if it only continues one text of one choice."""
+        (part, *others), texts = piece.parts, [*self.dialect.texts(piece.parts[0])]
+        if others or part.ids or len(texts) != 1:
             return
-        member, said = told[0]
+        member, fragment = texts[0]
 
         def is_same(value: Json, other: str) -> bool:
             return self.dialect.parts(value) == (replace(part, said={**part.said, member: other}),)
 
-        moulds.learn(piece.raw, said, (part.choice, member, 0), self.texts[part.choice, member], is_same)
+        templates.learn(piece.raw, fragment, (part.choice, member, 0), self.texts[part.choice, member], is_same)
 
-    def grow(self, raw: bytes, key: Key, said: str, number: int | None) -> None:
-        """An event that fits a mould went out as it came."""
+    def grow(self, raw: bytes, key: Key, fragment: str, number: int | None) -> None:
+        """Record an event that matched a template and was emitted unchanged."""
         del number
-        self.went.grow(raw, key[0], key[1], said)
+        self.went.grow(raw, key[0], key[1], fragment)
 
     def saved(self) -> Callable[[], None]:
-        """What takes it back to where it is now."""
-        tellings = {choice: one.copy() for choice, one in self._tellings.items()}
-        cleans_names, is_at_work, went = self.cleans_names, self.is_at_work, self.went.copy()
-        ended, usage = list(self._ended), self._usage
-        citing = {choice: one.copy() for choice, one in self._citing.items()}
-        spelling = {choice: one.copy() for choice, one in self._spelling.items()}
+        """Return a function that restores the current state."""
+        writers = {choice: one.copy() for choice, one in self._writers.items()}
+        cleans_names, is_at_work, emission = self.cleans_names, self.is_at_work, self.went.copy()
+        endings, usage = list(self._endings), self._usage
+        annotations = {choice: one.copy() for choice, one in self._annotation_movers.items()}
+        logprobs = {choice: one.copy() for choice, one in self._logprob_rewriters.items()}
 
-        def go_back() -> None:
-            self._citing, self._spelling = citing, spelling
-            self._ended, self._usage = list(ended), usage
-            self._tellings, self.cleans_names, self.is_at_work, self.went = tellings, cleans_names, is_at_work, went
+        def roll_back() -> None:
+            self._annotation_movers, self._logprob_rewriters = annotations, logprobs
+            self._endings, self._usage = list(endings), usage
+            self._writers, self.cleans_names, self.is_at_work, self.went = writers, cleans_names, is_at_work, emission
 
-        return go_back
+        return roll_back
 
     def begin(self, statuses: Mapping[Place, Status]) -> None:
-        """From here on, what leaks is told anew.
+        """Rewrite the leaking texts from here on.
 
         Raises:
-            NoPlace: it began before.
+            NoDestinationError: the leaking message began before.
         """
         super().begin(statuses)
         for (choice, _), tracked in self.texts.items():
-            if tracked.reader is not None and choice not in self._citing:
-                self._citing[choice] = AnnotationMover(begun=self.went.said(choice, self.dialect.content))
-                self._spelling[choice] = LogprobRewriter()
+            if tracked.reader is not None and choice not in self._annotation_movers:
+                self._annotation_movers[choice] = AnnotationMover(begun=self.went.said(choice, self.dialect.content))
+                self._logprob_rewriters[choice] = LogprobRewriter()
 
     def tell(self, piece: RawEvent) -> list[bytes]:
-        """What goes out for an event: the very bytes, unless something of it is told anew."""
+        """Return the bytes to emit for an event: the original bytes unless a part of it changes."""
         parts = piece.parts
         if not parts:
-            return [self._unsaid(piece)]
-        said: dict[int, list[JsonObject]] = {}
-        finish: dict[int, str] = {}
+            return [self._without_choices(piece)]
+        changed: dict[int, list[JsonObject]] = {}
+        reasons: dict[int, str] = {}
         value = piece.value
         for part in parts:
             deltas = self._deltas(part)
             value = self._with_entries(value, part.choice, deltas)
             if deltas != [part.said]:
-                said[part.choice] = deltas
-            if part.finish is not None and (mended := self._mended(part, piece)) is not None:
-                finish[part.choice] = mended
-        ends = any(part.finish is not None for part in parts)
-        if not said and not finish and value is piece.value:
-            self._ended += self.dialect.ended(piece.value) if ends else ()
+                changed[part.choice] = deltas
+            if part.finish is not None and (reason := self._corrected_finish_reason(part, piece)) is not None:
+                reasons[part.choice] = reason
+        has_end = any(part.finish is not None for part in parts)
+        if not changed and not reasons and value is piece.value:
+            self._endings += self.dialect.ended(piece.value) if has_end else ()
             self.went.add(piece.raw, parts)
             return [piece.raw]
         out: list[bytes] = []
-        for one in self.dialect.told(value, said, finish):
-            self._ended += self.dialect.ended(one) if ends else ()
+        for one in self.dialect.told(value, changed, reasons):
+            self._endings += self.dialect.ended(one) if has_end else ()
             out.append(piece.told(self._counted(one)))
             self.went.add(out[-1], self.dialect.parts(one))
         return out
 
     def rest(self) -> list[bytes]:
-        """Events with what readers still hold where the stream ends without a finish reason."""
-        return [self.asking.framed(event) for event in self._rest()]
+        """Return events with the text that parsers still buffer, if the stream ends without a finish reason."""
+        return [
+            self.asking.framed(self.dialect.delta(choice, delta, ()))
+            for choice, writer in self._writers.items()
+            for delta in self._rest_of_choice(choice, writer)
+        ]
 
     def others(self) -> bytes:
-        """What is said in members that are not told anew."""
+        """Return events with emitted members that are never rewritten."""
         return b"".join(map(self.asking.framed, self.went.others()))
 
     def ending(self) -> bytes:
-        """How each choice ended, and the usage."""
-        return b"".join((*map(self.asking.framed, self._ended), self._usage))
+        """Return events with the finish reasons and the usage."""
+        return b"".join((*map(self.asking.framed, self._endings), self._usage))
 
-    def _rest(self) -> Iterator[JsonObject]:
-        for choice, telling in self._tellings.items():
-            told = self._told_by(telling, self.rest_of(choice), is_over=True)
-            for said in self._with_annotations(choice, told, is_over=True):
-                yield self.dialect.delta(choice, said, ())
+    def _rest_of_choice(self, choice: int, writer: DeltaWriter) -> list[JsonObject]:
+        deltas = self._write(writer, self.rest_of(choice), is_over=True)
+        return self._with_annotations(choice, deltas, is_over=True)
 
-    def _unsaid(self, piece: RawEvent) -> bytes:
-        """An event that says nothing, with the usage that goes with what was told anew."""
+    def _without_choices(self, piece: RawEvent) -> bytes:
+        """Return an event without choices, with its usage corrected for the rewritten text."""
         value = self._counted(piece.value)
         raw = piece.raw if value is piece.value else piece.told(value)
         self._usage = raw if at(value, "usage") is not None else self._usage
@@ -175,96 +177,92 @@ class ChatStream(StreamRewriter):
         return raw
 
     def _counted(self, value: Json) -> Json:
-        """A value whose usage counts the reasoning that was found."""
+        """Return the value with the parsed reasoning counted in its usage."""
         if not self.is_at_work or at(value, "usage") is None:
             return value
-        return counted(value, "".join(piece for telling in self._tellings.values() for piece in telling.thought))
+        return counted(value, "".join(fragment for writer in self._writers.values() for fragment in writer.thought))
 
-    def _mended(self, part: ChoiceContent, piece: RawEvent) -> str | None:
-        """The finish reason in place of one that is wrong."""
-        telling = self._tellings[part.choice]
-        calls, said, has_word = telling.calls > 0, part.finish, self.dialect.finishes_with_calls
-        if telling.made and said == "stop" and has_word:
+    def _corrected_finish_reason(self, part: ChoiceContent, piece: RawEvent) -> str | None:
+        """Return the correct finish reason in place of a wrong one; None if it stays."""
+        writer = self._writers[part.choice]
+        has_calls, reason, has_call_reason = writer.calls > 0, part.finish, self.dialect.finishes_with_calls
+        if writer.made and reason == "stop" and has_call_reason:
             return "tool_calls"
-        is_odd = said not in _WORDS or (has_word and said == ("stop" if calls else "tool_calls"))
-        if not (is_odd and self._mends_finish):
+        contradiction = "stop" if has_calls else "tool_calls"
+        is_unexpected = reason not in _FINISH_REASONS or (has_call_reason and reason == contradiction)
+        if not (is_unexpected and self._repairs_finish):
             return None
         if FINISH not in self.asking.fails(self.went, (), (FINISH,), piece.raw):
             return None
-        mended = finish_of(said, calls=calls)
-        if mended is None:
-            self.notes.leave((FINISH,), "nobody can tell what the finish reason should be")
+        corrected = finish_of(reason, calls=has_calls)
+        if corrected is None:
+            self.notes.leave((FINISH,), "the correct finish reason is unknown")
         else:
             self.notes.count((FINISH,))
-        return mended
+        return corrected
 
     def _deltas(self, part: ChoiceContent) -> list[JsonObject]:
-        """What a choice says in an event, told anew where it leaks."""
-        telling = self._telling(part)
+        """Return the deltas of a choice in an event, rewritten where it leaks."""
+        writer = self._writer_of(part)
         calls = items(part.said.get("tool_calls"))
-        telling.calls += sum(1 for call in calls if text(at(call, "function", "name")))
+        writer.calls += sum(1 for call in calls if text(at(call, "function", "name")))
         if not self.is_at_work:
             return [part.said]
-        bare = self._with_calls(part, calls)
-        spoken, read = self.spoken(part)
-        citing = self._citing.get(part.choice)
-        elsewhere = read if citing is None else read | citing.hear(part.said, self.dialect.content)
-        bare = {name: one for name, one in bare.items() if name not in elsewhere}
-        told = self._told_by(telling, spoken, is_over=part.finish is not None)
-        deltas = self._with_annotations(part.choice, [bare, *told], is_over=part.finish is not None)[1:]
+        cleaned = [self.cleaned(part.choice, call) for call in calls]
+        bare: JsonObject = {**part.said, "tool_calls": cleaned} if cleaned != calls else part.said
+        parsed, removed = self.spoken(part)
+        mover = self._annotation_movers.get(part.choice)
+        removed = removed if mover is None else removed | mover.hear(part.said, self.dialect.content)
+        bare = {name: one for name, one in bare.items() if name not in removed}
+        written = self._write(writer, parsed, is_over=part.finish is not None)
+        deltas = self._with_annotations(part.choice, [bare, *written], is_over=part.finish is not None)[1:]
         if self._field is not None:
             deltas = [renamed(one, self.dialect, self._field) for one in deltas]
             bare = renamed(bare, self.dialect, self._field)
         if not deltas:
-            says_nothing = bare != part.said and not bare.keys() - {"role"}
-            return [] if says_nothing else [bare]
+            is_empty = bare != part.said and not bare.keys() - {"role"}
+            return [] if is_empty else [bare]
         first, *others = deltas
         return [{**bare, **first}, *others] if not bare.keys() & first.keys() else [bare, first, *others]
 
-    def _told_by(self, telling: DeltaWriter, said: Sequence[ParsedText], *, is_over: bool) -> list[JsonObject]:
-        telling.is_final = not self.is_trying
-        told = telling.deltas(said, is_over=is_over)
-        self.problem = self.problem or telling.problem
-        return told
+    def _write(self, writer: DeltaWriter, parsed: Sequence[ParsedText], *, is_over: bool) -> list[JsonObject]:
+        writer.is_final = not self.is_trying
+        deltas = writer.deltas(parsed, is_over=is_over)
+        self.problem = self.problem or writer.problem
+        return deltas
 
     def _with_annotations(self, choice: int, deltas: list[JsonObject], *, is_over: bool) -> list[JsonObject]:
-        """The deltas of a choice, and behind them the annotations that hold for all of its text, once it is over."""
-        citing = self._citing.get(choice)
-        if citing is None:
+        """Return the deltas of a choice, followed by its annotations if it is complete."""
+        mover = self._annotation_movers.get(choice)
+        if mover is None:
             return deltas
-        citing.told += (text(one.get(self.dialect.content)) for one in deltas)
-        citing.is_over = citing.is_over or is_over
-        return [*deltas, *citing.due()]
+        mover.told += (text(one.get(self.dialect.content)) for one in deltas)
+        mover.is_over = mover.is_over or is_over
+        return [*deltas, *mover.due()]
 
     def _with_entries(self, value: Json, choice: int, deltas: list[JsonObject]) -> Json:
-        """The event with those log probabilities that are of the content as it is told."""
-        spelling = self._spelling.get(choice)
-        if spelling is None:
+        """Return the event with the log probabilities of the emitted content."""
+        rewriter = self._logprob_rewriters.get(choice)
+        if rewriter is None:
             return value
         entries = self.dialect.entries(value, choice)
-        kept = spelling.due(entries, self._said(choice, deltas)) if entries or spelling.waiting else []
-        return value if kept == entries else self.dialect.with_entries(value, choice, kept)
+        remaining = rewriter.due(entries, self._texts(choice, deltas)) if entries or rewriter.waiting else []
+        return value if remaining == entries else self.dialect.with_entries(value, choice, remaining)
 
-    def _said(self, choice: int, deltas: list[JsonObject]) -> Iterator[ParsedText]:
-        """What deltas say, in order."""
+    def _texts(self, choice: int, deltas: list[JsonObject]) -> Iterator[ParsedText]:
         for one in deltas:
-            for member, said in self.dialect.texts(ChoiceContent(choice=choice, said=one)):
-                yield ParsedText(kind=home_of(self.dialect, member), text=said)
+            for member, fragment in self.dialect.texts(ChoiceContent(choice=choice, said=one)):
+                yield ParsedText(kind=home_of(self.dialect, member), text=fragment)
             for call in items(one.get("tool_calls")):
                 yield ParsedText(kind=TextKind.CALL, text=text(at(call, "function", "arguments")))
 
-    def _telling(self, part: ChoiceContent) -> DeltaWriter:
-        found = self._tellings.get(part.choice)
-        if found is None:
-            found = self._tellings[part.choice] = DeltaWriter(
+    def _writer_of(self, part: ChoiceContent) -> DeltaWriter:
+        writer = self._writers.get(part.choice)
+        if writer is None:
+            writer = self._writers[part.choice] = DeltaWriter(
                 dialect=self.dialect, body=self._body, choice=part.choice, reasoning=self.dialect.reasoning[0]
             )
         for name in part.said:
             if name in self.dialect.reasoning and part.said[name]:
-                found.reasoning = name
-        return found
-
-    def _with_calls(self, part: ChoiceContent, calls: list[Json]) -> JsonObject:
-        """A delta with the names of its calls cleaned, and their arguments cut."""
-        changed = [self.cleaned(part.choice, call) for call in calls]
-        return {**part.said, "tool_calls": changed} if changed != calls else part.said
+                writer.reasoning = name
+        return writer

@@ -62,9 +62,8 @@ class _ItemRewriter:
         """Return the new form of an item; None if it is removed."""
         match item.get("type"):
             case "reasoning" if not self._is_same_reasoning:
-                return (
-                    _with_thought(item, text(self._message.get("reasoning"))) if item is self._first_reasoning else None
-                )
+                is_first = item is self._first_reasoning
+                return _with_thought(item, text(self._message.get("reasoning"))) if is_first else None
             case "message":
                 content, calls = text(self._message.get("content")), items(self._message.get("tool_calls"))
                 if not content and len(calls) > len(self._calls):
@@ -83,11 +82,8 @@ def _with_thought(item: JsonObject, reasoning: str) -> JsonObject:
         return {**item, "summary": [{"type": "summary_text", "text": reasoning}]}
     summary = thought_of({"summary": item.get("summary")})
     is_separate = summary != thought_of(item) and not MARKER.search(summary)
-    return {
-        **item,
-        "content": [{"type": "reasoning_text", "text": reasoning}],
-        **({} if is_separate else {"summary": []}),
-    }
+    content: Json = [{"type": "reasoning_text", "text": reasoning}]
+    return {**item, "content": content, **({} if is_separate else {"summary": []})}
 
 
 def _with_text(part: JsonObject, content: str) -> JsonObject:
@@ -122,12 +118,8 @@ def _new_items(output: Sequence[JsonObject], source: JsonObject) -> list[Json]:
     kinds = [item.get("type") for item in output]
     content = text(source.get("content"))
     part: Json = {"type": "output_text", "text": content, "annotations": []}
-    new_message: JsonObject = {
-        "id": _new_id("msg", output),
-        "type": "message",
-        "role": "assistant",
-        "status": "completed",
-    }
+    identity = _new_id("msg", output)
+    new_message: JsonObject = {"id": identity, "type": "message", "role": "assistant", "status": "completed"}
     calls: list[Json] = []
     for call in items(source.get("tool_calls"))[kinds.count("function_call") :]:
         identity = "fc_" + text(at(call, "id")).removeprefix("call_")
