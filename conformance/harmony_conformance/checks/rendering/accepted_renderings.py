@@ -1,6 +1,7 @@
 """All accepted prompts of a request, as messages: the conversation in each style and each reading.
 
-Styles differ in form. Readings differ in the place of instructions, in the reasoning retained from finished turns, and in the declared schema.
+Styles differ in form. Readings differ in the place of instructions, in retained reasoning, and in the declaration of the answer's schema.
+
 `renderings` returns all of them, the library's first, for requests that `is_readable` accepts.
 """
 

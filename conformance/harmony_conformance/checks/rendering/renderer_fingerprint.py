@@ -1,7 +1,7 @@
-"""Which renderer made the prompts of a run: the accepted forms that fit all of them, and what the system messages say.
+"""Identify the renderer of a run's prompts: the accepted forms that fit all of them, and the values in the system messages.
 
-From ids, a form fits when it gives the very tokens of every prompt looked at. From counts alone, it fits when every prompt is the same number of tokens
-longer than in that form; that number is the size of what the provider puts before each. Where no form fits, the renderer is unknown.
+With token ids, a form fits if it reproduces every examined prompt exactly. With counts, it fits if all prompts are longer by the same number
+of tokens: the size of the provider's preamble. If no form fits, the renderer is unknown.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from harmony_ref import Message, Role
 from harmony_ref.styles import Style
 from harmony_ref.styles.styled_rendering import each_rendered, next_turn
 
-_LOOKED_AT = 32
-_OF_EACH = 3
+_MAX_PROMPTS = 32
+_MAX_OF_KIND = 3
 _LINES = {
     "date": re.compile(r"^Current date: (.*)$", re.MULTILINE),
     "cutoff": re.compile(r"^Knowledge cutoff: (.*)$", re.MULTILINE),
@@ -35,15 +35,15 @@ _LINES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprint:
-    """What is known of the renderer.
+    """The identified renderer.
 
     Attributes:
-        evidence: `ids` or `accounting`.
-        forms: the names of the accepted forms that fit most prompts; empty where none fits any.
-        fitting: how many prompts they fit.
-        prompts: how many prompts were looked at.
-        preamble: by counts, how many tokens every prompt has besides; None by ids.
-        lines: what the lines of the system messages say: by date, cutoff, effort and identity, each value once.
+        evidence: Either `ids` or `accounting`.
+        forms: The names of the accepted forms that fit most prompts; empty if none fits any.
+        fitting: The number of prompts that they fit.
+        prompts: The number of examined prompts.
+        preamble: With counts, the number of additional tokens in every prompt; None with ids.
+        lines: The distinct values in the system messages: date, cutoff, effort and identity.
     """
 
     evidence: PromptLevel
@@ -54,7 +54,7 @@ class Fingerprint:
     lines: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     def told(self) -> JsonObject:
-        """The JSON form, as it stands in a report's header."""
+        """Return the JSON form for a report's header."""
         return {
             "evidence": self.evidence.value,
             "forms": list(self.forms) or ["unknown"],
@@ -66,27 +66,27 @@ class Fingerprint:
 
 
 def fingerprint(series: Iterable[Series]) -> Fingerprint | None:
-    """The renderer behind a run, by ids where they are shown, else by counts. None where neither says anything."""
-    listed = list(series)
-    exchanges = [x for one in listed for x in one.exchanges.values() if x.api in CONVERSATIONS]
-    shown = _telling([x for x in exchanges if items(at(x.chat_request, "messages"))])
-    if shown:
-        return _by_ids(shown)
-    counted = next((one for one in listed if has_accounts.holds(one)), None)
+    """Identify the renderer of a run, by token ids if available, else by counts. Return None without both."""
+    series = list(series)
+    exchanges = [x for one in series for x in one.exchanges.values() if x.api in CONVERSATIONS]
+    sample = _sample([x for x in exchanges if items(at(x.chat_request, "messages"))])
+    if sample:
+        return _by_ids(sample)
+    counted = next((one for one in series if has_accounts.holds(one)), None)
     return _by_counts(counted) if counted is not None else None
 
 
-def _by_ids(shown: Sequence[Exchange]) -> Fingerprint:
+def _by_ids(sample: Sequence[Exchange]) -> Fingerprint:
     fits = Counter(dict.fromkeys(FORMS, 0))
-    for x in shown:
-        fits.update(_forms_of(x))
+    for x in sample:
+        fits.update(_fitting_forms(x))
     most = max(fits.values())
     return Fingerprint(
         evidence=PromptLevel.IDS,
         forms=tuple(dict.fromkeys(str(form) for form, fitting in fits.items() if most and fitting == most)),
         fitting=most,
-        prompts=len(shown),
-        lines=tuple((name, values) for name in _LINES if (values := tuple(sorted(set(_values(name, shown)))))),
+        prompts=len(sample),
+        lines=tuple((name, values) for name in _LINES if (values := tuple(sorted(set(_values(name, sample)))))),
     )
 
 
@@ -102,24 +102,24 @@ def _by_counts(series: Series) -> Fingerprint:
     )
 
 
-def _telling(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """Some whose prompts are shown with each set of roles and declarations, since forms differ there, those with most kinds first; each request once.
+def _sample(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """Return distinct requests with prompt ids, a few for each set of roles and declarations, those with most kinds first.
 
-    Requests are told apart before an answer is read: of thousands, a few are looked at.
+    Forms differ in roles and declarations. Requests are grouped before answers are parsed, since few of thousands are examined.
     """
-    equal: dict[bytes, list[Exchange]] = {}
+    by_body: dict[bytes, list[Exchange]] = {}
     for x in exchanges:
-        equal.setdefault(x.chat_request_body, []).append(x)
-    alike: dict[frozenset[str], list[list[Exchange]]] = {}
-    for same in equal.values():
-        alike.setdefault(_kinds(same[0]), []).append(same)
-    richest = sorted(alike.items(), key=lambda group: len(group[0]), reverse=True)
-    return [x for _, group in richest for x in islice(filter(None, map(_shown, group)), _OF_EACH)][:_LOOKED_AT]
+        by_body.setdefault(x.chat_request_body, []).append(x)
+    by_kinds: dict[frozenset[str], list[list[Exchange]]] = {}
+    for equal in by_body.values():
+        by_kinds.setdefault(_kinds(equal[0]), []).append(equal)
+    richest = sorted(by_kinds.items(), key=lambda group: len(group[0]), reverse=True)
+    with_ids = (islice(filter(None, map(_last_with_ids, group)), _MAX_OF_KIND) for _, group in richest)
+    return list(islice(chain.from_iterable(with_ids), _MAX_PROMPTS))
 
 
-def _shown(same: Sequence[Exchange]) -> Exchange | None:
-    """Of equal requests, the last whose prompt is shown with the answer."""
-    return next((x for x in reversed(same) if x.turn is not None and x.prompt.ids is not None), None)
+def _last_with_ids(equal: Sequence[Exchange]) -> Exchange | None:
+    return next((x for x in reversed(equal) if x.turn is not None and x.prompt.ids is not None), None)
 
 
 def _kinds(x: Exchange) -> frozenset[str]:
@@ -129,26 +129,26 @@ def _kinds(x: Exchange) -> frozenset[str]:
     return frozenset(roles | calls | ({"tools"} if items(at(x.chat_request, "tools")) else set()))
 
 
-def _forms_of(x: Exchange) -> Iterator[PromptForm]:
-    """The forms that give the very tokens of a prompt."""
+def _fitting_forms(x: Exchange) -> Iterator[PromptForm]:
+    """Yield the forms that reproduce a prompt exactly."""
     date = next(_values("date", [x]), None)
-    tried: dict[Style, list[tuple[Sequence[Message], bool]]] = {}  # most readings of a request are the same messages
+    known: dict[Style, list[tuple[Sequence[Message], bool]]] = {}  # most readings of a request are the same messages
     for reading, forms in groupby(FORMS, key=lambda form: form.reading):
         typed = conversation_of(x.chat_request, reading, date=date)
         untyped = tuple(replace(message, content_type=None) if is_call(message) else message for message in typed)
         for form in forms:
             messages = typed if form.types_calls else untyped
-            of_style = tried.setdefault(form.style, [])
+            of_style = known.setdefault(form.style, [])
             fits = next((fits for others, fits in of_style if others == messages), None)
             if fits is None:
-                fits = _gives(x.prompt.ids or (), messages, form.style)
+                fits = _renders_to(x.prompt.ids or (), messages, form.style)
                 of_style.append((messages, fits))
             if fits:
                 yield form
 
 
-def _gives(prompt: Sequence[int], messages: Sequence[Message], style: Style) -> bool:
-    """Whether these messages in a style are the prompt; not rendered further than to the first that is not."""
+def _renders_to(prompt: Sequence[int], messages: Sequence[Message], style: Style) -> bool:
+    # rendering stops at the first difference
     place = 0
     for rendered in each_rendered(messages, style):
         end = place + len(rendered.ids)
@@ -160,6 +160,6 @@ def _gives(prompt: Sequence[int], messages: Sequence[Message], style: Style) -> 
 
 def _values(name: str, exchanges: Iterable[Exchange]) -> Iterator[str]:
     for x in exchanges:
-        found = _LINES[name].search(x.system_message.content) if x.system_message is not None else None
-        if found is not None:
-            yield found.group(1)
+        line = _LINES[name].search(x.system_message.content) if x.system_message is not None else None
+        if line is not None:
+            yield line[1]

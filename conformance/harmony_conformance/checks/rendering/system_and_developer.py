@@ -1,7 +1,7 @@
-"""How the system message and the developer's differ from those of an accepted rendering: in form, or in what they tell the model.
+"""Differences of the system and developer messages from those of an accepted rendering, in form or in content.
 
-A server has a free hand in the date, the cutoff, the lines of the channels, the line ends between sections and their order, and in how it spells a type.
-The identity, the effort that was asked for, instructions, functions with all that is said about them, and the schema of the answer are the request's.
+Free for a server: the date, the cutoff, the channel lines, line ends between sections and their order, and the spelling of types.
+Fixed by the request: the identity, the requested effort, instructions, functions with their descriptions, and the schema of the answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harmony_ref.explanation.message_difference import EFFORT_LINE, FREE_LINES, 
 
 @dataclass(frozen=True)
 class JudgedDifference(Difference):
-    """A difference, and whether it is a failure or a variant."""
+    """A difference with a verdict: failure or variant."""
 
     verdict: Verdict
 
@@ -43,20 +43,19 @@ _BLANKS = re.compile(r"[\s/*]+")
 
 
 def system_difference(expected: str, shown: str, request: Json) -> Iterator[JudgedDifference]:
-    """How a system message differs from the one expected, which names the same date."""
+    """Yield the differences of a system message from the expected one, which has the same date."""
     if expected == shown:
         return
-    is_asked = text(at(request, "reasoning_effort")) in EFFORTS
-    free = FREE_LINES if is_asked else FREE_LINES | EFFORT_LINE
+    free = FREE_LINES if text(at(request, "reasoning_effort")) in EFFORTS else FREE_LINES | EFFORT_LINE
     for label, part in free.items():
-        line, found = _line(expected, label), _line(shown, label)
-        if line != found and part is not Part.DATE:
-            problem = Problem.MISSING if not found else Problem.EXTRA if not line else Problem.DIFFERENT
-            yield varies(part, problem, f"{found or 'no such line'!r} where {line or 'none'!r} was expected")
-    bare, bare_shown = _without(expected, free), _without(shown, free)
-    if bare != bare_shown:
-        found_there = difference_of_contents(bare, bare_shown, "system")
-        yield fails(found_there.part, found_there.problem, found_there.words)
+        line, actual = _line(expected, label), _line(shown, label)
+        if line != actual and part is not Part.DATE:
+            problem = Problem.MISSING if not actual else Problem.EXTRA if not line else Problem.DIFFERENT
+            yield varies(part, problem, f"{actual or 'no such line'!r} where {line or 'none'!r} was expected")
+    rest, rest_shown = _without(expected, free), _without(shown, free)
+    if rest != rest_shown:
+        found = difference_of_contents(rest, rest_shown, "system")
+        yield fails(found.part, found.problem, found.words)
 
 
 def _line(content: str, label: str) -> str:
@@ -64,7 +63,7 @@ def _line(content: str, label: str) -> str:
 
 
 def _without(content: str, labels: Iterable[str]) -> str:
-    """The text without the first line of each label, and without blank lines."""
+    """Remove the first line of each label, and blank lines."""
     lines = [line for line in content.split("\n") if line]
     for line in {_line(content, label) for label in labels}.intersection(lines):
         lines.remove(line)
@@ -72,44 +71,43 @@ def _without(content: str, labels: Iterable[str]) -> str:
 
 
 def developer_difference(expected: str, shown: str, request: Json) -> Iterator[JudgedDifference]:
-    """How a developer message differs from the one expected: the first of what is lost, changed or added, else the form."""
+    """Yield the first lost, changed or added content of a developer message, else the difference of form."""
     if expected == shown:
         return
-    said = [part.text for part in expected_parts(request) if part.kind is PartKind.INSTRUCTIONS and part.text.strip()]
-    told = [one for one in said if one in expected]
+    texts = [part.text for part in expected_parts(request) if part.kind is PartKind.INSTRUCTIONS and part.text.strip()]
+    instructions = [one for one in texts if one in expected]
     found = difference_of_contents(expected, shown, "developer")
-    if not all(one in shown for one in told):
+    if not all(one in shown for one in instructions):
         yield fails(Part.INSTRUCTIONS, found.problem, found.words)
         return
-    if not _stand_in_order(told, shown):
-        words = "the instructions stand in another order than they were sent"
-        yield fails(Part.INSTRUCTIONS, Problem.MOVED, words)
+    if not _are_in_order(instructions, shown):
+        yield fails(Part.INSTRUCTIONS, Problem.MOVED, "the instructions are in another order than they were sent")
         return
-    tools, formats, _ = _sections(expected, told)
-    tools_shown, formats_shown, rest = _sections(shown, told)
-    lost = [
+    tools, formats, _ = _sections(expected, instructions)
+    tools_shown, formats_shown, rest = _sections(shown, instructions)
+    differences = [
         *_tools_difference(tools, tools_shown, items(at(request, "tools"))),
         *_formats_difference(formats, formats_shown, at(request, "response_format", "json_schema", "schema")),
     ]
     if rest:
-        words = f"it holds text that the request does not have: {shorten(rest)!r}"
-        lost.append(fails(Part.INSTRUCTIONS, Problem.EXTRA, words))
-    worst = sorted(lost, key=lambda one: one.verdict is not Verdict.FAIL)
+        words = f"it has text that is not in the request: {shorten(rest)!r}"
+        differences.append(fails(Part.INSTRUCTIONS, Problem.EXTRA, words))
+    worst = sorted(differences, key=lambda one: one.verdict is not Verdict.FAIL)
     yield from worst[:1] or [varies(found.part, found.problem, found.words)]
 
 
-def _stand_in_order(told: Sequence[str], shown: str) -> bool:
-    for one in told:
-        _, found, shown = shown.partition(one)
-        if not found:
+def _are_in_order(instructions: Sequence[str], shown: str) -> bool:
+    for one in instructions:
+        _, match, shown = shown.partition(one)
+        if not match:
             return False
     return True
 
 
-def _sections(content: str, told: Sequence[str]) -> tuple[str, str, str]:
-    """The section of tools and that of formats, and what stands besides these and the instructions."""
+def _sections(content: str, instructions: Sequence[str]) -> tuple[str, str, str]:
+    """Return the section of tools, the section of formats, and the rest without the instructions."""
     rest = content
-    for one in told:
+    for one in instructions:
         rest = rest.replace(one, "", 1)
     rest = rest.replace(f"{_HEADING}\n", "", 1)
     rest, formats_heading, formats = rest.partition(_FORMATS)
@@ -122,27 +120,25 @@ def _sections(content: str, told: Sequence[str]) -> tuple[str, str, str]:
 def _formats_difference(expected: str, shown: str, schema: Json) -> Iterator[JudgedDifference]:
     if expected == shown:
         return
-    told = list(objects_in(shown))
-    if expected and shown and not any(canonical(one) == canonical(schema) for one in told):
-        lost = next(map(str, json_differences(schema, told[0])), "") if told else "no JSON object is told"
-        yield fails(Part.RESPONSE_FORMATS, Problem.DIFFERENT, f"of the schema {lost}")
+    objects = list(objects_in(shown))
+    if expected and shown and not any(canonical(one) == canonical(schema) for one in objects):
+        words = next(map(str, json_differences(schema, objects[0])), "") if objects else "it has no JSON object"
+        yield fails(Part.RESPONSE_FORMATS, Problem.DIFFERENT, f"in the schema: {words}")
     elif not expected:
-        words = f"they are there without being asked for: {shorten(shown)!r}"
-        yield fails(Part.RESPONSE_FORMATS, Problem.EXTRA, words)
+        yield fails(Part.RESPONSE_FORMATS, Problem.EXTRA, f"they were not requested: {shorten(shown)!r}")
     else:
-        yield varies(Part.RESPONSE_FORMATS, Problem.OTHER_SPELLING, "they are spelled otherwise, or not told")
+        yield varies(Part.RESPONSE_FORMATS, Problem.OTHER_SPELLING, "they have another spelling, or are missing")
 
 
 def _tools_difference(expected: str, shown: str, tools: Sequence[Json]) -> Iterator[JudgedDifference]:
     if expected == shown:
         return
     if not expected or not shown:
-        words = "functions are declared that were not offered" if shown else "no function is declared"
+        words = "functions are declared that are not in the request" if shown else "no function is declared"
         yield fails(Part.TOOLS, Problem.EXTRA if shown else Problem.MISSING, words)
         return
-    wanted_there, found = declarations_in(expected), declarations_in(shown)
-    names = [as_identifier(name) for name in wanted_there]
-    names_shown = [as_identifier(name) for name in found]
+    declared, declared_shown = declarations_in(expected), declarations_in(shown)
+    names, names_shown = [*map(as_identifier, declared)], [*map(as_identifier, declared_shown)]
     if names != names_shown:
         is_moved = Counter(names) == Counter(names_shown)
         problem = Problem.MOVED if is_moved else Problem.MISSING if len(names_shown) < len(names) else Problem.DIFFERENT
@@ -151,13 +147,13 @@ def _tools_difference(expected: str, shown: str, tools: Sequence[Json]) -> Itera
         return
     functions = {text(at(tool, "function", "name")): at(tool, "function") for tool in tools}
     official = declarations_in(official_spelling(tools))
-    for (name, one), other in zip(wanted_there.items(), found.values(), strict=True):
-        lost = _function_problem(functions.get(name), one, other, official.get(name, one))
-        if lost is not None:
+    for (name, one), other in zip(declared.items(), declared_shown.values(), strict=True):
+        problem = _function_problem(functions.get(name), one, other, official.get(name, one))
+        if problem is not None:
             difference = difference_of_contents(_text(one), _text(other), "user")
-            yield fails(Part.TOOLS, lost, f"in the function {name}: {difference.words}")
+            yield fails(Part.TOOLS, problem, f"in the function {name}: {difference.words}")
             return
-    yield varies(Part.TOOLS, Problem.OTHER_SPELLING, "they are spelled as in no known style, and tell the same")
+    yield varies(Part.TOOLS, Problem.OTHER_SPELLING, "they have the same content in an unknown style")
 
 
 def _text(declared: Declaration) -> str:
@@ -167,21 +163,19 @@ def _text(declared: Declaration) -> str:
 def _function_problem(
     function: Json, expected: Declaration, shown: Declaration, official: Declaration
 ) -> Problem | None:
-    """What of a function's declaration is lost or changed; None where it is spelled otherwise at most."""
+    """Return the problem of a function's declaration, None if only the spelling differs."""
     whole, whole_shown = _text(expected), _text(shown)
     if whole == whole_shown:
         return None
-    own = Counter(
-        _words(*(said for name, value in members(function).items() if name != "name" for said in _said(value)))
-    )
+    schemas = [value for name, value in members(function).items() if name != "name"]
+    own = Counter(_words(*(word for schema in schemas for word in _client_texts(schema))))
     lines = (line.strip("/ \t\r") for line in whole.split("\n") if line.lstrip().startswith("//"))
     if any(_flat(line) not in _flat(whole_shown) for line in lines):
         return Problem.DIFFERENT
-    lost = (Counter(_words(whole)) - Counter(_words(whole_shown))) & own
-    if lost:
+    if (Counter(_words(whole)) - Counter(_words(whole_shown))) & own:
         return Problem.MISSING
-    blamed = (*undescribed(function, shown, official, ""), *untyped(function, shown, official, ""))
-    if any(finding.verdict is Verdict.FAIL for finding in blamed):
+    findings = (*undescribed(function, shown, official, ""), *untyped(function, shown, official, ""))
+    if any(finding.verdict is Verdict.FAIL for finding in findings):
         return Problem.DIFFERENT
     for parameter in parameters(function):
         marks = {member.mark for member in declared_members(parameter.name, expected)}
@@ -192,26 +186,26 @@ def _function_problem(
 
 
 def _all_marks(function: Json, shown: Declaration) -> set[Mark]:
-    """The marks that the server writes at all: without any `?` it tells what is optional in another way."""
+    """Return all marks in a declaration: without any `?` the server marks optional parameters in another way."""
     return {member.mark for parameter in parameters(function) for member in declared_members(parameter.name, shown)}
 
 
-_UNTOLD = frozenset({"type", "format", "required", "$schema", "$ref", "additionalProperties"})
+_NOT_CLIENT_TEXT = frozenset({"type", "format", "required", "$schema", "$ref", "additionalProperties"})
 
 
-def _said(schema: Json) -> Iterator[str]:
-    """What a function's schema says in the client's own words: names of parameters, descriptions, values."""
+def _client_texts(schema: Json) -> Iterator[str]:
+    """Yield the client's own words in a function's schema: names of parameters, descriptions, values."""
     match schema:
         case dict():
             for key, value in schema.items():
                 if key == "properties":
                     yield from members(value)
-                    yield from _said(list(members(value).values()))
-                elif key not in _UNTOLD:
-                    yield from _said(value)
+                    yield from _client_texts(list(members(value).values()))
+                elif key not in _NOT_CLIENT_TEXT:
+                    yield from _client_texts(value)
         case list():
             for item in schema:
-                yield from _said(item)
+                yield from _client_texts(item)
         case str():
             yield schema
         case _:
@@ -222,5 +216,5 @@ def _flat(line: str) -> str:
     return _BLANKS.sub(" ", line).strip()
 
 
-def _words(*said: str) -> list[str]:
-    return re.findall(r"\w+", " ".join(said))
+def _words(*texts: str) -> list[str]:
+    return re.findall(r"\w+", " ".join(texts))

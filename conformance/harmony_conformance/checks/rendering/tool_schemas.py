@@ -1,7 +1,7 @@
-"""What the JSON schema of a function tells a model, and whether a declaration in a prompt tells it too.
+"""Comparison of a function's JSON schema with its declaration in a prompt.
 
-The form of a declaration is free; its content is judged. Only what the official library writes is looked for: it writes `any` where a schema has `anyOf`,
-`$ref` or no type, and nothing of formats and bounds, so no other renderer has to do better.
+The form of a declaration is free; its content is checked as far as the official library declares it. For `anyOf`, `$ref` or no type
+it writes `any`, and it omits formats and bounds. No other renderer has to do better.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SCALARS: dict[str, tuple[LiteralString, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Parameter:
-    """One property of a schema, at any depth; `depth` is 0 for those of the function itself, `where` is the path in the function."""
+    """One property of a schema. `depth` is 0 for those of the function itself, `where` is the path in the function."""
 
     name: str
     schema: Json
@@ -38,18 +38,18 @@ class Parameter:
 
 
 def parameters(function: Json) -> Iterator[Parameter]:
-    """All properties of a function's schema, with those of nested objects, items and alternatives.
+    """Yield all properties of a function's schema, with those of nested objects, items and alternatives.
 
-    Where the schema as a whole is no object, there are none: a function's arguments are members of an object, and templates declare nothing else.
+    A schema that is not an object has none: the arguments are members of an object, and templates declare nothing else.
     """
     yield from _parameters(at(function, "parameters"), 0, _PARAMETERS)
 
 
 def _parameters(schema: Json, depth: int, where: tuple[str | int, ...]) -> Iterator[Parameter]:
-    needed = items(at(schema, "required"))
+    required = items(at(schema, "required"))
     for name, member in members(at(schema, "properties")).items():
         here = (*where, "properties", name)
-        yield Parameter(name=name, schema=member, required=name in needed, depth=depth, where=here)
+        yield Parameter(name=name, schema=member, required=name in required, depth=depth, where=here)
         yield from _parameters(member, depth + 1, here)
     if depth == 0:
         return
@@ -60,7 +60,7 @@ def _parameters(schema: Json, depth: int, where: tuple[str | int, ...]) -> Itera
 
 
 class Mark(StrEnum):
-    """How a declaration marks a parameter."""
+    """The mark of a parameter in a declaration."""
 
     REQUIRED = "required"
     OPTIONAL = "optional"
@@ -68,21 +68,21 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True)
 class Member:
-    """A parameter as a declaration has it: its mark, and the beginning of its type."""
+    """A parameter in a declaration: its mark, and the beginning of its type."""
 
     mark: Mark
     type: str
 
 
 def declared_members(name: str, declaration: Declaration) -> tuple[Member, ...]:
-    """Every place where the type of a function has a member of this name."""
-    found = re.finditer(rf"(?<![\w.$-]){re.escape(name)}[\"']?(\?)?\s*:\s*([^\n,;]*)", declaration.type)
-    return tuple(Member(Mark.OPTIONAL if mark else Mark.REQUIRED, shown) for mark, shown in (m.groups() for m in found))
+    """Return all members of this name in the type of a function."""
+    matches = re.finditer(rf"(?<![\w.$-]){re.escape(name)}[\"']?(\?)?\s*:\s*([^\n,;]*)", declaration.type)
+    return tuple(Member(Mark.OPTIONAL if match[1] else Mark.REQUIRED, match[2]) for match in matches)
 
 
 def undescribed(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
-    """The description stands above the declaration; each parameter stands within it, those of the function with their descriptions."""
-    told = [(shown.comment, text(at(function, "description")), pointer("description"))]
+    """Yield findings for missing parameters, and for missing descriptions of the function and its own parameters."""
+    descriptions = [(shown.comment, text(at(function, "description")), pointer("description"))]
     for parameter in parameters(function):
         if not shown.has_parameter(parameter.name) and library.has_parameter(parameter.name):
             yield Finding(
@@ -94,11 +94,10 @@ def undescribed(function: Json, shown: Declaration, library: Declaration, where:
                 actual=shorten(shown.type),
             )
         if parameter.depth == 0:
-            told.append((shown.type, text(at(parameter.schema, "description")), pointer(*parameter.where)))
-    for place, description, below in told:
+            descriptions.append((shown.type, text(at(parameter.schema, "description")), pointer(*parameter.where)))
+    for place, description, below in descriptions:
         lines = [line.strip() for line in description.splitlines()]
-        wanted_lines = [line for line in lines if line in library.comment + library.type]
-        if not all(tells(place, line) for line in wanted_lines):
+        if not all(tells(place, line) for line in lines if line in library.comment + library.type):
             yield Finding(
                 message=RedactableText("a description of {} is not in the prompt", shown.name),
                 at=where + below,
@@ -108,7 +107,7 @@ def undescribed(function: Json, shown: Declaration, library: Declaration, where:
 
 
 def untyped(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
-    """Values of enums, simple types and required marks stand in the declaration."""
+    """Yield findings for enum values, simple types and required marks that are missing in the declaration."""
     for parameter in parameters(function):
         place = where + pointer(*parameter.where)
         by_library, here = declared_members(parameter.name, library), declared_members(parameter.name, shown)
@@ -158,8 +157,8 @@ def _has_word(words: Iterable[str], declared: Iterable[Member]) -> bool:
 
 
 def _mark(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Member], place: str) -> Iterator[Finding]:
-    right = Mark.REQUIRED if parameter.required else Mark.OPTIONAL
-    if right not in {member.mark for member in by_library} or right in {member.mark for member in here}:
+    expected = Mark.REQUIRED if parameter.required else Mark.OPTIONAL
+    if expected not in {member.mark for member in by_library} or expected in {member.mark for member in here}:
         return
     if parameter.required:
         yield Finding(
@@ -173,14 +172,14 @@ def _mark(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Mem
 
 
 def without_default(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
-    """Defaults stand in the declaration; that of a parameter of a nested object may be left out, as the Hugging Face template does."""
+    """Yield findings for missing defaults. In nested objects they are a variant: the Hugging Face template omits them."""
     for parameter in parameters(function):
         if "default" not in members(parameter.schema) or not library.has_parameter(parameter.name):
             continue
         default = at(parameter.schema, "default")
-        if isinstance(default, dict | list | float) or not _tells_default(default, library.type):
+        if isinstance(default, dict | list | float) or not _declares_default(default, library.type):
             continue
-        if _tells_default(default, shown.type):
+        if _declares_default(default, shown.type):
             continue
         place = where + pointer(*parameter.where, "default")
         if parameter.depth:
@@ -199,6 +198,6 @@ def without_default(function: Json, shown: Declaration, library: Declaration, wh
             )
 
 
-def _tells_default(default: Json, declared: str) -> bool:
+def _declares_default(default: Json, declared: str) -> bool:
     spelled = {default, dumps(default)[1:-1]} if isinstance(default, str) else {dumps(default)}
     return any(re.search(rf"default\b[:=\s]*[\"'`]?{re.escape(word)}", declared, re.IGNORECASE) for word in spelled)
