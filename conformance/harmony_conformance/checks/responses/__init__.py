@@ -1,6 +1,6 @@
-"""Family `responses`: what only the Responses API has: items, their ids and status, and the events that tell of them.
+"""Family `responses`: items, their ids and status, and the events of the Responses API.
 
-What an answer says is judged by the other families, which see it as the chat completion that it means; so a fault of form never hides one of meaning.
+Other families check the content of an answer after conversion to a chat completion. A fault of form never hides a fault of content.
 """
 
 from __future__ import annotations

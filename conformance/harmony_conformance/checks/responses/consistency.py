@@ -1,4 +1,4 @@
-"""What a stream tells several times: in deltas, in the event that ends a text, in the item, and in the last response."""
+"""Consistency of a stream's repeated content: deltas, the event that ends a text, the item, and the last response."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _Key = tuple[int | str, str, int]
 
 @check(MUST, spec="responses#output-index", when=_STREAMED)
 def events_name_their_item(x: Exchange) -> Iterator[Finding]:
-    """Each event about an item says where it stands in the output and which it is, and deltas of text which part, as they were announced.
+    """Each event about an item has its announced `output_index` and id, and each text delta its `content_index`.
 
     The official client adds a delta to `output[output_index].content[content_index]`, and raises without them.
     """
@@ -43,7 +43,10 @@ def events_name_their_item(x: Exchange) -> Iterator[Finding]:
     for place, (event, announced_at) in enumerate(placed_events(x)):
         kind = text(event.get("type"))
         is_item = kind in (ADDED, _ITEM_DONE)
-        if not is_item and not _is_about_a_text(kind):
+        is_text = kind.removesuffix(".delta").removesuffix(".done") in TEXTS or kind.startswith(
+            "response.content_part."
+        )
+        if not is_item and not is_text:
             continue
         index, name = number(event.get("output_index")), id_of(event)
         missing: list[LiteralString] = [] if index is not None else ["output_index"]
@@ -61,7 +64,7 @@ def events_name_their_item(x: Exchange) -> Iterator[Finding]:
             return
         if index != announced_at or (index or 0) < 0:
             yield Finding(
-                message="an item stands at another place than it was announced at, or at none",
+                message="an item has another output_index than it was announced with, or a negative one",
                 at=f"event {place}",
                 expected=quote(announced_at) if index != announced_at else "0 or more",
                 actual=quote(index),
@@ -69,7 +72,7 @@ def events_name_their_item(x: Exchange) -> Iterator[Finding]:
             return
         if index is not None and name and announced.setdefault(index, name) != name:
             yield Finding(
-                message="an event names another item than stands at its place",
+                message="an event has another item id than was announced at its output_index",
                 at=f"event {place}",
                 expected=quote(announced[index]),
                 actual=quote(name),
@@ -77,75 +80,71 @@ def events_name_their_item(x: Exchange) -> Iterator[Finding]:
             return
 
 
-def _is_about_a_text(kind: str) -> bool:
-    return kind.removesuffix(".delta").removesuffix(".done") in TEXTS or kind.startswith("response.content_part.")
-
-
-_LASTING: tuple[LiteralString, ...] = ("type", "id", "call_id", "name", "role")
-"""The members of an item that stay as they were announced; one that is missing or empty at first may come later."""
+_CONSTANT: tuple[LiteralString, ...] = ("type", "id", "call_id", "name", "role")
+"""The members of an item that must not change after its announcement. A missing or empty one may come later."""
 
 
 @check(MUST, spec="responses#events", when=_STREAMED)
 def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
-    """An item is finished as it was added: with its type, id, `call_id`, name and role, its parts with their types, within one response of one id.
+    """A finished item has its announced type, id, `call_id`, name and role, and parts of the announced types; the response id is constant.
 
-    The official client builds the answer from what was added: a call that is given another `call_id` on the way is answered under a name that the server
-    does not know, and a part that becomes another one is an error.
+    The official client builds the answer from the announcements. If a call's `call_id` changes, the client sends its result
+    under an id that the server does not know. A part whose type changes is an error.
     """
     announced: dict[tuple[int | str, int | None, LiteralString], str] = {}
     for place, (event, item) in enumerate(placed_events(x)):
-        for key, said in _named(event, item):
-            if said and announced.setdefault(key, said) != said:
+        for key, value in _identifiers(event, item):
+            if value and announced.setdefault(key, value) != value:
                 yield Finding(
                     message=RedactableText("the {} is not the one that was announced", RedactableText(key[2])),
                     at=f"event {place}",
                     expected=quote(announced[key]),
-                    actual=quote(said),
+                    actual=quote(value),
                 )
                 return
 
 
-def _named(
+def _identifiers(
     event: JsonObject, place: int | str | None
 ) -> Iterator[tuple[tuple[int | str, int | None, LiteralString], str]]:
-    """What an event calls the response, an item, and a part of one."""
+    """Yield the identifying values of an event: of the response, of an item, and of its part."""
     kind = text(event.get("type"))
     if isinstance(event.get("response"), dict):
         yield ("", None, "id of the response"), text(at(event["response"], "id"))
     if place is None:
         return
     if kind in (ADDED, _ITEM_DONE):
-        for member in _LASTING:
+        for member in _CONSTANT:
             yield (place, None, f"{member} of the item"), text(at(event.get("item"), member))
     elif kind in ("response.content_part.added", "response.content_part.done"):
         yield (place, part_of(event), "type of the part"), text(at(event.get("part"), "type"))
     elif kind == "response.function_call_arguments.done":
         yield (place, None, "name of the item"), text(event.get("name"))
-    elif (said := text_kind(event, ".delta") or "") in _KIND_OF_PART:
-        yield (place, part_of(event), "type of the part"), said if said != "summary_text" else ""
+    elif (delta_kind := text_kind(event, ".delta") or "") in _KIND_OF_PART:
+        yield (place, part_of(event), "type of the part"), delta_kind if delta_kind != "summary_text" else ""
 
 
 @check(MUST, spec="responses#text-done", when=_STREAMED)
 def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
-    """The deltas of a text, joined, are the text that its `done` events, its part and its item have.
+    """The joined deltas of a text equal the text in its `done` events, its part and its item.
 
-    One client shows the deltas, another the finished item: their users are given different answers.
+    One client shows the deltas, another the finished item: their users get different answers.
     """
-    joined: dict[_Key, list[str]] = defaultdict(list)
+    deltas: dict[_Key, list[str]] = defaultdict(list)
     for event, place in placed_events(x):
-        said = text_kind(event, ".delta")
-        if place is not None and said is not None:
-            joined[place, said, part_of(event)].append(text(event.get("delta")))
-    for number_, (event, item) in enumerate(placed_events(x)):
-        for key, whole in _wholes(event, item):
-            pieces = joined.get(key, [] if key[1] in _SHOWN else None)
+        kind = text_kind(event, ".delta")
+        if place is not None and kind is not None:
+            deltas[place, kind, part_of(event)].append(text(event.get("delta")))
+    for index, (event, item) in enumerate(placed_events(x)):
+        for key, whole in _whole_texts(event, item):
+            pieces = deltas.get(key, [] if key[1] in _SHOWN else None)
             if pieces is not None and "".join(pieces) != whole:
                 expected, actual = text_difference("".join(pieces), whole)
                 yield Finding(
                     message=RedactableText(
-                        "the {} of `{}` is not what the deltas told", Location(key[1]), text(event.get("type"))
+                        "the {} of `{}` differs from the joined deltas", Location(key[1]), text(event.get("type"))
                     ),
-                    at=f"event {number_}",
+                    at=f"event {index}",
                     expected=expected,
                     actual=actual,
                 )
@@ -153,35 +152,34 @@ def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
 
 
 _SHOWN = frozenset({"output_text", "refusal"})
-"""Texts that are the answer. A thought may be told at its end alone, by a server that hides or sums it up, and arguments, which nobody reads along."""
+"""Texts of the answer, which need deltas. Reasoning, which servers hide or summarise, and arguments may come without deltas."""
 
 
-def _wholes(event: JsonObject, place: int | str | None) -> Iterator[tuple[_Key, str]]:
-    """The whole texts that an event has, each with what it is."""
+def _whole_texts(event: JsonObject, place: int | str | None) -> Iterator[tuple[_Key, str]]:
     kind = text(event.get("type"))
     if place is None:
         return
-    if (said := text_kind(event, ".done")) is not None:
-        yield (place, said, part_of(event)), text(event.get(WHOLE_IN.get(said, "text")))
+    if (done := text_kind(event, ".done")) is not None:
+        yield (place, done, part_of(event)), text(event.get(WHOLE_IN.get(done, "text")))
     elif kind in ("response.content_part.done", "response.reasoning_summary_part.done"):
         part = members(event.get("part"))
-        if (said := text(part.get("type"))) in _KIND_OF_PART:
-            yield (place, said, part_of(event)), text(part.get(WHOLE_IN.get(said, "text")))
+        if (part_kind := text(part.get("type"))) in _KIND_OF_PART:
+            yield (place, part_kind, part_of(event)), text(part.get(WHOLE_IN.get(part_kind, "text")))
     elif kind == _ITEM_DONE:
-        yield from (((place, said, part), whole) for said, part, whole in texts_of(event.get("item")))
+        yield from (((place, of_item, part), whole) for of_item, part, whole in texts_of(event.get("item")))
 
 
 @check(MUST, spec="responses#completed", when=(*_STREAMED, told_a_response))
 def last_event_has_the_items(x: Exchange) -> Iterator[Finding]:
-    """The output of the last event's response is the items that were finished, in order: the same types, ids, names and texts.
+    """The output of the last event's response has the finished items, in order: the same types, ids, names and texts.
 
     Clients that wait for the end read the answer there, and send those items back.
     """
-    done = [event.get("item") for event in told_events(x) if text(event.get("type")) == _ITEM_DONE]
-    places = [number(event.get("output_index")) for event in told_events(x) if text(event.get("type")) == _ITEM_DONE]
-    if None not in places:
-        done = [item for _, item in sorted(zip(places, done, strict=True), key=lambda one: one[0] or 0)]
-    last = output(x)
+    events = [event for event in told_events(x) if text(event.get("type")) == _ITEM_DONE]
+    indexes = [number(event.get("output_index")) for event in events]
+    if None not in indexes:
+        events = [event for _, event in sorted(zip(indexes, events, strict=True), key=lambda one: one[0] or 0)]
+    done, last = [event.get("item") for event in events], output(x)
     if len(done) != len(last):
         yield Finding(
             message="the last response has another number of items than were finished",
@@ -190,23 +188,22 @@ def last_event_has_the_items(x: Exchange) -> Iterator[Finding]:
             actual=quote(_types(last)),
         )
         return
-    for place, (told, kept) in enumerate(zip(done, last, strict=True)):
-        if _identity(told) != _identity(kept):
-            expected, actual = text_difference(dumps(_identity(told)), dumps(_identity(kept)))
+    for place, (one, other) in enumerate(zip(map(_identity, done), map(_identity, last), strict=True)):
+        if one != other:
+            expected, actual = text_difference(dumps(one), dumps(other))
             yield Finding(
-                message="an item of the last response is not the one that was finished",
+                message="an item of the last response differs from the finished one",
                 at=f"/response/output/{place}",
                 expected=expected,
                 actual=actual,
             )
 
 
-def _types(told: list[Json]) -> str:
-    return ", ".join(text(at(item, "type")) or "no type" for item in told) or "none"
+def _types(items_: list[Json]) -> str:
+    return ", ".join(text(at(item, "type")) or "no type" for item in items_) or "none"
 
 
 def _identity(item: Json) -> list[Json]:
-    """What makes an item the one that it is."""
-    named: list[Json] = [at(item, member) for member in ("type", "id", "call_id", "name", "action")]
-    texts: list[Json] = [[kind, place, said] for kind, place, said in texts_of(item)]
-    return [*named, texts]
+    """Return the values that two copies of an item have to share."""
+    texts: list[Json] = [[kind, place, content] for kind, place, content in texts_of(item)]
+    return [*(at(item, member) for member in ("type", "id", "call_id", "name", "action")), texts]

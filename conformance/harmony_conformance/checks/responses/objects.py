@@ -1,4 +1,4 @@
-"""The response object and its items: the members that a client reads, and what they say."""
+"""The response object and its items: the members that a client reads."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from harmony_conformance.redactable_text import Location, RedactableText, Report
 _ANSWERED = (is_responses, on.was_answered, told_a_response)
 
 
-def _is_text(value: Json) -> bool:
+def _is_string(value: Json) -> bool:
     return isinstance(value, str)
 
 
-def _is_id(value: Json) -> bool:
+def _is_filled(value: Json) -> bool:
     return isinstance(value, str) and bool(value)
 
 
@@ -51,57 +51,56 @@ _STATUSES = ("completed", "failed", "in_progress", "cancelled", "queued", "incom
 _Members = dict[LiteralString, tuple[Callable[[Json], bool], LiteralString]]
 
 _RESPONSE: _Members = {
-    "id": (_is_id, "a text"),
+    "id": (_is_filled, "a string"),
     "object": (_is("response"), "response"),
     "created_at": (_is_time, "a time in seconds"),
     "status": (_is(*_STATUSES), "one of " + ", ".join(_STATUSES)),
-    "model": (_is_text, "a text"),
+    "model": (_is_string, "a string"),
     "output": (_is_list, "a list"),
 }
 
 _ITEMS: dict[str, _Members] = {
     "message": {
-        "id": (_is_id, "a text"),
+        "id": (_is_filled, "a string"),
         "role": (_is("assistant"), "assistant"),
         "content": (_is_list, "a list of parts"),
     },
     "reasoning": {
-        "id": (_is_id, "a text"),
+        "id": (_is_filled, "a string"),
         "summary": (_is_list, "a list"),
         "content": (_is_optional_list, "a list of parts, or null"),
     },
     "function_call": {
-        "call_id": (_is_id, "a text"),
-        "name": (_is_id, "a text"),
-        "arguments": (_is_text, "a text"),
+        "call_id": (_is_filled, "a string"),
+        "name": (_is_filled, "a string"),
+        "arguments": (_is_string, "a string"),
     },
-    "code_interpreter_call": {"id": (_is_id, "a text"), "status": (_is_id, "a text")},
-    "web_search_call": {"id": (_is_id, "a text"), "status": (_is_id, "a text")},
+    "code_interpreter_call": {"id": (_is_filled, "a string"), "status": (_is_filled, "a string")},
+    "web_search_call": {"id": (_is_filled, "a string"), "status": (_is_filled, "a string")},
 }
-"""What an item of each type has; types that are not listed are those of tools that gpt-oss does not have."""
+"""The members of an item by its type. Other types belong to tools that gpt-oss does not have."""
 
 _PARTS = {
     "message": {"content": {"output_text": "text", "refusal": "refusal"}},
     "reasoning": {"content": {"reasoning_text": "text"}, "summary": {"summary_text": "text"}},
 }
-"""The types of the parts in each list of an item, and the member that has the text."""
+"""The types of the parts in each list of an item, and the member with the text."""
 
 
 @check(SHOULD, spec="responses#object", when=_ANSWERED)
 def response_has_its_members(x: Exchange) -> Iterator[Finding]:
     """A response object has its id, type, time, status, model and output.
 
-    Clients with typed objects leave out what is missing, or refuse the whole answer.
+    Clients with typed objects drop incomplete objects, or reject the whole answer.
     """
-    told = response(x)
-    yield from _faults(told.get, _RESPONSE, "")
+    yield from _faults(response(x), _RESPONSE, "")
 
 
 @check(MUST, spec="responses#output", when=_ANSWERED)
 def items_have_their_members(x: Exchange) -> Iterator[Finding]:
-    """Each item of the output is of a type, and has the members of that type, its texts in parts of the right one.
+    """Each item of the output has a type, the members of that type, and its texts in parts of the right type.
 
-    Clients find the answer by these types: text in a part of another one is not shown, or reasoning is shown as the answer (defects P07, V35).
+    Clients find the answer by these types. Otherwise they do not show a text, or show reasoning as the answer (defects P07, V35).
     """
     for place, item in enumerate(output(x)):
         where = pointer("output", place)
@@ -109,26 +108,25 @@ def items_have_their_members(x: Exchange) -> Iterator[Finding]:
         if not kind:
             yield Finding(message="an item has no type", at=where, expected="a type", actual=shorten(dumps(item)))
             continue
-        yield from _faults(members(item).get, _ITEMS.get(kind, {}), where)
+        yield from _faults(members(item), _ITEMS.get(kind, {}), where)
         if kind == "reasoning" and at(item, "role") is not None:
             yield Finding(
                 message="a reasoning item has a role", at=f"{where}/role", actual=quote(dumps(at(item, "role")))
             )
         for member, kinds in _PARTS.get(kind, {}).items():
-            for number_, part in enumerate(items(at(item, member))):
-                yield from _part_faults(part, kinds, f"{where}/{member}/{number_}")
+            for index, part in enumerate(items(at(item, member))):
+                yield from _part_faults(part, kinds, f"{where}/{member}/{index}")
 
 
-def _faults(told: Callable[[str], Json], wanted: _Members, where: str) -> Iterator[Finding]:
-    for name, (is_right, expected) in wanted.items():
-        value = told(name)
-        if not is_right(value):
-            actual = "nothing" if value is None else shorten(dumps(value))
+def _faults(value: JsonObject, expected_members: _Members, where: str) -> Iterator[Finding]:
+    for name, (is_valid, expected) in expected_members.items():
+        member = value.get(name)
+        if not is_valid(member):
             yield Finding(
-                message=f"`{name}` is missing or of the wrong kind",
+                message=f"`{name}` is missing or of the wrong type",
                 at=f"{where}/{name}",
                 expected=expected,
-                actual=actual,
+                actual="nothing" if member is None else shorten(dumps(member)),
             )
 
 
@@ -136,43 +134,44 @@ def _part_faults(part: Json, kinds: dict[str, str], where: str) -> Iterator[Find
     kind = text(at(part, "type"))
     if kind not in kinds:
         yield Finding(
-            message="a part has a type that its item does not have",
+            message="a part has a type that its item does not allow",
             at=f"{where}/type",
             expected=quote(" or ".join(kinds)),
             actual=quote(kind) or "nothing",
         )
     elif not isinstance(at(part, kinds[kind]), str):
         yield Finding(
-            message="a part has no text", at=f"{where}/{kinds[kind]}", expected="a text", actual=shorten(dumps(part))
+            message="a part has no text", at=f"{where}/{kinds[kind]}", expected="a string", actual=shorten(dumps(part))
         )
 
 
 @check(MUST, spec="responses#status", when=(*_ANSWERED, on.ended_well))
 def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
-    """A response that the limit cut is `incomplete` for `max_output_tokens`, one that the model ended is `completed`, and the last event says the same.
+    """A response cut by the limit is `incomplete` with `max_output_tokens`, one ended by the model is `completed`; the last event agrees.
 
-    A client that is told `completed` takes half an answer, or half a call, for a whole one. Where nobody knows how it ended, what is said of that must agree:
-    the status, its details, that of the last item, and the last event.
+    With a wrong `completed`, a client takes half an answer, or half a call, for a complete one. Without knowledge of the real end, the check
+    compares the status, its details, the status of the last item, and the last event.
     """
-    told = response(x)
-    status, reason = text(told.get("status")), at(told.get("incomplete_details"), "reason")
+    body = response(x)
+    status, reason = text(body.get("status")), at(body.get("incomplete_details"), "reason")
+    actual = RedactableText("{}, {}", status, reason or RedactableText("no reason"))
     if x.hit_token_limit and (status, reason) != ("incomplete", "max_output_tokens"):
         yield Finding(
-            message="the limit cut the answer, and the status does not say so",
+            message="the limit cut the answer, and the status does not report it",
             at="/status",
             expected="incomplete, max_output_tokens",
-            actual=RedactableText("{}, {}", status, reason or RedactableText("no reason")),
+            actual=actual,
         )
-    elif x.reached_stop and (status != "completed" or told.get("incomplete_details") is not None):
+    elif x.reached_stop and (status != "completed" or body.get("incomplete_details") is not None):
         yield Finding(
-            message="the model ended its turn, and the status does not say so",
+            message="the model ended its turn, and the status does not report it",
             at="/status",
             expected="completed",
-            actual=RedactableText("{}, {}", status, reason or RedactableText("no reason")),
+            actual=actual,
         )
-    elif (contradiction := _contradiction(told)) is not None:
+    elif (contradiction := _contradiction(body)) is not None:
         yield Finding(
-            message="what is said of the end does not agree", at="/status", expected=quote(status), actual=contradiction
+            message="the status contradicts other members", at="/status", expected=quote(status), actual=contradiction
         )
     kinds = [ENDS[kind] for event in told_events(x) if (kind := text(event.get("type"))) in ENDS]
     if kinds and kinds[-1] != status:
@@ -184,39 +183,38 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
         )
 
 
-def _contradiction(told: JsonObject) -> ReportText | None:
-    """What a response says against its being completed."""
-    if told.get("status") != "completed":
+def _contradiction(body: JsonObject) -> ReportText | None:
+    """Return the first member that contradicts the status `completed`."""
+    if body.get("status") != "completed":
         return None
-    if isinstance(told.get("incomplete_details"), dict):
-        return RedactableText("incomplete_details {}", shorten(dumps(told["incomplete_details"])))
-    last = next(iter(reversed(items(told.get("output")))), None)
-    unfinished = text(at(last, "status"))
-    return RedactableText("the last item is {}", unfinished) if unfinished in ("incomplete", "in_progress") else None
+    if isinstance(body.get("incomplete_details"), dict):
+        return RedactableText("incomplete_details {}", shorten(dumps(body["incomplete_details"])))
+    status = text(at(next(iter(reversed(items(body.get("output")))), None), "status"))
+    return RedactableText("the last item is {}", status) if status in ("incomplete", "in_progress") else None
 
 
 @evidence
 def counts_a_thought(x: Exchange) -> bool:
-    """answers whose usage counts a thought: more reasoning tokens than may stand around one"""
+    """answers whose usage counts reasoning: more tokens than the header of a message has"""
     usage = x.turn.usage if x.turn is not None else None
-    return usage is not None and (usage.reasoning_tokens or 0) > _AROUND_A_THOUGHT
+    return usage is not None and (usage.reasoning_tokens or 0) > _HEADER_TOKENS
 
 
-_AROUND_A_THOUGHT = 6
-"""Tokens of a header, which some servers count with its text."""
+_HEADER_TOKENS = 6
+"""The number of tokens of a header, which some servers count with its text."""
 
 
 @check(SHOULD, spec="responses#output", when=(*_ANSWERED, on.ended_well, counts_a_thought))
 def counted_thought_has_an_item(x: Exchange) -> Iterator[Finding]:
-    """A response whose usage counts a thought has an item: what was generated is in the output, if only as an item that hides its text.
+    """A response whose usage counts reasoning has an item for it in the output, possibly without its text.
 
-    Where the limit cut the thought, servers return `incomplete` and no output: the client pays, has nothing, and cannot go on from it (defect V39).
+    If the limit cuts the reasoning, servers return `incomplete` without output: the client pays, gets nothing, and cannot continue (defect V39).
     """
-    announced = any(text(event.get("type")).startswith("response.output_item.") for event in told_events(x))
-    if not output(x) and not announced:
-        told = x.turn.usage.reasoning_tokens if x.turn is not None and x.turn.usage is not None else 0
+    is_announced = any(text(event.get("type")).startswith("response.output_item.") for event in told_events(x))
+    if not output(x) and not is_announced:
+        count = x.turn.usage.reasoning_tokens if x.turn is not None and x.turn.usage is not None else 0
         yield Finding(
-            message=RedactableText("{} tokens of a thought are counted, and the output has no item", told),
+            message=RedactableText("{} reasoning tokens are counted, and the output has no item", count),
             at="/output",
             expected="a reasoning item",
             actual=RedactableText("status {}, no item", text(response(x).get("status")) or RedactableText("missing")),
@@ -227,11 +225,11 @@ def counted_thought_has_an_item(x: Exchange) -> Iterator[Finding]:
 def ids_are_unique(x: Exchange) -> Iterator[Finding]:
     """No two items of a response have the same id, and no two calls the same `call_id`.
 
-    A client sends results by `call_id`, and keeps items by their id: of two that are alike one is lost.
+    A client sends results by `call_id`, and stores items by their id: of two items with the same id one is lost.
     """
-    for member, kinds in (("id", None), ("call_id", "function_call")):
-        named = [text(at(item, member)) for item in output(x) if kinds in (None, at(item, "type"))]
-        for name, count in Counter(filter(None, named)).items():
+    for member, kind in (("id", None), ("call_id", "function_call")):
+        names = [text(at(item, member)) for item in output(x) if kind in (None, at(item, "type"))]
+        for name, count in Counter(filter(None, names)).items():
             if count > 1:
                 yield Finding(
                     message=RedactableText("{} items have the same `{}`", count, Location(member)),

@@ -1,4 +1,4 @@
-"""The order of a stream's events, as a state machine: what was announced, what is being told, what is done."""
+"""The order of a stream's events, as a state machine: announced, open and finished items and parts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harmony_conformance.checks.responses.views import (
 )
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import strip_endoftext
-from harmony_conformance.json_value import Json, JsonObject, at, dumps, pointer, text
+from harmony_conformance.json_value import JsonObject, at, dumps, pointer, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, evidence
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
@@ -29,10 +29,7 @@ from harmony_ref import HarmonyError, Message, Role, parse, text_of
 _STREAMED = (is_responses, on.was_streamed, on.ended_well)
 _BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
 _DONE = "response.output_item.done"
-_PARTS = {
-    "response.content_part": "content",
-    "response.reasoning_summary_part": "summary",
-}
+_PARTS = {"response.content_part": "content", "response.reasoning_summary_part": "summary"}
 _SHOWN = frozenset({"output_text", "refusal"})
 
 
@@ -40,12 +37,12 @@ _SHOWN = frozenset({"output_text", "refusal"})
 def events_are_numbered(x: Exchange) -> Iterator[Finding]:
     """The events of a stream are numbered from 0 without a gap (`sequence_number`).
 
-    A client that lost its connection asks for what came after the last number it saw.
+    A client that lost its connection requests the events after the last number received.
     """
     for place, event in enumerate(told_events(x)):
         if event.get("sequence_number") != place:
             yield Finding(
-                message="an event has another number than its place",
+                message="an event has a sequence_number other than its position",
                 at=f"event {place}",
                 expected=quote(place),
                 actual=quote(dumps(event.get("sequence_number"))),
@@ -55,16 +52,16 @@ def events_are_numbered(x: Exchange) -> Iterator[Finding]:
 
 @check(MUST, spec="responses#events", when=_STREAMED)
 def events_follow_the_grammar(x: Exchange) -> Iterator[Finding]:
-    """A stream begins with `response.created`, announces each item and each part of a message before it tells of it, finishes each item, and ends once.
+    """A stream begins with `response.created`, announces each item and message part before its events, finishes each item, and ends once.
 
-    The official client builds the response from these events: it raises where an event is about something that was not announced, and waits for an end
-    that does not come (defects V11, V35).
+    The official client builds the response from these events. It raises on events about unannounced items or parts, and waits for a missing
+    end (defects V11, V35).
     """
     machine = _Machine()
     for place, (event, item) in enumerate(placed_events(x)):
         for problem, expected in machine.take(event, item):
-            told = shorten(text(event.get("type")) or dumps(event))
-            yield Finding(message=problem, at=f"event {place}", expected=expected, actual=told)
+            actual = shorten(text(event.get("type")) or dumps(event))
+            yield Finding(message=problem, at=f"event {place}", expected=expected, actual=actual)
     for problem, expected in machine.end():
         yield Finding(message=problem, at="stream", expected=expected)
 
@@ -74,30 +71,28 @@ _Place = int | str
 
 
 @dataclass(kw_only=True)
-class _Told:
-    """State: what was told of one item."""
-
+class _ItemState:
     is_done: bool = False
     open_parts: set[int] = field(default_factory=set[int])
 
 
 class _Machine:
-    """State: what a client knows of the response so far. Each fault is told once."""
+    """The state of a response in a client. Each fault is reported once."""
 
     def __init__(self) -> None:
         self._begun: list[str] = []
-        self._items: dict[_Place, _Told] = {}
+        self._items: dict[_Place, _ItemState] = {}
         self._end = ""
 
     def take(self, event: JsonObject, place: _Place | None) -> _Faults:
-        """What is wrong with the next event: the problem, and what would have been right."""
+        """Process the next event. Yield each problem with the expected event."""
         kind = text(event.get("type"))
         if self._end:
             yield "an event comes after the one that ends the stream", RedactableText("nothing after {}", self._end)
             return
         if kind in _BEGINNINGS:
             if self._items or kind in self._begun:
-                yield "the response is announced again", "one beginning"
+                yield "the response is announced twice", "one beginning"
         elif _BEGINNINGS[0] not in self._begun:
             yield "the stream does not begin with `response.created`", "response.created"
             self._begun.append(_BEGINNINGS[0])
@@ -116,41 +111,41 @@ class _Machine:
         if kind == ADDED:
             if item is not None:
                 yield "an item is announced twice", f"one {ADDED} for each item"
-            self._items[place] = _Told()
+            self._items[place] = _ItemState()
         elif item is None:
             yield "an event is about an item that was not announced", ADDED
-            self._items[place] = _Told(open_parts={part_of(event)})
+            self._items[place] = _ItemState(open_parts={part_of(event)})
         elif item.is_done:
-            yield "an event is about an item that is done", f"nothing more after {_DONE}"
+            yield "an event is about an item that is done", f"nothing after {_DONE}"
         elif kind == _DONE:
             item.is_done = True
         else:
             yield from self._about_part(item, event, kind)
 
-    def _about_part(self, item: _Told, event: JsonObject, kind: str) -> _Faults:
+    def _about_part(self, item: _ItemState, event: JsonObject, kind: str) -> _Faults:
         part = part_of(event)
         if kind == "response.content_part.added":
             item.open_parts.add(part)
         elif text_kind(event, ".delta") in _SHOWN and part not in item.open_parts:
-            yield "text is told of a part that was not announced", "response.content_part.added"
+            yield "a text delta is about a part that was not announced", "response.content_part.added"
             item.open_parts.add(part)
 
     def end(self) -> _Faults:
-        """What is missing when the stream has ended."""
+        """Yield the problems at the end of the stream."""
         if not self._end:
             yield "no event ends the stream", "response.completed, response.incomplete or response.failed"
 
 
 @check(SHOULD, spec="responses#text-done", when=_STREAMED)
 def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
-    """Each text, thoughts and arguments too, is told between the event that adds its part and those that end text and part.
+    """Each text, including reasoning and arguments, comes between the event that adds its part and the events that end text and part.
 
-    Clients close a text when they are told that it is done; without these events they can only guess.
+    Clients close a text on its `done` event; without these events they can only guess.
     """
     added: set[tuple[_Place, str, int]] = set()
     done: set[tuple[_Place, str, int]] = set()
     ended: set[tuple[_Place, str, int]] = set()
-    told: dict[tuple[_Place, LiteralString, int], int] = {}
+    begun: dict[tuple[_Place, LiteralString, int], int] = {}
     for number, (event, place) in enumerate(placed_events(x)):
         kind = text(event.get("type"))
         stem, _, ending = kind.rpartition(".")
@@ -158,38 +153,38 @@ def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
             continue
         if stem in _PARTS:
             (added if ending == "added" else done).add((place, _PARTS[stem], part_of(event)))
-        elif (said := text_kind(event, ".delta")) is not None:
-            told.setdefault((place, said, part_of(event)), number)
-        elif (said := text_kind(event, ".done")) is not None:
-            ended.add((place, said, part_of(event)))
-    for (place, said, part), number in told.items():
-        holder = (place, "summary" if said == "summary_text" else "content", part)
-        missing: list[LiteralString] = [] if (place, said, part) in ended else [f"the event that ends its {said}"]
-        if said not in ("arguments", "code") and holder not in added:
+        elif (content := text_kind(event, ".delta")) is not None:
+            begun.setdefault((place, content, part_of(event)), number)
+        elif (content := text_kind(event, ".done")) is not None:
+            ended.add((place, content, part_of(event)))
+    for (place, content, part), number in begun.items():
+        key = (place, "summary" if content == "summary_text" else "content", part)
+        missing: list[LiteralString] = [] if (place, content, part) in ended else [f"the event that ends its {content}"]
+        if content not in ("arguments", "code") and key not in added:
             missing.append("the event that adds its part")
-        if said not in ("arguments", "code") and holder not in done:
+        if content not in ("arguments", "code") and key not in done:
             missing.append("the event that ends its part")
         if missing:
-            yield Finding(message=f"a {said} comes without {', '.join(missing)}", at=f"event {number}")
+            yield Finding(message=f"a {content} comes without {', '.join(missing)}", at=f"event {number}")
 
 
-_ITEM_OF = {"reasoning": "analysis", "message": "shown", "function_call": "called"}
-"""What of a completion an item tells, by its type; other items are those of tools of the API."""
+_KIND_BY_ITEM_TYPE = {"reasoning": "analysis", "message": "shown", "function_call": "called"}
+"""The kind of output message by item type. Other items belong to tools of the API."""
 
 
 @evidence
 def order_is_known(x: Exchange) -> bool:
-    """answers whose emitted tokens are known, and well-formed"""
-    return x.expected_output is not None and bool(_written(x))
+    """answers whose output tokens are known and well-formed"""
+    return x.expected_output is not None and bool(_output_messages(x))
 
 
-def _written(x: Exchange) -> list[tuple[str, str]]:
-    """The messages that the model wrote: what of the completion each is, and its text; none where they are no Harmony."""
+def _output_messages(x: Exchange) -> list[tuple[str, str]]:
+    """Return the messages of the model's output as kind and text; empty if the output is malformed."""
     try:
-        said = parse(strip_endoftext(x.output.ids or ()), role=Role.ASSISTANT)
+        messages = parse(strip_endoftext(x.output.ids or ()), role=Role.ASSISTANT)
     except HarmonyError:
         return []
-    return [(_kind_of(message), text_of(message).strip()) for message in said]
+    return [(_kind_of(message), text_of(message).strip()) for message in messages]
 
 
 def _kind_of(message: Message) -> str:
@@ -200,29 +195,26 @@ def _kind_of(message: Message) -> str:
 
 @check(MUST, spec="responses#output", when=(is_responses, on.ended_well, told_a_response, order_is_known))
 def items_stand_in_order(x: Exchange) -> Iterator[Finding]:
-    """The items of the output stand in the order in which the model wrote them: a thought before what it led to.
+    """The items of the output are in the order in which the model wrote them: reasoning before its result.
 
-    They are sent back as they came. In another order the model reads an answer that it had not thought about yet.
+    Clients send them back in this order. In another order the model reads an answer before the reasoning for it.
     """
-    written = _written(x)
+    messages = _output_messages(x)
     last = 0
     for place, item in enumerate(output(x)):
-        kind, told = _ITEM_OF.get(text(at(item, "type")), ""), _text_of(item)
-        found = [index for index, (of, said) in enumerate(written) if of == kind and told and told in said]
-        if not found:
+        kind = _KIND_BY_ITEM_TYPE.get(text(at(item, "type")), "")
+        # if one item joins several messages, the first text represents all
+        content = next((one.strip() for _, _, one in texts_of(item) if one.strip()), "")
+        matches = [index for index, (of, one) in enumerate(messages) if of == kind and content and content in one]
+        if not matches:
             continue
-        after = [index for index in found if index >= last]
+        after = [index for index in matches if index >= last]
         if not after:
             yield Finding(
-                message="an item stands behind one that the model wrote after it",
+                message="an item comes after one that the model wrote later",
                 at=pointer("output", place),
-                expected=quote(", ".join(kind for kind, _ in written)),
+                expected=quote(", ".join(kind for kind, _ in messages)),
                 actual=quote(", ".join(text(at(one, "type")) or "no type" for one in output(x))),
             )
             return
         last = after[0]
-
-
-def _text_of(item: Json) -> str:
-    """The first text of an item: of several messages that are told as one, the first stands for all."""
-    return next((said.strip() for _, _, said in texts_of(item) if said.strip()), "")

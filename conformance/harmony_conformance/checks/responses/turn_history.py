@@ -1,4 +1,4 @@
-"""What goes on from one response to the next, and what the model said to the tools that the API itself has."""
+"""Continuation by `previous_response_id`, and calls of the API's built-in tools."""
 
 from __future__ import annotations
 
@@ -20,41 +20,38 @@ _Pair = tuple[Exchange, Exchange]
 
 
 def _pairs(series: Series) -> Iterator[_Pair]:
-    """Requests that say the same twice: one names the response that it goes on from, the other has the whole conversation."""
-    told = [x for x in series.exchanges.values() if is_responses.holds(x) and x.turn is not None]
-    by_id = {name: x for x in told if (name := text(response(x).get("id")))}
-    for stored in told:
+    """Yield pairs of equal requests: one with `previous_response_id`, the other with the whole conversation."""
+    answered = [x for x in series.exchanges.values() if is_responses.holds(x) and x.turn is not None]
+    by_id = {name: x for x in answered if (name := text(response(x).get("id")))}
+    for stored in answered:
         before = by_id.get(text(at(stored.request.json, "previous_response_id")))
         if before is None:
             continue
-        whole = [*_input(before), *output(before), *_input(stored)]
-        for passed_back in told:
-            if at(passed_back.request.json, "previous_response_id") is None and _same(_input(passed_back), whole):
+        whole = [*map(canonical, (*_input(before), *output(before), *_input(stored)))]
+        for passed_back in answered:
+            is_whole = at(passed_back.request.json, "previous_response_id") is None
+            if is_whole and [*map(canonical, _input(passed_back))] == whole:
                 yield stored, passed_back
                 break
 
 
 def _input(x: Exchange) -> list[Json]:
-    said = at(x.request.json, "input")
-    return [{"role": "user", "content": said}] if isinstance(said, str) else items(said)
-
-
-def _same(one: list[Json], other: list[Json]) -> bool:
-    return [canonical(item) for item in one] == [canonical(item) for item in other]
+    value = at(x.request.json, "input")
+    return [{"role": "user", "content": value}] if isinstance(value, str) else items(value)
 
 
 @series_only
 @condition
 def goes_on_both_ways(series: Series) -> bool:
-    """conversations that go on by `previous_response_id`, and once more by sending all items back, both answered"""
+    """conversations that were continued twice: by `previous_response_id`, and by sending all items back"""
     return any(True for _ in _pairs(series))
 
 
 @comparison(MUST, spec="responses#previous-response", when=goes_on_both_ways)
 def stored_is_as_passed_back(series: Series) -> Iterator[Finding]:
-    """A request that names the response before it gives the model the same prompt as one that sends all items of both back.
+    """A request with `previous_response_id` gives the model the same prompt as one that sends all items back.
 
-    Where they differ, the server forgets, or remembers in another form, what it said itself.
+    If they differ, the server drops or changes parts of its earlier answer.
     """
     for stored, passed_back in _pairs(series):
         one, other = stored.prompt, passed_back.prompt
@@ -62,7 +59,7 @@ def stored_is_as_passed_back(series: Series) -> Iterator[Finding]:
             if one.ids != other.ids:
                 expected, actual = text_difference(show(other.ids), show(one.ids))
                 yield Finding(
-                    message="the prompt is not the one of the same conversation sent whole",
+                    message="the prompt differs from that of the same conversation sent completely",
                     at="prompt",
                     expected=expected,
                     actual=actual,
@@ -70,7 +67,7 @@ def stored_is_as_passed_back(series: Series) -> Iterator[Finding]:
                 )
         elif one.count and other.count and one.count != other.count:
             yield Finding(
-                message="the prompt is longer or shorter than that of the same conversation sent whole",
+                message="the prompt is longer or shorter than that of the same conversation sent completely",
                 at="/usage/input_tokens",
                 expected=quote(other.count),
                 actual=quote(one.count),
@@ -83,41 +80,41 @@ _BUILT_IN: dict[str, LiteralString] = {"browser": "web_search_call", "python": "
 
 @condition
 def called_a_built_in_tool(x: Exchange) -> bool:
-    """answers whose emitted tokens are known to call the browser or Python, which the request offers"""
+    """answers whose output tokens are known to call the browser or Python, which the request declares"""
     return bool(_calls(x))
 
 
 def _calls(x: Exchange) -> list[Message]:
-    """The calls that the model wrote whole to a built-in tool that is offered."""
-    offered = [text(name) for name in items(at(x.chat_request, "chat_template_kwargs", "builtin_tools"))]
-    if not offered or not x.output.ids or not x.reached_stop:
+    """Return the complete calls to declared built-in tools in the model's output."""
+    declared = [text(name) for name in items(at(x.chat_request, "chat_template_kwargs", "builtin_tools"))]
+    if not declared or not x.output.ids or not x.reached_stop:
         return []
     try:
-        said = parse(strip_endoftext(x.output.ids), role=Role.ASSISTANT)
+        messages = parse(strip_endoftext(x.output.ids), role=Role.ASSISTANT)
     except HarmonyError:
         return []
-    return [message for message in said if (message.recipient or "").partition(".")[0] in offered]
+    return [message for message in messages if (message.recipient or "").partition(".")[0] in declared]
 
 
 @check(SHOULD, spec="responses#built-in", when=(is_responses, on.ended_well, told_a_response, called_a_built_in_tool))
 def built_in_calls_are_items(x: Exchange) -> Iterator[Finding]:
-    """A call of the browser or of Python is told as an item of that tool.
+    """A call of the browser or of Python is returned as an item of that tool.
 
-    As a function call it asks the client for a function that nobody has; left out, the answer ends with nothing and no reason.
+    A function call item requests a function that does not exist. If the call is dropped, the answer ends empty and without a reason.
     """
-    told = [text(at(item, "type")) for item in output(x)]
+    types = [text(at(item, "type")) for item in output(x)]
     for call in _calls(x):
-        wanted = _BUILT_IN.get((call.recipient or "").partition(".")[0], "")
-        if wanted in told:
-            told.remove(wanted)
+        expected = _BUILT_IN.get((call.recipient or "").partition(".")[0], "")
+        if expected in types:
+            types.remove(expected)
             continue
         if x.turn is not None and text_of(call).strip() and text_of(call).strip() in (x.turn.reasoning or ""):
             yield variant("a call of a built-in tool is shown as reasoning", where="/output")
             continue
         yield Finding(
-            message="a call of a built-in tool is no item of the output",
+            message="a call of a built-in tool is not an item of the output",
             at="/output",
-            expected=wanted,
-            actual=quote(", ".join(told)) or "no item",
+            expected=expected,
+            actual=quote(", ".join(types)) or "no item",
             excerpt=shorten(text_of(call)),
         )

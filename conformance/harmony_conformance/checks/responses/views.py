@@ -1,4 +1,4 @@
-"""An answer of the Responses API as it was told: the response object, its items, and the events."""
+"""Views of an answer of the Responses API: the response object, its items, and the events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDS: dict[str, LiteralString] = {
     "response.failed": "failed",
     "response.cancelled": "cancelled",
 }
-"""The events that end a stream, and the status that each stands for."""
+"""The events that end a stream, with the corresponding status."""
 
 ADDED = "response.output_item.added"
 """The event that announces an item."""
@@ -30,10 +30,10 @@ TEXTS: dict[str, LiteralString] = {
     "response.function_call_arguments": "arguments",
     "response.code_interpreter_call_code": "code",
 }
-"""What has `.delta` and `.done` events, and the part of an item that they tell."""
+"""The kind of text by the prefix of its `.delta` and `.done` events."""
 
 WHOLE_IN = {"refusal": "refusal", "arguments": "arguments", "code": "code"}
-"""The member of a `.done` event that has the whole, where it is not `text`."""
+"""The member with the complete text by kind, if it is not `text`."""
 
 
 @only_on(RESPONSES.name)
@@ -50,7 +50,7 @@ def told_a_response(x: Exchange) -> bool:
 
 
 def response(x: Exchange) -> JsonObject:
-    """The response object: the answer, or what the last event has; empty where there is none."""
+    """Return the response object, in a stream that of the last event; empty without one."""
     if x.events is None:
         return members(x.response_json)
     ends = [event for event in told_events(x) if text(event.get("type")) in ENDS]
@@ -58,19 +58,20 @@ def response(x: Exchange) -> JsonObject:
 
 
 def output(x: Exchange) -> list[Json]:
-    """The items of the response object."""
+    """Return the items of the response object."""
     return items(response(x).get("output"))
 
 
 def told_events(x: Exchange) -> list[JsonObject]:
-    """The events in order, as they were on the wire; what is no JSON is left out."""
+    """Return the JSON events in order, as they were on the wire."""
     return [members(event.value) for event in x.events.events if event.value is not None] if x.events else []
 
 
 def placed_events(x: Exchange) -> list[tuple[JsonObject, int | str | None]]:
-    """The events as `told_events`, each with the item that it is about: its index in the output, else its id; None for an event about no item.
+    """Return the JSON events, each with the index of its item in the output, else the item's id; None without an item.
 
-    Where nothing was announced at an event's index, but an item of its id elsewhere, it is about that one: that its index is wrong is the fault of one check.
+    If no item was announced at an event's index, but one with its id elsewhere, the event belongs to that item.
+    A separate check reports the wrong index.
     """
     announced: dict[str, int] = {}
     placed: list[tuple[JsonObject, int | str | None]] = []
@@ -85,24 +86,24 @@ def placed_events(x: Exchange) -> list[tuple[JsonObject, int | str | None]]:
 
 
 def id_of(event: JsonObject) -> str:
-    """The id of the item that an event is about, or that of a call that has no other; empty where it names none."""
+    """Return the item id of an event, or the `call_id` of a call without an id; empty without both."""
     item = event.get("item")
     return text(event.get("item_id")) or text(at(item, "id")) or text(at(item, "call_id"))
 
 
 def part_of(event: JsonObject) -> int:
-    """Which part of an item an event is about."""
+    """Return the index of the item's part that an event is about."""
     return next((one for name in ("content_index", "summary_index") if (one := number(event.get(name))) is not None), 0)
 
 
 def text_kind(event: JsonObject, ending: str) -> LiteralString | None:
-    """What an event `….delta` or `….done` tells, None where it is about no text."""
+    """Return the kind of text of an event with this ending (`.delta`, `.done`), None for other events."""
     kind = text(event.get("type"))
     return TEXTS.get(kind.removesuffix(ending)) if kind.endswith(ending) else None
 
 
 def texts_of(item: Json) -> Iterator[tuple[str, int, str]]:
-    """The texts of an item: what each is, the part it stands in, and the text."""
+    """Yield the texts of an item: the kind, the index of the part, and the text."""
     for member in ("content", "summary"):
         for place, part in enumerate(items(at(item, member))):
             kind = text(at(part, "type"))
