@@ -94,7 +94,7 @@ def proxied(upstream, folder, *options):
     home = folder / "home"
     home.mkdir()
     told = [*command, "--listen", "127.0.0.1:0", "--log", str(log), *options]
-    with started(told, log, r"^listening on (http://\S+), passing on to", HOME=str(home)) as one:
+    with started(told, log, r"^listening on (http://\S+), forwarding to", HOME=str(home)) as one:
         yield one
     assert list(home.iterdir()) == []  # mitmproxy's certificates would be left there
 
@@ -121,7 +121,7 @@ def proxy(server, tmp_path_factory):
         lines = one.logged()
         judged = sum(line["judged"] for line in lines)
         assert code == 0
-        assert printed == f"{len(lines)} exchanges went by, {judged} judged, 0 broke a MUST\n"
+        assert printed == f"{len(lines)} exchanges, {judged} judged, 0 failed a MUST check\n"
         assert one.line_of("last 19")["judged"]
         assert (one.line_of("open")["end"], one.line_of("open")["judged"]) == ("shut_down", False)
 
@@ -179,10 +179,10 @@ def dump(request, tmp_path_factory):
         yield one
         code, printed = one.stop(signal.SIGINT)
         assert code == 0
-        assert f"{len(one.logged())} exchanges went by" in printed
+        assert f"{len(one.logged())} exchanges" in printed
         assert "Addon error" not in printed
         assert "crashed" not in printed
-        assert "problems of our own" not in printed
+        assert "internal errors of the guard" not in printed
 
 
 def ask(base, name, *, through=None, path="/v1/chat/completions", **further):
@@ -292,7 +292,7 @@ def test_other_paths_pass_and_are_logged_as_not_judged(server, proxy):
     assert (line["path"], line["judged"], line["unjudged"]) == (
         "/v1/models",
         False,
-        "not a request of an API that is judged",
+        "not a request of a supported API",
     )
 
 

@@ -1,4 +1,4 @@
-"""One exchange of an ASGI application that is acted on: what stands between it and its server."""
+"""One exchange of an ASGI application whose route repairs or blocks: the layer between application and server."""
 
 from __future__ import annotations
 
@@ -6,46 +6,40 @@ import asyncio
 import time
 
 from harmony_proxy.capture.observation import Clock, Message, Receive, Send
-from harmony_proxy.capture.recorder import End, Recorder
+from harmony_proxy.capture.recorder import End
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.judging.counters import Gauges
 
 
 class BlockedError(OSError):
-    """What an application gets that goes on with an answer that was blocked: the same as from a client that has left."""
-
-
-def _how_it_broke(recorder: Recorder, *, has_left: bool) -> End:
-    if has_left:
-        return End.CLIENT_LEFT
-    return End.CUT if recorder.has_status else End.RESET
+    """Raised if the application continues a blocked response: the same type as for a client that has left."""
 
 
 class ActingExchange:
-    """One exchange that is acted on. State: whether the client has had the head, whether it was blocked or is over or is counted as held."""
+    """One exchange that may be repaired or blocked. State: progress of the response, and whether it counts as held."""
 
     def __init__(self, guard: Guard, receive: Receive, send: Send, clock: Clock, gauges: Gauges) -> None:
         self.recorder = guard.recorder
         self._guard = guard
         self._receive, self._send, self._clock = receive, send, clock
         self._gauges = gauges
-        self._is_over = self._has_left = self._is_started = self._is_held = self._is_ours = False
-        self._broken: tuple[End, str] | None = None
+        self._is_over = self._has_left = self._is_started = self._is_held = self._is_own_answer = False
+        self._reported: tuple[End, str] | None = None
         self._stopped = asyncio.Event()
-        self._kind: Message = {"type": "http.response.start"}
+        self._start: Message = {"type": "http.response.start"}
         self.started = time.time()
         self._begun = clock()
 
     async def receive(self) -> Message:
-        """What the application asks for; once its answer is blocked, that the client has left."""
-        asked, stop = asyncio.ensure_future(self._receive()), asyncio.ensure_future(self._stopped.wait())
+        """Receive a message for the application; a disconnect once its response is blocked."""
+        message_task, stop = asyncio.ensure_future(self._receive()), asyncio.ensure_future(self._stopped.wait())
         try:
-            await asyncio.wait((asked, stop), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((message_task, stop), return_when=asyncio.FIRST_COMPLETED)
             if self._stopped.is_set():
                 return {"type": "http.disconnect"}
-            message = asked.result()
+            message = message_task.result()
         finally:
-            asked.cancel()
+            message_task.cancel()
             stop.cancel()
         if message["type"] == "http.request":
             self.recorder.is_partial = message.get("more_body", False)
@@ -55,29 +49,29 @@ class ActingExchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """What the application sends: what the guard makes of it."""
+        """Pass a message of the application through the guard."""
         if self._stopped.is_set():
             raise BlockedError("the answer was blocked")
         begun = self._now()
         match message["type"]:
-            case _ if self._is_ours:
+            case _ if self._is_own_answer:
                 await self._send(message)
             case "http.response.start":
-                self._kind = message
+                self._start = message
                 self._guard.response_head(message["status"], message.get("headers", ()))
                 self._count_held(self._guard.is_holding)
                 self.recorder.added += self._now() - begun
-                await self._begin()
+                await self._send_head()
             case "http.response.body":
                 out = self._guard.feed(message.get("body", b""), begun)
                 is_last = not message.get("more_body", False)
                 if is_last and not self._guard.must_stop:
                     self._is_over = True
-                    if self._has_left:  # an application that has heard so may end its answer all the same
+                    if self._has_left:  # an application may end its response even after a disconnect
                         self.recorder.abort(End.CLIENT_LEFT, "", begun)
                     out = [*out, *self._guard.close(begun).body]
                 self.recorder.added += self._now() - begun
-                await self._give(out, is_last=is_last or self._guard.must_stop)
+                await self._send_body(out, is_last=is_last or self._guard.must_stop)
             case _:
                 await self._send(message)
         if self._guard.must_stop and not self._stopped.is_set():
@@ -86,40 +80,45 @@ class ActingExchange:
             self._stopped.set()
 
     def ended(self, end: End, detail: str) -> None:
-        """The application knows how it ended, and answers itself where the server did not."""
-        self._broken = end, detail
-        self._is_ours = not self.recorder.has_status
+        """Record the end that the application reports. It sends its own response if the server has not begun one."""
+        self._reported = end, detail
+        self._is_own_answer = not self.recorder.has_status
 
     async def finish(self) -> None:
-        """The application is done. If its answer is not, the client is told so."""
+        """Handle the return of the application: if its response is truncated, send what the guard adds."""
         self._count_held(False)
-        if self._is_over or self._is_ours or self._guard.must_stop:
+        if self._is_over or self._is_own_answer or self._guard.must_stop:
             return
-        end, detail = self._broken or (_how_it_broke(self.recorder, has_left=self._has_left), "")
-        closing = self._guard.abort(end, detail, self._now())
+        closing = self._guard.abort(*self._end(), self._now())
         if closing.body:
-            await self._give(closing.body, is_last=closing.head is not None)
+            await self._send_body(closing.body, is_last=closing.head is not None)
 
     def broke_off(self) -> None:
-        """The application is done; how it ended was told, or is plain. Only the first end counts."""
+        """Record the end after the application returned. Only the first end counts."""
         self._count_held(False)
-        end, detail = self._broken or (_how_it_broke(self.recorder, has_left=self._has_left), "")
-        self.recorder.abort(end, detail, self._now())
+        self.recorder.abort(*self._end(), self._now())
+
+    def _end(self) -> tuple[End, str]:
+        if self._reported is not None:
+            return self._reported
+        if self._has_left:
+            return End.CLIENT_LEFT, ""
+        return (End.CUT if self.recorder.has_status else End.RESET), ""
 
     def _now(self) -> float:
         return self._clock() - self._begun
 
-    async def _begin(self) -> None:
+    async def _send_head(self) -> None:
         head = self._guard.head
         if head is not None and not self._is_started:
             self._is_started = True
             self._count_held(False)
-            await self._send({**self._kind, "status": head.status, "headers": list(head.headers)})
+            await self._send({**self._start, "status": head.status, "headers": list(head.headers)})
 
-    async def _give(self, out: list[bytes], *, is_last: bool) -> None:
+    async def _send_body(self, out: list[bytes], *, is_last: bool) -> None:
         body = b"".join(out)
         if body or is_last:
-            await self._begin()
+            await self._send_head()
             await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})
 
     def _count_held(self, is_held: bool) -> None:

@@ -1,10 +1,11 @@
-"""`HarmonyGuard`: a pure ASGI class around any application that serves gpt-oss.
+"""`HarmonyGuard`: pure ASGI middleware around any application that serves gpt-oss.
 
-    vllm serve openai/gpt-oss-20b --middleware harmony_proxy.asgi.HarmonyGuard        settings: HARMONY_GUARD_* (see `loading`)
+    vllm serve openai/gpt-oss-20b --middleware harmony_proxy.asgi.HarmonyGuard   # settings: HARMONY_GUARD_*
     app.add_middleware(HarmonyGuard, policy="policy.toml", log="outcomes.jsonl")
 
-Observing, it notes what goes by in one list, and puts that into a queue when it is over (see `noting`). Acting, it holds
-and changes what the policy says; an answer that is blocked in its middle ends for the application as if the client had left.
+See `configuration` for the settings. A route that observes records each exchange in one list, and enqueues it at its end
+(see `observation`). Other routes buffer and change responses. If a response is blocked midway, the application sees a
+client that disconnects.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from harmony_proxy.capture.observation import (
     Send,
     Terms,
     close_note,
-    ending,
-    place,
+    end_callback,
+    note_start,
 )
 from harmony_proxy.capture.recorder import HEADER_COST, LIMIT, End, Recorder
 from harmony_proxy.capture.routes import api_of
@@ -40,28 +41,28 @@ from harmony_proxy.judging.judge_queue import LARGE_BYTES, JudgeQueue
 from harmony_proxy.judging.judge_settings import JudgeSettings
 from harmony_proxy.policy.policy import Policy
 
-_PAST_US = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
-"""Ways of answering that would go past a guard that acts."""
+_BYPASSES = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
+"""ASGI extensions that would bypass a guard that repairs or blocks."""
 
 _PATHS = 64
-"""How many are remembered."""
+"""Largest number of cached paths."""
 
 
 class HarmonyGuard:
-    """Around an application. Without arguments the environment says what it is set to; what is given is set so.
+    """ASGI middleware. Without arguments it is configured by the environment; arguments take precedence.
 
     Args:
         app: the application.
-        policy: a `Policy` made by `loading.load_rules`, as `Rules`, or a TOML file. Default: observe.
+        policy: `Rules` made by `configuration.load_rules`, or a TOML file. Default: observe.
         log: the outcome log; default: none.
-        excerpts: what of the traffic the findings in it quote: `none`, `redacted`, `full`.
-        capture: whether it holds samples of failing exchanges: `none`, `redacted`, `full`.
-        handing: what exchanges are handed to; default: a process of its own that judges them.
-        limit: the most that is kept of one exchange, in bytes.
-        clock: seconds since whenever; another one than that of `time.perf_counter` is for who reads what is handed over himself.
+        excerpts: traffic quoted in the log: `none`, `redacted`, `full`.
+        capture: samples of failing exchanges in the log: `none`, `redacted`, `full`.
+        handing: the queue for finished exchanges; default: one with a judge process.
+        limit: memory limit for one exchange, in bytes.
+        clock: returns seconds; one other than `time.perf_counter` requires a custom reader of the queue.
 
     Raises:
-        BadSetting: it is set to what cannot be.
+        InvalidSettingError: a setting is invalid.
     """
 
     def __init__(  # noqa: PLR0913 - all have a default
@@ -77,67 +78,68 @@ class HarmonyGuard:
         clock: Clock = time.perf_counter,
     ) -> None:
         self._app = app
-        told = from_environment(os.environ)
-        rules = policy if isinstance(policy, Rules) else load_rules(Path(policy)) if policy is not None else told.rules
-        self._rules = rules
+        environment = from_environment(os.environ)
+        loaded = load_rules(Path(policy)) if isinstance(policy, str | Path) else policy
+        self._rules = rules = environment.rules if loaded is None else loaded
         self._policy: Policy = rules.policy
         self._observes = rules.policy.observes
-        self._limit = limit
-        self._clock = clock
-        self._handing = handing or JudgeQueue(_judging(told, log, excerpts, capture))
+        self._limit, self._clock = limit, clock
+        self._queue = handing or JudgeQueue(_judge_settings(environment, log, excerpts, capture))
         self._run = os.urandom(4).hex()
-        self._is_told = getattr(app, "tells_its_end", False)
-        self._ours: dict[str, bytes] = {}  # where we observe: paths of an API of ours, seen before, as they are noted
-        self._due = 1  # so many are over when what waits is packed
-        self._terms = Terms(clock, limit, self._handing.problem)
+        self._app_reports_end = getattr(app, "reports_end", False)
+        self._starts: dict[
+            str, bytes
+        ] = {}  # first value of a note, by path; only for observed paths of a supported API
+        self._due = 1  # number of ended exchanges at which to pack the queue
+        self._terms = Terms(clock, limit, self._queue.problem)
         self.gauges = Gauges()
-        self._metrics = told.metrics
+        self._metrics = environment.metrics
         self._is_started = False
 
     @property
     def handing(self) -> JudgeQueue:
-        """What exchanges are handed to."""
-        return self._handing
+        """The queue for finished exchanges."""
+        return self._queue
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one connection's scope."""
+        """Serve one ASGI scope."""
         try:
-            where = self._ours[scope["path"]] if scope["method"] == "POST" else None
+            start = self._starts[scope["path"]] if scope["method"] == "POST" else None
             query = scope["query_string"]
-        except KeyError:  # a path that was not seen before, or no request at all
-            where, query = None, b""
-        if where is None:
-            await self._served(scope, receive, send)
+        except KeyError:  # a path that is not cached, or not an HTTP request
+            start, query = None, b""
+        if start is None:
+            await self._serve_uncached(scope, receive, send)
             return
-        noting = Observer()
-        noting.asked = receive
-        noting.sent = send
-        noting.terms = self._terms
-        noting.used = HEADER_COST
+        observer = Observer()
+        observer.asked = receive
+        observer.sent = send
+        observer.terms = self._terms
+        observer.used = HEADER_COST
         clock, gauges = self._clock, self.gauges
         gauges.begun = number = gauges.begun + 1
-        noting.note = note = [where + b"?" + query if query else where, number, scope["headers"], clock()]
-        if self._is_told:
-            scope[ENDED] = ending(note, clock)
+        observer.note = note = [start + b"?" + query if query else start, number, scope["headers"], clock()]
+        if self._app_reports_end:
+            scope[ENDED] = end_callback(note, clock)
         app = self._app
         try:
-            await app(scope, noting.receive, noting.send)
+            await app(scope, observer.receive, observer.send)
         except asyncio.CancelledError:
-            ending(note, clock)(End.SHUT_DOWN, "")
+            end_callback(note, clock)(End.SHUT_DOWN, "")
             raise
         finally:
             gauges.ended = ended = gauges.ended + 1
             if note[-1] is not None:
                 close_note(note, clock)
-            handing = self._handing
-            handing.over.append(note)
-            if ended >= self._due or noting.used >= LARGE_BYTES:
-                self._due = ended + handing.pack()
-            if self._is_told:
-                scope.pop(ENDED, None)  # which holds the note, and servers keep a scope until the next request
+            queue = self._queue
+            queue.over.append(note)
+            if ended >= self._due or observer.used >= LARGE_BYTES:
+                self._due = ended + queue.pack()
+            if self._app_reports_end:
+                scope.pop(ENDED, None)  # it references the note, and servers retain a scope until the next request
 
-    async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What is not observed, and the first on each path of what is."""
+    async def _serve_uncached(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a scope that is not observed, or the first one on an observed path."""
         if scope["type"] != "http" or scope["method"] != "POST" or not api_of(scope["path"]):
             is_life = scope["type"] == "lifespan"
             await self._app(scope, receive, self._until_shut_down(send) if is_life else send)
@@ -145,25 +147,25 @@ class HarmonyGuard:
         if not self._is_started:
             self.start()
         if not self._observes:
-            await self._acted(scope, receive, send)
+            await self._serve_acting(scope, receive, send)
             return
-        if len(self._ours) >= _PATHS:
-            self._ours.clear()
-        self._ours[scope["path"]] = place(self._run, scope["path"])
+        if len(self._starts) >= _PATHS:
+            self._starts.clear()
+        self._starts[scope["path"]] = note_start(self._run, scope["path"])
         scope.setdefault("query_string", b"")
         await self(scope, receive, send)
 
     def start(self) -> None:
-        """Begin to judge. The first exchange does so: a server may make us in one process and serve in others."""
+        """Start the judge. The first exchange does it: a server may create the guard in one process and serve in others."""
         self._is_started = True
-        self._handing.start()
+        self._queue.start()
         if self._metrics is not None:
-            from harmony_proxy.judging.metrics import serve_metrics  # noqa: PLC0415 - needs prometheus_client, which few have
+            from harmony_proxy.judging.metrics import serve_metrics  # noqa: PLC0415 - requires prometheus_client, an extra
 
-            serve_metrics(self._metrics, self._handing, self.gauges)
+            serve_metrics(self._metrics, self._queue, self.gauges)
 
-    async def _acted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        name = self._name()
+    async def _serve_acting(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = self._next_id()
         guard = Guard(
             self._policy,
             request_id=name,
@@ -171,11 +173,13 @@ class HarmonyGuard:
             actors=self._rules.handlers,
             heads=ResponseHeads.WITH_BYTES,
         )
-        headers = list(guard.request_head(scope["method"], _asked(scope), scope["headers"]))
+        query: bytes = scope.get("query_string") or b""  # it may contain a key that the server echoes
+        path: str = f"{scope['path']}?{query.decode('latin-1')}" if query else scope["path"]
+        headers = list(guard.request_head(scope["method"], path, scope["headers"]))
         acting = ActingExchange(guard, receive, send, self._clock, self.gauges)
         inner = {**scope, "headers": headers, ENDED: acting.ended}
-        told: dict[str, object] = scope.get("extensions") or {}
-        inner["extensions"] = {name: value for name, value in told.items() if name not in _PAST_US}
+        extensions: dict[str, object] = scope.get("extensions") or {}
+        inner["extensions"] = {name: value for name, value in extensions.items() if name not in _BYPASSES}
         try:
             await self._app(inner, acting.receive, acting.send)
         except asyncio.CancelledError:
@@ -191,42 +195,37 @@ class HarmonyGuard:
             self.gauges.ended += 1
             acting.broke_off()
             for _ in range(guard.problems):
-                self._handing.problem()
+                self._queue.problem()
             recorder = acting.recorder
-            self._handing.hand_over(recorder.packed(name, acting.started), recorder.cost)
+            self._queue.hand_over(recorder.packed(name, acting.started), recorder.cost)
 
     def refused(self, status: int, end: End, why: str) -> None:
-        """A server of ours refused a request before we were asked: it is counted and logged, and nothing of it is known."""
+        """Count and log a request that the standalone server refused before it reached the guard."""
         recorder = Recorder()
         recorder.response_head(status, ())
         recorder.abort(end, why, 0.0)
-        self._handing.hand_over(recorder.packed(self._name(), time.time()), recorder.cost)
+        self._queue.hand_over(recorder.packed(self._next_id(), time.time()), recorder.cost)
         self.gauges.ended += 1
 
-    def _name(self) -> str:
+    def _next_id(self) -> str:
         self.gauges.begun += 1
         return f"{self._run}-{self.gauges.begun}"
 
     def _until_shut_down(self, send: Send) -> Send:
         async def sending(message: Message) -> None:
             if message["type"] == "lifespan.shutdown.complete":
-                await asyncio.to_thread(self._handing.close)
+                await asyncio.to_thread(self._queue.close)
             await send(message)
 
         return sending
 
 
-def _asked(scope: Scope) -> str:
-    """The path, and the query, which may hold a key that the server echoes."""
-    query: bytes = scope.get("query_string") or b""
-    path: str = scope["path"]
-    return f"{path}?{query.decode('latin-1')}" if query else path
-
-
-def _judging(told: Configuration, log: str | Path | None, excerpts: str | None, capture: str | None) -> JudgeSettings:
+def _judge_settings(
+    environment: Configuration, log: str | Path | None, excerpts: str | None, capture: str | None
+) -> JudgeSettings:
     return replace(
-        told.judging,
-        log=Path(log) if log is not None else told.judging.log,
-        excerpts=excerpts if excerpts is not None else told.judging.excerpts,
-        capture=capture if capture is not None else told.judging.capture,
+        environment.judging,
+        log=Path(log) if log is not None else environment.judging.log,
+        excerpts=excerpts if excerpts is not None else environment.judging.excerpts,
+        capture=capture if capture is not None else environment.judging.capture,
     )

@@ -1,7 +1,7 @@
-"""Content encodings undone: for judging, and for answers that are acted on. What is only observed reaches the client as the server packed it.
+"""Decompression of bodies, for judging and for repairs. A response that is only observed stays compressed.
 
-gzip and deflate by the standard library, br and zstd by the libraries that the extras bring along. A body in another encoding, in several at once, or
-one that unpacks to more than the limit, is not judged and said to be so.
+The standard library decodes gzip and deflate; the libraries of the extras decode br and zstd. A body is reported as not
+judged if it has another encoding, several encodings, or more decompressed bytes than the limit.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ _ZLIB_HEADER, _DEFLATE = 2, 8
 
 
 class BodyDecodingError(ValueError):
-    """A body that could not be unpacked; says why."""
+    """A body that could not be decompressed. The message is the reason."""
 
 
 class _Unpacker(Protocol):
-    """What unpacks one body."""
+    """A decompressor of one body."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether the body may end here."""
+        """True if the body may end here."""
         ...
 
     def unpack(self, data: bytes) -> bytes:
-        """More of it."""
+        """Return more of the body, decompressed."""
         ...
 
 
 class Unpacking:
-    """One body being unpacked, piece by piece."""
+    """Decompresses one body incrementally."""
 
     def __init__(self, encoding: str) -> None:
-        """Of this content encoding.
+        """Select the decompressor of a content encoding.
 
         Raises:
-            NotDecoded: it is not known here, or its library is not installed.
+            BodyDecodingError: the encoding is unknown, or its library is not installed.
         """
         self._encoding = encoding.strip().lower()
         self._unpacker: _Unpacker | None = None
@@ -51,22 +51,22 @@ class Unpacking:
             return
         make, self._step = _UNPACKERS.get(self._encoding, (None, 0))
         if make is None:
-            raise BodyDecodingError(f"the body is encoded as {self._encoding[:40]!r}, which is not unpacked here")
+            raise BodyDecodingError(f"unsupported content encoding {self._encoding[:40]!r}")
         try:
             self._unpacker = make()
         except ImportError as missing:
-            raise BodyDecodingError(f"unpacking {self._encoding} needs {missing.name}") from None
+            raise BodyDecodingError(f"decoding {self._encoding} requires {missing.name}") from None
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is nothing to unpack."""
+        """True if the body is not compressed."""
         return self._unpacker is None
 
     def feed(self, data: bytes, *, most: int) -> bytes:
-        """More of the body, unpacked.
+        """Return more of the body, decompressed.
 
         Raises:
-            NotDecoded: the bytes are not in the encoding, or unpack to more than `most`.
+            BodyDecodingError: the bytes do not have the encoding, or decompress to more than `most` bytes.
         """
         if self._unpacker is None:
             return data
@@ -77,27 +77,27 @@ class Unpacking:
             try:
                 unpacked.append(self._unpacker.unpack(data[start : start + self._step]))
             except Exception as error:  # noqa: BLE001 - each library has errors of its own
-                raise BodyDecodingError(f"the body is not {self._encoding}: {type(error).__name__}") from None
+                raise BodyDecodingError(f"invalid {self._encoding} body: {type(error).__name__}") from None
             size += len(unpacked[-1])
             if size > most:
-                raise BodyDecodingError(f"the body unpacks to more than {most} bytes")
+                raise BodyDecodingError(f"the body decompresses to more than {most} bytes")
         return b"".join(unpacked)
 
     def end(self) -> None:
-        """That was all of the body.
+        """Check that the body is complete.
 
         Raises:
-            NotDecoded: its encoding says that there is more.
+            BodyDecodingError: the compressed data is truncated.
         """
         if self._unpacker is not None and self._is_begun and not self._unpacker.is_complete:
-            raise BodyDecodingError(f"the body ends within its {self._encoding}")
+            raise BodyDecodingError(f"truncated {self._encoding} body")
 
 
 def decode_chunks(chunks: Iterable[Chunk], encoding: str, *, limit: int) -> tuple[Chunk, ...]:
-    """The chunks unpacked, each at the time of the packed one that gave it.
+    """Return the chunks decompressed, each with the time of its compressed chunk.
 
     Raises:
-        NotDecoded: the encoding is not known here, the bytes are not in it, or there are too many of them.
+        BodyDecodingError: the encoding is unknown, the bytes do not have it, or there are more than `limit`.
     """
     unpacking = Unpacking(encoding)
     return tuple(chunks) if unpacking.is_plain else tuple(_decode(chunks, unpacking, limit))
@@ -116,7 +116,7 @@ def _decode(chunks: Iterable[Chunk], unpacking: Unpacking, limit: int) -> Iterat
 
 
 class _Member(Protocol):
-    """A decompressor of zlib's kind: of one member, or frame, with an end of its own."""
+    """A decompressor like zlib's: of one gzip member or zstd frame."""
 
     @property
     def eof(self) -> bool: ...
@@ -128,9 +128,9 @@ class _Member(Protocol):
 
 
 class _Members:
-    """Members of gzip, frames of zstd: a body may have several, one behind the other. What follows one and is no other is padding, as for most clients.
+    """Decompresses a sequence of gzip members or zstd frames. Other bytes after one are padding, as in most clients.
 
-    State: the one that is being read, whether it is the first and has given anything, and whether only padding is left.
+    State: the current member, whether it is the first, whether it has had output, and whether only padding is left.
     """
 
     def __init__(self, make: Callable[[], _Member]) -> None:
@@ -160,7 +160,7 @@ class _Members:
 
 
 class _Deflate:
-    """With the two bytes of zlib's header or without: servers send both."""
+    """Decompresses deflate with or without the two bytes of zlib's header: servers send both."""
 
     def __init__(self) -> None:
         self._begin = b""
@@ -207,7 +207,7 @@ def _zstd() -> _Unpacker:
     return _Members(frame)
 
 
-# The second value is how many packed bytes are unpacked at a time: what comes of them is counted before more is unpacked.
+# The second value is the number of bytes per step: the output of a step is checked against the limit before the next.
 _UNPACKERS: Mapping[str, tuple[Callable[[], _Unpacker], int]] = MappingProxyType(
     {
         "gzip": (_gzip, 4096),

@@ -1,18 +1,20 @@
-"""What `HarmonyGuard` notes of an exchange that it observes: one flat list, appended to as messages go by. `read_note` makes sense of it, later and elsewhere.
+"""Recording of an observed exchange by `HarmonyGuard`: one flat list, parsed later in another process by `read_note`.
 
-    [run, path and query (one value), number, request headers, time of the start,  then in the order in which it came:
-     bytes                    of the request's body
-     ...                      of which there is more to come
-     int, then pairs          status of the answer, and each of its headers
-     float, bytes             the time just before a piece of the answer's body is sent, and the piece
-     False                    the client has left
-     dict                     the limit, and what went by that is no longer kept (`_Sums`): it comes first, and status and headers after it
-     None                     that piece is the last: the end
-     str, str, float          how it ended, as the application knows, a detail, and when: the end
-     True, float              the application was done without an end, and when: the end]
+The list has a head: run, path and query (one value); number; request headers; start time. Then, in the order of arrival:
 
-What comes after the end counts no more. Between two requests everything else has been through the caches, so that each step here takes several times as long
-as it does alone: what need not be named, looked up or decided on the way is not.
+| Values          | Meaning                                                                                 |
+| bytes           | a part of the request's body                                                            |
+| ...             | after a part that is not the last                                                       |
+| int, then pairs | the status of the response, and each of its headers                                     |
+| float, bytes    | the time just before a part of the response's body is sent, and the part                |
+| False           | the client has left                                                                     |
+| dict            | the limit, and totals of removed parts (`_Totals`): comes first, before the status      |
+| None            | the previous part is the last: the end                                                  |
+| str, str, float | the end as the application reports it, a detail, and the time: the end                  |
+| True, float     | the application returned without an end, and the time: the end                          |
+
+Values after the end are ignored. Between two requests other code evicts the CPU caches, so that each step here takes
+several times as long as in a loop. So the code avoids names, look-ups and decisions where it can.
 """
 
 from __future__ import annotations
@@ -29,43 +31,45 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 ENDED = "harmony_guard.ended"
-"""In the scope, where the application has a true `tells_its_end`: what it calls as it knows better than we how its answer ended (an `End` and a detail).
-What it sends after that is its own."""
+"""Key in the scope, if the application has a true `reports_end`: a callback for the end of its response.
+
+Its arguments are an `End` and a detail. Messages after the call are the application's own, not the server's.
+"""
 
 LEFT = "harmony_guard.left"
-"""In the scope, where the server is our own: what knows more of the client (a `Client`)."""
+"""Key in the scope, if the server is the standalone proxy: the `ClientConnection`."""
 
 
 class ClientConnection(Protocol):
-    """What a server of ours knows of who it serves, beyond the messages."""
+    """State of the client's connection that no ASGI message contains."""
 
     fault: str
-    """What was malformed, where that ended a request; in words that are none of the client's."""
+    """Reason why a malformed request was aborted; it quotes nothing of the request."""
 
     def has_left(self) -> bool:
-        """Whether the client is gone, while nothing is read of it."""
+        """Return True if the client is gone, even while nothing is read from it."""
         ...
 
 
 Clock = Callable[[], float]
-"""Seconds since whenever."""
+"""Seconds since an arbitrary start."""
 
 Note = list[Any]
-"""As above."""
+"""The list that the module docstring describes."""
 
 _HEAD = 4
 _AGAIN_BYTES = 64 * 1024
-"""What is kept past the limit, before it is summed up again: that takes as long as the note is long."""
+"""Bytes retained past the limit before the next summary, which takes time proportional to the length of the note."""
 
 _BYTES = frozenset({bytes, bytearray, memoryview})
-"""What a server may hand a request over in; bytes once it is packed."""
+"""Types of a request's body in ASGI servers."""
 
 _SMALL_BYTES = 1024
-"""The last piece of a request and of an answer are not counted up to here: `HEADER_COST` allows for them."""
+"""Largest last part of a request or response that is not counted: `HEADER_COST` includes it."""
 
 
 class Terms:
-    """What is the same of all exchanges: the clock, how many bytes of memory are kept of one, and what is called where we fail ourselves."""
+    """Parameters of all exchanges: the clock, the memory limit in bytes, and the callback for internal errors."""
 
     __slots__ = ("clock", "limit", "problem")
 
@@ -74,11 +78,9 @@ class Terms:
 
 
 class Observer:
-    """What stands between an application and its server, and notes. It is set up by whoever makes it: an `__init__` would be a call more.
+    """Records the messages between an application and its server. The caller sets the attributes: `__init__` is slower.
 
-    Attributes:
-        asked, sent: the server's `receive` and `send`.
-        used: about how many bytes of memory are kept.
+    `asked` and `sent` are the server's `receive` and `send`; `used` is the approximate memory in bytes.
     """
 
     __slots__ = ("asked", "note", "sent", "terms", "used")
@@ -89,14 +91,14 @@ class Observer:
     used: int
 
     async def receive(self) -> Message:
-        """What the application asks for."""
-        asked = self.asked  # first, here and below: `self.asked()` would look for a method
-        message = await asked()
+        """Receive a message for the application, and record it."""
+        receive = self.asked  # a local variable, here and below: `self.asked()` would look up a method
+        message = await receive()
         try:
             try:
                 body, is_partial = message["body"], message["more_body"]
-            except KeyError:  # to ask first takes longer
-                self._less_told(message)
+            except KeyError:  # a test before takes longer
+                self._record_partial(message)
             else:
                 self.note.append(body)
                 if is_partial:
@@ -104,16 +106,16 @@ class Observer:
                     self._count(len(body))
                 elif len(body) > _SMALL_BYTES:
                     self._count(len(body))
-        except Exception:  # noqa: BLE001 - what goes wrong with us must not touch the traffic
+        except Exception:  # noqa: BLE001 - an internal error must not affect the traffic
             self.terms.problem()
         return message
 
     def send(self, message: Message) -> Awaitable[None]:
-        """What the application sends: noted, and sent on as it is. No coroutine of ours: it would cost more than the note."""
+        """Record a message of the application, and send it unchanged. Not a coroutine, which would cost more than the note."""
         try:
             if "body" in message:
                 body = message["body"]
-                if body.__class__ is not bytes:  # which may change: what is kept is what it was
+                if body.__class__ is not bytes:  # a mutable buffer: copy it
                     body = bytes(body)
                 note = self.note
                 clock = self.terms.clock
@@ -129,14 +131,16 @@ class Observer:
                     note.append(None)
             elif message["type"] == "http.response.start":
                 note = self.note
-                note.append(+message["status"])  # of an Enum: the number
+                note.append(+message["status"])  # converts an Enum to its number
                 headers: Any
                 try:
                     headers = message["headers"]
-                except KeyError:  # which it may leave out; to ask first takes longer
+                except KeyError:  # optional; a test before takes longer
                     headers = []
-                if headers.__class__ is list or iter(headers) is not headers:  # else they are read once, by the server
-                    note += headers  # each by itself: others may change the list on its way
+                if (
+                    headers.__class__ is list or iter(headers) is not headers
+                ):  # an iterator can be read only once, by the server
+                    note += headers  # a copy: other middleware may change the list
             elif message["type"] == "http.response.body":
                 self.note += (self.terms.clock(), b"")
                 self._count(0)
@@ -144,11 +148,11 @@ class Observer:
                     self.note.append(None)
         except Exception:  # noqa: BLE001 - as above
             self.terms.problem()
-        sent = self.sent
-        return sent(message)
+        send = self.sent
+        return send(message)
 
-    def _less_told(self, message: Message) -> None:
-        """A request that leaves out what it may, or a client that has left."""
+    def _record_partial(self, message: Message) -> None:
+        """Record a message without optional members, or a disconnect."""
         if message["type"] != "http.request":
             self.note.append(False)
             return
@@ -162,17 +166,17 @@ class Observer:
             self._sum_up()
 
     def _sum_up(self) -> None:
-        """Keep of the bodies no more than how much there was."""
+        """Replace the bodies by their totals."""
         limit = self.terms.limit
-        told = _told(self.note)
-        known = (*((...,) if told.is_partial else ()), *((False,) if told.has_left else ()))
-        head = () if told.status is None else (told.status, *told.headers)
-        self.note[_HEAD:] = [{"limit": limit, **_sums(told)._asdict()}, *head, *known, *told.ending]
+        parsed = _parse(self.note)
+        flags = (*((...,) if parsed.is_partial else ()), *((False,) if parsed.has_left else ()))
+        head = () if parsed.status is None else (parsed.status, *parsed.headers)
+        self.note[_HEAD:] = [{"limit": limit, **_totals(parsed)._asdict()}, *head, *flags, *parsed.ending]
         self.used = limit - _AGAIN_BYTES
 
 
-def ending(note: Note, clock: Clock) -> Callable[[End, str], None]:
-    """For an application that knows how its answer ended."""
+def end_callback(note: Note, clock: Clock) -> Callable[[End, str], None]:
+    """Return the callback by which an application reports the end of its response."""
 
     def ended(end: End, detail: str) -> None:
         note.extend((end.value, detail, clock()))
@@ -181,49 +185,49 @@ def ending(note: Note, clock: Clock) -> Callable[[End, str], None]:
 
 
 def close_note(note: Note, clock: Clock) -> None:
-    """The application is done; if its answer is not, it broke off. Only the first end counts."""
+    """Record that the application returned: a truncated response, unless its end came before."""
     note.append(True)
     note.append(clock())
 
 
-def place(run: str, path: str) -> bytes:
-    """What a note begins with, where there is no query. In one, and encoded once: packing takes a hundred steps for each value, and more for text."""
+def note_start(run: str, path: str) -> bytes:
+    """Return the first value of a note without a query. One value of bytes: packing costs time per value, more for text."""
     return f"{run} {path}".encode(errors="replace")
 
 
 def read_note(note: Note, epoch: float) -> RecordedExchange:
-    """What was noted, read; it may come from another process. `epoch` is what the clock's 0 is in seconds since 1970."""
-    where, number, asked, begun = note[:_HEAD]
-    placed, mark, query = where.partition(b"?")
-    run, _, path = placed.decode().partition(" ")
+    """Parse a note, which may come from another process. `epoch` is the Unix time, in seconds, of the clock's 0."""
+    start, number, request_headers, begun = note[:_HEAD]
+    run_and_path, mark, query = start.partition(b"?")
+    run, _, path = run_and_path.decode().partition(" ")
     path += (mark + query).decode("latin-1")
-    told = _told(note)
-    sums = _sums(told) if told.sums is not None else None
-    is_whole = sums is None
-    end, detail = told.end
+    parsed = _parse(note)
+    totals = _totals(parsed) if parsed.totals is not None else None
+    is_whole = totals is None
+    end, detail = parsed.end
     return kept(
         (
             f"{run}-{number}",
             epoch + begun,
             "POST",
             path,
-            asked,
-            told.request if is_whole else [],
-            told.status,
-            told.headers,
-            told.parts if is_whole else [],
-            told.times if is_whole else [],
+            request_headers,
+            parsed.request if is_whole else [],
+            parsed.status,
+            parsed.headers,
+            parsed.parts if is_whole else [],
+            parsed.times if is_whole else [],
             begun,
-            told.over,
+            parsed.over,
             ENDS.index(end),
-            told.limit,
-            (detail, sums and sums[:4], {}, (), {}, 0.0),
+            parsed.limit,
+            (detail, totals and totals[:4], {}, (), {}, 0.0),
         )
     )
 
 
-class _Sums(NamedTuple):
-    """Of what is no longer kept: bytes of the request and of the answer, pieces of the answer that were not empty, when the first came and when the last."""
+class _Totals(NamedTuple):
+    """Totals of removed parts: bytes of request and response, non-empty parts of the response, first and last arrival."""
 
     request_bytes: int
     response_bytes: int
@@ -232,8 +236,8 @@ class _Sums(NamedTuple):
     last: float
 
 
-class _Told(NamedTuple):
-    """What stands in a note behind its head. `ending` is what tells the end there."""
+class _ParsedNote(NamedTuple):
+    """The values of a note after its head. `ending` contains the values of the end."""
 
     request: list[bytes]
     status: int | None
@@ -243,13 +247,13 @@ class _Told(NamedTuple):
     last: float
     has_left: bool
     is_partial: bool
-    sums: _Sums | None
+    totals: _Totals | None
     limit: int
     ending: tuple[Any, ...]
 
     @property
     def end(self) -> tuple[End, str]:
-        """How it ended, with a detail."""
+        """The end, and a detail."""
         match self.ending:
             case (None,) if not self.has_left:
                 return (End.EARLY if self.is_partial else End.COMPLETE), ""
@@ -265,17 +269,17 @@ class _Told(NamedTuple):
 
     @property
     def over(self) -> float:
-        """When it ended."""
+        """The time of the end."""
         return float(self.ending[-1]) if self.ending and self.ending[-1] is not None else self.last
 
 
-def _told(note: Note) -> _Told:
+def _parse(note: Note) -> _ParsedNote:
     request: list[bytes] = []
     parts: list[bytes] = []
     times: list[float] = []
     status: int | None = None
     headers: list[tuple[bytes, bytes]] = []
-    sums: _Sums | None = None
+    totals: _Totals | None = None
     has_left = is_partial = False
     limit = LIMIT
     ending: tuple[Any, ...] = ()
@@ -308,22 +312,20 @@ def _told(note: Note) -> _Told:
         elif kind is int:
             status, headers = value, []
         elif kind is dict:
-            limit, sums = value["limit"], _Sums(**{name: value[name] for name in _Sums._fields})
-            last = sums.last
+            limit, totals = value["limit"], _Totals(**{name: value[name] for name in _Totals._fields})
+            last = totals.last
         else:
             headers.append(value)
-    return _Told(request, status, headers, parts, times, last, has_left, is_partial, sums, limit, ending)
+    return _ParsedNote(request, status, headers, parts, times, last, has_left, is_partial, totals, limit, ending)
 
 
-def _sums(told: _Told) -> _Sums:
-    before = told.sums or _Sums(0, 0, 0, None, told.last)
-    first = before.first
-    if first is None and told.times:
-        first = told.times[0]
-    return _Sums(
-        before.request_bytes + sum(map(len, told.request)),
-        before.response_bytes + sum(map(len, told.parts)),
-        before.chunks + len(told.parts),
+def _totals(parsed: _ParsedNote) -> _Totals:
+    before = parsed.totals or _Totals(0, 0, 0, None, parsed.last)
+    first = parsed.times[0] if before.first is None and parsed.times else before.first
+    return _Totals(
+        before.request_bytes + sum(map(len, parsed.request)),
+        before.response_bytes + sum(map(len, parsed.parts)),
+        before.chunks + len(parsed.parts),
         first,
-        told.last,
+        parsed.last,
     )

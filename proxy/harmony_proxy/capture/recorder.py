@@ -1,7 +1,7 @@
-"""What is kept of one exchange while its bytes go by. Sans-IO: feed me, I never wait, I never raise, I change nothing, and I read nothing.
+"""Recorder of one exchange. Sans-IO: it never waits, raises, changes or parses anything.
 
-Memory is bounded: past the limit the bytes are counted and no longer kept, and the exchange is said to be too large to judge. Everything that is work
-(reading headers, unpacking, masking credentials) is done later and elsewhere, by `passage`.
+Memory is bounded: past the limit, bytes are only counted, and the exchange is reported as too large to judge. Expensive
+steps (parsing headers, decompression, masking credentials) run later in another process, in `build_exchange`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 LIMIT = 16 * 1024 * 1024
-"""The most that is kept of one exchange, in bytes; request and response together, with what each chunk costs."""
+"""Memory limit for one exchange, in bytes: request and response, with the overhead of each chunk."""
 
 CHUNK_COST = 128
 HEADER_COST = 2048
 
 Headers = Iterable[tuple[bytes, bytes]]
-"""Names and values as they stand on the wire."""
+"""Names and values as on the wire."""
 
 
 class End(StrEnum):
-    """How an exchange ended, as it is logged."""
+    """The end of an exchange, as logged."""
 
     COMPLETE = "complete"
     CLIENT_LEFT = "client_left"
@@ -39,19 +39,20 @@ class End(StrEnum):
 
 ENDS = tuple(End)
 _SHUT_DOWN = ENDS.index(End.SHUT_DOWN)
-_NOBODYS_FAULT = frozenset({End.CLIENT_LEFT, End.BLOCKED, End.REFUSED, End.SHUT_DOWN, End.MALFORMED})
+_NO_SERVER_FAULT = frozenset({End.CLIENT_LEFT, End.BLOCKED, End.REFUSED, End.SHUT_DOWN, End.MALFORMED})
 
 
 def early(end: End, detail: str) -> tuple[End, str]:
-    """How it ended with a server that did not have all of the request: of it that says nothing."""
-    return (end, detail) if end in _NOBODYS_FAULT else (End.EARLY, f"{end.value} {detail}".rstrip())
+    """Return the end of an exchange whose server did not get the whole request: not evidence about the server."""
+    return (end, detail) if end in _NO_SERVER_FAULT else (End.EARLY, f"{end.value} {detail}".rstrip())
 
 
 class RecordedExchange(NamedTuple):
-    """An exchange that is over: plain values.
+    """A finished exchange as plain values.
 
-    `request_headers` and `query` hold credentials: what they were is masked wherever the server echoed them, then forgotten; they are never written. Times are
-    seconds after the request was sent; `started` is seconds since the epoch. `is_whole` says whether bodies are kept.
+    The credentials in `request_headers` and `query` are masked wherever the server echoes them, and never written.
+    The unit of times is seconds after the request was sent, but `started` is a Unix time.
+    The bodies are retained if `is_whole` is true.
     """
 
     id: str
@@ -82,10 +83,10 @@ class RecordedExchange(NamedTuple):
 
 
 Gone = tuple[int, int, int, float | None]
-"""Of an exchange that was too large: bytes of the request and the response, chunks and the first byte that went by."""
+"""Totals of an exchange that was too large: bytes of request and response, chunks, time of the first byte."""
 
 Further = tuple[str, Gone | None, dict[str, int], tuple[str, ...], dict[str, str], float]
-"""How it ended in words, what was not kept, and what was done: repaired, blocked, left; seconds added."""
+"""Detail of the end, totals, and actions: repaired, blocked, left, seconds added."""
 
 Packed = tuple[
     str,
@@ -102,16 +103,19 @@ Packed = tuple[
     float,
     int,
     int,
-    Further | None,
+    Further,
 ]
-"""An exchange as it is handed on, without work: id, when it started; method, path, headers and body of the request; status, headers, chunks and times of the
-response; what stands for 0 in the times, when it was over and how it ended (a place in `End`), the limit, and what most exchanges have nothing of."""
+"""An exchange for the queue, built without copying: id, start; method, path, headers and body of the request.
+
+Then status, headers, chunks and times of the response, and the zero of the times. The last values are the end time, the
+end (an index of `ENDS`), the limit, and `Further`.
+"""
 
 
 class Recorder:
-    """State: what has been kept, how much room is left, and how it ended.
+    """State: the recorded bytes, the free memory, and the end.
 
-    `repaired`, `blocked`, `left` and `added` are for whoever acts on the answer; `is_partial` says that more of the request is to come.
+    The guard sets `repaired`, `blocked`, `left` and `added`. `is_partial` is true while more of the request is to come.
     """
 
     added = 0.0
@@ -119,7 +123,6 @@ class Recorder:
     blocked: tuple[str, ...] = ()
     left: Mapping[str, str] = MappingProxyType({})
     is_partial = False
-    _is_acted_on = True
 
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
@@ -137,39 +140,34 @@ class Recorder:
 
     @property
     def cost(self) -> int:
-        """About how many bytes of memory are held."""
+        """The approximate memory in bytes."""
         return self._limit - self._room if self._room >= 0 else HEADER_COST
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything that went by is kept."""
+        """True if all bytes are retained."""
         return self._room >= 0
 
     def has_room(self, size: int) -> bool:
-        """Whether a further chunk of that size would be kept."""
+        """Return True if another chunk of this size would be retained."""
         return self._room >= size + CHUNK_COST
 
     @property
-    def is_over(self) -> bool:
-        """Whether its end is known."""
-        return self._end is not None
-
-    @property
     def has_status(self) -> bool:
-        """Whether the response began."""
+        """True if the response has begun."""
         return self._status is not None
 
     @property
     def response_body(self) -> bytes:
-        """What is kept of the response's body."""
+        """The retained body of the response."""
         return b"".join(self._parts)
 
     def request_head(self, method: str, path: str, headers: Headers) -> None:
-        """The request line and headers."""
+        """Record the request line and headers."""
         self._method, self._path, self._request_headers = method, path, headers
 
     def request_body(self, data: bytes) -> None:
-        """More of the request's body."""
+        """Record more of the request's body."""
         self._room -= len(data)
         if self._room >= 0:
             self._request.append(data)
@@ -177,11 +175,11 @@ class Recorder:
             self._past_limit().request_bytes += len(data)
 
     def response_head(self, status: int, headers: Headers) -> None:
-        """The status and headers of the response."""
+        """Record the status and headers of the response."""
         self._status, self._headers = status, headers
 
     def feed(self, data: bytes, at: float) -> None:
-        """More of the response's body, `at` seconds after the request was sent."""
+        """Record a chunk of the response, `at` seconds after the request was sent."""
         if not data:
             return
         self._room -= len(data) + CHUNK_COST
@@ -192,18 +190,19 @@ class Recorder:
             self._past_limit().count(len(data), at)
 
     def end(self, at: float) -> None:
-        """The response is complete."""
+        """Record the end of a complete response."""
         self.abort(End.COMPLETE, "", at)
 
     def abort(self, end: End, detail: str, at: float) -> None:
-        """The exchange broke off. Only the first end counts. Of a server that did not have all of the request it says nothing how it ended."""
+        """Record the end of a truncated exchange. Only the first end counts; while the request is partial, see `early`."""
         if self._end is None:
             if self.is_partial:
                 end, detail = early(end, detail)
             self._end, self._detail, self._ended_at = ENDS.index(end), detail, at
 
     def packed(self, name: str, started: float) -> Packed:
-        """What is kept, as it is handed on. `name` is the id of the exchange, `started` is seconds since the epoch."""
+        """Return the record for the queue. `name` is the id of the exchange, `started` a Unix time in seconds."""
+        gone = self._gone
         return (
             name,
             started,
@@ -219,24 +218,19 @@ class Recorder:
             self._ended_at,
             _SHUT_DOWN if self._end is None else self._end,
             self._limit,
-            self._further() if self._is_acted_on or self._gone is not None or self._detail else None,
+            (
+                self._detail,
+                (gone.request_bytes, gone.response_bytes, gone.chunks, gone.first_byte) if gone else None,
+                dict(self.repaired),
+                tuple(self.blocked),
+                dict(self.left),
+                self.added,
+            ),
         )
 
     def kept(self, name: str, started: float) -> RecordedExchange:
-        """The same, read."""
+        """Return the decoded record."""
         return kept(self.packed(name, started))
-
-    def _further(self) -> Further:
-        """What most exchanges have nothing of."""
-        gone = self._gone
-        return (
-            self._detail,
-            (gone.request_bytes, gone.response_bytes, gone.chunks, gone.first_byte) if gone else None,
-            dict(self.repaired),
-            tuple(self.blocked),
-            dict(self.left),
-            self.added,
-        )
 
     def _past_limit(self) -> _Gone:
         gone = self._gone
@@ -252,7 +246,7 @@ class Recorder:
 
 
 class _Gone:
-    """How much has gone by of an exchange that is too large to be kept."""
+    """Totals of an exchange that is too large to retain."""
 
     __slots__ = ("chunks", "first_byte", "request_bytes", "response_bytes")
 
@@ -261,7 +255,7 @@ class _Gone:
         self.first_byte: float | None = None
 
     def count(self, size: int, at: float) -> None:
-        """One more chunk of the response."""
+        """Count a chunk of the response."""
         if self.first_byte is None:
             self.first_byte = at
         self.response_bytes += size
@@ -269,11 +263,9 @@ class _Gone:
 
 
 def kept(packed: Packed) -> RecordedExchange:
-    """What was packed, read; it may come from another process."""
-    name, started, method, path, asked, request, status, answered, parts, times, begun, over, end, limit, further = (
-        packed
-    )
-    detail, gone, repaired, blocked, left, added = further or ("", None, {}, (), {}, 0.0)
+    """Decode a packed exchange, which may come from another process."""
+    name, started, method, path, asked, request, status, answered, parts, times, begun, over, end, limit, more = packed
+    detail, gone, repaired, blocked, left, added = more
     request_body = b"".join(request)
     path, _, query = path.partition("?")
     sizes = [len(part) for part in parts]

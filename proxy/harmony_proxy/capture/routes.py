@@ -1,4 +1,4 @@
-"""Which API a path belongs to. Servers put prefixes of their own before it, so the end of the path tells."""
+"""Detection of the API from the end of a request path: servers put arbitrary prefixes before it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ENDINGS: Mapping[tuple[str, str], str] = MappingProxyType(
         ("", "generate"): TGI_GENERATE.name,
         ("", "generate_stream"): TGI_GENERATE.name,
         ("sglang", "generate"): SGLANG_GENERATE.name,
-        ("", "separate_reasoning"): SGLANG_GENERATE.name,  # its parsers, asked by themselves
+        ("", "separate_reasoning"): SGLANG_GENERATE.name,  # its parsers as endpoints
         ("", "parse_function_call"): SGLANG_GENERATE.name,
         ("sglang", "separate_reasoning"): SGLANG_GENERATE.name,
         ("sglang", "parse_function_call"): SGLANG_GENERATE.name,
@@ -45,15 +45,15 @@ _TGI_CHAT = "/tgi/v1/chat/completions"
 
 
 def plain(path: str) -> str:
-    """The path as servers may read it before they look where it leads: without escapes, empty segments, `.`, `..` and a slash at its end."""
+    """Normalize a path as servers may before routing: no escapes, empty segments, `.`, `..` or trailing slash."""
     if "%" in path:
         path = unquote(path)
     return f"/{normpath(path).lstrip('/')}" if "//" in path or "/." in path or path.endswith("/") else path
 
 
-@lru_cache(maxsize=64)  # asked for each request, before anything is sent on
+@lru_cache(maxsize=64)  # called for each request, before anything is sent on
 def api_of(path: str) -> str:
-    """The name of the API that is spoken at a path (without its query); empty where it is none of ours."""
+    """Return the name of the API at a path without query; empty for any other path."""
     path = plain(path)
     head, _, last = path.rpartition("/")
     name = _ENDINGS.get((head.rpartition("/")[2], last), "")
@@ -61,7 +61,7 @@ def api_of(path: str) -> str:
 
 
 def api_as_asked(name: str, request: Json) -> str:
-    """The same where the request tells: what Ollama is to continue as it stands, is raw; SGLang's prompts have other names than TGI's."""
+    """Refine the name of the API by the request: Ollama's `raw` mode, and SGLang's names for prompts, unlike TGI's."""
     if name == TGI_GENERATE.name and any(at(request, prompt) is not None for prompt in ("text", "input_ids")):
         return SGLANG_GENERATE.name
     return OLLAMA_RAW.name if name == OLLAMA_GENERATE.name and at(request, "raw") is True else name

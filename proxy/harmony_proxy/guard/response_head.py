@@ -31,7 +31,7 @@ class ResponseHead:
 
 @dataclass(frozen=True, kw_only=True)
 class Closing:
-    """The end of a response. `head` is None if it was sent before, or if there is no response."""
+    """The end of a response, without a `head` if it was sent before, or if there is no response."""
 
     head: ResponseHead | None
     body: list[bytes]

@@ -1,15 +1,15 @@
-"""The hooks of mitmproxy: observed traffic passes unchanged and at once; what a policy acts on is held or changed by the guard. Judged is elsewhere.
+"""The hooks of mitmproxy: observed traffic passes unchanged and at once; the guard repairs or blocks the rest.
 
-What mitmproxy does decides the form of this module:
+This module works around properties of mitmproxy:
 
-- a response streams only if `flow.response.stream` is set in `responseheaders`, and then its head is gone: an answer in one piece that is acted on does not
-  stream, and is changed in `response`;
-- an exception within the stream's callable would drop that chunk silently, so nothing may escape from it;
-- `b""` sent in the middle of a stream ends it for the client: nothing to send is `[]`;
-- the callable is called with `b""` at the end of the message, which is the last chance to send anything;
-- it is not called when the client leaves or the server dies: then there is the `error` hook, and no `response`;
-- a flow may have no response at all, or one that an addon made;
-- there is one event loop: whatever takes time is done in another process, or in a thread that the flow waits for and nobody else.
+- A response streams only if `responseheaders` sets `flow.response.stream`. Then its head is sent at once.
+- So a non-streaming response of an acting route does not stream; `response` changes it.
+- An exception within the stream's callable silently drops the chunk, so it catches every exception.
+- `b""` sent in the middle of a stream ends it for the client. To send nothing, the callable returns `[]`.
+- The callable is called with `b""` at the end of the message, which is the last chance to send anything.
+- It is not called when the client leaves or the server dies: mitmproxy then calls `error`, and not `response`.
+- A flow may have no response at all, or one that another addon made.
+- There is one event loop: slow work runs in another process, or in a thread that only its flow waits for.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _FRAMING = ("content-length", "transfer-encoding")
 _clock = time.perf_counter
 
 
-class _Watched:
-    """A flow's guard, and when its request was sent."""
+class _FlowState:
+    """The guard of a flow, and the time at which its request was sent."""
 
     __slots__ = ("guard", "id", "is_closed", "is_ended", "is_held", "is_stopped", "sent", "started")
 
@@ -51,11 +51,11 @@ class _Watched:
         self.is_held = self.is_closed = self.is_stopped = self.is_ended = False
 
     def now(self) -> float:
-        """Seconds since the request was sent."""
+        """Return the seconds since the request was sent."""
         return _clock() - self.sent
 
-    def whole(self, body: bytes) -> tuple[ResponseHead | None, bytes]:
-        """What becomes of an answer that was held."""
+    def finish_held(self, body: bytes) -> tuple[ResponseHead | None, bytes]:
+        """Return the head and body for the client of a response that was buffered until it was complete."""
         begun = self.now()
         out = self.guard.feed(body, begun) if body else []
         if not self.guard.must_stop:
@@ -65,22 +65,22 @@ class _Watched:
 
 
 class ConformanceAddon:
-    """Watches flows, in reverse and in regular mode. `prefix` is put before each path, for an upstream whose API does not begin at its root."""
+    """Guards flows, in reverse and in regular mode. `prefix` is put before each path, for an upstream URL with a path."""
 
-    def __init__(self, handing: JudgeQueue, *, rules: Rules | None = None, prefix: str = "") -> None:
+    def __init__(self, queue: JudgeQueue, *, rules: Rules | None = None, prefix: str = "") -> None:
         self.rules = rules or Rules()
-        self._handing = handing
+        self._queue = queue
         self._prefix = prefix
-        self._flows: dict[str, _Watched] = {}
+        self._flows: dict[str, _FlowState] = {}
         self._run = os.urandom(4).hex()
         self._number = 0
 
     def __len__(self) -> int:
-        """How many flows are going on."""
+        """Return the number of open flows."""
         return len(self._flows)
 
     def requestheaders(self, flow: HTTPFlow) -> None:
-        """The request begins."""
+        """Start the request."""
         request, path = flow.request, flow.request.path
         if self._prefix:
             request.path = self._prefix + path
@@ -88,128 +88,133 @@ class ConformanceAddon:
             self._number += 1
             name = f"{self._run}-{self._number}"
             guard = Guard(self.rules.policy, request_id=name, actors=self.rules.handlers)
-            watched = self._flows[flow.id] = _Watched(guard, name)
-            told = request.headers.fields
-            headers = tuple(guard.request_head(request.method, path, told))
-            if headers != told:
+            state = self._flows[flow.id] = _FlowState(guard, name)
+            fields = request.headers.fields
+            headers = tuple(guard.request_head(request.method, path, fields))
+            if headers != fields:
                 request.headers = Headers(headers)
             if request.stream or ctx.options.stream_large_bodies:
-                request.stream = self._noting(watched)
-        except Exception:  # noqa: BLE001 - the traffic goes on whatever happens to us
-            self._handing.problem()
+
+                def record(data: bytes) -> bytes | list[bytes]:
+                    state.guard.request_body(data)
+                    return data or []
+
+                request.stream = record
+        except Exception:  # noqa: BLE001 - an internal error must not affect the traffic
+            self._queue.problem()
 
     def request(self, flow: HTTPFlow) -> None:
-        """The request is whole and about to be sent."""
-        watched = self._flows.get(flow.id)
-        if watched is None:
+        """Record the request, which is complete and about to be sent."""
+        state = self._flows.get(flow.id)
+        if state is None:
             return
-        watched.sent = _clock()
+        state.sent = _clock()
         if not flow.request.stream:
-            watched.guard.request_body(flow.request.raw_content or b"")
+            state.guard.request_body(flow.request.raw_content or b"")
 
     def responseheaders(self, flow: HTTPFlow) -> None:
-        """The response begins: let it stream, unless it has to be held."""
+        """Let the response stream, unless it is buffered."""
         response = flow.response
         if response is None:
             return
-        if response.raw_content is not None:  # it is no server's: an addon answered
+        if response.raw_content is not None:  # not from a server: an addon made it
             self._flows.pop(flow.id, None)
             return
-        watched = self._flows.get(flow.id)
-        if watched is None:
+        state = self._flows.get(flow.id)
+        if state is None:
             response.stream = True
             return
         try:
-            self._begin(flow, response, watched)
+            self._begin(flow, response, state)
         except Exception:  # noqa: BLE001 - as above
-            self._handing.problem()
-            response.stream = self._tee(watched)
+            self._queue.problem()
+            response.stream = self._tee(state)
 
     def response(self, flow: HTTPFlow) -> Awaitable[None] | None:
-        """The response is complete: with the client, or held."""
-        watched = self._flows.get(flow.id)
-        if watched is None:
+        """Finish a response that is complete: sent, or buffered."""
+        state = self._flows.get(flow.id)
+        if state is None:
             return None
-        if watched.is_held:
-            return self._release(flow, watched)
-        if not watched.is_closed:
-            watched.guard.close(watched.now())
-        if watched.is_ended and flow.killable:
-            # the rest came together with what was blocked: mitmproxy would end the chunks once more
+        if state.is_held:
+            return self._release(flow, state)
+        if not state.is_closed:
+            state.guard.close(state.now())
+        if state.is_ended and flow.killable:
+            # the end came in the same packet as the blocked part: mitmproxy would send the last chunk twice
             flow.kill()  # type: ignore[no-untyped-call]
-        self._over(flow)
+        self._finish(flow)
         return None
 
     def error(self, flow: HTTPFlow) -> None:
-        """The client left, or the server died, or was never there."""
-        watched = self._flows.get(flow.id)
-        if watched is None:
+        """Handle a disconnect of the client, or a connection error of the server."""
+        state = self._flows.get(flow.id)
+        if state is None:
             return
         try:
-            end, detail = _how_it_ended(flow)
-            watched.guard.abort(end, detail, watched.now())
+            end, detail = _end_of(flow)
+            state.guard.abort(end, detail, state.now())
         except Exception:  # noqa: BLE001 - as above
-            self._handing.problem()
-        self._over(flow)
+            self._queue.problem()
+        self._finish(flow)
 
     def shut_down(self) -> None:
-        """Hand over what was still going on."""
-        for watched in tuple(self._flows.values()):
-            watched.guard.abort(End.SHUT_DOWN, "", watched.now())
-            self._hand_over(watched)
+        """Enqueue the exchanges that are still open."""
+        for state in tuple(self._flows.values()):
+            state.guard.abort(End.SHUT_DOWN, "", state.now())
+            self._hand_over(state)
         self._flows.clear()
 
-    def _begin(self, flow: HTTPFlow, response: Response, watched: _Watched) -> None:
-        guard = watched.guard
+    def _begin(self, flow: HTTPFlow, response: Response, state: _FlowState) -> None:
+        guard = state.guard
         head = guard.response_head(response.status_code, response.headers.fields)
         if response.status_code == _SWITCHING_PROTOCOLS:
             return
         if guard.observes:
-            response.stream = self._tee(watched)
+            response.stream = self._tee(state)
             return
-        watched.is_held = head is None
+        state.is_held = head is None
         if head is None:
             response.stream = False
             return
-        _tell(flow, response, head)
+        _set_head(flow, response, head)
         if flow.request.http_version in _HTTP_1:
-            # where it is blocked, both connections are closed behind it: a client that was not told sends its next request on one that is going away
+            # A block closes both connections: without this header the client may send its next request on a closing one.
             response.headers["connection"] = "close"
-        response.stream = self._acting(flow, watched)
+        response.stream = self._acting(flow, state)
 
-    def _tee(self, watched: _Watched) -> Callable[[bytes], bytes | list[bytes]]:
-        recorder, sent, problem = watched.guard.recorder, watched.sent, self._handing.problem
+    def _tee(self, state: _FlowState) -> Callable[[bytes], bytes | list[bytes]]:
+        recorder, sent, problem = state.guard.recorder, state.sent, self._queue.problem
 
         def tee(data: bytes) -> bytes | list[bytes]:
             try:
                 recorder.feed(data, _clock() - sent)
-            except Exception:  # noqa: BLE001 - an exception here would cost the client this chunk
+            except Exception:  # noqa: BLE001 - an exception here would drop this chunk
                 problem()
             return data or []
 
         return tee
 
-    def _acting(self, flow: HTTPFlow, watched: _Watched) -> Callable[[bytes], list[bytes]]:
-        guard = watched.guard
+    def _acting(self, flow: HTTPFlow, state: _FlowState) -> Callable[[bytes], list[bytes]]:
+        guard = state.guard
 
         def act(data: bytes) -> list[bytes]:
-            if watched.is_closed:
+            if state.is_closed:
                 return [data] if data and not guard.must_stop else []
-            begun = watched.now()
-            watched.is_closed = not data
+            begun = state.now()
+            state.is_closed = not data
             try:
-                told = guard.feed(data, begun) if data else guard.close(begun).body
+                pieces = guard.feed(data, begun) if data else guard.close(begun).body
             except Exception:  # noqa: BLE001 - as above; the guard itself never raises
-                self._handing.problem()
+                self._queue.problem()
                 return [data] if data else []
-            out = [piece for piece in told if piece]
-            guard.recorder.added += watched.now() - begun
-            if guard.must_stop and not watched.is_stopped:
-                watched.is_stopped = True
+            out = [piece for piece in pieces if piece]
+            guard.recorder.added += state.now() - begun
+            if guard.must_stop and not state.is_stopped:
+                state.is_stopped = True
                 guard.recorder.abort(End.BLOCKED, "", begun)
                 if data and self._abort(flow):
-                    watched.is_ended = True
-                    out.append(_ENDS_CHUNKS)  # and nothing after it: the connection is closed with the server's
+                    state.is_ended = True
+                    out.append(_ENDS_CHUNKS)  # nothing after it: the connection is closed with the server's
             return out
 
         return act
@@ -217,51 +222,43 @@ class ConformanceAddon:
     def _abort(self, flow: HTTPFlow) -> bool:
         try:
             return abort_server(flow)
-        except Exception:  # noqa: BLE001 - what is not there any more is done without: the rest is swallowed
-            self._handing.problem()
+        except Exception:  # noqa: BLE001 - without an abort the rest of the response is discarded
+            self._queue.problem()
             return False
 
-    def _noting(self, watched: _Watched) -> Callable[[bytes], bytes | list[bytes]]:
-        """Where mitmproxy streams requests, a copy of the body."""
-
-        def note(data: bytes) -> bytes | list[bytes]:
-            watched.guard.request_body(data)
-            return data or []
-
-        return note
-
-    async def _release(self, flow: HTTPFlow, watched: _Watched) -> None:
+    async def _release(self, flow: HTTPFlow, state: _FlowState) -> None:
         response = flow.response
         try:
             if response is not None:
-                head, body = await asyncio.to_thread(watched.whole, response.raw_content or b"")
+                head, body = await asyncio.to_thread(state.finish_held, response.raw_content or b"")
                 if head is not None:
-                    _tell(flow, response, head)
+                    _set_head(flow, response, head)
                     response.raw_content = body
         except Exception:  # noqa: BLE001 - as above
-            self._handing.problem()
+            self._queue.problem()
         finally:
-            self._over(flow)
+            self._finish(flow)
 
-    def _over(self, flow: HTTPFlow) -> None:
-        watched = self._flows.pop(flow.id, None)
-        if watched is not None:
-            self._hand_over(watched)
+    def _finish(self, flow: HTTPFlow) -> None:
+        state = self._flows.pop(flow.id, None)
+        if state is not None:
+            self._hand_over(state)
 
-    def _hand_over(self, watched: _Watched) -> None:
+    def _hand_over(self, state: _FlowState) -> None:
         try:
-            for _ in range(watched.guard.problems):
-                self._handing.problem()
-            recorder = watched.guard.recorder
-            self._handing.hand_over(recorder.packed(watched.id, watched.started), recorder.cost)
+            for _ in range(state.guard.problems):
+                self._queue.problem()
+            recorder = state.guard.recorder
+            self._queue.hand_over(recorder.packed(state.id, state.started), recorder.cost)
         except Exception:  # noqa: BLE001 - as above
-            self._handing.problem()
+            self._queue.problem()
 
 
 def abort_server(flow: HTTPFlow) -> bool:
-    """Break off what the server still sends for a flow: it stops generating. Whether that could be done.
+    """Abort the server's connection, so that it stops generating. Return True if that was possible.
 
-    mitmproxy has no public way; this one is tried against 11.0.2 and 12.2.3. Over HTTP/2 it would break off other streams as well, so it is not done.
+    mitmproxy has no public API for this; tested with 11.0.2 and 12.2.3. Over HTTP/2 it would abort other streams too, so
+    there it does nothing.
     """
     if flow.response is None or flow.response.is_http2 or flow.response.is_http3:
         return False
@@ -275,8 +272,8 @@ def abort_server(flow: HTTPFlow) -> bool:
     return False
 
 
-def _tell(flow: HTTPFlow, response: Response, head: ResponseHead) -> None:
-    """Give the client this head. Where the length is no longer known, the body goes in chunks."""
+def _set_head(flow: HTTPFlow, response: Response, head: ResponseHead) -> None:
+    """Set the head for the client. A body of unknown length is sent in chunks."""
     was_framed = any(name in response.headers for name in _FRAMING)
     if head.status != response.status_code:
         response.status_code = head.status
@@ -288,7 +285,7 @@ def _tell(flow: HTTPFlow, response: Response, head: ResponseHead) -> None:
         response.headers["transfer-encoding"] = "chunked"
 
 
-def _how_it_ended(flow: HTTPFlow) -> tuple[End, str]:
+def _end_of(flow: HTTPFlow) -> tuple[End, str]:
     detail = " ".join((flow.error.msg if flow.error is not None else "").split())
     if detail.startswith(_CLIENT_LEFT):
         return End.CLIENT_LEFT, detail

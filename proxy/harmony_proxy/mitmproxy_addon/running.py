@@ -1,4 +1,4 @@
-"""mitmproxy in this process: reverse mode, HTTP/1, our addon; and an orderly end."""
+"""Run mitmproxy in this process: reverse mode, HTTP/1, the conformance addon; with a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from harmony_proxy.mitmproxy_addon.hooks import ConformanceAddon
 
 
 def watch(upstream: str, host: str, port: int, settings: JudgeSettings, rules: Rules | None = None) -> int:
-    """Run until SIGINT or SIGTERM; then judge what is queued, close the log, print the summary."""
+    """Run until SIGINT or SIGTERM; then judge the queue, close the log, print the summary."""
     logging.getLogger("mitmproxy").setLevel(logging.CRITICAL)
     split = urlsplit(upstream)
     with tempfile.TemporaryDirectory(prefix="harmony-proxy-") as folder:
-        handing = JudgeQueue(settings, say=say)
-        addon = ConformanceAddon(handing, rules=rules, prefix=split.path)
-        handing.start()
+        queue = JudgeQueue(settings, say=say)
+        addon = ConformanceAddon(queue, rules=rules, prefix=split.path)
+        queue.start()
         try:
             asyncio.run(_serve(f"{split.scheme}://{split.netloc}", host, port, folder, addon))
-        except SystemExit:  # mitmproxy's way to say that it could not start
+        except SystemExit:  # mitmproxy could not start
             raise UsageError(f"mitmproxy could not start on {host}:{port}") from None
         finally:
             addon.shut_down()
-            handing.close()
-    say(sentence(handing.tally))
+            queue.close()
+    say(sentence(queue.tally))
     return Exit.CONFORMS
 
 
@@ -45,44 +45,42 @@ async def _serve(upstream: str, host: str, port: int, folder: str, addon: Confor
         mode=[f"reverse:{upstream}"],
         listen_host=host,
         listen_port=port,
-        confdir=folder,  # mitmproxy writes certificates there, which nobody here needs
-        http2=False,  # one HTTP/2 client would get five upstream connections and no more
+        confdir=folder,  # for certificates, which are not used here
+        http2=False,  # one HTTP/2 client would get at most five upstream connections
     )
     master = DumpMaster(options, with_termlog=False, with_dumper=False)
-    # lazy: connecting eagerly, mitmproxy answers a client whose server is not there by hanging up, without a 502 and without a flow
+    # lazy: with eager connections and no server, mitmproxy disconnects the client, without a 502 and without a flow
     options.update(onboarding=False, block_global=False, connection_strategy="lazy")  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
-    master.addons.add(_Announced(master, upstream), addon)  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
+    master.addons.add(_Announcement(master, upstream), addon)  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        addon.shut_down()  # before mitmproxy breaks off what is going on: it would look as if clients had left
+        addon.shut_down()  # before mitmproxy aborts open flows, which would look like disconnects of clients
         master.shutdown()  # type: ignore[no-untyped-call]
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
     await master.run()
-    logging.getLogger("asyncio").setLevel(
-        logging.CRITICAL
-    )  # what is cancelled now, in the middle of a stream, is no error
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # tasks that are cancelled from here on are not errors
 
 
-class _Announced:
-    """Says where the proxy listens, once it does."""
+class _Announcement:
+    """Prints the address of the proxy when it listens."""
 
     def __init__(self, master: DumpMaster, upstream: str) -> None:
         self._master = master
         self._upstream = upstream
 
     def running(self) -> None:
-        """The sockets are open."""
+        """Print the address: the sockets are open."""
         server: object = self._master.addons.get("proxyserver")  # type: ignore[no-untyped-call]  # pyright: ignore[reportUnknownMemberType]
         if isinstance(server, Proxyserver):
             host, port = server.listen_addrs()[0][:2]
             shown = f"[{host}]" if ":" in host else host
-            say(f"listening on http://{shown}:{port}, passing on to {self._upstream}")
+            say(f"listening on http://{shown}:{port}, forwarding to {self._upstream}")
 
 
-def say(what: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(what + "\n")
+def say(line: str) -> None:
+    """Print a line and flush it."""
+    sys.stdout.write(line + "\n")
     sys.stdout.flush()

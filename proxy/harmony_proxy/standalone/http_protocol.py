@@ -1,4 +1,4 @@
-"""Connections of clients: HTTP/1.1 as uvicorn and httptools speak it, with limits on heads. What is refused here is told of, without content."""
+"""Client connections: HTTP/1.1 by uvicorn and httptools, with limits on request heads. Refusals are reported."""
 
 from __future__ import annotations
 
@@ -26,17 +26,20 @@ _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 _MALFORMED = "400 Bad Request", b"Invalid HTTP request received."
 _TOO_SLOW = "408 Request Timeout", b""
 _TOO_LARGE = "431 Request Header Fields Too Large", b""
-_LARGE = f"its head is larger than {HEAD_BYTES} bytes"
+_LARGE = f"the request head is larger than {HEAD_BYTES} bytes"
 
 Refusing = Callable[[int, End, str], None]
-"""What is told of a request that is refused before anybody is asked: the status, how it ended, and why, in words that are none of the client's."""
+"""Callback for a request that is refused before it reaches the application: status, end, and a reason.
+
+The reason quotes nothing of the request.
+"""
 
 _Answer = tuple[str, bytes]
-"""A status and a text."""
+"""Status line and body."""
 
 
 class _UntilClosed(RequestResponseCycle):
-    """An answer to a client of HTTP/1.0, which knows no chunks: where it has no length, the end of the connection is its end."""
+    """A response in HTTP/1.0, which has no chunked encoding: without a length, it ends with the connection."""
 
     _is_open_ended = False
 
@@ -50,15 +53,15 @@ class _UntilClosed(RequestResponseCycle):
 
 
 class _Connection(HttpToolsProtocol):
-    """HTTP/1.1 with limits on the head of a request, and no headers after it: what trailers say is not part of the request.
+    """HTTP/1.1 with limits on the head of a request, and without trailers.
 
-    A request that would rather speak another protocol (curl and Java ask for HTTP/2 so) is one like any other. Its parser takes what follows the head for
-    that protocol; so another parser goes on behind the head.
+    A request for a protocol upgrade is treated as an ordinary one: curl and Java send it for HTTP/2.
+    The parser, httptools, takes bytes after its head for the other protocol, so a new parser continues after the head.
 
-    State, besides uvicorn's: what is waited for, and the answer that ends the connection once the requests before it have theirs.
+    State, in addition to uvicorn's: timers, and the response that ends the connection after those to earlier requests.
     """
 
-    _is_upgrading = _is_going_on = False
+    _is_upgrading = _is_replaying = False
     _is_in_head = True
     _received = _size = 0
     _timer: asyncio.TimerHandle | None = None
@@ -77,7 +80,7 @@ class _Connection(HttpToolsProtocol):
         if self._look is not None:
             self._look.cancel()
         if self._served is not None and self._served is not self.cycle and not self._served.response_complete:
-            self._served.disconnected = True  # uvicorn tells it to the last request that came
+            self._served.disconnected = True  # uvicorn reports it only to the request that came last
             self._served.message_event.set()
         super().connection_lost(exc)
 
@@ -88,45 +91,45 @@ class _Connection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._go_on(data[upgrade.args[0] :])
+            self._continue_after_upgrade(data[upgrade.args[0] :])
             return
         except httptools.HttpParserError as problem:
-            self._misread(problem)
+            self._refuse_unparsable(problem)
             return
         if self._is_in_head:
             self._received += len(data)
             if self._received > HEAD_BYTES:
                 self._refuse(_TOO_LARGE, End.REFUSED, _LARGE)
 
-    def _misread(self, problem: httptools.HttpParserError) -> None:
-        """What came is no HTTP, or more of a head than is taken. What the parser calls it quotes nothing."""
+    def _refuse_unparsable(self, problem: httptools.HttpParserError) -> None:
+        """Refuse invalid HTTP or a head that is too large. The parser's messages quote nothing of the request."""
         if self._size > HEAD_BYTES:
             self._refuse(_TOO_LARGE, End.REFUSED, _LARGE)
             return
         is_callback = isinstance(problem, httptools.HttpParserCallbackError)
-        why = "the target cannot be read" if is_callback else str(problem)
+        why = "invalid request target" if is_callback else str(problem)
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if self._is_in_head or cycle is None or not cycle.more_body:
             self._refuse(_MALFORMED, End.MALFORMED, why)
-        elif cycle is not self._served:  # it waits in the line, and nobody has been asked
+        elif cycle is not self._served:  # pipelined, and not passed to the application yet
             self.pipeline.popleft()
             self._refuse(_MALFORMED, End.MALFORMED, why)
         else:
             self.fault = why
-            self._say(None if cycle.response_started else _MALFORMED)
+            self._answer_and_close(None if cycle.response_started else _MALFORMED)
 
-    def _go_on(self, data: bytes) -> None:
-        """Read on behind the head of a request that asked for another protocol."""
+    def _continue_after_upgrade(self, data: bytes) -> None:
+        """Parse the body of an upgrade request: a new parser gets a head with the same framing first."""
         framing = [(name, value) for name, value in self.headers if name in _FRAMING] or [(b"content-length", b"0")]
         head = b"".join(name + b": " + value + b"\r\n" for name, value in framing)
         self.parser = httptools.HttpRequestParser(self)
-        self._is_upgrading, self._is_going_on = False, True
+        self._is_upgrading, self._is_replaying = False, True
         self.parser.feed_data(b"POST / HTTP/1.1\r\n" + head + b"\r\n")
         if data:
             self.data_received(data)
 
     def on_message_begin(self) -> None:
-        if self._is_going_on:
+        if self._is_replaying:
             return
         if self._timer is None:
             self._await_head()
@@ -134,7 +137,7 @@ class _Connection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
-        if self._is_going_on:
+        if self._is_replaying:
             return
         self._size += len(url)
         super().on_url(url)
@@ -145,37 +148,37 @@ class _Connection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        if self._is_going_on:
-            self._is_going_on = False
+        if self._is_replaying:
+            self._is_replaying = False
             return
         self._is_in_head = False
         self._stop_waiting()
         if self._size > HEAD_BYTES:
-            raise ValueError  # what the parser makes of it ends in `send_400_response`
+            raise ValueError  # the parser wraps it: see `_refuse_unparsable`
         cast("dict[str, object]", self.scope)[LEFT] = self
         super().on_headers_complete()
         self._is_upgrading = self.parser.should_upgrade()
         if self.parser.get_http_version() == "1.0":
             self.cycle.__class__ = _UntilClosed
         if self.pipeline and self._look is None:
-            self._look_after()
+            self._watch_client()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._served = cycle
         if app is service_unavailable:
-            self._tell(503, End.REFUSED, "there are too many connections")
+            self._report(503, End.REFUSED, "too many connections")
         super()._start_asgi_task(cycle, app)
 
-    def _look_after(self) -> None:
-        """While requests wait in the line nothing is read of the client."""
+    def _watch_client(self) -> None:
+        """Poll for a disconnect: while requests are pipelined, nothing is read from the client."""
         waits = bool(self.pipeline) and not self.has_left()
-        self._look = self.loop.call_later(LOOK_SECONDS, self._look_after) if waits else None
+        self._look = self.loop.call_later(LOOK_SECONDS, self._watch_client) if waits else None
 
     def has_left(self) -> bool:
-        """Whether the client has left, as far as that is known without reading what it sent before; the connection is over then."""
+        """Return True if the client has left, and close the connection. Unread data does not hide it on Linux."""
         if self.transport.is_closing():
             return True
-        if sys.platform != "linux":  # elsewhere only who reads on is told
+        if sys.platform != "linux":  # elsewhere only a read reveals it
             return False
         poll = select.poll()
         poll.register(self.transport.get_extra_info("socket"), select.POLLRDHUP)
@@ -188,14 +191,14 @@ class _Connection(HttpToolsProtocol):
         is_last = not self.pipeline
         super().on_response_complete()
         if self._last is not None and is_last:
-            self._say(self._last)
+            self._answer_and_close(self._last)
         elif self.cycle.response_complete and self.cycle.more_body:
-            # answered before it was all sent: who is still sending has to be read, or may never read the answer, but not for ever
-            self._timer = self.loop.call_later(LINGER_SECONDS, self._end)
+            # The client is still sending: unless its body is read, it may never read the response. Limited in time.
+            self._timer = self.loop.call_later(LINGER_SECONDS, self._close)
 
     def on_message_complete(self) -> None:
         if self._is_upgrading:
-            return  # that was the head; the body is to come
+            return  # only the head is complete
         self._stop_waiting()
         super().on_message_complete()
 
@@ -209,29 +212,29 @@ class _Connection(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         if self._received:
-            self._refuse(_TOO_SLOW, End.REFUSED, "its head did not come in time")
+            self._refuse(_TOO_SLOW, End.REFUSED, "the request head did not arrive in time")
         else:
-            self._end()  # nobody asked anything
+            self._close()  # an idle connection
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         if not self.transport.is_closing():
             self.transport.close()
 
     def _refuse(self, answer: _Answer, end: End, why: str) -> None:
-        """A request ends before anybody was asked, and the connection with it, once the requests before have their answers."""
+        """Refuse a request before it reaches the application. Close the connection after the responses to earlier requests."""
         self._stop_waiting()
-        self._tell(int(answer[0][:3]), end, why)
+        self._report(int(answer[0][:3]), end, why)
         if self._served is None or self._served.response_complete:
-            self._say(answer)
+            self._answer_and_close(answer)
         else:
             self._last = answer
 
-    def _tell(self, status: int, end: End, why: str) -> None:
+    def _report(self, status: int, end: End, why: str) -> None:
         if self.refusing is not None:
             self.refusing(status, end, why)
 
-    def _say(self, answer: _Answer | None) -> None:
-        """The last words; none where they would stand within an answer."""
+    def _answer_and_close(self, answer: _Answer | None) -> None:
+        """Send a last response, unless another one has begun, and close the connection."""
         if self.transport.is_closing():
             return
         if answer is not None:
@@ -243,5 +246,7 @@ class _Connection(HttpToolsProtocol):
 
 
 def connections(refusing: Refusing | None) -> type[asyncio.Protocol]:
-    """What serves a connection of a client, and tells of what it refuses."""
-    return type("_Told", (_Connection,), {"refusing": staticmethod(refusing) if refusing is not None else None})
+    """Return the protocol class of client connections, which reports refusals to the callback."""
+    return type(
+        "_ReportingConnection", (_Connection,), {"refusing": staticmethod(refusing) if refusing is not None else None}
+    )

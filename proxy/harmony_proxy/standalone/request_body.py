@@ -1,4 +1,4 @@
-"""The body of a request on its way from an ASGI server to whoever sends it on: as it comes, bounded, and never ended unless the client ended it."""
+"""The body of a request on its way to the upstream: streamed, bounded, and ended only by the client."""
 
 from __future__ import annotations
 
@@ -11,64 +11,60 @@ from dataclasses import dataclass
 from harmony_proxy.capture.observation import ClientConnection, Receive
 
 _ROOM = 64 * 1024
-"""So many bytes wait here for the upstream; as long as there are that many, no more are asked of the client."""
+"""Bytes that are buffered for the upstream before no more are read from the client."""
 LOOK_SECONDS = 0.5
-"""So often a client is looked after of whom nothing is read."""
+"""Interval of the checks whether a client has left from which nothing is read."""
 _MORE = 4 * 1024 * 1024
-"""So many bytes more are read of a client at each look, out of the reserve: as much as its system may hold of a request before word that it left."""
+"""Bytes that are read from a client at each check, out of the reserve: as much as system buffers may hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What is allowed. Sizes in bytes, times in seconds.
+    """Limits of requests. Sizes in bytes, times in seconds.
 
-    `body_seconds` is how long a client may be waited for in one request, `idle_seconds` how long the upstream may say, or take, nothing.
+    `body_seconds` limits the wait for the client in one request; `idle_seconds` the time without traffic of the upstream.
     """
 
     body: int = 64 * 1024 * 1024
     body_seconds: float = 120.0
     connect_seconds: float = 10.0
     idle_seconds: float = 600.0
-    keep_alive_seconds: float = (
-        3.0  # less than any server's, so that no request meets a connection that is just being closed
-    )
+    keep_alive_seconds: float = 3.0  # less than any server's, so that no request meets a closing connection
 
 
 class UploadRefusedError(Exception):
-    """A request that is not passed on, or not to its end; a status and one line."""
+    """A request that is not passed on, or only in part. It has a status and a one-line message."""
 
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 
 class ClientDisconnectError(Exception):
-    """The client is gone; as text, what of its request was malformed, where it was broken off for that."""
+    """The client is gone. The message is empty, or the reason why a malformed request was aborted."""
 
 
 class Reserve:
-    """Room that all uploads share which an upstream holds back. State: the bytes that are left of it."""
+    """Buffer space shared by all uploads that wait for the upstream. State: the free bytes."""
 
     def __init__(self, size: int) -> None:
         self._left = size
 
     def lent(self, most: int) -> int:
-        """Some of it, nothing where it is used up."""
+        """Reserve up to `most` bytes, and return the number; 0 if the space is used up."""
         size = min(most, self._left)
         self._left -= size
         return size
 
     def returned(self, size: int) -> None:
-        """It is free again."""
+        """Free reserved bytes."""
         self._left += size
 
 
 class Upload:
-    """State: what has come and was not taken yet, whether the client has ended it, how much it was and how long it was waited for.
+    """State: the parts that the upstream has not taken yet, and the remaining time for the client.
 
-    Attributes:
-        is_whole: whether the client has sent all of it.
-        size: how many bytes it has sent.
+    `is_whole` is true if the client has sent all of the body; `size` is the number of bytes so far.
     """
 
     def __init__(self, receive: Receive, limits: Limits, *, client: ClientConnection, reserve: Reserve) -> None:
@@ -87,26 +83,28 @@ class Upload:
         self._has_room = asyncio.Event()
 
     async def begin(self) -> bytes | None:
-        """The body, if the first of it is all of it, as it is of most; None where there is more to come.
+        """Return the body if its first part is complete, as most are; None if more is to come.
 
         Raises:
-            Left, Refused: there is nothing to pass on.
+            ClientDisconnectError: the client has left.
+            UploadRefusedError: the body is too large, or did not arrive in time.
         """
         while not self._parts and not self.is_whole:
             await self._take()
         return b"".join(self._parts) if self.is_whole else None
 
     async def run(self) -> None:
-        """Fetch the rest, while there is room for it; then wait until the client leaves.
+        """Receive the rest as the buffer allows; then wait until the client leaves.
 
         Raises:
-            Left, Refused: the body breaks off, or the client has left after it.
-            TimeoutError: the upstream does not take it.
+            ClientDisconnectError: the client has left, during or after the body.
+            UploadRefusedError: the body is too large, or did not arrive in time.
+            TimeoutError: the upstream does not read the body.
         """
         try:
             while not self.is_whole:
                 if self._waiting >= self._room:
-                    await self._held_back()
+                    await self._wait_for_room()
                 await self._take()
         finally:
             self._reserve.returned(self._room - _ROOM)
@@ -115,10 +113,10 @@ class Upload:
             pass
         raise ClientDisconnectError(self._client.fault)
 
-    async def _held_back(self) -> None:
-        """Wait until there is room: the upstream takes some, or there is some in the reserve.
+    async def _wait_for_room(self) -> None:
+        """Wait until the upstream takes a part, or the reserve has space.
 
-        Of a client that nobody reads its system keeps the word that it left behind what it has sent. Where that has not come, reading on finds it.
+        Buffered data may hide that a client has left. Reading more of it, into the reserve, reveals the disconnect.
         """
         while self._waiting >= self._room:
             self._has_room.clear()
@@ -134,7 +132,7 @@ class Upload:
             self._room += self._reserve.lent(_MORE)
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """The body, piece by piece. It ends only where the client has ended it: one that broke off must not look whole."""
+        """Yield the parts of the body. A truncated body never ends, so that it cannot look complete."""
         while True:
             while self._parts:
                 part = self._parts.popleft()
@@ -154,7 +152,7 @@ class Upload:
             async with asyncio.timeout(self._patience):
                 message = await self._receive()
         except TimeoutError:
-            raise UploadRefusedError(408, "the request did not come in time") from None
+            raise UploadRefusedError(408, "the request did not arrive in time") from None
         self._patience -= clock() - begun
         if message["type"] != "http.request":
             raise ClientDisconnectError(self._client.fault)
@@ -171,5 +169,5 @@ class Upload:
 
 
 def too_large(most: int) -> UploadRefusedError:
-    """What a client is told whose request is larger than what is passed on."""
-    return UploadRefusedError(413, f"a request's body of more than {most} bytes is not passed on")
+    """Return the error for a request whose body exceeds the limit."""
+    return UploadRefusedError(413, f"the request body is larger than {most} bytes")

@@ -1,4 +1,4 @@
-"""The standalone proxy: uvicorn in front, the guard around `Upstream`, and an orderly end."""
+"""The standalone proxy: uvicorn, the guard around `Upstream`, and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BACKLOG = 2048
 
 @dataclass(frozen=True, kw_only=True)
 class Standalone:
-    """How it runs. `drain` is how many seconds requests under way are given to end."""
+    """Settings of the standalone proxy. `drain` is the time limit in seconds for open requests at shutdown."""
 
     upstream: str
     host: str
@@ -45,7 +45,7 @@ class Standalone:
 
 
 class _Server(uvicorn.Server):
-    """One that says where it listens, and ends with its exit code its own."""
+    """A uvicorn server that reports when it listens, and leaves the exit code to its caller."""
 
     def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
         super().__init__(config)
@@ -73,16 +73,16 @@ class _Server(uvicorn.Server):
 
     def _stop(self) -> None:
         self.force_exit = self.should_exit
-        if self.force_exit:  # what is left open now is no error
+        if self.force_exit:  # tasks that are cancelled from here on are not errors
             logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         self.should_exit = True
 
 
 def listening_on(host: str, port: int) -> socket.socket:
-    """A socket to be served.
+    """Return a listening socket.
 
     Raises:
-        UsageError: there is none to be had.
+        UsageError: the address cannot be listened on.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
@@ -93,44 +93,44 @@ def listening_on(host: str, port: int) -> socket.socket:
     return listening
 
 
-def serve(how: Standalone) -> int:
-    """Run until SIGINT or SIGTERM: then no more connections are taken, requests under way end within `drain`, and what is queued is judged.
+def serve(settings: Standalone) -> int:
+    """Run until SIGINT or SIGTERM. Then stop listening, wait for open requests at most `drain` seconds, judge the queue.
 
     Raises:
-        UsageError: it cannot listen there.
+        UsageError: the address cannot be listened on.
     """
-    handing = JudgeQueue(how.judging, say=say)
-    guard = HarmonyGuard(Upstream(how.upstream, limits=how.limits), policy=how.rules, handing=handing)
-    with listening_on(how.host, how.port) as listening:
-        stop_metrics = _metrics(how.metrics, guard)
+    queue = JudgeQueue(settings.judging, say=say)
+    guard = HarmonyGuard(Upstream(settings.upstream, limits=settings.limits), policy=settings.rules, handing=queue)
+    with listening_on(settings.host, settings.port) as listening:
+        stop_metrics = _metrics(settings.metrics, guard)
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         server = _Server(
-            config(guard, how.drain),
-            lambda: say(f"listening on http://{shown}:{port}, passing on to {how.upstream}"),
+            config(guard, settings.drain),
+            lambda: say(f"listening on http://{shown}:{port}, forwarding to {settings.upstream}"),
         )
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
         guard.start()
         gc.collect()
-        gc.freeze()  # what is there now stays: no collection has to look at it again
+        gc.freeze()  # the loaded modules stay: exclude them from garbage collections
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(server.serve(sockets=[listening]))
         finally:
             stop_metrics()
-            handing.close()
-    say(sentence(handing.tally))
+            queue.close()
+    say(sentence(queue.tally))
     return Exit.CONFORMS
 
 
-def say(what: str) -> None:
-    """Print a line at once."""
-    sys.stdout.write(what + "\n")
+def say(line: str) -> None:
+    """Print a line and flush it."""
+    sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def config(guard: HarmonyGuard, drain: float) -> uvicorn.Config:
-    """How uvicorn serves it. What is refused before it is asked is told to it, if it is a guard."""
+    """Return the configuration of uvicorn. Refused requests are reported to `guard.refused`, if it exists."""
     refusing: Refusing | None = getattr(guard, "refused", None)
     return uvicorn.Config(
         guard,
@@ -151,7 +151,7 @@ def config(guard: HarmonyGuard, drain: float) -> uvicorn.Config:
 def _metrics(address: tuple[str, int] | None, guard: HarmonyGuard) -> Callable[[], None]:
     if address is None:
         return lambda: None
-    from harmony_proxy.judging.metrics import serve_metrics  # noqa: PLC0415 - only where it is wanted
+    from harmony_proxy.judging.metrics import serve_metrics  # noqa: PLC0415 - only if metrics are served
 
     try:
         return serve_metrics(address, guard.handing, guard.gauges)

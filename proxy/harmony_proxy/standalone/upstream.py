@@ -1,8 +1,10 @@
-"""The reverse proxy as an ASGI application: what comes in goes to one fixed upstream, and back, byte by byte as it comes. It knows nothing of guards.
+"""The reverse proxy as an ASGI application: one fixed upstream, and bytes forwarded as they arrive. Independent of guards.
 
-A body that has come as a whole is sent on as one; of any other each piece goes on as it comes, under the length that the client named, else in chunks.
-A client that leaves, in the middle of its request too, ends the request to the upstream at once. An upstream that breaks off ends the client's connection
-without an end: a stream that was cut must not look whole. How an answer ended is told to whoever asked for it in the scope (`ENDED`).
+- A request body that has arrived completely is sent as one. Otherwise each part is sent as it arrives, with the length
+  that the client declared, or else in chunks.
+- A client that disconnects, even within its request, aborts the request to the upstream at once.
+- If the upstream breaks off, the client's connection is aborted: a truncated stream must not look complete.
+- The end of each response is reported to the callback in the scope (`ENDED`).
 """
 
 from __future__ import annotations
@@ -44,10 +46,10 @@ _HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-_NOT_SENT_ON = _HOP_BY_HOP | {b"host", b"content-length", b"expect", b"http2-settings"}
-_OURS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+_NOT_FORWARDED = _HOP_BY_HOP | {b"host", b"content-length", b"expect", b"http2-settings"}
+_AUTO_HEADERS = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _REFUSED_METHODS = frozenset({"CONNECT", "TRACE"})
-_ANSWERS = range(200, 600)
+_STATUSES = range(200, 600)
 _REDIRECTS = range(300, 400)
 _CODINGS = frozenset({b"", b"chunked", b"identity"})
 _HEADERS = 1000
@@ -62,9 +64,9 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Upstream:
-    """Passes requests on to `base` (scheme, host, port, and maybe a path that is put before each)."""
+    """Forwards requests to `base`: scheme, host, port, and optionally a path that is put before each request's path."""
 
-    tells_its_end = True
+    reports_end = True
 
     def __init__(self, base: str, *, limits: Limits | None = None) -> None:
         self._base = base.rstrip("/")
@@ -74,13 +76,13 @@ class Upstream:
         self._session: aiohttp.ClientSession | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one scope."""
+        """Serve one ASGI scope."""
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._run_lifespan(receive, send)
         elif scope["type"] == "http":
             await self._serve(scope, receive, send)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         self._open()
         await send({"type": "lifespan.startup.complete"})
@@ -99,7 +101,7 @@ class Upstream:
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
-                skip_auto_headers=_OURS,
+                skip_auto_headers=_AUTO_HEADERS,
                 trust_env=False,
                 read_bufsize=_BUFFER,
                 max_line_size=_BUFFER,
@@ -113,67 +115,67 @@ class Upstream:
         if scope["path"] == HEALTH:
             await _answer(send, 200, b'{"status":"ok"}')
             return
-        ended: Callable[[End, str], None] = scope.get(ENDED, _nobody)
+        ended: Callable[[End, str], None] = scope.get(ENDED, _ignore_end)
         upload = Upload(receive, self._limits, client=scope.pop(LEFT, _UNKNOWN), reserve=self._reserve)
         try:
-            url, headers = self._address(scope), _sent_on(scope["headers"])
+            url, headers = self._url(scope), _forwarded(scope["headers"])
             length = _length(scope["headers"])
             if length is not None and int(length) > self._limits.body:
                 raise too_large(self._limits.body)
             body = await upload.begin()
         except UploadRefusedError as refused:
             ended(End.REFUSED, str(refused))
-            await _answer(send, refused.status, _told(str(refused)))
+            await _answer(send, refused.status, _error_body(str(refused)))
             return
         except ClientDisconnectError as left:
-            ended(*_how(left))
+            ended(*_end_of(left))
             return
         if body is None and length is not None:
             headers["Content-Length"] = length
-        await _Passing(send, ended, upload, URL(self._base)).run(self._open(), scope["method"], url, headers, body)
+        await _Forwarding(send, ended, upload, URL(self._base)).run(self._open(), scope["method"], url, headers, body)
 
-    def _address(self, scope: Scope) -> URL:
+    def _url(self, scope: Scope) -> URL:
         if scope["method"] in _REFUSED_METHODS:
-            raise UploadRefusedError(405, f"{scope['method']} is not passed on")
+            raise UploadRefusedError(405, f"the method {scope['method']} is not supported")
         if _coding(scope["headers"]) not in _CODINGS:
-            raise UploadRefusedError(501, "a transfer coding other than chunked is not passed on")
+            raise UploadRefusedError(501, "unsupported transfer coding: expected chunked")
         path: str = scope["path"]
         if self._has_path and ".." in path.split("/"):
-            raise UploadRefusedError(400, "a path with .. in it is not passed on")
+            raise UploadRefusedError(400, "invalid path: expected no .. segment")
         raw: bytes = scope.get("raw_path") or path.encode()
         query: bytes = scope["query_string"]
         text = raw.decode("latin-1") + (f"?{query.decode('latin-1')}" if query else "")
         if not text.startswith("/"):
-            raise UploadRefusedError(400, "a path begins with /")
+            raise UploadRefusedError(400, "invalid path: expected / at its start")
         return URL(self._base + text, encoded=True)
 
 
 class _Response(aiohttp.ClientResponse):
-    """One that, given up before its head came, is so at once: an end would stand behind all that the upstream has not taken of the request."""
+    """A response that is reset if it is abandoned early: a FIN would queue behind the unsent part of the request."""
 
     def close(self) -> None:
         transport = self.connection.transport if self.connection is not None else None
-        if transport is not None and _untaken(transport):
+        if transport is not None and _unsent_bytes(transport):
             with suppress(OSError):
                 transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             transport.abort()
         super().close()
 
 
-def _untaken(transport: asyncio.Transport) -> int:
-    """Bytes that were not sent yet, as the other side has no room for them. Only Linux tells how many its own buffers hold."""
+def _unsent_bytes(transport: asyncio.Transport) -> int:
+    """Return the bytes that the other side has not taken yet; those in system buffers only on Linux."""
     size = transport.get_write_buffer_size()
     if size or sys.platform != "linux":
         return size
     try:
-        told = fcntl.ioctl(transport.get_extra_info("socket").fileno(), _SIOCOUTQNSD, bytes(4))
-    except OSError:  # it is closed
+        unsent = fcntl.ioctl(transport.get_extra_info("socket").fileno(), _SIOCOUTQNSD, bytes(4))
+    except OSError:  # closed
         return 0
-    return int.from_bytes(told, sys.byteorder)
+    return int.from_bytes(unsent, sys.byteorder)
 
 
-class _Passing:
-    """One request under way. State: whether the client has the head, whether the answer is complete, and what ended it from the client's side."""
+class _Forwarding:
+    """One open request. State: whether the response has begun, whether it is complete, and the error of the client."""
 
     def __init__(self, send: Send, ended: Callable[[End, str], None], upload: Upload, base: URL) -> None:
         self._send = send
@@ -186,42 +188,42 @@ class _Passing:
     async def run(
         self, session: aiohttp.ClientSession, method: str, url: URL, headers: CIMultiDict[str], body: bytes | None
     ) -> None:
-        """Pass it on, and its answer back; give up at once when the client leaves. `body` is all of it, None where it is still coming."""
+        """Forward the request, and the response back; stop at once if the client leaves. No `body`: it is incomplete."""
         task = asyncio.current_task()
-        coming = asyncio.ensure_future(self._upload.run())
+        upload = asyncio.ensure_future(self._upload.run())
 
         def stop(_: asyncio.Future[None]) -> None:
-            if not coming.cancelled():
-                problem = coming.exception()
+            if not upload.cancelled():
+                problem = upload.exception()
                 if not self._is_over and task is not None:
                     self._why = problem
                     task.cancel()
 
-        coming.add_done_callback(stop)
+        upload.add_done_callback(stop)
         try:
-            await self._pass(session, method, url, headers, self._upload.parts() if body is None else body or None)
+            await self._forward(session, method, url, headers, self._upload.parts() if body is None else body or None)
         except asyncio.CancelledError:
             if self._why is None:
                 raise
             if task is not None:
                 task.uncancel()
-            await self._gave_up(self._why)
+            await self._stop(self._why)
         finally:
             self._is_over = True
-            coming.cancel()
+            upload.cancel()
 
-    async def _gave_up(self, why: BaseException) -> None:
+    async def _stop(self, why: BaseException) -> None:
         match why:
             case ClientDisconnectError():
-                self._ended(*_how(why))
+                self._ended(*_end_of(why))
             case UploadRefusedError():
-                await self._broken(End.REFUSED, why.status, str(why), why)
+                await self._break_off(End.REFUSED, why.status, str(why), why)
             case TimeoutError():
-                await self._broken(End.TIMEOUT, 504, "the upstream did not take the request in time", why)
+                await self._break_off(End.TIMEOUT, 504, "the upstream did not take the request in time", why)
             case _:
                 raise why
 
-    async def _pass(
+    async def _forward(
         self,
         session: aiohttp.ClientSession,
         method: str,
@@ -231,27 +233,25 @@ class _Passing:
     ) -> None:
         try:
             async with session.request(method, url, headers=headers, data=body, allow_redirects=False) as response:
-                await self._back(response)
+                await self._send_back(response)
         except (aiohttp.ConnectionTimeoutError, aiohttp.ClientConnectorError) as problem:
-            await self._broken(End.NO_CONNECTION, 502, "the upstream cannot be reached", problem)
+            await self._break_off(End.NO_CONNECTION, 502, "the upstream cannot be reached", problem)
         except TimeoutError as problem:
-            await self._broken(End.TIMEOUT, 504, "the upstream did not answer in time", problem)
+            await self._break_off(End.TIMEOUT, 504, "the upstream did not answer in time", problem)
         except (aiohttp.ClientError, OSError) as problem:
             end = End.CUT if self._is_started else End.RESET
-            await self._broken(end, 502, "the upstream broke off", problem)
-        except ValueError:  # a header that would be two
+            await self._break_off(end, 502, "the upstream broke off", problem)
+        except ValueError:  # a header with a line break
             self._is_over = True
-            words = "a header of the request cannot be passed on"
-            self._ended(End.REFUSED, words)
-            await _answer(self._send, 400, _told(words))
+            message = "a header of the request cannot be passed on"
+            self._ended(End.REFUSED, message)
+            await _answer(self._send, 400, _error_body(message))
 
-    async def _back(self, response: aiohttp.ClientResponse) -> None:
-        if response.status not in _ANSWERS:
-            raise aiohttp.ClientPayloadError(
-                "the upstream switches protocols unasked, or has a status that there is not"
-            )
+    async def _send_back(self, response: aiohttp.ClientResponse) -> None:
+        if response.status not in _STATUSES:
+            raise aiohttp.ClientPayloadError("the upstream switches protocols unasked, or sends an invalid status")
         if _coding(response.raw_headers) not in _CODINGS:
-            raise aiohttp.ClientPayloadError("the upstream uses a transfer coding that nobody asked for")
+            raise aiohttp.ClientPayloadError("the upstream uses an unsupported transfer coding")
         headers = _without(response.raw_headers, _HOP_BY_HOP)
         if response.status in _REDIRECTS:
             headers = [(name, _through_us(it, self._base) if name == b"location" else it) for name, it in headers]
@@ -267,12 +267,12 @@ class _Passing:
             if data:
                 await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
-    async def _broken(self, end: End, status: int, words: str, problem: BaseException) -> None:
-        """Say so, where nothing was said yet. Otherwise nothing is: a server that is left without an end breaks the connection off."""
-        self._ended(end, words if end is End.REFUSED else type(problem).__name__)
+    async def _break_off(self, end: End, status: int, message: str, problem: BaseException) -> None:
+        """Send an error if the response has not begun. Otherwise send nothing: the server then aborts the connection."""
+        self._ended(end, message if end is End.REFUSED else type(problem).__name__)
         if not self._is_started:
             self._is_over = True
-            await _answer(self._send, status, _told(words))
+            await _answer(self._send, status, _error_body(message))
 
 
 async def _answer(send: Send, status: int, body: bytes) -> None:
@@ -283,26 +283,26 @@ async def _answer(send: Send, status: int, body: bytes) -> None:
         await send({"type": "http.response.body", "body": body})
 
 
-def _told(words: str) -> bytes:
-    return dumps({"error": {"message": words, "type": "proxy_error", "param": None, "code": None}}).encode()
+def _error_body(message: str) -> bytes:
+    return dumps({"error": {"message": message, "type": "proxy_error", "param": None, "code": None}}).encode()
 
 
-def _sent_on(headers: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
+def _forwarded(headers: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
     try:
         return CIMultiDict(
-            (name.decode("latin-1"), value.decode("utf-8")) for name, value in _without(headers, _NOT_SENT_ON)
+            (name.decode("latin-1"), value.decode("utf-8")) for name, value in _without(headers, _NOT_FORWARDED)
         )
-    except UnicodeDecodeError:  # aiohttp would leave those bytes out
-        raise UploadRefusedError(400, "a header that is no UTF-8 is not passed on") from None
+    except UnicodeDecodeError:  # aiohttp would drop these bytes
+        raise UploadRefusedError(400, "invalid header: expected UTF-8") from None
 
 
 def _coding(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """How the body is coded for its way."""
+    """Return the transfer coding."""
     return b",".join(value.strip().lower() for name, value in headers if name.lower() == b"transfer-encoding")
 
 
 def _through_us(location: bytes, base: URL) -> bytes:
-    """Where a redirect leads: what leads to the upstream itself would lead past us, so only its path is told."""
+    """Rewrite a redirect to the upstream as a path, so that the client does not bypass the proxy."""
     try:
         there = URL(location.decode("ascii"), encoded=True)
         is_ours = there.absolute and there.origin() == base.origin()
@@ -317,12 +317,12 @@ def _through_us(location: bytes, base: URL) -> bytes:
 
 
 def _length(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """The length that the client said its body has."""
+    """Return the declared length of the body."""
     return next((value.decode("latin-1") for name, value in headers if name.lower() == b"content-length"), None)
 
 
 def _without(headers: Iterable[tuple[bytes, bytes]], names: frozenset[bytes]) -> Headers:
-    """The headers without some, and without those that `Connection` names."""
+    """Return lower-case headers without `names` and those that `Connection` names."""
     lowered = [(name.lower(), value) for name, value in headers]
     for name, value in lowered:
         if name == b"connection":
@@ -330,22 +330,22 @@ def _without(headers: Iterable[tuple[bytes, bytes]], names: frozenset[bytes]) ->
     return [pair for pair in lowered if pair[0] not in names]
 
 
-def _nobody(_: End, __: str) -> None:
-    """Nobody wants to know how it ended."""
+def _ignore_end(_: End, __: str) -> None:
+    """Do nothing: the scope has no callback."""
 
 
-def _how(left: ClientDisconnectError) -> tuple[End, str]:
+def _end_of(left: ClientDisconnectError) -> tuple[End, str]:
     return (End.MALFORMED if str(left) else End.CLIENT_LEFT), str(left)
 
 
-class _Unknown:
-    """A client of whom the server tells nothing."""
+class _UnknownConnection:
+    """The connection of a client under a server that reports nothing of it."""
 
     fault = ""
 
     def has_left(self) -> bool:
-        """Nobody knows."""
+        """Return False: unknown."""
         return False
 
 
-_UNKNOWN = _Unknown()
+_UNKNOWN = _UnknownConnection()

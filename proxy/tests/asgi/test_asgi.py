@@ -299,7 +299,7 @@ def test_past_its_limit_a_note_counts_and_keeps_little(size):
     asked(HarmonyGuard(app, handing=hands, limit=10_000), body=b"{}")
     kept = hands.passage.kept
     assert hands.over.size < 80_000
-    assert hands.passage.unjudged == "larger than the 10000 bytes that are kept of an exchange"
+    assert hands.passage.unjudged == "larger than the limit of 10000 bytes for an exchange"
     assert (kept.request_bytes, kept.response_bytes, kept.chunks) == (2, 2000 * size, 2000)
     assert (kept.end, kept.status, kept.response_headers) == (End.COMPLETE, 200, ((b"a", b"b"),))
     assert 0 < kept.first_byte <= kept.seconds
@@ -472,7 +472,7 @@ def test_the_openai_client_gets_of_the_reference_server_what_it_gets_without(str
 
 def test_a_scope_that_the_server_keeps_holds_nothing_of_an_exchange_that_is_over():
     class Telling:
-        tells_its_end = True
+        reports_end = True
 
         async def __call__(self, scope, receive, send):
             self.scope = scope

@@ -70,7 +70,7 @@ def test_a_body_that_ends_within_its_encoding_is_said_to(encoding, pack):
     unpacking = Unpacking(encoding)
     unpacking.end()  # of nothing there is no more
     unpacking.feed(packed[:-1], most=len(TEXT))
-    with pytest.raises(BodyDecodingError, match=f"ends within its {encoding.lower()}"):
+    with pytest.raises(BodyDecodingError, match=f"truncated {encoding.lower()} body"):
         unpacking.end()
     unpacking.feed(packed[-1:], most=len(TEXT))
     unpacking.end()
@@ -91,13 +91,13 @@ def test_an_event_has_the_time_of_the_packed_bytes_that_completed_it():
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
 def test_bytes_in_another_encoding_are_said_to_be_so(encoding):
-    with pytest.raises(BodyDecodingError, match=f"the body is not {encoding}"):
+    with pytest.raises(BodyDecodingError, match=f"invalid {encoding} body"):
         decode_chunks([Chunk(at=0.0, data=b"plain text, not packed at all")], encoding, limit=1000)
 
 
 @pytest.mark.parametrize("encoding", ["compress", "gzip, br", "x" * 500])
 def test_an_encoding_that_is_not_known_is_named(encoding):
-    with pytest.raises(BodyDecodingError, match="which is not unpacked here") as raised:
+    with pytest.raises(BodyDecodingError, match="unsupported content encoding") as raised:
         decode_chunks([], encoding, limit=1)
     assert len(str(raised.value)) < 120
 
@@ -107,7 +107,7 @@ def test_an_encoding_that_is_not_known_is_named(encoding):
 )
 def test_a_small_body_that_unpacks_to_a_large_one_is_refused(encoding, pack):
     packed = pack(bytes(50_000_000))
-    with pytest.raises(BodyDecodingError, match="unpacks to more than 1000000 bytes"):
+    with pytest.raises(BodyDecodingError, match="decompresses to more than 1000000 bytes"):
         decode_chunks([Chunk(at=0.0, data=packed)], encoding, limit=1_000_000)
 
 

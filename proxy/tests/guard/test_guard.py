@@ -271,7 +271,7 @@ def test_a_packed_stream_of_which_the_client_has_had_something_ends_with_an_erro
     )
     assert body.startswith(b'ABdata: {"error"')
     assert (guard.must_stop, guard.problems) == (True, 0)
-    assert guard.recorder.left == {"*": "the body ends within its gzip"}
+    assert guard.recorder.left == {"*": "truncated gzip body"}
 
 
 def test_a_stream_that_breaks_off_is_told_with_what_was_held():

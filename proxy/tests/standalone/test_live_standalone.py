@@ -47,7 +47,7 @@ def proxied(upstream, log, *options):
     )
     try:
         said = process.stdout.readline()
-        found = re.match(r"listening on (http://\S+), passing on to", said)
+        found = re.match(r"listening on (http://\S+), forwarding to", said)
         assert found, said + process.stdout.read()
         yield process, found[1]
     finally:
@@ -112,7 +112,7 @@ def test_it_serves_observes_counts_drains_and_sums_up(tmp_path):
                 httpx.get(f"{base}/healthz")
             assert b"".join(events).endswith(b"data: [DONE]\n\n"), "what is under way ends well"
         assert process.wait(WAIT) == 0
-        assert process.stdout.read().startswith("5 exchanges went by, 4 judged, 0 broke a MUST")
+        assert process.stdout.read().startswith("5 exchanges, 4 judged, 0 failed a MUST check")
     lines = [json.loads(line) for line in log.read_bytes().splitlines() if b"malformed" not in line]
     assert [(line["status"], line["end"], line["failed"]) for line in lines] == [(200, "complete", [])] * 4
     (odd,) = [json.loads(line) for line in log.read_bytes().splitlines() if b"malformed" in line]
@@ -134,7 +134,7 @@ def test_what_is_under_way_is_given_so_long_and_no_longer(tmp_path, drain, signa
             with pytest.raises(httpx.RemoteProtocolError):
                 b"".join(events)
         assert process.wait(WAIT) == 0
-        assert process.stdout.read() == "1 exchanges went by, 0 judged, 0 broke a MUST\n"
+        assert process.stdout.read() == "1 exchanges, 0 judged, 0 failed a MUST check\n"
     (line,) = [json.loads(line) for line in (tmp_path / "log").read_bytes().splitlines()]
     assert (line["end"], line["judged"]) == ("shut_down", False)
 
