@@ -23,12 +23,12 @@ _MOST_FORMS = 3
 @evidence
 def has_accounts(series: Series) -> bool:
     """series of requests that compare prompt_tokens, where the repeated request has the same count"""
-    counted = _counted(series)
+    counts = _counts(series)
     again = pair(series, PLAINEST, AGAIN)
     return (
         again is not None
-        and PLAINEST in counted
-        and len(counted) > _FEWEST
+        and PLAINEST in counts
+        and len(counts) > _FEWEST
         and prompt_count(again[0]) == prompt_count(again[1])
     )
 
@@ -117,12 +117,12 @@ def _accounts(series: Series) -> tuple[CountExplanation, ...]:
 
 def counted_requests(series: Series) -> tuple[Requests, Sequence[int]]:
     """Return the requests of a series that have a prompt count, and these counts."""
-    counted = _counted(series)
-    bodies = tuple((name, series.exchanges[name].chat_request_body) for name in counted)
-    return Requests(bodies=bodies, base=PLAINEST), tuple(counted.values())
+    counts = _counts(series)
+    bodies = tuple((name, series.exchanges[name].chat_request_body) for name in counts)
+    return Requests(bodies=bodies, base=PLAINEST), tuple(counts.values())
 
 
-def _counted(series: Series) -> dict[str, int]:
+def _counts(series: Series) -> dict[str, int]:
     """Return the prompt count of each step, without the repetition."""
     counts = ((step, prompt_count(x)) for step, x in series.exchanges.items() if step != AGAIN and x.turn is not None)
     return {step: count for step, count in counts if count}

@@ -139,14 +139,12 @@ def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
     A model that is not stopped writes the user's next question, and answers that too. The client shows all of it as one answer (defect M04).
     """
     for answer in x.answers:
-        for leaked in emitted(answer.ids).run_on(answer) if answer.ids is not None else ():
-            where = Location(leaked.field.where)
+        for leak in emitted(answer.ids).run_on(answer) if answer.ids is not None else ():
+            where = Location(leak.field.where)
             yield Finding(
-                message=RedactableText(
-                    "{} continues with text that the model wrote in the name of another role", where
-                ),
-                at=leaked.field.where,
-                excerpt=near(leaked.field.text, leaked.text.strip()[:40]),
+                message=RedactableText("{} continues with text that the model wrote as another role", where),
+                at=leak.field.where,
+                excerpt=near(leak.field.text, leak.text.strip()[:40]),
             )
 
 
@@ -273,29 +271,25 @@ def content_is_the_answer(x: Exchange) -> Iterator[Finding]:
 
     Analysis text in the content leaks private reasoning. A missing final is an answer that the user never saw (defects V06, R03, V14, R01).
     """
-    turn, meant = x.turn, x.expected_output
-    if turn is None or meant is None:
+    turn, output = x.turn, x.expected_output
+    if turn is None or output is None:
         return
     content = turn.content or ""
-    if told_in_order(meant.shown, content) or told_in_order((*meant.shown, *_unplaced_arguments(x)), content):
+    if told_in_order(output.shown, content) or told_in_order((*output.shown, *_unplaced_arguments(x)), content):
         return
     if (
-        meant.preambles
-        and told_in_order(meant.finals, content)
-        and all(text in (turn.reasoning or "") for text in meant.preambles)
+        output.preambles
+        and told_in_order(output.finals, content)
+        and all(text in (turn.reasoning or "") for text in output.preambles)
     ):
         yield variant("the preamble is shown as reasoning, not as content", where="content")
         return
-    leaked = next((text for text in meant.reasoning if text.strip() and text in content), None)
+    leaked = next((text for text in output.reasoning if text.strip() and text in content), None)
     if leaked is not None:
-        yield Finding(
-            message="the content contains text of the analysis channel",
-            at="content",
-            excerpt=shorten(content),
-            expected=shorten("".join(meant.shown)),
-        )
+        message = "the content contains text of the analysis channel"
+        yield Finding(message=message, at="content", excerpt=shorten(content), expected=shorten("".join(output.shown)))
         return
-    expected, actual = text_difference("".join(meant.shown), content)
+    expected, actual = text_difference("".join(output.shown), content)
     problem = (
         "the content is empty although the model wrote an answer"
         if not content
@@ -310,10 +304,10 @@ def preamble_is_shown(x: Exchange) -> Iterator[Finding]:
 
     Engines drop it if they use only the first analysis and the first final, or clear the content when a call follows (defects R03, L04).
     """
-    turn, meant = x.turn, x.expected_output
-    if turn is None or meant is None:
+    turn, output = x.turn, x.expected_output
+    if turn is None or output is None:
         return
-    for text in meant.preambles:
+    for text in output.preambles:
         trimmed = text.rstrip(REPLACEMENT)
         if trimmed in (turn.content or ""):
             continue
@@ -391,6 +385,6 @@ def _refuses(x: Exchange) -> bool:
     return any(field.where == "refusal" for answer in x.answers for field in answer.fields)
 
 
-def _owes_nothing(meant: ExpectedOutput | None) -> bool:
+def _owes_nothing(output: ExpectedOutput | None) -> bool:
     """Return True if the model is known to have written neither a text for the user nor a call."""
-    return meant is not None and not "".join(meant.shown).strip() and not meant.calls
+    return output is not None and not "".join(output.shown).strip() and not output.calls

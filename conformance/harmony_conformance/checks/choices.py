@@ -139,12 +139,8 @@ def logprobs_spell_the_text(x: Exchange) -> Iterator[Finding]:
         yield variant("log probabilities cover more than the content", where="/logprobs/content")
         return
     expected, actual = text_difference(content, spelled)
-    yield Finding(
-        message="the tokens of the log probabilities do not spell the content",
-        at="/logprobs/content",
-        expected=expected,
-        actual=actual,
-    )
+    message = "the tokens of the log probabilities do not spell the content"
+    yield Finding(message=message, at="/logprobs/content", expected=expected, actual=actual)
 
 
 def _bytes(entry: Json) -> bytes | None:

@@ -202,12 +202,8 @@ def was_settled(x: Exchange) -> bool:
 def wrong_request_is_refused(x: Exchange) -> Iterator[Finding]:
     """An invalid request is refused with a 4xx status: it is neither answered nor reported as a server error."""
     if x.failure is not None:
-        yield Finding(
-            message=RedactableText("an invalid request failed ({}): {}", x.failure.kind, x.failure.detail),
-            at="connection",
-            expected="a 4xx status",
-            actual=x.failure.kind.value,
-        )
+        message = RedactableText("an invalid request failed ({}): {}", x.failure.kind, x.failure.detail)
+        yield Finding(message=message, at="connection", expected="a 4xx status", actual=x.failure.kind.value)
     elif x.response is not None and not on.REFUSED <= x.response.status < on.SERVER_ERROR:
         yield Finding(
             message="an invalid request was not refused with a 4xx status",
@@ -269,12 +265,8 @@ def refusal_explains(x: Exchange) -> Iterator[Finding]:
     if flat or text(at(x.chat_completion, "error")) or _detail(x.chat_completion):
         yield variant("the reason is in a form of this server, not in error.message", where="body")
         return
-    yield Finding(
-        message=RedactableText("HTTP {} has no reason where clients look for it", x.response.status),
-        at="body",
-        expected="error.message",
-        actual=shorten(_reason(x)) or "an empty body",
-    )
+    message = RedactableText("HTTP {} has no reason where clients look for it", x.response.status)
+    yield Finding(message=message, at="body", expected="error.message", actual=shorten(_reason(x)) or "an empty body")
 
 
 def _detail(body: Json) -> str:

@@ -62,12 +62,8 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
     holders = [m for m in messages if m.role == "developer" and any(part.text in m.content for part in sent)]
     bare = next((m for m in holders if "# Instructions" not in m.content), None)
     if bare is not None:
-        yield Finding(
-            message="the developer message has no `# Instructions` section",
-            at="developer message",
-            expected="# Instructions",
-            actual=shorten(bare.content),
-        )
+        message = "the developer message has no `# Instructions` section"
+        yield Finding(message=message, at="developer message", expected="# Instructions", actual=shorten(bare.content))
 
 
 def _is_repeated(instruction: str, shown: str, sent: list[PromptPart]) -> bool:

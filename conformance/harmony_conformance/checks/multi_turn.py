@@ -38,12 +38,8 @@ def finished_reasoning_is_dropped(x: Exchange) -> Iterator[Finding]:
         if part.retention is Retention.EITHER:
             yield variant("reasoning of a finished turn is retained, as openai-harmony 0.0.8 does", where=part.where)
         else:
-            yield Finding(
-                message="reasoning of a finished turn was fed to the model again",
-                at=part.where,
-                expected="not in the prompt",
-                actual=shorten(part.text),
-            )
+            message = "reasoning of a finished turn was fed to the model again"
+            yield Finding(message=message, at=part.where, expected="not in the prompt", actual=shorten(part.text))
 
 
 @check(MUST, spec="harmony#keep-reasoning", when=(on.is_conversation, on.prompt_is_known, has_loop_reasoning))

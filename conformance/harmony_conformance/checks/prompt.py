@@ -294,12 +294,8 @@ def one_header_form(x: Exchange) -> Iterator[Finding]:
         addressed = [m for m in _messages(x, role) if m.recipient is not None]
         forms = {f"{m.recipient_position}, {m.content_type or 'no content type'}" for m in addressed}
         if len(forms) > 1:
-            yield Finding(
-                message=f"headers of the same kind ({role}) have two forms in one prompt",
-                at="prompt",
-                expected="one form",
-                actual=quote(" and ".join(sorted(forms))),
-            )
+            message = f"headers of the same kind ({role}) have two forms in one prompt"
+            yield Finding(message=message, at="prompt", expected="one form", actual=quote(" and ".join(sorted(forms))))
 
 
 @check(
@@ -329,12 +325,8 @@ def markers_in_text_stay_text(x: Exchange) -> Iterator[Finding]:
     ids = x.prompt.ids or ()
     injection = injected(ids, on.texts_that_stay(x)) or injected(ids, on.texts_that_may_stay(x), own=_OWN)
     if injection is not None:
-        yield Finding(
-            message="text of the request became special tokens in the prompt",
-            at="prompt",
-            expected=shorten(injection.text),
-            actual=shorten(injection.shown),
-        )
+        message = "text of the request became special tokens in the prompt"
+        yield Finding(message=message, at="prompt", expected=shorten(injection.text), actual=shorten(injection.shown))
 
 
 _OWN = 11  # characters that identify a text that may be left out: more than any word of a header has

@@ -22,8 +22,8 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
     A client sends this text back inside a tool loop; the model has forgotten any missing part (defects R03, V14). A server may name the field
     reasoning_content or thinking, or hide the reasoning altogether.
     """
-    turn, meant = x.turn, x.expected_output
-    if turn is None or meant is None:
+    turn, output = x.turn, x.expected_output
+    if turn is None or output is None:
         return
     if turn.reasoning is None:
         yield variant("the reasoning is hidden", where="reasoning")
@@ -31,8 +31,8 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
     if turn.reasoning_field != "reasoning":
         name = RedactableText("the reasoning field is called {}", Location(turn.reasoning_field))
         yield variant(name, where=turn.reasoning_field or "")
-    position, count = 0, len(meant.reasoning)
-    for number, thought in enumerate(meant.reasoning, 1):
+    position, count = 0, len(output.reasoning)
+    for number, thought in enumerate(output.reasoning, 1):
         wanted = thought.rstrip("\ufffd").strip()
         start = turn.reasoning.find(wanted, position)
         if start < 0:
@@ -45,15 +45,11 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
             )
             return
         position = start + len(wanted)
-    accepted = (meant.reasoning, (*meant.reasoning, *meant.preambles))
+    accepted = (output.reasoning, (*output.reasoning, *output.preambles))
     if not any(told_in_order(texts, turn.reasoning) for texts in accepted):
-        expected, actual = text_difference("\n".join(meant.reasoning), turn.reasoning)
-        yield Finding(
-            message=RedactableText("{} contains more than the analysis channel", Location(turn.reasoning_field)),
-            at=turn.reasoning_field or "reasoning",
-            expected=expected,
-            actual=actual,
-        )
+        expected, actual = text_difference("\n".join(output.reasoning), turn.reasoning)
+        message = RedactableText("{} contains more than the analysis channel", Location(turn.reasoning_field))
+        yield Finding(message=message, at=turn.reasoning_field or "reasoning", expected=expected, actual=actual)
 
 
 @check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.meaning_is_known, on.meant_final))
@@ -62,11 +58,11 @@ def reasoning_holds_no_answer(x: Exchange) -> Iterator[Finding]:
 
     Clients hide the reasoning: the user never sees an answer in that field (defects V06, V14, O21).
     """
-    turn, meant = x.turn, x.expected_output
-    if turn is None or meant is None or not turn.reasoning:
+    turn, output = x.turn, x.expected_output
+    if turn is None or output is None or not turn.reasoning:
         return
-    thought = "\n".join(meant.reasoning)
-    for answer in meant.finals:
+    thought = "\n".join(output.reasoning)
+    for answer in output.finals:
         if answer.strip() and answer in turn.reasoning and answer not in thought:
             yield Finding(
                 message="the final answer is in the reasoning field",
@@ -173,7 +169,7 @@ def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
 
     Absent counts, and counts that include headers or calls, are variants (defects V27, S09).
     """
-    turn, meant = x.turn, x.expected_output
+    turn, output = x.turn, x.expected_output
     if turn is None or turn.usage is None:
         return
     reported, spent = turn.usage.reasoning_tokens, turn.usage.completion_tokens
@@ -181,23 +177,15 @@ def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
         if x.api_adapter.counts_reasoning:
             yield variant("reasoning tokens are not reported", where="usage/completion_tokens_details")
     elif spent is not None and reported > spent:
-        yield Finding(
-            message="more reasoning tokens than completion tokens are reported",
-            at="usage",
-            expected=RedactableText("at most {}", spent),
-            actual=quote(reported),
-        )
-    elif meant is None:
+        message = "more reasoning tokens than completion tokens are reported"
+        yield Finding(message=message, at="usage", expected=RedactableText("at most {}", spent), actual=quote(reported))
+    elif output is None:
         if reported == 0 and (turn.reasoning or "").strip():
-            yield Finding(
-                message="reasoning is returned and no reasoning tokens are reported",
-                at="usage",
-                expected="more than 0",
-                actual="0",
-            )
-    elif reported != (exact := sum(len(encode(thought)) for thought in meant.reasoning)):
-        counted_too = sum(len(encode(call.arguments)) + _CALL_HEADER for call in meant.calls)
-        slack = _AROUND_A_THOUGHT * len(meant.reasoning)
+            message = "reasoning is returned and no reasoning tokens are reported"
+            yield Finding(message=message, at="usage", expected="more than 0", actual="0")
+    elif reported != (exact := sum(len(encode(thought)) for thought in output.reasoning)):
+        counted_too = sum(len(encode(call.arguments)) + _CALL_HEADER for call in output.calls)
+        slack = _AROUND_A_THOUGHT * len(output.reasoning)
         if max(1, exact - slack) <= reported <= exact + slack + counted_too:
             yield variant("reasoning tokens are counted with headers or calls", where="usage/completion_tokens_details")
         else:

@@ -75,12 +75,8 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
             yield variant("finish_reason is length below the limit", where="/finish_reason")
     unseen = x.output.ids is None and not turn.says_something and not x.api_adapter.is_raw
     if spent == x.limit and reason != "length" and (x.hit_token_limit or unseen):
-        yield Finding(
-            message="the answer was cut at the limit and finish_reason is not length",
-            at="/finish_reason",
-            expected="length",
-            actual=quote(reason),
-        )
+        message = "the answer was cut at the limit and finish_reason is not length"
+        yield Finding(message=message, at="/finish_reason", expected="length", actual=quote(reason))
 
 
 @condition

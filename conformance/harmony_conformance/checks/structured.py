@@ -115,12 +115,8 @@ def answer_fits_the_schema(x: Exchange) -> Iterator[Finding]:
         return
     where, why = violation
     if at(x.chat_request, "response_format", "json_schema", "strict") is True:
-        yield Finding(
-            message="the answer violates the schema",
-            at="/content" + where,
-            expected="a value of the schema",
-            actual=shorten(why),
-        )
+        message = "the answer violates the schema"
+        yield Finding(message=message, at="/content" + where, expected="a value of the schema", actual=shorten(why))
     else:
         yield variant("the answer violates the schema, which is not strict", where="/content" + where)
 
@@ -146,12 +142,8 @@ def only_the_answer_is_constrained(x: Exchange) -> Iterator[Finding]:
     words = decode([token for token in ids or () if token not in tokens.STOP_TOKENS])
     if ids is None or tokens.MESSAGE in ids or tokens.CHANNEL in ids or not words.lstrip().startswith(("{", "[", '"')):
         return
-    yield Finding(
-        message="the grammar applies from the first token on: there is no header, and no room to reason",
-        at="output token 0",
-        expected="<|channel|>…",
-        actual=shorten(show(ids)),
-    )
+    message = "the grammar applies from the first token on: there is no header, and no room to reason"
+    yield Finding(message=message, at="output token 0", expected="<|channel|>…", actual=shorten(show(ids)))
 
 
 def _structured(series: Series) -> tuple[Exchange, ...]:
@@ -177,8 +169,8 @@ def has_plain_and_structured(series: Series) -> bool:
 
 def _reasons(x: Exchange) -> bool:
     turn = x.turn
-    counted = turn.usage.reasoning_tokens if turn is not None and turn.usage is not None else None
-    return turn is not None and bool((turn.reasoning or "").strip() or counted)
+    reasoning_tokens = turn.usage.reasoning_tokens if turn is not None and turn.usage is not None else None
+    return turn is not None and bool((turn.reasoning or "").strip() or reasoning_tokens)
 
 
 @comparison(SHOULD, spec="raw-cot#output", when=has_plain_and_structured)
@@ -189,10 +181,5 @@ def reasoning_stays(series: Series) -> Iterator[Finding]:
     """
     structured = _structured(series)
     if not any(map(_reasons, structured)):
-        yield Finding(
-            message=RedactableText("no reasoning in any of {} JSON answers, but in every plain one", len(structured)),
-            at="/reasoning",
-            expected="reasoning",
-            actual="none",
-            exchange=structured[0].id,
-        )
+        message = RedactableText("no reasoning in any of {} JSON answers, but in every plain one", len(structured))
+        yield Finding(message=message, at="/reasoning", expected="reasoning", actual="none", exchange=structured[0].id)

@@ -74,8 +74,8 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
                     expected="function" if member == "type" else "a text",
                     actual="something else, or nothing",
                 )
-    for call in items(at(x.chat_completion, "choices", 0, "message", "tool_calls")):
-        arguments = at(call, "function", "arguments")
+    for sent in items(at(x.chat_completion, "choices", 0, "message", "tool_calls")):
+        arguments = at(sent, "function", "arguments")
         if not isinstance(arguments, str):
             message, kind = "the arguments are not a string", quote(type(arguments).__name__)
             yield Finding(message=message, at="/tool_calls", expected="a string of JSON", actual=kind)
@@ -93,10 +93,10 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
     calls, cut them to `{}`, or re-serialise them with other values (defects V10, V15, S01, S03, M02). A server may return only one call if it ends the
     turn at the first `<|call|>`, or if the request has `parallel_tool_calls: false`. Calls that the request does not allow are not expected.
     """
-    turn, meant = x.turn, x.expected_output
-    if turn is None or meant is None:
+    turn, output = x.turn, x.expected_output
+    if turn is None or output is None:
         return
-    allowed = (call for call in meant.calls if chat_request.may_be_called(x.chat_request, call.name))
+    allowed = (call for call in output.calls if chat_request.may_be_called(x.chat_request, call.name))
     made = [call for call in allowed if x.has_place_for(call)]
     expected_calls = made[:1] if at(x.chat_request, "parallel_tool_calls") is False else made
     for index, call in enumerate(expected_calls):
@@ -127,11 +127,11 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
             fraction = "a whole number of the arguments was rewritten with a fraction"
             message = fraction if is_equal else "the arguments differ from what the model wrote"
             yield Finding(message=message, at=where, expected=expected, actual=actual)
-    if len(turn.tool_calls) > len(meant.calls):
+    if len(turn.tool_calls) > len(output.calls):
         yield Finding(
             message="a call arrived that the model did not make",
             at="/tool_calls",
-            expected=RedactableText("{} calls", len(meant.calls)),
+            expected=RedactableText("{} calls", len(output.calls)),
             actual=RedactableText("{} calls", len(turn.tool_calls)),
         )
 
@@ -305,12 +305,8 @@ def arguments_fit_the_schema(x: Exchange) -> Iterator[Finding]:
             continue
         where = pointer("tool_calls", index, "function", "arguments") + violation[0]
         if is_strict and (len(calls) == 1 or at(x.chat_request, "parallel_tool_calls") is False):
-            yield Finding(
-                message="the arguments of a strict function violate its schema",
-                at=where,
-                expected="a value of the schema",
-                actual=shorten(violation[1]),
-            )
+            message = "the arguments of a strict function violate its schema"
+            yield Finding(message=message, at=where, expected="a value of the schema", actual=shorten(violation[1]))
         else:
             yield variant("the arguments violate the function's schema", where=where)
 

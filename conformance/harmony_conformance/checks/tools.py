@@ -188,7 +188,7 @@ def _bare(line: str) -> str:
 WITHOUT, WITH = "without tools", "with tools"
 
 
-def _counted(series: Series) -> tuple[Exchange, int] | None:
+def _growth(series: Series) -> tuple[Exchange, int] | None:
     """Return the request with tools, and the growth of its prompt in tokens."""
     exchanges = pair(series, WITHOUT, WITH)
     if exchanges is None:
@@ -201,7 +201,7 @@ def _counted(series: Series) -> tuple[Exchange, int] | None:
 @evidence
 def has_counted_tools(series: Series) -> bool:
     """the same request with and without tools, both prompts counted"""
-    return _counted(series) is not None
+    return _growth(series) is not None
 
 
 @comparison(MUST, spec="harmony#tools", when=has_counted_tools)
@@ -210,10 +210,10 @@ def tools_cost_tokens(series: Series) -> Iterator[Finding]:
 
     Works on a black box. A server that drops them lets the model guess what it may call (defect M14).
     """
-    counted = _counted(series)
-    if counted is None:
+    growth = _growth(series)
+    if growth is None:
         return
-    offered, grown = counted
+    offered, grown = growth
     least = sum(_words(at(tool, "function")) for tool in offered.tools)
     if grown < least:
         yield Finding(

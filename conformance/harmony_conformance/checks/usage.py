@@ -28,19 +28,11 @@ def is_reported(x: Exchange) -> Iterator[Finding]:
         ("total_tokens", usage.total_tokens),
     ):
         if count is None:
-            yield Finding(
-                message=RedactableText("{} is missing or not a whole number", Location(name)),
-                at=f"/usage/{name}",
-                expected="a whole number",
-                actual="something else",
-            )
+            message = RedactableText("{} is missing or not a whole number", Location(name))
+            yield Finding(message=message, at=f"/usage/{name}", expected="a whole number", actual="something else")
         elif count <= 0 and not (name == "completion_tokens" and (_is_empty(x) or x.limit == 0)):
-            yield Finding(
-                message=RedactableText("{} is {}", Location(name), count),
-                at=f"/usage/{name}",
-                expected="more than 0",
-                actual=quote(count),
-            )
+            message = RedactableText("{} is {}", Location(name), count)
+            yield Finding(message=message, at=f"/usage/{name}", expected="more than 0", actual=quote(count))
 
 
 def _is_empty(x: Exchange) -> bool:
@@ -71,12 +63,8 @@ def adds_up(x: Exchange) -> Iterator[Finding]:
         )
     for name, count in (("reasoning_tokens", usage.reasoning_tokens), ("cached_tokens", usage.cached_tokens)):
         if count is not None and count < 0:
-            yield Finding(
-                message=RedactableText("{} is below zero", Location(name)),
-                at="/usage",
-                expected="0 or more",
-                actual=quote(count),
-            )
+            message = RedactableText("{} is below zero", Location(name))
+            yield Finding(message=message, at="/usage", expected="0 or more", actual=quote(count))
     if usage.reasoning_tokens == 0 and x.turn is not None and (x.turn.reasoning or "").strip():
         yield Finding(
             message="reasoning is returned and no reasoning tokens are counted",
@@ -139,13 +127,13 @@ def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
         ids = x.rendered_prompt.ids
     if usage is None or usage.prompt_tokens is None:
         return
-    actual, counted = quote(usage.prompt_tokens), x.counted_prompt
-    if counted is not None and usage.prompt_tokens != counted.tokens:
-        message, expected = RedactableText("prompt_tokens is not what {} counts", counted.source), quote(counted.tokens)
-        yield Finding(message=message, at="/usage/prompt_tokens", expected=expected, actual=actual)
+    actual, endpoint = quote(usage.prompt_tokens), x.counted_prompt
+    if endpoint is not None and usage.prompt_tokens != endpoint.tokens:
+        by_endpoint = RedactableText("prompt_tokens is not what {} counts", endpoint.source)
+        yield Finding(message=by_endpoint, at="/usage/prompt_tokens", expected=quote(endpoint.tokens), actual=actual)
     if ids is not None and usage.prompt_tokens != len(ids):
-        message, expected = "prompt_tokens is not the number of tokens in the prompt", quote(len(ids))
-        yield Finding(message=message, at="/usage/prompt_tokens", expected=expected, actual=actual)
+        message = "prompt_tokens is not the number of tokens in the prompt"
+        yield Finding(message=message, at="/usage/prompt_tokens", expected=quote(len(ids)), actual=actual)
 
 
 @comparison(MUST, spec="chat#usage", when=on.has_same_request_twice)
