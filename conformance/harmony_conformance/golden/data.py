@@ -1,11 +1,11 @@
-"""The golden data: where it is, and reading the examples of the checks.
+"""Location of the golden data, and the reader of the checks' examples.
 
-An example is a file `exchanges/<check id>/<kind>-<what it shows>.json`: one exchange in the form of `recording`, or a series of them, and a comment.
-Token ids in it may be written `{"$ids": …}`, with a Harmony text or a list of pieces, as a script is.
+An example is a file `exchanges/<check id>/<kind>-<topic>.json`: a comment and one exchange as in `recording`, or a series.
+Token ids may be written as `{"$ids": …}` with a Harmony text or a list of pieces, as in a script.
 
     GoldenError
-    ├── NoGoldenData    the folder is missing
-    └── BadExample      a file is no example
+    ├── MissingGoldenDataError    the folder is missing
+    └── InvalidExampleError       a file is not a valid example
 """
 
 from __future__ import annotations
@@ -28,26 +28,31 @@ KINDS = {
     "variant": Outcome.VARIANT,
     "na": Outcome.NOT_APPLICABLE,
 }
-"""What the first word of a file's name says about the check it stands under."""
+"""Expected outcome of the check by the first word of an example's file name."""
 
 
 class GoldenError(RuntimeError):
-    """The golden data can not be used."""
+    """The golden data cannot be used."""
 
 
 class MissingGoldenDataError(GoldenError):
-    """Neither the installed package nor a checkout holds the golden data."""
+    """Neither the installed package nor a checkout contains the golden data."""
 
 
 class InvalidExampleError(GoldenError):
-    """A file that is no example; says which, and what is wrong with it."""
+    """A file is not a valid example. The message has the file and the problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """What one file shows: exchanges, and what the check it stands under has to say of them.
+    """Content of one example file: exchanges and the expected outcome of a check on them.
 
-    `also_fails` are the other MUST checks that fail on it, and no others do; `defects` are the catalogued ones it is an instance of.
+    Attributes:
+        check: Id of the check.
+        name: Name of the file without its suffix.
+        outcome: Expected outcome of the check.
+        defects: Ids in the catalogue `golden/defects.json` that the example is an instance of.
+        also_fails: Ids of the only other MUST checks that fail on it.
     """
 
     check: str
@@ -60,16 +65,16 @@ class Example:
 
     @property
     def id(self) -> str:
-        """The file's place below `exchanges`, without its suffix."""
+        """Path of the file below `exchanges`, without its suffix."""
         return f"{self.check}/{self.name}"
 
 
 @cache
 def root() -> Path | Traversable:
-    """The folder of the golden data: `_golden` beside the package (wheel), else the checkout's `golden/`.
+    """Return the folder of the golden data: `_golden` in the package (wheel), else `golden/` of the checkout.
 
     Raises:
-        NoGoldenData: there is neither.
+        MissingGoldenDataError: neither exists.
     """
     packaged = files("harmony_conformance") / "_golden"
     if packaged.is_dir():
@@ -78,12 +83,12 @@ def root() -> Path | Traversable:
     if checkout.is_dir():
         return checkout
     raise MissingGoldenDataError(
-        "the golden data is missing: neither harmony_conformance/_golden nor the golden/ folder of a checkout is there"
+        "the golden data is missing: found neither harmony_conformance/_golden nor the golden/ folder of a checkout"
     )
 
 
 def ids() -> Iterator[str]:
-    """The ids of all golden data: each file's place below the folder, without its suffix."""
+    """Yield the ids of all golden files: each path below the folder, without the suffix."""
     for folder in sorted(root().iterdir(), key=lambda entry: entry.name):
         if folder.is_dir() and folder.name != "schema":
             yield from _ids_below(folder, folder.name)
@@ -98,29 +103,27 @@ def _ids_below(folder: Path | Traversable, prefix: str) -> Iterator[str]:
 
 
 def examples(folder: Path | Traversable | None = None) -> Iterator[Example]:
-    """All examples, by check and name.
+    """Yield all examples, sorted by check and name.
 
     Raises:
-        GoldenError: the folder is missing, or a file in it is no example.
+        GoldenError: the folder is missing, or a file in it is not a valid example.
     """
-    top = folder if folder is not None else root() / "exchanges"
-    for check in sorted(top.iterdir(), key=lambda entry: entry.name):
+    for check in sorted((folder or root() / "exchanges").iterdir(), key=lambda entry: entry.name):
         for file in sorted(check.iterdir(), key=lambda entry: entry.name):
             yield read_example(file.read_bytes(), check=check.name, name=file.name.removesuffix(".json"))
 
 
 @cache
 def read_example(data: bytes, *, check: str, name: str) -> Example:
-    """The example that a file `<check>/<name>.json` holds.
+    """Parse the file `<check>/<name>.json`.
 
     Raises:
-        BadExample: it holds none.
+        InvalidExampleError: the file is not a valid example.
     """
     kind, dash, _ = name.partition("-")
     if kind not in KINDS or not dash:
-        raise InvalidExampleError(
-            f"{check}/{name}: a name begins with one of {', '.join(f'{kind}-' for kind in KINDS)}"
-        )
+        prefixes = ", ".join(f"{kind}-" for kind in KINDS)
+        raise InvalidExampleError(f"invalid file name {check}/{name}: expected one of the prefixes {prefixes}")
     try:
         value = with_ids(loads(data))
         steps = members(at(value, "exchanges")) or {"": value}
@@ -142,10 +145,10 @@ def read_example(data: bytes, *, check: str, name: str) -> Example:
 
 
 def with_ids(value: Json) -> Json:
-    """The value with each `{"$ids": text or pieces}` in it replaced by the list of token ids it stands for.
+    """Replace each `{"$ids": text or pieces}` in the value by its list of token ids.
 
     Raises:
-        BadRecording: what stands there is neither.
+        InvalidRecordError: the member is neither a text nor a list of pieces.
     """
     match value:
         case {"$ids": pieces, **others} if not others:

@@ -1,7 +1,8 @@
-"""Hand-written rows, one a scripted completion: what must reach the client, what may, and what must never. `golden/scenarios/expectations.json`.
+"""Hand-written rows of `golden/scenarios/expectations.json`: a scripted completion and its required, allowed and forbidden output.
 
-The rows of a group are the steps of one scenario, sent side by side. A row names its request. One with `headers` is sent once with each of them where
-its script has `{header}`; one with `limits` is cut at each of these numbers of tokens.
+The rows of a group are the steps of one scenario and are sent concurrently. Each row refers to a request by name.
+A row with `headers` is sent once for each of them, in place of `{header}` in its script.
+A row with `limits` is cut at each of these numbers of tokens.
 """
 
 from __future__ import annotations
@@ -16,26 +17,26 @@ from harmony_conformance.golden.scenario import InvalidScenarioError, Scenario, 
 from harmony_conformance.json_value import Json, at, items, members, number, text
 
 _CHUNKINGS = (2, 3, 5, 1000)
-"""Tokens in an event: each row is streamed as its tokens come, and once more in one of these, in turn."""
+"""Tokens in an event. Each row is streamed twice: token by token, and with one of these sizes in turn."""
 
 
 def holds_rows(value: Json) -> bool:
-    """Whether a file of the scenarios' folder is one of rows."""
+    """Return True if a file of the scenarios' folder contains rows."""
     return "groups" in members(value)
 
 
 def read_expectations(value: Json) -> Iterator[Scenario]:
-    """The scenarios that the groups of a file of rows stand for.
+    """Yield one scenario for each group of a file of rows.
 
     Raises:
-        BadScenario: a row can not be used; says which and why.
+        InvalidScenarioError: a row is invalid. The message has the row and the reason.
     """
     requests, chunkings = members(at(value, "requests")), cycle(_CHUNKINGS)
     for group in items(at(value, "groups")):
         name = text(at(group, "name"))
         steps = [step for row in items(at(group, "rows")) for step in _steps(row, requests, name)]
         if not steps:
-            raise InvalidScenarioError(f"{name}: it has no rows")
+            raise InvalidScenarioError(f"{name}: no rows")
         yield Scenario(
             name=name,
             about=text(at(group, "about")),
@@ -55,39 +56,32 @@ def read_expectations(value: Json) -> Iterator[Scenario]:
 
 
 def _steps(row: Json, requests: Mapping[str, Json], group: str) -> Iterator[Step]:
-    name, asked = text(at(row, "id")), text(at(row, "request"))
+    name, request = text(at(row, "id")), text(at(row, "request"))
     where = f"{group}, row {name}"
     if not name:
         raise InvalidScenarioError(f"{group}: a row has no `id`")
-    if asked not in requests:
-        raise InvalidScenarioError(f"{where}: there is no request {asked!r}")
-    for number_of_header, written in enumerate(_scripts(row), start=1):
+    if request not in requests:
+        raise InvalidScenarioError(f"{where}: unknown request {request!r}")
+    template, headers = at(row, "script"), items(at(row, "headers"))
+    scripts = [text(template).replace("{header}", text(header)) for header in headers] or [template]
+    for serial, source in enumerate(scripts, start=1):
         try:
-            script = read_script(written)
+            script = read_script(source)
         except InvalidRecordError as problem:
             raise InvalidScenarioError(f"{where}: {problem}") from None
-        suffix = f", {number_of_header}" if "headers" in members(row) else ""
+        suffix = f", {serial}" if "headers" in members(row) else ""
         step = Step(
-            name=name + suffix, request=members(requests[asked]), script=script, expected=read_row(row), row=name
+            name=name + suffix, request=members(requests[request]), script=script, expected=read_row(row), row=name
         )
         yield from _cut(step, items(at(row, "limits")), where)
 
 
-def _scripts(row: Json) -> Iterator[Json]:
-    """The row's script, once with each of its headers."""
-    script, headers = at(row, "script"), items(at(row, "headers"))
-    if headers:
-        yield from (text(script).replace("{header}", text(header)) for header in headers)
-    else:
-        yield script
-
-
 def _cut(step: Step, limits: Sequence[Json], where: str) -> Iterator[Step]:
-    """The step, or instead of it one for each number of tokens that its answer is limited to."""
+    """Yield the step once for each token limit, or unchanged if it has no limits."""
     script = step.script or ()
     for limit in map(number, limits):
         if limit is None or not 0 < limit <= len(script):
-            raise InvalidScenarioError(f"{where}: a script of {len(script)} tokens is not cut at {limit}")
+            raise InvalidScenarioError(f"{where}: invalid limit {limit}: expected 1 to {len(script)} tokens")
         request = {**step.request, "max_tokens": limit}
         yield replace(step, name=f"{step.name}, {limit} tokens", request=request, script=script[:limit])
     if not limits:

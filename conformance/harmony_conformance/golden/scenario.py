@@ -1,8 +1,12 @@
-"""A scenario: requests that belong together, what the model is made to say, and which checks they are made for. Data in `golden/scenarios`.
+"""Scenarios: a series of requests, the scripted output of the model and the checks they exercise. Data in `golden/scenarios`.
 
-Expansion is pure: a step that is sent both ways becomes two, `name` and `name+stream`; a value `{"$from": "answer#/choices/0/message"}` is taken from the
-answer to an earlier step; a value `{"$repeat": "Line {n}. ", "times": 9}` is a long text, and with a list a long list, or more items of the list it stands
-in, `{n}` counting from 1.
+Values of a request that the request builder replaces:
+
+- `{"$from": "answer#/choices/0/message"}`: a value of the response to an earlier step.
+- `{"$repeat": "Line {n}. ", "times": 9}`: a long text; `{n}` counts from 1.
+- `$repeat` with a list: a long list, or more items of the list that contains it.
+
+A step that is sent with and without streaming is expanded to two, `name` and `name+stream`.
 """
 
 from __future__ import annotations
@@ -22,11 +26,11 @@ from harmony_conformance.json_value import Json, JsonObject, at, items, members,
 from harmony_conformance.transport.messages import NO_HEADERS
 
 UNSCRIPTED_LIMIT = 2048
-"""Tokens allowed where neither the scenario nor a script says it."""
+"""Token limit if neither the scenario nor a script determines it."""
 
 
 class Send(StrEnum):
-    """Whether a step is sent as a stream, as a whole, or both ways."""
+    """Mode of a step: streamed, not streamed, or both."""
 
     BOTH = "both"
     WHOLE = "whole"
@@ -35,15 +39,23 @@ class Send(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One request. `raw` is its body where that is to be exact, `{model}` standing for the model's name; `together` names a group that is sent side by side.
+    """One request of a scenario.
 
-    `shows_ids`: whether token ids are asked for, where they can be. `pace` is the time a scripted token takes, in seconds, on a server that can
-    be told (the reference server). `begins` is how an answer begins where the model can be scripted; what follows are the model's own words.
-    `chunkings` are numbers of tokens: the step is streamed once more for each, with so many tokens in an event, where that can be asked for;
-    `event_tokens` is the one of an expanded step. `past_stop`: its script goes on behind a token that ends the turn. `row` is the id of the hand-written
-    row that it is, or is a variety of. `leave_after`: the client closes the connection after so many events. `settles`: this is no request, but asks how
-    many requests the server is working on, again and again until there is none or so many seconds have passed.
-    `is_native`: the request is in the words of the scenario's API, and not a chat request to be spelled in them.
+    Attributes:
+        script: Token ids that the model is made to emit.
+        forced_prefix: Token ids at the start of the answer; the model continues freely after them.
+        raw: Exact body, with `{model}` as a placeholder of the model's name. None: the body is built from `request`.
+        parallel_group: Name of a group of steps that are sent concurrently.
+        pace: Seconds for each scripted token, on a server that supports it (the reference server).
+        shows_ids: True if token ids are requested, where the server supports that.
+        stream_chunk_sizes: Numbers of tokens in an event. The step is streamed once more for each, where supported.
+        event_tokens: The chunk size of an expanded step.
+        continues_after_stop: True if the script continues after a token that ends the turn.
+        row: Id of the hand-written row that the step is made from.
+        leave_after: The client closes the connection after this number of events.
+        wait_until_idle: Poll the server's number of running requests until it is 0 or these seconds have passed.
+            Such a step sends no request.
+        is_native: True if the request is in the format of the scenario's API, not a chat request to convert.
     """
 
     name: str
@@ -70,17 +82,21 @@ class Step:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether this, expanded, step asks for a stream."""
+        """True if this expanded step requests a stream."""
         return self.send is Send.STREAM
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """Steps in order. `exercises` are the ids of the checks it is made for; `needs_script` says that it makes sense only on a scripted model.
+    """Steps in order.
 
-    `needs_own_words`: only on a model that speaks for itself. `alone`: nothing else is sent meanwhile, since what it looks at is time.
-    `breaks_grammar`: a server that constrains its sampler as the requests ask for could not have emitted the scripts. `api`: the name of the API that it
-    goes over.
+    Attributes:
+        exercises: Ids of the checks that the scenario is written for.
+        needs_script: True if it requires a scripted model.
+        needs_unscripted_model: True if it requires a model without a script.
+        exclusive: True if no other request may run at the same time, because the scenario measures time.
+        violates_grammar: True if a server with grammar-constrained sampling could not emit the scripts.
+        api: Name of the API that the steps use.
     """
 
     name: str
@@ -95,75 +111,67 @@ class Scenario:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Its name and the API that it goes over."""
+        """The name and the API."""
         return self.name, self.api
 
 
 def for_api(scenario: Scenario, api: Api) -> Scenario | None:
-    """The scenario as it goes over an API, None where it does not.
+    """Convert a scenario to another API. Return None if it cannot use that API.
 
-    Chat requests that mean a conversation go over every API that takes one, but those that a server has beside another (`option`). What is about the
-    words of one API (malformed bodies, other paths), or about time and load, goes over that one alone. Of the varieties of a hand-written row the first
-    stands for all.
+    Plain chat requests use every API that takes a conversation, except optional extra APIs of a server (`option`).
+    Scenarios about the format of one API (malformed bodies, other paths), time or load use that API only.
+    Only the first variant of each hand-written row is sent.
     """
     if scenario.api != CHAT_COMPLETIONS.name or api is CHAT_COMPLETIONS:
         return scenario if scenario.api == api.name else None
-    if api.is_raw or api.option is not None or scenario.exclusive or any(map(_is_of_chat_alone, scenario.steps)):
+    if api.is_raw or api.option is not None or scenario.exclusive or any(map(_is_chat_only, scenario.steps)):
         return None
-    steps = tuple(replace(step, stream_chunk_sizes=()) for step in _one_of_each_row(scenario.steps))
-    return replace(scenario, api=api.name, steps=steps)
+    return replace(one_of_each_row(scenario), api=api.name)
 
 
-def _is_of_chat_alone(step: Step) -> bool:
+def _is_chat_only(step: Step) -> bool:
     is_plain = step.raw is None and step.path == CHAT and step.method == "POST" and not step.headers
     return not is_plain or step.validity in ODD or step.wait_until_idle is not None or step.leave_after is not None
 
 
 def is_of_rows(scenario: Scenario) -> bool:
-    """Whether the steps of a scenario are hand-written rows."""
+    """Return True if all steps of a scenario are hand-written rows."""
     return all(step.row is not None for step in scenario.steps)
 
 
 def one_of_each_row(scenario: Scenario) -> Scenario:
-    """The scenario with the first variety of each row, whole and streamed as its tokens come."""
-    return replace(
-        scenario, steps=tuple(replace(step, stream_chunk_sizes=()) for step in _one_of_each_row(scenario.steps))
-    )
+    """Reduce a scenario to the first variant of each row, without streaming and streamed token by token."""
+    rows: set[str] = set()
+    steps: list[Step] = []
+    for step in scenario.steps:
+        if step.row is None or step.row not in rows:
+            steps.append(replace(step, stream_chunk_sizes=()))
+        rows |= {step.row} if step.row is not None else set()
+    return replace(scenario, steps=tuple(steps))
 
 
-def _one_of_each_row(steps: Sequence[Step]) -> Iterator[Step]:
-    seen: set[str] = set()
-    for step in steps:
-        if step.row is None or step.row not in seen:
-            yield step
-        seen |= {step.row} if step.row is not None else set()
-
-
-_SILENT = frozenset({ScriptMethod.VLLM, ScriptMethod.DERENDER, ScriptMethod.TELEPROMPTER})
+_SCRIPT_ONLY = frozenset({ScriptMethod.VLLM, ScriptMethod.DERENDER, ScriptMethod.TELEPROMPTER})
 
 
 def why_not_sent(scenario: Scenario, script_by: ScriptMethod) -> str | None:
-    """Why a scenario makes no sense on an endpoint, None where it does. The reference server has words of its own, unscripted."""
-    plays_no_script = scenario.needs_script and script_by is ScriptMethod.NONE
-    is_silent = scenario.needs_unscripted_model and script_by in _SILENT
-    if plays_no_script or is_silent:
+    """Return the reason to skip a scenario on an endpoint, or None. The reference server also answers without a script."""
+    needs_script = scenario.needs_script and script_by is ScriptMethod.NONE
+    if needs_script or (scenario.needs_unscripted_model and script_by in _SCRIPT_ONLY):
         return needed_model(scenario)
     if any(step.continues_after_stop for step in scenario.steps) and not script_by.capabilities.go_past_stop:
-        return "needs a script that goes on behind a token that ends the turn"
+        return "needs a script that continues after a token that ends the turn"
     if any(step.forced_prefix for step in scenario.steps) and script_by is ScriptMethod.DERENDER:
-        return "needs a model that goes on where a script ends"
-    asked = {
-        name for step in scenario.steps for name in _constraining(step.request)
-    } & script_by.capabilities.constrained_by
-    if scenario.violates_grammar and asked:
-        return (
-            f"the server constrains its sampler as {', '.join(sorted(asked))} asks, and the scripts leave the grammar"
-        )
+        return "needs a model that continues after the end of a script"
+    constraints = {name for step in scenario.steps for name in _sampling_constraints(step.request)}
+    constraints &= script_by.capabilities.constrained_by
+    if scenario.violates_grammar and constraints:
+        names = ", ".join(sorted(constraints))
+        return f"the server constrains its sampler by {names}, and the scripts violate that grammar"
     return None
 
 
-def _constraining(request: JsonObject) -> Iterator[str]:
-    """The members of a request by which a server may constrain its sampler."""
+def _sampling_constraints(request: JsonObject) -> Iterator[str]:
+    """Yield the members of a request by which a server may constrain its sampler."""
     if text(at(request, "response_format", "type")).startswith("json"):
         yield "response_format"
     if request.get("tool_choice") not in (None, "auto", "none"):
@@ -175,29 +183,29 @@ def _constraining(request: JsonObject) -> Iterator[str]:
 
 
 def needed_model(scenario: Scenario) -> str | None:
-    """What a scenario needs a model to be, None where any will do."""
+    """Return the requirement of a scenario on the model, or None if any model fits."""
     if scenario.needs_script:
-        return "needs a model whose output is scripted"
-    return "needs a model that speaks for itself" if scenario.needs_unscripted_model else None
+        return "needs a scripted model"
+    return "needs an unscripted model" if scenario.needs_unscripted_model else None
 
 
 class InvalidScenarioError(ValueError):
-    """A scenario file that can not be used; says which and why."""
+    """A scenario file is invalid. The message has the place and the reason."""
 
 
 def read_scenario(value: Json, name: str) -> Scenario:
-    """A scenario from its JSON form.
+    """Parse the JSON form of a scenario.
 
     Raises:
-        BadScenario: a member is missing or wrong.
+        InvalidScenarioError: a member is missing or wrong.
     """
     api = text(at(value, "api")) or CHAT_COMPLETIONS.name
     if api not in APIS:
-        raise InvalidScenarioError(f"{name}: {api!r} is no API: one of {', '.join(APIS)}")
+        raise InvalidScenarioError(f"{name}: invalid API {api!r}: expected one of {', '.join(APIS)}")
     is_native = api != CHAT_COMPLETIONS.name
     steps = tuple(replace(_read_step(step, name), is_native=is_native) for step in items(at(value, "steps")))
     if not steps:
-        raise InvalidScenarioError(f"{name}: it has no steps")
+        raise InvalidScenarioError(f"{name}: no steps")
     return Scenario(
         name=name,
         about=text(at(value, "about")),
@@ -212,17 +220,13 @@ def read_scenario(value: Json, name: str) -> Scenario:
 
 
 def _read_step(value: Json, name: str) -> Step:
-    step_name, script, expected, pace = (
-        text(at(value, "as")),
-        at(value, "script"),
-        at(value, "expected"),
-        at(value, "pace"),
-    )
+    step_name, expected = text(at(value, "as")), at(value, "expected")
     if not step_name:
         raise InvalidScenarioError(f"{name}: a step has no name (member `as`)")
     try:
-        ids = read_script(script) if script is not None else None
-        begins = read_script(at(value, "begins")) if at(value, "begins") is not None else None
+        script, prefix = (
+            None if at(value, member) is None else read_script(at(value, member)) for member in ("script", "begins")
+        )
         send = Send(text(at(value, "send")) or "both")
         validity = Validity(text(at(value, "validity")) or "valid")
     except ValueError as problem:
@@ -231,8 +235,8 @@ def _read_step(value: Json, name: str) -> Step:
         name=step_name,
         request=members(at(value, "request")),
         send=send,
-        script=ids,
-        forced_prefix=begins,
+        script=script,
+        forced_prefix=prefix,
         expected=read_row(expected) if expected is not None else None,
         validity=validity,
         raw=at(value, "raw"),
@@ -240,7 +244,7 @@ def _read_step(value: Json, name: str) -> Step:
         headers={name.lower(): text(content) for name, content in members(at(value, "headers")).items()},
         parallel_group=text(at(value, "together")) or None,
         path=text(at(value, "path")) or CHAT,
-        pace=_seconds(pace),
+        pace=_seconds(at(value, "pace")),
         shows_ids=at(value, "shows_ids") is not False,
         leave_after=number(at(value, "leave_after")),
         wait_until_idle=_seconds(at(value, "settles")),
@@ -252,7 +256,7 @@ def _seconds(value: Json) -> float | None:
 
 
 def expand(scenario: Scenario) -> Iterator[Step]:
-    """The steps as they are sent: what goes both ways becomes two, the whole answer first, and one more for each chunking."""
+    """Yield the steps as they are sent: without streaming first, then streamed, then once for each chunk size."""
     for step in scenario.steps:
         if step.send in (Send.BOTH, Send.WHOLE):
             yield replace(step, send=Send.WHOLE)
@@ -264,7 +268,7 @@ def expand(scenario: Scenario) -> Iterator[Step]:
 
 
 def grouped(steps: Sequence[Step]) -> Iterator[tuple[Step, ...]]:
-    """Steps in the order they are sent, those of one group together."""
+    """Group the steps of each parallel group, in the order in which they are sent."""
     group: list[Step] = []
     for step in steps:
         if group and (step.parallel_group is None or step.parallel_group != group[0].parallel_group):

@@ -184,38 +184,38 @@ def malformed(change):
 
 NOTE = {"bug_class": "ER", "effect": "x", "links": []}
 BROKEN = {
-    "a folder that is not there": (shutil.rmtree, "is no folder"),
-    "a folder without vectors": (lambda folder: [shutil.rmtree(folder / kind) for kind in KINDS], "holds no vectors"),
-    "a file that is cut off": (lambda folder: (folder / "parse/malformed.json").write_text("{"), "parse/malformed.json is no JSON: "),
-    "an empty file": (lambda folder: (folder / "parse/malformed.json").write_text(""), "parse/malformed.json is no JSON: "),
-    "a file that is no UTF-8": (lambda folder: (folder / "parse/a.json").write_bytes(b"\xff"), "parse/a.json is no UTF-8: byte 0"),
-    "a file that is a list": (lambda folder: (folder / "parse/a.json").write_text("[]"), "parse/a.json is no JSON object"),
-    "a file that is a folder": (lambda folder: (folder / "parse/a.json").mkdir(), "parse/a.json can not be read: "),
-    "a file of another name": (lambda folder: (folder / "parse/a.txt").touch(), "parse/a.txt is no .json file"),
-    "half a character": (lone_surrogate, "parse/malformed.json holds a lone surrogate"),
-    "an unknown kind": (lambda folder: (folder / "rendr").mkdir(), "rendr is no kind of vectors; the kinds are render, "),
-    "an id that two tests have": (doubled_id, "parse/malformed.json: the id 'parse/malformed/plain-text' is already"),
-    "an id of another file": (malformed(first(lambda test: test.update(id="parse/x/y"))), "test 0: the id 'parse/x/y' is not"),
-    "a member too many": (malformed(lambda value: value.update(more=1)), "its members are"),
-    "a test without an input": (malformed(first(lambda test: test.pop("input"))), "parse/malformed/plain-text has no input"),
-    "a test that is a number": (malformed(lambda value: value["tests"].insert(0, 5)), "test 0 has no id"),
+    "a folder that is not there": (shutil.rmtree, "not a directory: "),
+    "a folder without vectors": (lambda folder: [shutil.rmtree(folder / kind) for kind in KINDS], "no vectors in "),
+    "a file that is cut off": (lambda folder: (folder / "parse/malformed.json").write_text("{"), "parse/malformed.json: invalid JSON: "),
+    "an empty file": (lambda folder: (folder / "parse/malformed.json").write_text(""), "parse/malformed.json: invalid JSON: "),
+    "a file that is no UTF-8": (lambda folder: (folder / "parse/a.json").write_bytes(b"\xff"), "parse/a.json: invalid UTF-8 at byte 0"),
+    "a file that is a list": (lambda folder: (folder / "parse/a.json").write_text("[]"), "parse/a.json: expected a JSON object"),
+    "a file that is a folder": (lambda folder: (folder / "parse/a.json").mkdir(), "cannot read parse/a.json: "),
+    "a file of another name": (lambda folder: (folder / "parse/a.txt").touch(), "parse/a.txt: expected a .json file"),
+    "half a character": (lone_surrogate, "parse/malformed.json: lone surrogate"),
+    "an unknown kind": (lambda folder: (folder / "rendr").mkdir(), "invalid kind of vectors rendr: expected one of render, "),
+    "an id that two tests have": (doubled_id, "parse/malformed.json: duplicate id 'parse/malformed/plain-text'"),
+    "an id of another file": (malformed(first(lambda test: test.update(id="parse/x/y"))), "test 0: invalid id 'parse/x/y': expected"),
+    "a member too many": (malformed(lambda value: value.update(more=1)), "invalid members: expected"),
+    "a test without an input": (malformed(first(lambda test: test.pop("input"))), "parse/malformed/plain-text: missing member input"),
+    "a test that is a number": (malformed(lambda value: value["tests"].insert(0, 5)), "test 0: missing member id"),
     "no tests": (malformed(lambda value: value["tests"].clear()), "no tests"),
-    "a comment that is no sentence": (malformed(first(lambda test: test.update(comment="x"))), "its comment is no sentence"),
-    "a flag without a note": (malformed(first(lambda test: test["flags"].append("V99"))), "'V99' is no flag of the notes"),
-    "a flag that is no text": (malformed(first(lambda test: test["flags"].append({}))), "{} is no flag of the notes"),
-    "a note without a flag": (malformed(lambda value: value["notes"].update(x=NOTE)), "no test has the flag 'x'"),
-    "a result that there is not": (malformed(first(lambda test: test.update(result="bad"))), "'bad', not one of valid, invalid, acceptable"),
+    "a comment that is no sentence": (malformed(first(lambda test: test.update(comment="x"))), "invalid comment: expected a sentence"),
+    "a flag without a note": (malformed(first(lambda test: test["flags"].append("V99"))), "invalid flag 'V99': expected a key of the notes"),
+    "a flag that is no text": (malformed(first(lambda test: test["flags"].append({}))), "invalid flag {}: expected a key of the notes"),
+    "a note without a flag": (malformed(lambda value: value["notes"].update(x=NOTE)), "unused note 'x'"),
+    "a result that there is not": (malformed(first(lambda test: test.update(result="bad"))), "invalid result: expected one of valid, invalid, acceptable, got 'bad'"),
     "an error that is valid": (malformed(first(lambda test: test.update(result="valid"))), "if and only if the result is invalid"),
-    "a difference without a reason": (edited("parse/lenient", lenient_without_flags), "an implementation differs, and no flag says why"),
+    "a difference without a reason": (edited("parse/lenient", lenient_without_flags), "`differs` needs a flag with the reason"),
 }  # fmt: skip
 AGAINST_SCHEMA = {
     "a mode that there is not": (
         edited("render/tool_calls", first(lambda test: test["input"].update(mode="all"))),
-        "render/tool_calls.json does not follow its schema at $.tests[0].input",
+        "render/tool_calls.json violates its schema at $.tests[0].input",
     ),
     "a token that is a text": (
         malformed(first(lambda test: test["input"].update(text=None, tokens=["x"]))),
-        "parse/malformed.json does not follow its schema at $.tests[0].input.tokens",
+        "parse/malformed.json violates its schema at $.tests[0].input.tokens",
     ),
     "a schema that is not there": (
         lambda folder: (folder / "schema/parse.schema.json").unlink(),
@@ -223,7 +223,7 @@ AGAINST_SCHEMA = {
     ),
     "a schema that is cut off": (
         lambda folder: (folder / "schema/parse.schema.json").write_text("{"),
-        "schema/parse.schema.json is no JSON: ",
+        "schema/parse.schema.json: invalid JSON: ",
     ),
 }
 
@@ -250,16 +250,16 @@ def test_data_against_its_schema_is_told(capsys, folder, spoil, said):
 
 
 UNREADABLE = {
-    "an input of another kind": ("parse/malformed", {"schema": {}}, "input has a member 'schema'"),
-    "a mode that there is not": ("render/tool_calls", {"messages": [], "mode": "all"}, "mode is 'all', not one of message, "),
-    "no messages": ("render/tool_calls", {"mode": "training"}, "messages is no list"),
-    "two messages for one": ("render/tool_calls", {"messages": [1, 2], "mode": "message"}, "messages is no list of one message"),
-    "a flag that is a number": ("render/tool_calls", {"messages": [], "mode": "training", "auto_drop_analysis": 1}, "is neither true nor false"),
-    "a token below zero": ("parse/malformed", {"text": None, "tokens": [-1], "role": None, "strictness": "strict"}, "-1, which is no token id"),
-    "a token beyond 32 bits": ("parse/malformed", {"text": None, "tokens": [2**32], "role": None, "strictness": "strict"}, "is no token id"),
-    "a role that there is not": ("parse/malformed", {"text": "", "role": "bob", "strictness": "strict"}, "role is 'bob', not one of user, "),
-    "no role": ("parse/malformed", {"text": "", "strictness": "strict"}, "text and role have to be there"),
-    "nothing to observe": ("stream/deltas", {"text": "", "role": None, "strictness": "strict"}, "observe names nothing"),
+    "an input of another kind": ("parse/malformed", {"schema": {}}, "unknown member 'schema' in input"),
+    "a mode that there is not": ("render/tool_calls", {"messages": [], "mode": "all"}, "invalid mode: expected one of message, "),
+    "no messages": ("render/tool_calls", {"mode": "training"}, "invalid messages: expected a list"),
+    "two messages for one": ("render/tool_calls", {"messages": [1, 2], "mode": "message"}, "invalid messages: expected a list of one message"),
+    "a flag that is a number": ("render/tool_calls", {"messages": [], "mode": "training", "auto_drop_analysis": 1}, "invalid auto_drop_analysis: expected true or false"),
+    "a token below zero": ("parse/malformed", {"text": None, "tokens": [-1], "role": None, "strictness": "strict"}, "invalid token id -1: "),
+    "a token beyond 32 bits": ("parse/malformed", {"text": None, "tokens": [2**32], "role": None, "strictness": "strict"}, "invalid token id 4294967296: "),
+    "a role that there is not": ("parse/malformed", {"text": "", "role": "bob", "strictness": "strict"}, "invalid role: expected one of user, "),
+    "no role": ("parse/malformed", {"text": "", "strictness": "strict"}, "text and role are required"),
+    "nothing to observe": ("stream/deltas", {"text": "", "role": None, "strictness": "strict"}, "invalid observe: expected a list of names"),
     "no schema": ("typescript/defaults", {}, "schema is missing"),
 }  # fmt: skip
 
@@ -324,22 +324,22 @@ REFUSED = {
     "a difference that is none": (
         "render/tool_calls",
         lambda test: test.update(differs={"openai-harmony": None}),
-        "differs names openai-harmony, which agrees with harmony_ref",
+        "invalid `differs`: openai-harmony agrees with harmony_ref",
     ),
     "an implementation that there is not": (
         "render/tool_calls",
         lambda test: test.update(differs={"bob": None}),
-        "differs names bob, which is not there",
+        "invalid `differs`: no answer of bob",
     ),
     "our own difference from us": (
         "render/tool_calls",
         lambda test: test.update(differs={"harmony_ref": None}),
-        "differs names harmony_ref, which is not there",
+        "invalid `differs`: no answer of harmony_ref",
     ),
     "an error that was not foreseen": (
         "render/tool_calls",
         lambda test: test["input"]["messages"].append({"role": "tool", "content": "x"}),
-        "its result is acceptable, and the answer is Tools should have a name!",
+        "invalid result acceptable: the answer is Tools should have a name!",
     ),
 }
 
@@ -366,7 +366,7 @@ def test_one_implementation_can_not_agree(capsys, folder, monkeypatch):
     data.save()
     code, said, _ = run(capsys, "write", folder)
     assert code == 1
-    assert "typescript/defaults/text: harmony_ref answers it here, and it takes two to agree" in said
+    assert "typescript/defaults/text: needs answers of two implementations, got those of: harmony_ref" in said
 
 
 # list, copy

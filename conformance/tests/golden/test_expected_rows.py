@@ -223,8 +223,8 @@ def test_one_of_each_row_is_its_first_variety_without_chunkings():
 
 PAST = next(scenario for scenario in SCENARIOS if scenario.steps[0].continues_after_stop)
 UNBOUND = next(scenario for scenario in SCENARIOS if scenario.violates_grammar)
-BEHIND = "needs a script that goes on behind a token that ends the turn"
-BOUND = "the server constrains its sampler as parallel_tool_calls, response_format, strict, tool_choice asks, and the scripts leave the grammar"
+BEHIND = "needs a script that continues after a token that ends the turn"
+BOUND = "the server constrains its sampler by parallel_tool_calls, response_format, strict, tool_choice, and the scripts violate that grammar"
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ BOUND = "the server constrains its sampler as parallel_tool_calls, response_form
         (PAST, ScriptMethod.VLLM, BEHIND),
         (UNBOUND, ScriptMethod.REFERENCE, None),
         (UNBOUND, ScriptMethod.VLLM, BOUND),
-        (UNBOUND, ScriptMethod.NONE, "needs a model whose output is scripted"),
+        (UNBOUND, ScriptMethod.NONE, "needs a scripted model"),
     ],
 )
 def test_rows_are_sent_where_their_scripts_can_be_emitted(scenario, way, reason):
@@ -255,12 +255,12 @@ HI = {"id": "hi", "request": "r", "script": "<|channel|>final<|message|>hi<|retu
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([], "g: it has no rows"),
+        ([], "g: no rows"),
         ([{**HI, "id": ""}], "g: a row has no `id`"),
-        ([{**HI, "request": "other"}], "g, row hi: there is no request 'other'"),
+        ([{**HI, "request": "other"}], "g, row hi: unknown request 'other'"),
         ([{**HI, "script": 7}], "g, row hi: a script is a text, or a list"),
-        ([{**HI, "limits": [0]}], "g, row hi: a script of 5 tokens is not cut at 0"),
-        ([{**HI, "limits": [6]}], "g, row hi: a script of 5 tokens is not cut at 6"),
+        ([{**HI, "limits": [0]}], "g, row hi: invalid limit 0: expected 1 to 5 tokens"),
+        ([{**HI, "limits": [6]}], "g, row hi: invalid limit 6: expected 1 to 5 tokens"),
     ],
 )
 def test_a_row_that_can_not_be_used_is_refused_with_its_name(rows, said):

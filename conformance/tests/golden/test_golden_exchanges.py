@@ -124,8 +124,8 @@ def test_exchanges_of_a_series_have_the_name_of_their_step():
     [
         pytest.param("{", "pass-x", "a.b/pass-x: Expecting", id="no JSON"),
         pytest.param("{}", "pass-x", "no exchange", id="no request"),
-        pytest.param("{}", "good-x", "begins with one of pass-, fail-, variant-, na-", id="a name of no kind"),
-        pytest.param("{}", "pass", "begins with", id="a name that is only a kind"),
+        pytest.param("{}", "good-x", "expected one of the prefixes pass-, fail-, variant-, na-", id="a name of no kind"),
+        pytest.param("{}", "pass", "expected one of the prefixes", id="a name that is only a kind"),
         pytest.param('{"request": {"json": {}}, "script": {"$ids": [true]}}', "na-x", "no piece", id="no token id"),
     ],
 )

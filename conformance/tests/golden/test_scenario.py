@@ -46,8 +46,8 @@ def test_a_scenario_is_read_with_all_its_members():
 
 
 BAD = {
-    "no steps": ({}, "example: it has no steps"),
-    "no object": ([], "example: it has no steps"),
+    "no steps": ({}, "example: no steps"),
+    "no object": ([], "example: no steps"),
     "a step without a name": ({"steps": [{"request": {}}]}, "example: a step has no name"),
     "an unknown way to send": ({"steps": [{"as": "a", "send": "twice"}]}, "example, step a: 'twice'"),
     "an unknown validity": ({"steps": [{"as": "a", "validity": "maybe"}]}, "example, step a: 'maybe'"),

@@ -1,12 +1,14 @@
-"""Golden vectors: inputs of Harmony, and what two independent implementations agree that they mean.
+"""Golden vectors: Harmony inputs with the output that two independent implementations agree on.
 
-file             a vector file: reading, its rules, writing it in its one form
-schema           the JSON Schema of each kind, where jsonschema is installed
-inputs           what the inputs of each kind say
-implementation   what answers vectors
-ours             harmony_ref's answers
-hugging_face     harmony_ref's answers about chat templates and response schemas
-official         openai-harmony's answers, where it is installed
-implementations  those that are there
-agreement        comparing the answers with the files, and filling them in
+| module                   | content                                                        |
+|--------------------------|----------------------------------------------------------------|
+| `vector_file`            | reader, rules and writer of a vector file                      |
+| `json_schemas`           | JSON Schema of each kind, applied if jsonschema is installed   |
+| `inputs`                 | parsed inputs of each kind                                     |
+| `implementation`         | interface of an implementation                                 |
+| `answers_harmony_ref`    | answers of harmony_ref                                         |
+| `answers_huggingface`    | answers of harmony_ref for chat templates and response schemas |
+| `answers_openai_harmony` | answers of openai-harmony, if installed                        |
+| `implementations`        | list of the available implementations                          |
+| `agreement`              | comparison of the answers with the files, and their completion |
 """

@@ -1,9 +1,9 @@
-"""Comparing the implementations with the vector files, and completing the files with what they agree on."""
+"""Compare the implementations with the vector files, and complete the files with answers that they agree on."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -13,10 +13,10 @@ from harmony_conformance.golden.vectors.vector_file import InvalidVectorsError, 
 from harmony_conformance.json_value import Json, JsonObject, canonical, items, members, text
 
 _BEFORE: Final = 20
-"""Characters shown before those in which two texts differ."""
+"""Characters of context before the first difference of two texts."""
 
 _TWO: Final = 2
-"""It takes two to agree."""
+"""Number of implementations that agreement requires."""
 
 _SHOWN: Final = 160
 """Characters shown of a value."""
@@ -24,7 +24,7 @@ _SHOWN: Final = 160
 
 @dataclass(frozen=True, kw_only=True)
 class VectorDifference:
-    """An implementation says something else than a file."""
+    """An answer of an implementation that differs from the file."""
 
     path: str
     id: str
@@ -35,14 +35,14 @@ class VectorDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class AgreementReport:
-    """What a check found.
+    """Result of a comparison.
 
     Attributes:
-        agreed: how many vectors of a kind each implementation answers as expected, by (implementation, kind).
-        differed: the same for answers that differ as the file says they do.
-        differences: all others.
-        alone: ids of vectors that one implementation answered.
-        unanswered: ids of vectors that none did.
+        agreed: Number of vectors answered as expected, by (implementation, kind).
+        differed: Number of answers that differ in the way that the file notes, by (implementation, kind).
+        differences: All other differences.
+        alone: Ids of vectors that only one implementation answered.
+        unanswered: Ids of vectors that no implementation answered.
     """
 
     agreed: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
@@ -54,7 +54,7 @@ class AgreementReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Disagreement:
-    """Why a vector can not be completed."""
+    """A vector that cannot be completed, and the reason."""
 
     path: str
     id: str
@@ -62,28 +62,30 @@ class Disagreement:
 
 
 def compare(files: Sequence[VectorFile], implementations: Sequence[Implementation]) -> AgreementReport:
-    """Ask every implementation every vector of a kind that it answers.
+    """Compare every vector with the answer of each implementation that supports its kind.
 
     Raises:
-        BadVectors: an input that is none of its kind.
+        InvalidVectorsError: an input is invalid for its kind.
     """
     agreed: Counter[tuple[str, str]] = Counter()
     differed: Counter[tuple[str, str]] = Counter()
     differences: list[VectorDifference] = []
     alone: list[str] = []
     unanswered: list[str] = []
-    for file, vector in _all(files):
+    pairs = ((file, vector) for file in files for vector in file.vectors)
+    for file, vector in pairs:
         answers = _answers(file, vector, implementations)
         if len(answers) < _TWO:
             (alone if answers else unanswered).append(vector.id)
-        given = completed(vector.input)
-        if not _same(given, vector.input):
-            differences.append(_difference(file, vector, "the tokenizer", vector.input.get("tokens"), given["tokens"]))
+        tokenized = completed(vector.input)
+        if not _same(tokenized, vector.input):
+            expected, actual = vector.input.get("tokens"), tokenized["tokens"]
+            differences.append(_difference(file, vector, "the tokenizer", expected, actual))
         for name, actual in answers.items():
-            known = vector.differs.get(name)
-            expected = vector.expected if known is None else known
+            noted = vector.differs.get(name)
+            expected = vector.expected if noted is None else noted
             if _same(actual, expected):
-                (agreed if known is None else differed)[name, file.kind] += 1
+                (agreed if noted is None else differed)[name, file.kind] += 1
             else:
                 differences.append(_difference(file, vector, name, expected, actual))
     return AgreementReport(
@@ -92,13 +94,13 @@ def compare(files: Sequence[VectorFile], implementations: Sequence[Implementatio
 
 
 def complete(file: VectorFile, implementations: Sequence[Implementation]) -> tuple[JsonObject, list[Disagreement]]:
-    """The document with every answer in place, and the vectors for which there is none.
+    """Fill in the answers of a file. Return the document and the vectors without an agreed answer.
 
-    The expected answer is that of the first implementation; the others have to give it too, or to be named in `differs`. What only one of them
-    answers here stays as it is, and has to be what that one says.
+    The expected answer is that of the first implementation. The others have to agree, or be listed in `differs`.
+    A vector that only one implementation answers is not changed, and its expected answer has to match.
 
     Raises:
-        BadVectors: an input that is none of its kind.
+        InvalidVectorsError: an input is invalid for its kind.
     """
     disagreements: list[Disagreement] = []
     tests: list[Json] = []
@@ -117,53 +119,47 @@ def complete(file: VectorFile, implementations: Sequence[Implementation]) -> tup
     return {**file.document, "tests": tests}, disagreements
 
 
-def _all(files: Sequence[VectorFile]) -> Iterator[tuple[VectorFile, Vector]]:
-    for file in files:
-        for vector in file.vectors:
-            yield file, vector
-
-
 def _answers(file: VectorFile, vector: Vector, implementations: Sequence[Implementation]) -> Mapping[str, JsonObject]:
-    given = completed(vector.input)
+    tokenized = completed(vector.input)
     answers: dict[str, JsonObject] = {}
     for implementation in implementations:
         answer = implementation.answers.get(file.kind)
         if answer is None:
             continue
         try:
-            answers[implementation.name] = answer(given)
+            answers[implementation.name] = answer(tokenized)
         except UnsupportedVectorError:
             continue
         except InvalidVectorsError as problem:
             raise InvalidVectorsError(f"{file.path}: {vector.id}: {problem}") from None
         except RecursionError:
-            raise InvalidVectorsError(f"{file.path}: {vector.id}: its input is nested too deeply") from None
+            raise InvalidVectorsError(f"{file.path}: {vector.id}: the input is nested too deeply") from None
     return answers
 
 
 def _disagreement(vector: Vector, answers: Mapping[str, JsonObject]) -> str | None:
     if len(answers) < _TWO:
         if vector.expected is None:
-            return f"{', '.join(answers) or 'nobody'} answers it here, and it takes two to agree"
+            return f"needs answers of two implementations, got those of: {', '.join(answers) or 'none'}"
         other = next((answer for answer in answers.values() if not _same(answer, vector.expected)), None)
         return None if other is None else f"{', '.join(answers)}: {shown(vector.expected, other)}"
     (first, expected), *others = answers.items()
     missing = [name for name in vector.differs if name not in answers]
     if missing or first in vector.differs:
-        return f"differs names {(missing or [first])[0]}, which is not there to differ from {first}"
+        return f"invalid `differs`: no answer of {(missing or [first])[0]} that could differ from {first}"
     for name, answer in others:
         if not _same(answer, expected) and name not in vector.differs:
             return f"{first} and {name} disagree: {shown(expected, answer)}"
         if _same(answer, expected) and name in vector.differs:
-            return f"differs names {name}, which agrees with {first}"
+            return f"invalid `differs`: {name} agrees with {first}"
     if ("error" in expected) != (vector.result is VectorResult.INVALID):
-        found = text(members(expected.get("error")).get("text")) or "no error"
-        return f"its result is {vector.result}, and the answer is {found}"
+        error = text(members(expected.get("error")).get("text")) or "no error"
+        return f"invalid result {vector.result}: the answer is {error}"
     return None
 
 
 def _same(one: Json, other: Json) -> bool:
-    """Whether two values are the same JSON: to Python 1, 1.0 and true are equal."""
+    """Return True if two values are the same JSON. Python's `==` does not distinguish 1, 1.0 and true."""
     return canonical(one) == canonical(other)
 
 
@@ -172,28 +168,28 @@ def _difference(file: VectorFile, vector: Vector, name: str, expected: Json, act
 
 
 def shown(expected: Json, actual: Json) -> str:
-    """Where two answers part, in one line."""
-    where, one, other = _parting(expected, actual, "")
+    """Describe the first difference of two answers, in one line."""
+    where, one, other = _first_difference(expected, actual, "")
     return f"{where or 'the answer'}: expected {_short(one)}, actual {_short(other)}"
 
 
-def _parting(expected: Json, actual: Json, where: str) -> tuple[str, Json, Json]:
-    """The first place where two values differ."""
+def _first_difference(expected: Json, actual: Json, where: str) -> tuple[str, Json, Json]:
+    """Return the place of the first difference and both values there."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         for name in [*expected, *(name for name in actual if name not in expected)]:
             if name not in expected or name not in actual or not _same(expected[name], actual[name]):
-                return _parting(expected.get(name), actual.get(name), f"{where}/{name}")
+                return _first_difference(expected.get(name), actual.get(name), f"{where}/{name}")
     if isinstance(expected, list) and isinstance(actual, list):
         for index, (one, other) in enumerate(zip(expected, actual, strict=False)):
             if not _same(one, other):
-                return _parting(one, other, f"{where}/{index}")
+                return _first_difference(one, other, f"{where}/{index}")
         return f"{where} (length)", len(expected), len(actual)
     if isinstance(expected, str) and isinstance(actual, str):
         pairs = enumerate(zip(expected, actual, strict=False))
-        same = next((index for index, (one, other) in pairs if one != other), min(len(expected), len(actual)))
-        from_there = max(same - _BEFORE, 0)
-        if from_there:
-            return f"{where} from character {from_there}", expected[from_there:], actual[from_there:]
+        common = next((index for index, (one, other) in pairs if one != other), min(len(expected), len(actual)))
+        start = max(common - _BEFORE, 0)
+        if start:
+            return f"{where} from character {start}", expected[start:], actual[start:]
     return where, expected, actual
 
 

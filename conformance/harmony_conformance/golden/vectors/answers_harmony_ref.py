@@ -1,4 +1,4 @@
-"""The answers of `harmony_ref`."""
+"""Answers of `harmony_ref` to golden vectors."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _ATTRIBUTES: Mapping[str, Attribute] = {
     "finished": lambda parser: len(parser.messages),
     "data": lambda parser: parser.state_data,
 }
-"""By the names of `inputs.OBSERVABLE`."""
+"""Parser attributes by the names in `inputs.OBSERVABLE`."""
 
 
 def implementation() -> Implementation:
-    """This project's own."""
+    """Return harmony_ref as an implementation."""
     return Implementation(
         name="harmony_ref",
         version=version("harmony-conformance"),
@@ -47,88 +47,85 @@ def implementation() -> Implementation:
     )
 
 
-def render(given: JsonObject) -> JsonObject:
-    """`{text, tokens}` of a render vector."""
-    asked = read_render(given)
+def render(vector_input: JsonObject) -> JsonObject:
+    """Return `{text, tokens}` of a render vector."""
+    parsed = read_render(vector_input)
     try:
-        rendered = _rendered(asked)
+        ids = _render(parsed)
     except MessageError as problem:
         return error("message", str(problem))
     except HarmonyError as problem:
         return error("render", str(problem))
-    return {"text": harmony_ref.decode(rendered), "tokens": [*rendered]}
+    return {"text": harmony_ref.decode(ids), "tokens": [*ids]}
 
 
-def parse(given: JsonObject) -> JsonObject:
-    """`{messages}` of a parse vector; after an error those that were finished before it. A lenient one adds `{remainder, faults}`."""
-    asked = read_parse(given)
-    if asked.strictness is Strictness.LENIENT:
-        return _leniently(asked)
-    parser = StreamParser(asked.role, strict=asked.strict)
+def parse(vector_input: JsonObject) -> JsonObject:
+    """Return `{messages}` of a parse vector.
+
+    After an error these are the messages that were complete. Lenient parsing adds `{remainder, faults}`.
+    """
+    parsed = read_parse(vector_input)
+    if parsed.strictness is Strictness.LENIENT:
+        return _parse_leniently(parsed)
+    parser = StreamParser(parsed.role, strict=parsed.strict)
     try:
-        parser.feed(asked.tokens)
+        parser.feed(parsed.tokens)
         parser.finish()
     except ParseError as problem:
-        return {**_refused(problem), "messages": _messages(parser.messages)}
+        return {**_parse_error(problem), "messages": _messages(parser.messages)}
     return {"messages": _messages(parser.messages)}
 
 
-def stream(given: JsonObject) -> JsonObject:
-    """`{before, steps, end, messages}` of a stream vector; the first error, if there is one, is the answer's."""
-    asked = read_stream(given)
-    parser = StreamParser(asked.role, strict=asked.strict)
+def stream(vector_input: JsonObject) -> JsonObject:
+    """Return `{before, steps, end, messages}` of a stream vector, with the first `error` if there is one."""
+    parsed = read_stream(vector_input)
+    parser = StreamParser(parsed.role, strict=parsed.strict)
 
-    def seen(problem: JsonObject) -> JsonObject:
-        return {**{name: as_json(_ATTRIBUTES[name](parser)) for name in asked.observe}, **problem}
+    def observe(problem: JsonObject) -> JsonObject:
+        return {**{name: as_json(_ATTRIBUTES[name](parser)) for name in parsed.observe}, **problem}
 
-    before = seen({})
-    steps = [seen(_refusal(parser.process, token)) for token in asked.tokens]
-    end = seen(_refusal(lambda _: parser.finish(), 0))
+    before = observe({})
+    steps = [observe(_run_step(parser.process, token)) for token in parsed.tokens]
+    end = observe(_run_step(lambda _: parser.finish(), 0))
     first = next((step["error"] for step in [*steps, end] if "error" in step), None)
     trace: JsonObject = {"before": before, "steps": [*steps], "end": end, "messages": _messages(parser.messages)}
     return trace if first is None else {"error": first, **trace}
 
 
-def typescript(given: JsonObject) -> JsonObject:
-    """`{typescript}` of a typescript vector."""
+def typescript(vector_input: JsonObject) -> JsonObject:
+    """Return `{typescript}` of a typescript vector."""
     try:
-        return {"typescript": harmony_ref.json_schema_to_typescript(read_schema(given))}
+        return {"typescript": harmony_ref.json_schema_to_typescript(read_schema(vector_input))}
     except MessageError as problem:
         return error("message", str(problem))
 
 
-def _rendered(asked: RenderInput) -> list[int]:
-    if asked.mode is Mode.MESSAGE:
-        message = Message.from_dict(asked.messages[0])
-        return harmony_ref.render(message, conversation_has_function_tools=asked.conversation_has_function_tools)
-    conversation = Conversation.from_dict({"messages": asked.messages})
-    drop = asked.auto_drop_analysis
-    if asked.mode is Mode.COMPLETION:
-        return harmony_ref.render_conversation_for_completion(conversation, asked.next_role, auto_drop_analysis=drop)
-    if asked.mode is Mode.TRAINING:
+def _render(parsed: RenderInput) -> list[int]:
+    if parsed.mode is Mode.MESSAGE:
+        message = Message.from_dict(parsed.messages[0])
+        return harmony_ref.render(message, conversation_has_function_tools=parsed.conversation_has_function_tools)
+    conversation = Conversation.from_dict({"messages": parsed.messages})
+    drop = parsed.auto_drop_analysis
+    if parsed.mode is Mode.COMPLETION:
+        return harmony_ref.render_conversation_for_completion(conversation, parsed.next_role, auto_drop_analysis=drop)
+    if parsed.mode is Mode.TRAINING:
         return harmony_ref.render_conversation_for_training(conversation, auto_drop_analysis=drop)
     return harmony_ref.render_conversation(conversation, auto_drop_analysis=drop)
 
 
-def _leniently(asked: ParseInput) -> JsonObject:
-    found = parse_leniently(asked.tokens, asked.role)
-    left = found.remainder
-    return {
-        "messages": _messages(found.messages),
-        "remainder": None
-        if left is None
-        else {
-            "state": left.state.value,
-            "header": None if left.header is None else _header(left.header),
-            "text": left.text,
-            "start": left.start,
-        },
-        "faults": [{"rule": fault.rule.value, "span": [*fault.span]} for fault in found.errors],
-    }
+def _parse_leniently(parsed: ParseInput) -> JsonObject:
+    result = parse_leniently(parsed.tokens, parsed.role)
+    rest = result.remainder
+    remainder: Json = None
+    if rest is not None:
+        header = None if rest.header is None else _header(rest.header)
+        remainder = {"state": rest.state.value, "header": header, "text": rest.text, "start": rest.start}
+    faults: list[Json] = [{"rule": fault.rule.value, "span": [*fault.span]} for fault in result.errors]
+    return {"messages": _messages(result.messages), "remainder": remainder, "faults": faults}
 
 
 def _header(header: Header) -> JsonObject:
-    """The members of a message without content."""
+    """Return the wire form of a message without its content."""
     fields: JsonObject = {
         "role": header.author.role.value,
         "name": header.author.name,
@@ -139,15 +136,15 @@ def _header(header: Header) -> JsonObject:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _refusal(step: Callable[[int], object], token: int) -> JsonObject:
+def _run_step(step: Callable[[int], object], token: int) -> JsonObject:
     try:
         step(token)
     except ParseError as problem:
-        return _refused(problem)
+        return _parse_error(problem)
     return {}
 
 
-def _refused(problem: ParseError) -> JsonObject:
+def _parse_error(problem: ParseError) -> JsonObject:
     return {"error": {"kind": "parse", "text": str(problem), "position": problem.position}}
 
 
@@ -156,7 +153,7 @@ def _messages(messages: Sequence[Message]) -> Json:
 
 
 def as_json(value: harmony_ref.Json) -> Json:
-    """The value with lists and dicts where it has other sequences and mappings."""
+    """Convert all sequences and mappings in the value to lists and dicts."""
     if isinstance(value, Mapping):
         return {name: as_json(member) for name, member in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

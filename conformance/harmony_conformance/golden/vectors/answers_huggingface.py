@@ -1,7 +1,7 @@
-"""harmony_ref's answers to the vectors of chat templates and response schemas, where what they need is installed.
+"""Answers of harmony_ref to the vectors of chat templates and response schemas, if the extra is installed.
 
-Some of these vectors are about a text that is somebody else's, and hold its name and hash only: they are not answered here.
-The implementation that they are agreed with, transformers, is asked by the tests of `harmony_ref`.
+Some of these vectors refer to a third party's text by name and hash only; they are not answered here.
+The tests of `harmony_ref` compare these vectors with the other implementation, transformers.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ KINDS: Final = ("template", "response_schema")
 
 
 def answers() -> Mapping[str, Answer]:
-    """By kind; none without the extra."""
+    """Return the answers by kind; an empty mapping without the extra."""
     try:
         from harmony_ref.huggingface import golden_answers as parts  # noqa: PLC0415 - an extra
     except ImportError:
         return {}
 
-    def answered(function: _Answer) -> Answer:
-        def answer(given: JsonObject) -> JsonObject:
+    def adapt(function: _Answer) -> Answer:
+        def answer(vector_input: JsonObject) -> JsonObject:
             try:
-                said = function(given, {})
+                result = function(vector_input, {})
             except parts.AbsentSourceError as absent:
                 raise UnsupportedVectorError(absent.name) from None
-            return {name: as_json(member) for name, member in said.items()}
+            return {name: as_json(member) for name, member in result.items()}
 
         return answer
 
-    return {"template": answered(parts.template_answer), "response_schema": answered(parts.response_schema_answer)}
+    return {"template": adapt(parts.template_answer), "response_schema": adapt(parts.response_schema_answer)}

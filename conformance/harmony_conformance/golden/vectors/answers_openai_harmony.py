@@ -1,6 +1,6 @@
-"""The answers of the official library, openai-harmony 0.0.8, through its bindings, which take and return JSON.
+"""Answers of the official library, openai-harmony 0.0.8, through its bindings, which take and return JSON.
 
-It is imported and its vocabulary is loaded on first use. The vocabulary comes from `harmony_ref`, so nothing is downloaded.
+The library and its vocabulary are loaded on first use. The vocabulary comes from `harmony_ref`: nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ VERSION: Final = "0.0.8"
 _PLACE: Final = re.compile(r" at line \d+ column \d+$")
 _FOLDER_OF_VOCABULARIES: Final = "TIKTOKEN_ENCODINGS_BASE"
 _TYPE: Final = ("type f = (_: ", ") => any;\n\n} // namespace n<|end|>")
-"""What stands before and after the type of the only tool of the namespace `n`."""
+"""Text before and after the type of the only tool of the namespace `n`."""
 
 
 class _Encoding(Protocol):
-    """The library's `PyHarmonyEncoding`, as far as it is used."""
+    """The methods in use of the library's `PyHarmonyEncoding`."""
 
     def render(self, message: str, options: dict[str, bool]) -> list[int]: ...
     def render_conversation(self, conversation: str, config: dict[str, bool]) -> list[int]: ...
@@ -69,21 +69,21 @@ class _Parser(Protocol):
 
 @cache
 def implementation() -> Implementation | Absent:
-    """The library, or why it can not take part."""
+    """Return the library as an implementation, or the reason why it cannot take part."""
     try:
-        found = version(NAME)
+        installed = version(NAME)
     except PackageNotFoundError:
         return Absent(name=NAME, reason="not installed")
-    if found != VERSION:
-        return Absent(name=NAME, reason=f"{found} is installed, the vectors are those of {VERSION}")
-    # The Python classes around the bindings are left out: they lose members on the way.
+    if installed != VERSION:
+        return Absent(name=NAME, reason=f"{installed} is installed, the vectors are those of {VERSION}")
+    # The bindings are used directly because the library's Python classes lose members.
     names = vars(importlib.import_module("openai_harmony"))
     load: Callable[[str], _Encoding] = names["_load_harmony_encoding"]
     with _packaged_vocabulary():
         official = _Official(load("HarmonyGptOss"), names["_PyStreamableParser"])
     return Implementation(
         name=NAME,
-        version=found,
+        version=installed,
         answers={
             "render": official.render,
             "parse": official.parse,
@@ -98,93 +98,83 @@ class _Official:
         self._encoding = encoding
         self._new_parser = new_parser
 
-    def render(self, given: JsonObject) -> JsonObject:
-        asked = read_render(given)
+    def render(self, vector_input: JsonObject) -> JsonObject:
+        parsed = read_render(vector_input)
         try:
-            rendered = self._rendered(asked)
+            ids = self._render(parsed)
         except (ValueError, RuntimeError) as problem:
-            return _refused(problem)
-        return {"text": self._encoding.decode_utf8(rendered), "tokens": [*rendered]}
+            return _error(problem)
+        return {"text": self._encoding.decode_utf8(ids), "tokens": [*ids]}
 
-    def parse(self, given: JsonObject) -> JsonObject:
-        asked = read_parse(given)
-        role = None if asked.role is None else asked.role.value
-        parser = self._parser(role, strict=asked.strict)
+    def parse(self, vector_input: JsonObject) -> JsonObject:
+        parsed = read_parse(vector_input)
+        role = None if parsed.role is None else parsed.role.value
         try:
-            whole = self._encoding.parse_messages_from_completion_tokens([*asked.tokens], role, asked.strict)
+            messages = self._encoding.parse_messages_from_completion_tokens([*parsed.tokens], role, parsed.strict)
         except RuntimeError as problem:
-            # Only its stream parser tells where, and what was finished before.
-            steps = [*(_Step(parser, token) for token in asked.tokens), _Step(parser, None)]
-            position = next(index for index, step in enumerate(steps) if step.refusal() is not None)
+            # only the stream parser reports the position and the messages before the error
+            parser = self._new_parser(self._encoding, role, parsed.strict)
+            steps = enumerate([*parsed.tokens, None])
+            position = next(index for index, token in steps if _run_step(parser, token) is not None)
             return {
                 "error": {"kind": "parse", "text": str(problem), "position": position},
                 "messages": loads(parser.messages),
             }
-        return {"messages": loads(whole)}
+        return {"messages": loads(messages)}
 
-    def stream(self, given: JsonObject) -> JsonObject:
-        asked = read_stream(given)
-        parser = self._parser(None if asked.role is None else asked.role.value, strict=asked.strict)
+    def stream(self, vector_input: JsonObject) -> JsonObject:
+        parsed = read_stream(vector_input)
+        role = None if parsed.role is None else parsed.role.value
+        parser = self._new_parser(self._encoding, role, parsed.strict)
 
-        def seen(position: int, step: _Step | None) -> JsonObject:
-            refusal = None if step is None else step.refusal()
-            observed: JsonObject = {name: _ATTRIBUTES[name](parser) for name in asked.observe}
-            if refusal is not None:
-                observed["error"] = {"kind": "parse", "text": refusal, "position": position}
-            return observed
+        def observe(position: int, problem: str | None) -> JsonObject:
+            values: JsonObject = {name: _ATTRIBUTES[name](parser) for name in parsed.observe}
+            if problem is not None:
+                values["error"] = {"kind": "parse", "text": problem, "position": position}
+            return values
 
-        before = seen(0, None)
-        steps = [seen(position, _Step(parser, token)) for position, token in enumerate(asked.tokens)]
-        end = seen(len(steps), _Step(parser, None))
+        before = observe(0, None)
+        steps = [observe(position, _run_step(parser, token)) for position, token in enumerate(parsed.tokens)]
+        end = observe(len(steps), _run_step(parser, None))
         first = next((step["error"] for step in [*steps, end] if "error" in step), None)
         trace: JsonObject = {"before": before, "steps": [*steps], "end": end, "messages": loads(parser.messages)}
         return trace if first is None else {"error": first, **trace}
 
-    def typescript(self, given: JsonObject) -> JsonObject:
-        tool: JsonObject = {"name": "f", "description": "", "parameters": read_schema(given)}
+    def typescript(self, vector_input: JsonObject) -> JsonObject:
+        tool: JsonObject = {"name": "f", "description": "", "parameters": read_schema(vector_input)}
         tools: JsonObject = {"n": {"name": "n", "tools": [tool]}}
         message = {"role": "developer", "content": [{"type": "developer_content", "tools": tools}]}
         try:
-            shown = self._encoding.decode_utf8(self._encoding.render(json.dumps(message), {}))
+            prompt = self._encoding.decode_utf8(self._encoding.render(json.dumps(message), {}))
         except (ValueError, RuntimeError) as problem:
-            return _refused(problem)
+            return _error(problem)
         before, after = _TYPE
-        return {"typescript": shown[shown.index(before) + len(before) : shown.rindex(after)]}
+        return {"typescript": prompt[prompt.index(before) + len(before) : prompt.rindex(after)]}
 
-    def _rendered(self, asked: RenderInput) -> list[int]:
-        messages = asked.messages if asked.spelled_out is None else asked.spelled_out
-        if asked.mode is Mode.MESSAGE:
-            options = {"conversation_has_function_tools": asked.conversation_has_function_tools}
+    def _render(self, parsed: RenderInput) -> list[int]:
+        messages = parsed.messages if parsed.spelled_out is None else parsed.spelled_out
+        if parsed.mode is Mode.MESSAGE:
+            options = {"conversation_has_function_tools": parsed.conversation_has_function_tools}
             return self._encoding.render(json.dumps(messages[0]), options)
         conversation = json.dumps({"messages": messages})
-        config = {"auto_drop_analysis": asked.auto_drop_analysis}
-        if asked.mode is Mode.COMPLETION:
-            return self._encoding.render_conversation_for_completion(conversation, asked.next_role.value, config)
-        if asked.mode is Mode.TRAINING:
+        config = {"auto_drop_analysis": parsed.auto_drop_analysis}
+        if parsed.mode is Mode.COMPLETION:
+            return self._encoding.render_conversation_for_completion(conversation, parsed.next_role.value, config)
+        if parsed.mode is Mode.TRAINING:
             return self._encoding.render_conversation_for_training(conversation, config)
         return self._encoding.render_conversation(conversation, config)
 
-    def _parser(self, role: str | None, *, strict: bool) -> _Parser:
-        return self._new_parser(self._encoding, role, strict)
 
-
-class _Step:
-    """One token, or the end of the input (None), for a parser that has not read it yet."""
-
-    def __init__(self, parser: _Parser, token: int | None) -> None:
-        self._parser = parser
-        self._token = token
-
-    def refusal(self) -> str | None:
-        """Read it; the text of the error, if it is refused."""
-        try:
-            if self._token is None:
-                self._parser.process_eos()
-            else:
-                self._parser.process(self._token)
-        except RuntimeError as problem:
-            return str(problem)
-        return None
+def _run_step(parser: _Parser, token: int | None) -> str | None:
+    """Feed a token, or the end of the input (None). Return the text of the error, if there is one."""
+    try:
+        if token is None:
+            parser.process_eos()
+        else:
+            parser.process(token)
+    except RuntimeError as problem:
+        return str(problem)
+    return None
 
 
 def _state(parser: _Parser) -> JsonObject:
@@ -202,19 +192,18 @@ _ATTRIBUTES: Final[dict[str, Callable[[_Parser], Json]]] = {
     "finished": lambda parser: len(items(loads(parser.messages))),
     "data": _state,
 }
-"""By the names of `inputs.OBSERVABLE`."""
+"""Parser attributes by the names in `inputs.OBSERVABLE`."""
 
 
-def _refused(problem: Exception) -> JsonObject:
-    """Its ValueErrors speak of a shape, with a place in a text that the vector does not have; all others of what can not be rendered."""
-    if isinstance(problem, ValueError):
+def _error(problem: Exception) -> JsonObject:
+    if isinstance(problem, ValueError):  # an invalid message; its position refers to JSON text that the vector lacks
         return error("message", _PLACE.sub("", str(problem)))
     return error("render", str(problem))
 
 
 @contextmanager
 def _packaged_vocabulary() -> Generator[None]:
-    """Have the library read the packaged vocabulary, unless a folder is set already."""
+    """Make the library read the packaged vocabulary, unless the environment already names a folder."""
     if _FOLDER_OF_VOCABULARIES in os.environ:
         yield
         return

@@ -1,4 +1,4 @@
-"""An implementation: its name, and how it answers each kind of vector."""
+"""Interface of an implementation of Harmony: its name, and a function for each kind of vector."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import TypeAlias
 from harmony_conformance.json_value import JsonObject
 
 Answer: TypeAlias = Callable[[JsonObject], JsonObject]
-"""The input of a vector to what the implementation says: an object of the kind's form, or one with an `error`."""
+"""Function from the input of a vector to the answer: an object in the form of its kind, or one with an `error`."""
 
 
 class UnsupportedVectorError(Exception):
-    """An implementation can not answer this vector here: what it is about is not at hand. Says what."""
+    """An implementation cannot answer a vector because a source is not available. The message names the source."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Implementation:
-    """What takes part in a check, kind by kind."""
+    """An implementation with its answers by kind of vector."""
 
     name: str
     version: str
@@ -27,12 +27,12 @@ class Implementation:
 
 @dataclass(frozen=True, kw_only=True)
 class Absent:
-    """An implementation that can not take part, and why."""
+    """An implementation that cannot take part, and the reason."""
 
     name: str
     reason: str
 
 
 def error(kind: str, text: str) -> JsonObject:
-    """The answer of an implementation that refuses: `message`, `render` or `parse`, and the library's own words."""
+    """Build the answer for an error: its kind (`message`, `render` or `parse`) and the library's text."""
     return {"error": {"kind": kind, "text": text}}

@@ -1,4 +1,4 @@
-"""The implementations there are, and the kinds of vectors that they answer."""
+"""The available implementations, and the kinds of vectors."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from harmony_conformance.golden.vectors.implementation import Absent, Implementa
 KINDS: Final = ("render", "parse", "stream", "typescript", *answers_huggingface.KINDS)
 """The kinds of vectors, each a folder of the golden data."""
 
-
 _WITHOUT_EXTRA: Final = Absent(
     name=f"harmony_ref for {' and '.join(answers_huggingface.KINDS)}", reason="needs harmony-conformance[huggingface]"
 )
 
 
 def present() -> Sequence[Implementation | Absent]:
-    """This project's own first, whose answers the files hold; then those it is compared with."""
-    own = answers_harmony_ref.implementation()
-    more = answers_huggingface.answers()
-    everyone = [replace(own, answers={**own.answers, **more}), answers_openai_harmony.implementation()]
-    return everyone if more else [*everyone, _WITHOUT_EXTRA]
+    """Return harmony_ref first, whose answers are written to the files, then the others."""
+    own, extra = answers_harmony_ref.implementation(), answers_huggingface.answers()
+    both = [replace(own, answers={**own.answers, **extra}), answers_openai_harmony.implementation()]
+    return both if extra else [*both, _WITHOUT_EXTRA]

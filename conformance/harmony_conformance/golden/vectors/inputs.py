@@ -1,4 +1,4 @@
-"""What the inputs of the vectors say, read once for every implementation."""
+"""Parsed inputs of golden vectors."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ from harmony_conformance.json_value import Json, JsonObject, items
 from harmony_ref import Role, encode_with_special_tokens
 
 OBSERVABLE: Final = ("state", "role", "channel", "recipient", "content_type", "delta", "content", "finished", "data")
-"""What a stream vector may ask for after each token: attributes of the library's StreamableParser, and the number of finished messages."""
+"""Values that a stream vector may observe after each token.
+
+Attributes of the library's StreamableParser, and the number of finished messages (`finished`).
+"""
 
 _LARGEST_TOKEN: Final = 2**32 - 1
-"""Of the numbers that the library takes for an id."""
+"""Largest token id that the library accepts."""
 
 
 class Mode(StrEnum):
-    """Which of the library's renderers."""
+    """The render function of the library."""
 
     MESSAGE = "message"
     CONVERSATION = "conversation"
@@ -28,7 +31,7 @@ class Mode(StrEnum):
 
 
 class Strictness(StrEnum):
-    """How malformed tokens are met."""
+    """Treatment of malformed tokens."""
 
     STRICT = "strict"
     NON_STRICT = "non_strict"
@@ -37,10 +40,10 @@ class Strictness(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RenderInput:
-    """Messages in their wire form, and how they are rendered.
+    """Messages in their wire form, and the options of the renderer.
 
     Attributes:
-        spelled_out: the same messages for a library without response formats: the section stands in a text. Written by hand.
+        spelled_out: The same messages for a library without response formats: that section is written out as text.
     """
 
     messages: list[Json]
@@ -53,7 +56,7 @@ class RenderInput:
 
 @dataclass(frozen=True, kw_only=True)
 class ParseInput:
-    """Tokens, the role that stood before them, and how malformed ones are met. `observe` is a stream's."""
+    """Tokens, the role of the header before them, and the treatment of malformed tokens. Only streams have `observe`."""
 
     tokens: Sequence[int]
     role: Role | None
@@ -62,121 +65,104 @@ class ParseInput:
 
     @property
     def strict(self) -> bool:
-        """Whether the library is to be strict: it knows no lenient parsing."""
+        """True if the library parses in strict mode. It has no lenient mode, so lenient vectors are strict too."""
         return self.strictness is not Strictness.NON_STRICT
 
 
-def read_render(given: JsonObject) -> RenderInput:
-    """The input of a render vector.
+def read_render(vector_input: JsonObject) -> RenderInput:
+    """Parse the input of a render vector.
 
     Raises:
-        BadVectors: a member is missing, of another type, or not among the known values.
+        InvalidVectorsError: a member is missing or invalid.
     """
     _only(
-        given, {"messages", "mode", "next_role", "auto_drop_analysis", "conversation_has_function_tools", "spelled_out"}
+        vector_input,
+        {"messages", "mode", "next_role", "auto_drop_analysis", "conversation_has_function_tools", "spelled_out"},
     )
-    mode = Mode(_choice(given.get("mode"), list(Mode), "mode"))
-    messages = given.get("messages")
-    spelled_out = given.get("spelled_out")
+    mode = Mode(_choice(vector_input.get("mode"), list(Mode), "mode"))
+    messages = vector_input.get("messages")
+    spelled_out = vector_input.get("spelled_out")
     if not isinstance(messages, list) or (mode is Mode.MESSAGE and len(messages) != 1):
-        raise InvalidVectorsError(
-            "messages is no list" if mode is not Mode.MESSAGE else "messages is no list of one message"
-        )
+        one = " of one message" if mode is Mode.MESSAGE else ""
+        raise InvalidVectorsError(f"invalid messages: expected a list{one}")
     return RenderInput(
         messages=messages,
         mode=mode,
-        next_role=Role(_choice(given.get("next_role", "assistant"), list(Role), "next_role")),
-        auto_drop_analysis=_flag(given.get("auto_drop_analysis", True), "auto_drop_analysis"),
+        next_role=Role(_choice(vector_input.get("next_role", "assistant"), list(Role), "next_role")),
+        auto_drop_analysis=_flag(vector_input.get("auto_drop_analysis", True), "auto_drop_analysis"),
         conversation_has_function_tools=_flag(
-            given.get("conversation_has_function_tools", False), "conversation_has_function_tools"
+            vector_input.get("conversation_has_function_tools", False), "conversation_has_function_tools"
         ),
         spelled_out=None if spelled_out is None else items(spelled_out),
     )
 
 
-def read_parse(given: JsonObject) -> ParseInput:
-    """The input of a parse vector.
-
-    Raises:
-        BadVectors: as `read_render`.
-    """
-    _only(given, {"text", "tokens", "role", "strictness"})
-    return _parse_input(given)
+def read_parse(vector_input: JsonObject) -> ParseInput:
+    """Parse the input of a parse vector. Raises as `read_render`."""
+    _only(vector_input, {"text", "tokens", "role", "strictness"})
+    return _parse_input(vector_input)
 
 
-def read_stream(given: JsonObject) -> ParseInput:
-    """The input of a stream vector.
-
-    Raises:
-        BadVectors: as `read_render`.
-    """
-    _only(given, {"text", "tokens", "role", "strictness", "observe"})
-    wanted = items(given.get("observe"))
-    if not wanted:
-        raise InvalidVectorsError("observe names nothing")
-    return _parse_input(given, [_choice(name, list(OBSERVABLE), "observe") for name in wanted])
+def read_stream(vector_input: JsonObject) -> ParseInput:
+    """Parse the input of a stream vector. Raises as `read_render`."""
+    _only(vector_input, {"text", "tokens", "role", "strictness", "observe"})
+    names = items(vector_input.get("observe"))
+    if not names:
+        raise InvalidVectorsError("invalid observe: expected a list of names")
+    return _parse_input(vector_input, [_choice(name, list(OBSERVABLE), "observe") for name in names])
 
 
-def read_schema(given: JsonObject) -> Json:
-    """The JSON schema of a typescript vector.
-
-    Raises:
-        BadVectors: as `read_render`.
-    """
-    _only(given, {"schema"})
-    if "schema" not in given:
+def read_schema(vector_input: JsonObject) -> Json:
+    """Return the JSON schema of a typescript vector. Raises as `read_render`."""
+    _only(vector_input, {"schema"})
+    if "schema" not in vector_input:
         raise InvalidVectorsError("schema is missing")
-    return given["schema"]
+    return vector_input["schema"]
 
 
-def completed(given: JsonObject) -> JsonObject:
-    """The input with the tokens that its text stands for; as it is where it has no text."""
-    match given:
-        case {"text": str(text)}:
-            tokens: list[Json] = list(encode_with_special_tokens(text))
-            return {
-                "text": text,
-                "tokens": tokens,
-                **{name: given[name] for name in given if name not in ("text", "tokens")},
-            }
-        case _:
-            return given
+def completed(vector_input: JsonObject) -> JsonObject:
+    """Return the input with the tokens of its text. An input without text is returned unchanged."""
+    text = vector_input.get("text")
+    if not isinstance(text, str):
+        return vector_input
+    rest = {name: vector_input[name] for name in vector_input if name not in ("text", "tokens")}
+    return {"text": text, "tokens": [*encode_with_special_tokens(text)], **rest}
 
 
-def _parse_input(given: JsonObject, observe: Sequence[str] = ()) -> ParseInput:
-    tokens = given.get("tokens")
+def _parse_input(vector_input: JsonObject, observe: Sequence[str] = ()) -> ParseInput:
+    tokens = vector_input.get("tokens")
     if not isinstance(tokens, list):
-        raise InvalidVectorsError("tokens is no list")
-    role = given.get("role")
-    if "text" not in given or "role" not in given:
-        raise InvalidVectorsError("text and role have to be there; each may be null")
+        raise InvalidVectorsError("invalid tokens: expected a list")
+    role = vector_input.get("role")
+    if "text" not in vector_input or "role" not in vector_input:
+        raise InvalidVectorsError("text and role are required; each may be null")
     return ParseInput(
         tokens=[_token(token) for token in tokens],
         role=None if role is None else Role(_choice(role, list(Role), "role")),
-        strictness=Strictness(_choice(given.get("strictness"), list(Strictness), "strictness")),
+        strictness=Strictness(_choice(vector_input.get("strictness"), list(Strictness), "strictness")),
         observe=observe,
     )
 
 
-def _only(given: JsonObject, names: set[str]) -> None:
-    unknown = [name for name in given if name not in names]
+def _only(vector_input: JsonObject, names: set[str]) -> None:
+    unknown = [name for name in vector_input if name not in names]
     if unknown:
-        raise InvalidVectorsError(f"input has a member {unknown[0]!r}")
+        raise InvalidVectorsError(f"unknown member {unknown[0]!r} in input")
 
 
 def _choice(value: Json, known: Sequence[str], name: str) -> str:
     if not isinstance(value, str) or value not in known:
-        raise InvalidVectorsError(f"{name} is {value!r}, not one of {', '.join(known)}")
+        raise InvalidVectorsError(f"invalid {name}: expected one of {', '.join(known)}, got {value!r}")
     return value
 
 
 def _flag(value: Json, name: str) -> bool:
     if not isinstance(value, bool):
-        raise InvalidVectorsError(f"{name} is neither true nor false")
+        raise InvalidVectorsError(f"invalid {name}: expected true or false")
     return value
 
 
 def _token(value: Json) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _LARGEST_TOKEN:
-        raise InvalidVectorsError(f"tokens holds {value!r}, which is no token id")
+        raise InvalidVectorsError(f"invalid token id {value!r}: expected an integer from 0 to {_LARGEST_TOKEN}")
     return value

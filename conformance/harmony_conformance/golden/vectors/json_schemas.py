@@ -1,4 +1,4 @@
-"""The JSON Schema of each kind of vectors, applied where jsonschema is installed: it is no dependency of this package."""
+"""Validation of vector files by JSON Schema, if the optional package jsonschema is installed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Validator(Protocol):
 
 
 def validator_version() -> str | None:
-    """The version of jsonschema; None where it is not installed."""
+    """Return the version of jsonschema, or None if it is not installed."""
     try:
         return version("jsonschema")
     except PackageNotFoundError:
@@ -31,18 +31,18 @@ def validator_version() -> str | None:
 
 
 def follow_schemas(top: Path | Traversable, files: list[VectorFile]) -> None:
-    """Hold every file against the schema of its kind, `schema/<kind>.schema.json`.
+    """Validate every file against the schema of its kind, `schema/<kind>.schema.json`.
 
     Raises:
-        BadVectors: a file that does not follow it, or a schema that is missing.
+        InvalidVectorsError: a file violates its schema, or the schema is missing.
     """
     validator: Callable[[Json], _Validator] = vars(importlib.import_module("jsonschema"))["Draft202012Validator"]
     validators = {kind: validator(_schema(top, kind)) for kind in sorted({file.kind for file in files})}
     for file in files:
         problem = next(validators[file.kind].iter_errors(file.document), None)
         if problem is not None:
-            said = problem.message if len(problem.message) <= 200 else f"{problem.message[:200]}…"  # noqa: PLR2004 - a line
-            raise InvalidVectorsError(f"{file.path} does not follow its schema at {problem.json_path}: {said}")
+            message = problem.message if len(problem.message) <= 200 else f"{problem.message[:200]}…"  # noqa: PLR2004 - a line
+            raise InvalidVectorsError(f"{file.path} violates its schema at {problem.json_path}: {message}")
 
 
 def _schema(top: Path | Traversable, kind: str) -> Json:
@@ -53,4 +53,4 @@ def _schema(top: Path | Traversable, kind: str) -> Json:
     try:
         return loads(file.read_bytes())
     except InvalidJsonError as problem:
-        raise InvalidVectorsError(f"{path} is no JSON: {problem}") from None
+        raise InvalidVectorsError(f"{path}: invalid JSON: {problem}") from None
