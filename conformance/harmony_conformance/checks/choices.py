@@ -218,8 +218,8 @@ def has_answers_with_ids(series: Series) -> bool:
 def answers_have_ids_of_their_own(series: Series) -> Iterator[Finding]:
     """Answers to different requests have different ids.
 
-    A log, a trace or a store that indexes answers by id overwrites one with the other. SHOULD: a client that takes one answer at a time is not affected.
-    The same request may get the same answer again from a cache.
+    A log, a trace or a store that indexes answers by id overwrites one with the other. SHOULD, because a client that takes one answer at a time is not
+    affected. The same request may get the same answer again from a cache.
     """
     seen: dict[str, tuple[str, str]] = {}
     for x, request in _with_ids(series):
@@ -269,7 +269,7 @@ def _seeded(series: Series) -> list[Exchange]:
 def same_seed_same_answer(series: Series) -> Iterator[Finding]:
     """The same request with the same seed has the same answer.
 
-    SHOULD, because the API promises only best effort, and batching changes the last digits of a sum. A failure needs three different answers. One
+    SHOULD, because the API promises only best effort, and batching changes the last digits of a sum. Only three different answers are a failure. One
     different answer is a variant, as is another `system_fingerprint`. Works with any weights, the more random the better.
     """
     seeded = _seeded(series)

@@ -48,7 +48,7 @@ def is_one_answer(x: Exchange) -> bool:
 def limit_is_kept(x: Exchange) -> Iterator[Finding]:
     """No more tokens are generated than the request allows; `length` is the finish reason of an answer cut there, and of no other.
 
-    Clients continue an answer, or give up, by this word (defects V38, O05). Below the limit, a full context may be the cause.
+    Clients continue an answer, or give up, by this word (defects V38, O05). `length` below the limit is a variant: the context may be full.
     """
     turn = x.turn
     if turn is None or turn.usage is None or turn.usage.completion_tokens is None or x.limit is None:

@@ -143,7 +143,7 @@ def _is_same_object(x: Exchange, arguments: str, written: str) -> bool:
 
 @check(MUST, spec="chat#tool-choice", when=(on.is_conversation, on.forbade_tools))
 def none_means_none(x: Exchange) -> Iterator[Finding]:
-    """No call is returned where the request forbids tools or offers none.
+    """No call is returned if the request forbids tools or offers none.
 
     A client that sent no tools has nothing to run (defects V36, O12).
     """
