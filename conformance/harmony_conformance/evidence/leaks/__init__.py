@@ -1,14 +1,14 @@
-"""Harmony that reached a client as text: markers, header words that lost their markers, reasoning shown as the answer.
+"""Detect Harmony markup that reached a client as text: markers, header words without markers, reasoning in the answer.
 
-What a leak is depends on what is known.
+The definition of a leak depends on the evidence.
 
-* `emitted`: with the emitted ids known, a special token, or header words next to one, that reached a field. The same letters in ordinary tokens are
-  content, and have to arrive.
-* `markers`, `words`, `reasoning`: with the text alone, a leak has to show structure that nobody writes by chance, or a lone marker in a place where a
-  parser leaves one, together with something that speaks for it. What shows less is only suspected.
+* `by_token_ids`: If the emitted ids are known, a leak is a special token, or header words next to one, in a field.
+  The same letters in ordinary tokens are content and must arrive.
+* `by_text`: From the text alone, a leak needs markup structure, or a single marker in a typical place with further evidence.
+  Anything less is only suspected.
 
-Every text of an answer is looked at (`harmony_conformance.apis.text_fields`), joined over the deltas of a stream.
-No parser puts what it leaks between backticks: what stands there the model wrote.
+All texts of a response are searched (`harmony_conformance.apis.text_fields`), with the deltas of a stream joined.
+Text between backticks is never a leak: the model wrote it, since no parser adds backticks.
 """
 
 from harmony_conformance.evidence.leaks.channel_words import GLUED, GLUED_IN_REASONING, LONE

@@ -1,4 +1,4 @@
-"""Header words that lost their markers: what a text shows once the special tokens of a completion were skipped."""
+"""Patterns of header words without markers, as left by a decoder that skips special tokens."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ GLUED = re.compile(
     r"|^(?:analysis|commentary)\s?to=[\w.]+\s*(?:json|code)?\s*\{"
     r"|^assistant(?:json|code)(?=\{)|(?<=[.!?])assistant(?:json|code)(?=\{)"
 )
-"""Channel words glued to the end of a thought and to the text, as they stand there once the special tokens were skipped."""
+"""Channel words joined to the text before and after them, as in `…done.assistantfinalThe answer`."""
 
 GLUED_IN_REASONING = re.compile(rf"{_ENDS_A_TEXT}{_GLUED}(?={_BEGINS_A_TEXT})")
-"""The same in reasoning, where models talk about calls they are about to make."""
+"""The same for reasoning, with fewer patterns, since models mention planned calls there."""
 
 LONE = re.compile(
     r"^(?!\w+\s*(?:=|\(|;|:|\.\w|'s\b|\[\w+\]|<\w))(?:(?:analysis|commentary|final)(?=[A-Z\"'{\[])|assistant(?:final|analysis|commentary)(?=[^\W_]))"
     rf"|(?<=[^\W_=]){_GLUED}(?={_BEGINS_A_TEXT}|\n|$)"
     r"|[.!?]assistantfinal(?!ly|i[sz]|e)(?=[^\W_])"
 )
-"""Channel words that begin the text, or stand glued to words: suspicious, and no proof."""
+"""Channel words at the beginning of a text or joined to words: suspicious, but no proof."""
 
 
 def may_hold_words(text: str) -> bool:
-    """Whether a text holds what everything has that these patterns find. Most texts do not, and it is told much sooner than by the patterns."""
+    """Return False if none of these patterns can match. This is much faster than the patterns, and most texts have no such word."""
     return "assistant" in text or "commentary" in text or "analysis" in text or text.startswith("final")

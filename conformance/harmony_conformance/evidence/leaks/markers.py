@@ -1,4 +1,4 @@
-"""Markers in a text whose tokens are not known: those that show structure, those that stand alone, and what a request says of them."""
+"""Patterns of markers in a text whose tokens are unknown: markup structure, single markers, and mentions of the format in requests."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ STRUCTURE = re.compile(
     rf"|\A(?:assistant\s?)?{_CHANNEL}\s?<\|message\|>"
     r"|to=functions\.[\w.-]+\s*(?:json|code)?\s*<\|"
 )
-"""Two markers in the order of a header, or a marker and a recipient, or a channel and a marker that begin the text: nobody writes them so by chance."""
+"""Markup structure: markers in a header's order, a marker with a recipient, or a text that begins with a channel and a marker."""
 
 _LEFT = r"<\|(?:start|channel|constrain|message|end|return|call|endoftext|reserved_\d{6})\|>"
 LEFT_BEHIND = re.compile(
     rf"\A\s*{_LEFT}(?=\S)|<\|start\|>{_ROLE}|<\|channel\|>{_CHANNEL}|(?<=\S){_LEFT}\s*\Z",
 )
-"""One marker in a place where parsers leave one: glued to either end of the text, or with the word of its header behind it."""
+"""A single marker where parsers typically leave one: at the beginning or end of the text, or before a header word."""
 
 _ESCAPES = (
     (re.compile(r"&amp;(?=(?:lt|gt|vert|#)\b|#)"), "&"),
@@ -57,7 +57,7 @@ _ABOUT_HARMONY = re.compile(
 
 
 def readable(text: str) -> str:
-    r"""The text with escaped markers spelled: `\u003c|end|\u003e` of JSON, `&lt;|end|&gt;` of HTML, also where they were escaped twice."""
+    r"""Unescape markers: `\u003c|end|\u003e` of JSON and `&lt;|end|&gt;` of HTML, also if escaped twice."""
     if ("&" not in text and "\\u00" not in text) or _MAY_BE_ESCAPED.search(text) is None:
         return text
     for pattern, letter in _ESCAPES:
@@ -66,34 +66,33 @@ def readable(text: str) -> str:
 
 
 def without_code(text: str) -> str:
-    """The text without closed code blocks, inline code, and quotations that begin with a marker or hold one."""
-    holds_none = (
-        "`" not in text and "~~~" not in text and "<|" not in text
-    )  # one of which is in whatever the pattern finds
-    return text if holds_none else _CODE.sub(" ", text)
+    """Remove closed code blocks, inline code, and short quotations with a marker."""
+    if "`" not in text and "~~~" not in text and "<|" not in text:
+        return text  # every match contains one of them
+    return _CODE.sub(" ", text)
 
 
 def speaks_of_harmony(text: str) -> bool:
-    """Whether a text is about the format itself: it holds a marker, or names the format, its tokens, or templates as such."""
+    """Return True if a text contains a marker or mentions the format, its tokens or templates."""
     return holds_any(text, _NEEDED_FOR_HARMONY) and (
         MARKER.search(text) is not None or _ABOUT_HARMONY.search(text) is not None
     )
 
 
 def holds_any(text: str, needed: Iterable[str]) -> bool:
-    """Whether one of these words, in lower case, stands in a text, whatever its case: told much sooner than by a pattern that needs one of them."""
+    """Return True if a text contains one of these lower-case words in any case. This fast test comes before slow patterns."""
     return holds_one(folded(text), needed)
 
 
 def folded(text: str) -> str:
-    """The text in lower case, as patterns read it that ignore the case."""
+    """Fold the case of a text as patterns with `re.IGNORECASE` do."""
     if text.isascii():
         return text.lower()
-    return text.replace("\u0130", "i").replace("\u0131", "i").casefold()  # letters that patterns take for an i, too
+    return text.replace("\u0130", "i").replace("\u0131", "i").casefold()  # these letters match an i too
 
 
 def holds_one(folded_text: str, needed: Iterable[str]) -> bool:
-    """Whether one of these words stands in a text that is folded."""
+    """Return True if a folded text contains one of these words."""
     for word in needed:  # noqa: SIM110 - a generator would cost more than the search
         if word in folded_text:
             return True
@@ -101,5 +100,5 @@ def holds_one(folded_text: str, needed: Iterable[str]) -> bool:
 
 
 def may_speak_of_harmony(folded_text: str) -> bool:
-    """Whether a text that is folded holds a word of all that speak of the format."""
+    """Return False if a folded text cannot mention the format."""
     return holds_one(folded_text, _NEEDED_FOR_HARMONY)

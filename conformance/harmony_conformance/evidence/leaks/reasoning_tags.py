@@ -1,4 +1,4 @@
-"""Reasoning that is shown as the answer, seen in the text alone: another model's wrapper around it, or the same text in both fields."""
+"""Detect reasoning in the answer from the text alone: in another model's tags, or identical to the reasoning field."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 from harmony_conformance.evidence.leaks.markers import without_code
 
 WRAPPED = re.compile(r"\A\s*<(think|thinking|reasoning|thought)>(?P<thought>[\s\S]*?)</\1>(?P<rest>[\s\S]*)\Z")
-"""A text that begins with a thought in tags: no parser of ours writes them, and a server that does shows the thought."""
+"""A text that begins with reasoning in tags, which Harmony does not use."""
 
 OPENED = re.compile(r"<(?:think|thinking|reasoning)>|</(?:think|thinking|reasoning)>")
-"""One such tag: suspicious."""
+"""A single tag of this kind, which is only suspicious."""
 
 TAGGED = re.compile(
     r"\b(?:tags?|xml|html|markup|elements?|wrap(?:ped)?|enclos\w+|delimit\w+)\b|</?(?:think|thinking|reasoning|thought|answer)\b",
     re.IGNORECASE,
 )
-"""A request that speaks of tags may get some."""
+"""A request that mentions tags, so that the answer may rightly have some."""
 
 ASKS_TO_THINK_ALOUD = re.compile(
     r"\b(?:show|include|share|print|reveal|repeat|quote|write (?:out|down)|tell me|display|give)\b[^.?!\n]{0,40}"
@@ -24,9 +24,9 @@ ASKS_TO_THINK_ALOUD = re.compile(
     r"|\bthink(?:ing)? (?:out loud|aloud)\b|\bstep[ -]by[ -]step\b",
     re.IGNORECASE,
 )
-"""A request for the thought itself: then its text belongs to the answer."""
+"""A request for the reasoning itself, whose text then belongs to the answer."""
 
-_SPEAKS_OF_THE_TASK = re.compile(
+_ABOUT_THE_TASK = re.compile(
     r"\b(?:the )?user(?:'s)? (?:is )?(?:asks?|asking|asked|wants?|says?|said|needs?|requests?|wrote|query|question|gave|provided)\b"
     r"|\b(?:we|i) (?:need|should|must|have|can|could|will|are asked|may)\b(?: to)? "
     r"(?:answer|respond|reply|provide|produce|explain|give|write|compute|call|use|output|say|greet|check|find|think|return|be|just|mention)\b"
@@ -34,17 +34,17 @@ _SPEAKS_OF_THE_TASK = re.compile(
     r"|\A(?:we|need|must|let's|user|simple|just|probably|provide)\b",
     re.IGNORECASE,
 )
-_LONG_ENOUGH = 24
+_LEAST_LENGTH = 24
 
 
 def repeated(reasoning: str, content: str) -> bool:
-    """Whether the content holds the whole reasoning, word for word, and something beside it, and the reasoning speaks of the task.
+    """Return True if the content contains the whole reasoning and more, and the reasoning is about the task.
 
-    A thought that is a draft of the answer stands in it rightly; one that says what the user wants does not.
+    Reasoning that is a draft of the answer may be repeated. Reasoning about the user's request may not.
     """
     words = reasoning.split()
     thought = " ".join(words)
-    if not _LONG_ENOUGH <= len(thought) < len(content) or any(word not in content for word in words):
+    if not _LEAST_LENGTH <= len(thought) < len(content) or any(word not in content for word in words):
         return False
-    told = " ".join(without_code(content).split())
-    return thought in told and len(told) > len(thought) and _SPEAKS_OF_THE_TASK.search(thought) is not None
+    answer = " ".join(without_code(content).split())
+    return thought in answer and len(answer) > len(thought) and _ABOUT_THE_TASK.search(thought) is not None

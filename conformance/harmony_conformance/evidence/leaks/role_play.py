@@ -1,4 +1,4 @@
-"""An answer that goes on as the user, in plain words, as a model does that was not stopped: a line `User: And Italy?`, and often one that answers it."""
+"""Detect an answer that continues with a user's turn in plain text (`User: And Italy?`), as if generation was not stopped."""
 
 from __future__ import annotations
 
@@ -34,34 +34,34 @@ _NEEDED_FOR_TALK = tuple(
 
 
 def goes_on_as_the_user(content: str) -> str | None:
-    """The user's turn that an answer goes on with, None where there is none.
+    """Return the first user's turn in an answer, or None.
 
-    The answer begins as one, not as a talk between two, nothing announces the turn as an example, and it is answered in turn, or is a sentence that ends
-    the text.
+    The answer must not begin as a dialogue, and the text before the turn must not announce an example.
+    The turn must be answered in the same text, or be a sentence at its end.
     """
     if not any(speaker in content for speaker in _SPEAKERS):
         return None
     plain = without_code(content)
-    found = _TURN.search(plain)
-    if found is None:
+    turn = _TURN.search(plain)
+    if turn is None:
         return None
-    before, behind = plain[: found.start()].rstrip(), plain[found.end() :]
+    before, after = plain[: turn.start()].rstrip(), plain[turn.end() :]
     if not before or before.endswith(_LEADS_TO_AN_EXAMPLE) or _SPEAKER.search(before):
         return None
-    is_answered = _ANSWERS.search(behind) is not None
-    is_last = not behind.strip() and len(found["words"].split()) >= _FEWEST_WORDS
-    return found.group().strip() if is_answered or is_last else None
+    is_answered = _ANSWERS.search(after) is not None
+    is_last = not after.strip() and len(turn["words"].split()) >= _FEWEST_WORDS
+    return turn.group().strip() if is_answered or is_last else None
 
 
 def asks_for_talk(x: Exchange) -> bool:
-    """Whether the request is about people who talk, or shows how they do."""
-    may_ask = holds_one(all_folded(x), _NEEDED_FOR_TALK)
-    asked = [
-        text
-        for message in items(at(x.chat_request, "messages"))
-        if may_ask and at(message, "role") == "user"
-        for text in strings(at(message, "content"))
-    ]
-    if any(holds_any(text, _NEEDED_FOR_TALK) and _ASKS_FOR_TALK.search(text) for text in asked):
-        return True
+    """Return True if the request mentions a dialogue or contains one."""
+    if holds_one(all_folded(x), _NEEDED_FOR_TALK):
+        user_texts = (
+            text
+            for message in items(at(x.chat_request, "messages"))
+            if at(message, "role") == "user"
+            for text in strings(at(message, "content"))
+        )
+        if any(holds_any(text, _NEEDED_FOR_TALK) and _ASKS_FOR_TALK.search(text) for text in user_texts):
+            return True
     return ":" in all_said(x) and any(":" in text and _SPEAKER.search(text) for text in said(x))
