@@ -1,4 +1,4 @@
-"""The items of a Responses stream as the client was told of them. What is told anew goes on from there: the next number, the next index, the texts so far."""
+"""The items of a Responses stream as they were emitted. Rewritten events continue their numbers, indexes and texts."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from harmony_conformance.json_value import Json, JsonObject, at, items, members,
 from harmony_proxy.repair.responses.server_events import ADDED, CALL, DONE
 
 What = tuple[str, int]
-"""A text of an item: what it is (`output_text`, `reasoning_text`, `summary_text`, `arguments`), and its part."""
+"""Key of a text of an item: kind (`output_text`, `reasoning_text`, `summary_text`, `arguments`) and part."""
 
 FIRST: dict[str, What] = {"message": ("output_text", 0), "reasoning": ("reasoning_text", 0), CALL: ("arguments", 0)}
 """The text that an item of each type has."""
 
-_STEMS = {said: stem for stem, said in TEXTS.items()}
-_DELTAS = {f"{stem}.delta": said for stem, said in TEXTS.items()}
-_WHOLES = {f"{stem}.done": said for stem, said in TEXTS.items()}
+_STEMS = {kind: stem for stem, kind in TEXTS.items()}
+_DELTAS = {f"{stem}.delta": kind for stem, kind in TEXTS.items()}
+_WHOLES = {f"{stem}.done": kind for stem, kind in TEXTS.items()}
 _PART_ADDED = {
     "response.content_part.added": {"output_text": "output_text", "reasoning_text": "reasoning_text"},
     "response.reasoning_summary_part.added": {"summary_text": "summary_text"},
 }
-_ELSEWHERE = 10_000
-"""From here on, items are numbered for the judge where the server may use their index for another one."""
+_JUDGE_INDEX = 10_000
+"""First index of items for the judge that could collide with an index of the server."""
 
 
 @dataclass(kw_only=True)
 class EmittedItem:
-    """State: one item.
+    """An emitted item.
 
     Attributes:
-        index: where it stands in the output.
-        source: which of the server's items it comes from.
-        value: as it was announced.
-        what: the text that goes on.
-        parts: its parts, as they were announced.
-        texts: what was told of it, in pieces.
-        end: as it was finished, None where it is not.
-        is_ours: whether its texts were told anew.
-        is_indexed: whether it was announced under its index. Where the server leaves that out, an item is known by its id.
+        index: Position in the output.
+        source: Place of the server's item that it comes from.
+        value: Announced item.
+        text_key: Key of the text that grows.
+        parts: Announced parts.
+        texts: Fragments of the emitted texts.
+        end: Finished item; None before the end.
+        is_rewritten: True if its texts were rewritten.
+        is_indexed: True if it was announced with its index. Without an index, its id identifies it.
     """
 
     index: int
@@ -55,67 +55,67 @@ class EmittedItem:
 
     @property
     def kind(self) -> str:
-        """Its type."""
+        """Return the type of the item."""
         return text(self.value.get("type"))
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """Return the id of the item."""
         return text(self.value.get("id"))
 
     def said(self) -> str:
-        """The text that goes on, as far as it was told."""
-        pieces = self.texts.setdefault(self.what, [])
-        pieces[:] = ["".join(pieces)]
-        return pieces[0]
+        """Return the emitted part of the text that grows."""
+        fragments = self.texts.setdefault(self.what, [])
+        fragments[:] = ["".join(fragments)]
+        return fragments[0]
 
-    def event(self, stem: str, **told: Json) -> JsonObject:
-        """An event about its text."""
+    def event(self, stem: str, **more: Json) -> JsonObject:
+        """Return an event about the text that grows."""
         kind, part = self.what
         name = {"summary_text": "summary_index", "arguments": ""}.get(kind, "content_index")
-        place: JsonObject = {name: part} if name else {}
-        return {"type": f"response.{stem}", "item_id": self.id, **self._placed, **place, **told}
+        position: JsonObject = {name: part} if name else {}
+        return {"type": f"response.{stem}", "item_id": self.id, **self._index_member, **position, **more}
 
     @property
-    def _placed(self) -> JsonObject:
+    def _index_member(self) -> JsonObject:
         return {"output_index": self.index} if self.is_indexed else {}
 
     def as_item(self, ending: str, value: JsonObject) -> JsonObject:
-        """An event with the whole item."""
-        return {"type": f"response.output_item.{ending}", **self._placed, "item": value}
+        """Return an event with the complete item."""
+        return {"type": f"response.output_item.{ending}", **self._index_member, "item": value}
 
-    def delta(self, said: str) -> JsonObject:
-        """Its text goes on."""
-        self.texts.setdefault(self.what, []).append(said)
-        return self.event(stem_of(self.what) + ".delta", delta=said, **_logprobs(self.what))
+    def delta(self, fragment: str) -> JsonObject:
+        """Add a fragment to the text, and return its event."""
+        self.texts.setdefault(self.what, []).append(fragment)
+        return self.event(stem_of(self.what) + ".delta", delta=fragment, **_logprobs(self.what))
 
-    def whole(self, **told: Json) -> JsonObject:
-        """Its text is done."""
+    def whole(self, **more: Json) -> JsonObject:
+        """Return the event that ends the text."""
         member = WHOLE_IN.get(self.what[0], "text")
-        return self.event(stem_of(self.what) + ".done", **told, **{member: self.said()}, **_logprobs(self.what))
+        return self.event(stem_of(self.what) + ".done", **more, **{member: self.said()}, **_logprobs(self.what))
 
-    def part(self, ending: str, said: str) -> JsonObject:
-        """Its part begins or ends."""
+    def part(self, ending: str, content: str) -> JsonObject:
+        """Return the event that begins or ends the part."""
         stem = "reasoning_summary_part" if self.what[0] == "summary_text" else "content_part"
-        return self.event(f"{stem}.{ending}", part=self.told_part(said))
+        return self.event(f"{stem}.{ending}", part=self.told_part(content))
 
-    def told_part(self, said: str) -> JsonObject:
-        """The part that holds its text."""
-        more: JsonObject = {"annotations": [], "logprobs": []} if self.what[0] == "output_text" else {}
-        return {**more, **self.parts.get(self.what, {}), "type": self.what[0], "text": said}
-
-
-def stem_of(what: What) -> str:
-    """What the events of a text are called."""
-    return _STEMS[what[0]].removeprefix("response.")
+    def told_part(self, content: str) -> JsonObject:
+        """Return the part with this text."""
+        extra: JsonObject = {"annotations": [], "logprobs": []} if self.what[0] == "output_text" else {}
+        return {**extra, **self.parts.get(self.what, {}), "type": self.what[0], "text": content}
 
 
-def _logprobs(what: What) -> JsonObject:
-    return {"logprobs": []} if what[0] == "output_text" else {}
+def stem_of(key: What) -> str:
+    """Return the common part of the names of a text's events."""
+    return _STEMS[key[0]].removeprefix("response.")
+
+
+def _logprobs(key: What) -> JsonObject:
+    return {"logprobs": []} if key[0] == "output_text" else {}
 
 
 class EmittedItems:
-    """State: the items, the number of the next event, the ids of the tokens; and the bytes, where the whole stream is judged at its end."""
+    """Stores the items, the next sequence number, the token ids, and the raw bytes if the complete stream is judged at its end."""
 
     def __init__(self, *, keeps_bytes: bool) -> None:
         self.raw: list[bytes] = []
@@ -127,119 +127,113 @@ class EmittedItems:
 
     @property
     def next_index(self) -> int:
-        """Where the next item stands."""
+        """Return the index of the next item."""
         return max((item.index for item in self.all), default=-1) + 1
 
     def of(self, source: int) -> EmittedItem | None:
-        """The last item that was made of one of the server's."""
+        """Return the last item that comes from an item of the server."""
         return next((item for item in reversed(self.all) if item.source == source), None)
 
     def keep(self, raw: bytes) -> None:
-        """These bytes went out."""
+        """Record emitted bytes."""
         if self._keeps_bytes:
             self.raw.append(raw)
 
     def count(self, event: JsonObject) -> None:
-        """An event went out, under its number."""
-        sent = number(event.get("sequence_number"))
-        if sent is not None:
-            self.number, self.is_numbered = sent + 1, True
+        """Record the sequence number and the token ids of an emitted event."""
+        sequence_number = number(event.get("sequence_number"))
+        if sequence_number is not None:
+            self.number, self.is_numbered = sequence_number + 1, True
         if "token_ids" in event:
             self.ids += items(event["token_ids"])
 
     def note(self, event: JsonObject, source: int | None) -> None:
-        """What an event says that the server wrote."""
+        """Record an emitted event of the server."""
         self.count(event)
         kind = text(event.get("type"))
         if source is None:
             return
         item = self.of(source)
         if kind == ADDED or item is None:
-            item = self._announced(event, source)
-        if (said := _DELTAS.get(kind)) is not None:
-            item.what = (said, part_of(event))
+            item = self._add_announced(event, source)
+        if (text_kind := _DELTAS.get(kind)) is not None:
+            item.what = (text_kind, part_of(event))
             item.texts.setdefault(item.what, []).append(text(event.get("delta")))
-        elif (said := _WHOLES.get(kind)) is not None:
-            item.texts.setdefault((said, part_of(event)), [text(event.get(WHOLE_IN.get(said, "text")))])
+        elif (text_kind := _WHOLES.get(kind)) is not None:
+            item.texts.setdefault((text_kind, part_of(event)), [text(event.get(WHOLE_IN.get(text_kind, "text")))])
         elif kind in _PART_ADDED:
             part = members(event.get("part"))
-            what = (_PART_ADDED[kind].get(text(part.get("type")), ""), part_of(event))
-            if what[0]:
-                item.what = what
-                item.parts[what] = part
+            key = (_PART_ADDED[kind].get(text(part.get("type")), ""), part_of(event))
+            if key[0]:
+                item.what = key
+                item.parts[key] = part
         elif kind == DONE:
             self.finish(item, members(event.get("item")))
 
-    def grow(self, raw: bytes, item: EmittedItem, what: What, said: str, number_: int | None) -> None:
-        """An event went out in which nothing but a text went on that began before."""
+    def grow(self, raw: bytes, item: EmittedItem, key: What, fragment: str, sequence_number: int | None) -> None:
+        """Record an emitted event that only continues a known text."""
         self.keep(raw)
-        if number_ is not None:
-            self.number = number_ + 1
-        item.texts[what].append(said)
+        if sequence_number is not None:
+            self.number = sequence_number + 1
+        item.texts[key].append(fragment)
 
     def note_last(self, value: JsonObject, source: int) -> None:
-        """An item that only the last response tells."""
-        self.finish(self._announced({"item": value}, source), value)
+        """Record an item that only the last response has."""
+        self.finish(self._add_announced({"item": value}, source), value)
 
     def finish(self, item: EmittedItem, value: JsonObject) -> None:
-        """An item is done."""
+        """Record the end of an item."""
         item.end = value
-        for what, part, said in texts_of(value):
-            item.texts.setdefault((what, part), [said])
+        for kind, part, fragment in texts_of(value):
+            item.texts.setdefault((kind, part), [fragment])
 
     def add(self, source: int, value: JsonObject) -> EmittedItem:
-        """One more item, of ours."""
-        index = self.next_index
-        made = EmittedItem(index=index, source=source, value=value, what=FIRST[text(value.get("type"))], is_ours=True)
-        self.all.append(made)
-        return made
+        """Add a new item, which the server did not send."""
+        first = FIRST[text(value.get("type"))]
+        self.all.append(EmittedItem(index=self.next_index, source=source, value=value, what=first, is_ours=True))
+        return self.all[-1]
 
-    def _announced(self, event: JsonObject, source: int) -> EmittedItem:
+    def _add_announced(self, event: JsonObject, source: int) -> EmittedItem:
         value = members(event.get("item")) or {"id": text(event.get("item_id"))}
         index = number(event.get("output_index"))
-        what = FIRST.get(text(value.get("type")), ("", 0))
+        key = FIRST.get(text(value.get("type")), ("", 0))
         place = self.next_index if index is None else index
-        made = EmittedItem(index=place, source=source, value=value, what=what, is_indexed=index is not None)
-        self.all.append(made)
-        return made
+        self.all.append(EmittedItem(index=place, source=source, value=value, what=key, is_indexed=index is not None))
+        return self.all[-1]
 
     def events(self, indices: dict[int, int | None] | None = None) -> Iterator[JsonObject]:
-        """Events that say the same, each text in one. `indices`: what the server calls those of its items that go on."""
+        """Yield events with the same content, each text in one delta. `indices`: the server's indexes of its unfinished items."""
         if self.ids:
             yield {"type": "response.in_progress", "token_ids": [*self.ids]}
         for item in self.all:
-            own = (indices or {}).get(item.source) if item.end is None else None
-            shown = replace(item, index=_ELSEWHERE + item.index if own is None else own, is_indexed=True)
-            yield shown.as_item("added", _emptied(item.value))
-            for what, pieces in item.texts.items():
-                if what[0] in _STEMS:
-                    pieces[:] = ["".join(pieces)]
-                    yield replace(shown, what=what).event(stem_of(what) + ".delta", delta=pieces[0])
+            server_index = (indices or {}).get(item.source) if item.end is None else None
+            item_event = replace(
+                item, index=_JUDGE_INDEX + item.index if server_index is None else server_index, is_indexed=True
+            )
+            yield item_event.as_item("added", _emptied(item.value))
+            for key, fragments in item.texts.items():
+                if key[0] in _STEMS:
+                    fragments[:] = ["".join(fragments)]
+                    yield replace(item_event, what=key).event(stem_of(key) + ".delta", delta=fragments[0])
 
     def copy(self) -> EmittedItems:
-        """The same, to go back to."""
+        """Return a copy to roll back to."""
         other = copy(self)
         other.raw, other.ids = list(self.raw), list(self.ids)
         other.all = [
-            replace(item, parts=dict(item.parts), texts={what: [*pieces] for what, pieces in item.texts.items()})
+            replace(item, parts=dict(item.parts), texts={key: [*fragments] for key, fragments in item.texts.items()})
             for item in self.all
         ]
         return other
 
 
 def _emptied(value: JsonObject) -> JsonObject:
-    """An item without its texts."""
+    """Return an item without its texts."""
     empty: JsonObject = {"content": [], "summary": [], "arguments": ""}
     return {**value, **{name: nothing for name, nothing in empty.items() if name in value}}
 
 
 def item_of(response: JsonObject, name: str, kind: str) -> JsonObject | None:
-    """The item of a response that has an id and a type."""
-    return next(
-        (
-            members(item)
-            for item in items(response.get("output"))
-            if name and at(item, "id") == name and at(item, "type") == kind
-        ),
-        None,
-    )
+    """Return the item of a response with this id and type, if any."""
+    matching = (one for one in items(response.get("output")) if at(one, "id") == name and at(one, "type") == kind)
+    return next(map(members, matching), None) if name else None

@@ -1,4 +1,4 @@
-"""What one of the server's items says, told as items of ours: each kind of text in one of its own, announced, told and finished as the API wants it."""
+"""Writes the content of a server's item as new items: one per kind of text, with all events that the API requires."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from harmony_proxy.repair.text.annotations import moved
 from harmony_proxy.repair.text.api_dialects import join
 from harmony_proxy.repair.text.leaked_text_parser import ParsedText, TextKind
 
-_BEFORE_ID = {"message": "msg", "reasoning": "rs", CALL: "fc"}
-_KINDS = {TextKind.CONTENT: "message", TextKind.REASONING: "reasoning"}
+_ID_PREFIXES = {"message": "msg", "reasoning": "rs", CALL: "fc"}
+_ITEM_TYPES = {TextKind.CONTENT: "message", TextKind.REASONING: "reasoning"}
 
 
 class ItemWriter:
-    """State: the items that the client was told of, and of those that are told anew what is open.
+    """Writes the items of a rewritten stream. Most attributes have one entry per item of the server.
 
     Attributes:
-        items: what the client was told.
-        announced: the server's items that the client was not told of yet, as they were announced.
-        parts: their parts.
-        open: the item that is being told of each.
-        space: white space that waits for the text behind it.
-        thought: the reasoning that was found in other places.
-        heard: what the server said of each, in pieces.
-        annotations: what it annotated since they are told anew.
+        items: Emitted items.
+        announced: Announced items of the server that were not emitted yet.
+        parts: Their parts.
+        open: Position of the emitted item that is not finished.
+        spaces: White space that waits for text after it.
+        moved_reasoning: Fragments of reasoning that were parsed in items of another type.
+        server_fragments: Fragments of text from the server.
+        annotations: Annotations from the server since the repair began.
     """
 
     def __init__(self, sources: ServerEvents, body: bytes, *, keeps_bytes: bool) -> None:
@@ -40,11 +40,11 @@ class ItemWriter:
         self.space: dict[int, str] = {}
         self.heard: dict[int, list[str]] = {}
         self.annotations: dict[int, list[Json]] = {}
-        self._made = 0
+        self._new_items = 0
         self._sources, self._body = sources, body
 
     def copy(self) -> ItemWriter:
-        """The same, to go back to."""
+        """Return a copy to roll back to."""
         other = copy(self)
         other.items, other.thought = self.items.copy(), list(self.thought)
         other.announced, other.parts = dict(self.announced), dict(self.parts)
@@ -54,119 +54,116 @@ class ItemWriter:
         return other
 
     def take_over(self, source: int) -> None:
-        """From here on, an item is told anew; where the client was told of it, that goes on."""
-        told = self.items.of(source)
-        if told is not None and told.end is None:
-            self.open[source] = self.items.all.index(told)
-            self.heard[source] = [told.said()] if told.kind == "message" else []
+        """Rewrite an item of the server from here on. If it was emitted already and is unfinished, it continues."""
+        item = self.items.of(source)
+        if item is not None and item.end is None:
+            self.open[source] = self.items.all.index(item)
+            self.heard[source] = [item.said()] if item.kind == "message" else []
 
-    def say(self, source: int, said: Sequence[ParsedText]) -> Iterator[JsonObject]:
-        """The events that say this of one of the server's items."""
-        for one in join(said):
+    def say(self, source: int, texts: Sequence[ParsedText]) -> Iterator[JsonObject]:
+        """Yield the events for these parsed texts of a server's item."""
+        for one in join(texts):
             if one.kind is not TextKind.CALL:
-                yield from self._grown(source, _KINDS[one.kind], one.text)
+                yield from self._add_text(source, _ITEM_TYPES[one.kind], one.text)
                 continue
             if one.name is not None:
-                identity = new_id(self._body, source, self._made)
-                value: JsonObject = {"call_id": identity, "name": one.name, "arguments": ""}
-                yield from self._open(source, {"id": "", "type": CALL, **value})
-            if one.text and (told := self._told_of(source)) is not None:
-                yield told.delta(one.text)
+                identity = new_id(self._body, source, self._new_items)
+                value: JsonObject = {"id": "", "type": CALL, "call_id": identity, "name": one.name, "arguments": ""}
+                yield from self._open(source, value)
+            if one.text and (item := self._open_item(source)) is not None:
+                yield item.delta(one.text)
 
-    def _grown(self, source: int, kind: str, said: str) -> Iterator[JsonObject]:
-        told = self._told_of(source)
-        if told is None or told.kind != kind:
-            said = self.space.pop(source, "") + said
-            if not said.strip():
-                self.space[source] = said
+    def _add_text(self, source: int, kind: str, fragment: str) -> Iterator[JsonObject]:
+        item = self._open_item(source)
+        if item is None or item.kind != kind:
+            fragment = self.space.pop(source, "") + fragment
+            if not fragment.strip():
+                self.space[source] = fragment
                 return
-            native = self.announced.pop(source, None)
-            is_native = native is not None and native.get("type") == kind
-            if native is not None and not is_native:
-                self.announced[source] = native
-            bare: JsonObject = {
-                "id": "",
-                "type": kind,
-                **({"role": "assistant"} if kind == "message" else {"summary": []}),
-            }
-            yield from self._open(source, native if native is not None and is_native else bare)
-            told = self._told_of(source)
-        if told is not None:
+            more: JsonObject = {"role": "assistant"} if kind == "message" else {"summary": []}
+            value: JsonObject = {"id": "", "type": kind, **more}
+            if self.announced.get(source, {}).get("type") == kind:
+                value = self.announced.pop(source)
+            yield from self._open(source, value)
+            item = self._open_item(source)
+        if item is not None:
             if kind == "reasoning" and self._sources.all[source].kind != kind:
-                self.thought.append(said)
-            yield told.delta(said)
+                self.thought.append(fragment)
+            yield item.delta(fragment)
 
-    def _told_of(self, source: int) -> EmittedItem | None:
-        place = self.open.get(source)
-        return self.items.all[place] if place is not None else None
+    def _open_item(self, source: int) -> EmittedItem | None:
+        position = self.open.get(source)
+        return self.items.all[position] if position is not None else None
 
     def _open(self, source: int, value: JsonObject) -> Iterator[JsonObject]:
         yield from self.close(source, {})
         kind = text(value.get("type"))
-        told = self.items.add(source, {**value, "id": text(value.get("id")) or self._new_id(source, kind)})
+        item = self.items.add(source, {**value, "id": text(value.get("id")) or self._new_id(source, kind)})
         self.open[source] = len(self.items.all) - 1
         part = self.parts.get(source, {})
-        if part.get("type") in ("summary_text", told.what[0]):
-            told.what = (text(part["type"]), 0)
-            told.parts[told.what] = part
-        begun: JsonObject = {} if kind == CALL else {"content": []}
-        yield told.as_item("added", {**told.value, **begun, "status": "in_progress"})
+        if part.get("type") in ("summary_text", item.what[0]):
+            item.what = (text(part["type"]), 0)
+            item.parts[item.what] = part
+        empty: JsonObject = {} if kind == CALL else {"content": []}
+        yield item.as_item("added", {**item.value, **empty, "status": "in_progress"})
         if kind != CALL:
-            told.parts.setdefault(told.what, {})
-            yield told.part("added", "")
+            item.parts.setdefault(item.what, {})
+            yield item.part("added", "")
 
     def _new_id(self, source: int, kind: str) -> str:
-        """An id for an item that the server did not make, by that of the one which it comes from."""
-        self._made += 1
-        return f"{_BEFORE_ID[kind]}_{self._sources.all[source].id.rpartition('_')[2]}r{self._made}"
+        """Return an id for a new item, derived from that of the server's item."""
+        self._new_items += 1
+        return f"{_ID_PREFIXES[kind]}_{self._sources.all[source].id.rpartition('_')[2]}r{self._new_items}"
 
     def close(self, source: int, item: JsonObject) -> Iterator[JsonObject]:
-        """Finish the item that is being told of one of the server's; `item` is how that was finished."""
-        told = self._told_of(source)
-        if told is None:
+        """Yield the events that finish the item that is open for a server's item. `item`: that item as the server finished it."""
+        emitted = self._open_item(source)
+        if emitted is None:
             return
         del self.open[source]
-        told.is_ours = True
-        if not told.texts:
-            told.texts[told.what] = [""]
-        yield from self._annotated(source, told, item)
-        yield told.whole(**({"name": told.value["name"]} if told.kind == CALL else {}))
-        if told.what in told.parts:
-            yield told.part("done", told.said())
-        is_it = text(item.get("id")) == told.id and item.get("type") == told.kind
-        value = {**told.value, **(item if is_it else {}), "status": text(item.get("status")) or "completed"}
-        if told.kind == CALL:
-            value["arguments"] = told.said()
+        emitted.is_ours = True
+        if not emitted.texts:
+            emitted.texts[emitted.what] = [""]
+        yield from self._move_annotations(source, emitted, item)
+        yield emitted.whole(**({"name": emitted.value["name"]} if emitted.kind == CALL else {}))
+        if emitted.what in emitted.parts:
+            yield emitted.part("done", emitted.said())
+        is_same = text(item.get("id")) == emitted.id and item.get("type") == emitted.kind
+        value = {**emitted.value, **(item if is_same else {}), "status": text(item.get("status")) or "completed"}
+        if emitted.kind == CALL:
+            value["arguments"] = emitted.said()
         else:
-            holder, other = ("summary", "content") if told.what[0] == "summary_text" else ("content", "summary")
-            if items(value.get(other)):  # whose text was not told: it would hold what was taken out
+            holder, other = ("summary", "content") if emitted.what[0] == "summary_text" else ("content", "summary")
+            if items(value.get(other)):  # it was not emitted, and could repeat the leak
                 value[other] = []
             value[holder] = [
-                {**part, "text": "".join(told.texts.get(what, ()))}
-                if what != told.what
-                else told.told_part(told.said())
-                for what, part in told.parts.items() or ((told.what, {}),)
+                {**part, "text": "".join(emitted.texts.get(key, ()))}
+                if key != emitted.what
+                else emitted.told_part(emitted.said())
+                for key, part in emitted.parts.items() or ((emitted.what, {}),)
             ]
             if isinstance(value.get("encrypted_content"), str) and value["encrypted_content"]:
-                value["encrypted_content"] = told.said() if is_it and _is_open(item) else value["encrypted_content"]
-        self.items.finish(told, value)
-        yield told.as_item("done", value)
+                value["encrypted_content"] = (
+                    emitted.said() if is_same and _is_plain_text(item) else value["encrypted_content"]
+                )
+        self.items.finish(emitted, value)
+        yield emitted.as_item("done", value)
 
-    def _annotated(self, source: int, told: EmittedItem, item: JsonObject) -> Iterator[JsonObject]:
-        """Tell which annotations of its text still hold, and where; those that were announced before stand in the finished item."""
-        new = self.annotations.get(source, [])
-        if told.kind != "message" or not (new or items(at(item, "content", 0, "annotations"))):
+    def _move_annotations(self, source: int, emitted: EmittedItem, item: JsonObject) -> Iterator[JsonObject]:
+        """Yield events for the annotations that still apply. Those that were announced before are only in the finished item."""
+        pending = self.annotations.get(source, [])
+        if emitted.kind != "message" or not (pending or items(at(item, "content", 0, "annotations"))):
             return
-        all_ = items(at(item, "content", told.what[1], "annotations")) or new
-        kept = moved(all_, "".join(self.heard.get(source, ())), told.said())
-        annotations: list[Json] = [one for _, one in kept]
-        told.parts[told.what] = {**told.parts.get(told.what, {}), "annotations": annotations}
-        for index, (place, one) in enumerate(kept):
-            if all_[place] in new:
-                yield told.event("output_text.annotation.added", annotation_index=index, annotation=one)
+        announced = items(at(item, "content", emitted.what[1], "annotations")) or pending
+        remaining = moved(announced, "".join(self.heard.get(source, ())), emitted.said())
+        annotations: list[Json] = [one for _, one in remaining]
+        emitted.parts[emitted.what] = {**emitted.parts.get(emitted.what, {}), "annotations": annotations}
+        for index, (position, one) in enumerate(remaining):
+            if announced[position] in pending:
+                yield emitted.event("output_text.annotation.added", annotation_index=index, annotation=one)
 
 
-def _is_open(item: JsonObject) -> bool:
-    """Whether the encrypted content of an item is its text, which is not encrypted at all."""
+def _is_plain_text(item: JsonObject) -> bool:
+    """Return True if the `encrypted_content` of an item is in fact its plain text."""
     thought = "".join(text(at(part, "text")) for name in ("content", "summary") for part in items(item.get(name)))
     return item.get("encrypted_content") == thought

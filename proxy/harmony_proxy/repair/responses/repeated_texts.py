@@ -1,4 +1,4 @@
-"""Events of the Responses API that tell a text again: where one tells another text than its deltas did, and that leaks, it is told as it was told first."""
+"""Events of the Responses API that repeat a text. If a repeated text leaks, and differs from its deltas, the emitted text replaces it."""
 
 from __future__ import annotations
 
@@ -13,46 +13,48 @@ from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
 from harmony_proxy.repair.text.leak_prefixes import MARKER, SEAM
 
 _SHOWN = frozenset({"output_text", "refusal"})
-_WHOLES = {f"{stem}.done": said for stem, said in TEXTS.items() if said in _SHOWN}
+_WHOLES = {f"{stem}.done": kind for stem, kind in TEXTS.items() if kind in _SHOWN}
 _PART_DONE = "response.content_part.done"
 
 
 def may_leak(piece: RawEvent) -> bool:
-    """Whether an event tells a text again in which a leak may stand."""
+    """Return True if an event repeats a text that may have a leak."""
     kind = text(at(piece.value, "type"))
-    return (kind in _WHOLES or kind in (_PART_DONE, DONE) or kind in ENDS) and _has_needle(piece.data or "")
+    return (kind in _WHOLES or kind in (_PART_DONE, DONE) or kind in ENDS) and _may_have_leak(piece.data or "")
 
 
 def stand_beside(found: Mapping[str, Iterable[Finding]]) -> bool:
-    """Whether something was found in an error, or in what was told again: what else is said does not undo that."""
+    """Return True if a finding refers to an error or to a repeated text. Later events cannot undo such a finding."""
     places = (finding.at for findings in found.values() for finding in findings)
     return any(place.endswith("error") or "retold_" in place for place in places)
 
 
 def as_told(event: JsonObject, item: EmittedItem) -> JsonObject:
-    """An event that tells a text again, with the text that was told of the item."""
+    """Return an event that repeats a text, with the emitted text of the item."""
     kind = text(event.get("type"))
     if kind in _WHOLES:
-        return _as_told(event, (_WHOLES[kind], part_of(event)), item)
+        return _with_emitted_text(event, (_WHOLES[kind], part_of(event)), item)
     if kind == _PART_DONE:
         part = members(event.get("part"))
-        return {**event, "part": _as_told(part, (text(part.get("type")), part_of(event)), item)}
+        return {**event, "part": _with_emitted_text(part, (text(part.get("type")), part_of(event)), item)}
     return {**event, "item": item_as_told(members(event.get("item")), item)} if kind == DONE else event
 
 
 def item_as_told(value: JsonObject, item: EmittedItem) -> JsonObject:
-    """An item as it was finished, with the texts that were told of it."""
+    """Return a finished item with its emitted texts."""
     parts = [members(part) for part in items(value.get("content"))]
-    told: list[Json] = [_as_told(part, (text(part.get("type")), place), item) for place, part in enumerate(parts)]
-    return {**value, "content": told} if told else value
+    content: list[Json] = [
+        _with_emitted_text(part, (text(part.get("type")), index), item) for index, part in enumerate(parts)
+    ]
+    return {**value, "content": content} if content else value
 
 
-def _as_told(holder: JsonObject, what: What, item: EmittedItem) -> JsonObject:
+def _with_emitted_text(holder: JsonObject, what: What, item: EmittedItem) -> JsonObject:
     member = WHOLE_IN.get(what[0], "text")
-    pieces = item.texts.get(what) if what[0] in _SHOWN else None
-    is_told = pieces is None or not _has_needle(text(holder.get(member)))
-    return holder if is_told else {**holder, member: "".join(pieces or ())}
+    fragments = item.texts.get(what) if what[0] in _SHOWN else None
+    is_same = fragments is None or not _may_have_leak(text(holder.get(member)))
+    return holder if is_same else {**holder, member: "".join(fragments or ())}
 
 
-def _has_needle(told: str) -> bool:
-    return MARKER.search(told) is not None or SEAM.search(told) is not None
+def _may_have_leak(data: str) -> bool:
+    return MARKER.search(data) is not None or SEAM.search(data) is not None

@@ -1,8 +1,8 @@
-"""Streams of the Responses API, whose events number themselves and the items, and tell every text again when it is done: read, and told anew.
+"""Rewriting of streams of the Responses API, which number their events and items, and repeat every text at its end.
 
-As long as nothing leaks, events pass as they came, and what they say is noted. From where something does, the items whose texts leak are told anew: each
-kind of text in an item of its own, announced, told and finished as the API wants it. All other items are passed on, under the index and the numbers that
-are theirs now. The last response has the items that were told.
+Before the first leak, events pass unchanged and their content is recorded. From there on, items with leaking texts are rewritten:
+each kind of text becomes an item, with all events that the API requires. Other items pass with new indexes and numbers.
+The last response lists the emitted items.
 """
 
 from __future__ import annotations
@@ -33,318 +33,305 @@ _FURTHER = 1_000_000
 
 
 class ResponsesStream(StreamRewriter):
-    """State: the items as the server tells them, and as the client was told of them; whether events are named."""
+    """Rewrites one stream. Stores the items of the server, the emitted items, and whether events have an `event:` line."""
 
     ends_with_choices = False
 
-    def __init__(  # noqa: PLR0913 - all that a stream is told anew by
+    def __init__(  # noqa: PLR0913 - the settings of a stream
         self,
         declared: frozenset[str],
-        asking: StreamJudge,
+        judge: StreamJudge,
         notes: ActionNotes,
         *,
         body: bytes,
         mends_status: bool,
         keeps_bytes: bool,
     ) -> None:
-        super().__init__(WHOLE["responses"], declared, asking, notes)
+        super().__init__(WHOLE["responses"], declared, judge, notes)
         self._sources = ServerEvents()
-        self._telling = ItemWriter(self._sources, body, keeps_bytes=keeps_bytes)
-        self._changed: set[int] = set()
-        self._ids: list[Json] = []
-        self._mends_status = mends_status
-        self._is_named = False
-        self._last = b""
+        self._writer = ItemWriter(self._sources, body, keeps_bytes=keeps_bytes)
+        self._rewritten_sources: set[int] = set()
+        self._token_ids: list[Json] = []
+        self._repairs_status = mends_status
+        self._has_event_lines = False
+        self._last_event = b""
 
     @property
     def _items(self) -> EmittedItems:
-        return self._telling.items
+        return self._writer.items
 
     @property
     def number(self) -> int:  # type: ignore[override]
-        """Which number the next event has."""
+        """Return the sequence number of the next event."""
         return self._items.number
 
     @property
     def went(self) -> ResponsesStream:
-        """What went out."""
+        """Return this object, which is its own emission."""
         return self
 
     @property
     def raw(self) -> list[bytes]:
-        """The bytes that went out, where they are kept."""
+        """Return the emitted bytes, if they are recorded."""
         return self._items.raw
 
     def events(self) -> Iterator[JsonObject]:
-        """Events that say what went out, under the indices that the server uses for what goes on."""
+        """Yield events with the emitted content, with the server's indexes for unfinished items."""
         return self._items.events({source.place: source.index for source in self._sources.all if not source.is_done})
 
     def parts(self, piece: RawEvent) -> Sequence[ChoiceContent]:
-        """What an event says."""
+        """Return the content of an event by item."""
         source, parts = self._sources.read(piece.value)
         piece.source = source.place if source is not None else None
         return parts
 
     def is_plain(self, part: ChoiceContent) -> bool:
-        """Whether a part is nothing but more of a text."""
+        """Return True if a part only continues a known text."""
         return part.finish is None and "tool_calls" not in part.said and (part.choice, *part.said) in self.texts
 
     def announces(self, piece: RawEvent) -> bool:
-        """Whether an event says that an item or a part begins: it waits for the first text, which may have to stand elsewhere."""
+        """Return True if an event announces an item or a part. It waits for the first text, which may belong to another item."""
         return at(piece.value, "type") in _ANNOUNCING and not piece.parts
 
     def is_end(self, piece: RawEvent) -> bool:
-        """Whether this event has the whole response."""
+        """Return True if this event has the complete response."""
         return at(piece.value, "type") in ENDS
 
     def is_suspect(self, piece: RawEvent) -> bool:
-        """Whether an event is to be judged whatever its deltas held: an error, or one that tells again what may leak, as long as it is not told anew."""
+        """Return True if an event must be judged regardless of its deltas: an error, or a repeated text that may leak and is not rewritten."""
         return piece.is_error or (not self.is_at_work and may_leak(piece))
 
-    def probe(self, place: Place, said: str) -> JsonObject:
-        """An event in which a text goes on."""
+    def probe(self, place: Place, fragment: str) -> JsonObject:
+        """Return an event that continues a text."""
         source = self._sources.all[place[0]]
         kind = "message" if home_of(self.dialect, place[1]) is TextKind.CONTENT else "reasoning"
-        kind = CALL if "tool_calls" in delta_of(place[1], said) else kind
-        shown = EmittedItems(keeps_bytes=False).add(source.place, {"type": kind, "id": source.id})
-        event = shown.delta(said)
+        kind = CALL if "tool_calls" in delta_of(place[1], fragment) else kind
+        item = EmittedItems(keeps_bytes=False).add(source.place, {"type": kind, "id": source.id})
+        event = item.delta(fragment)
         return event if source.index is None else {**event, "output_index": source.index}
 
     def further(self) -> Iterable[JsonObject]:
-        """A text of another message: what stands at the end of one is in the middle of the answer then."""
+        """Return the text of another message: the end of a message is then in the middle of the answer."""
         message = EmittedItem(
             index=_FURTHER, source=-1, value={"type": "message", "id": "msg_further"}, what=FIRST["message"]
         )
         return (message.delta(" x"),)
 
     def passed(self, piece: RawEvent) -> None:
-        """An event went out as it came."""
+        """Record an event that was emitted unchanged."""
         event = members(piece.value)
         self._items.keep(piece.raw)
         self._items.note(event, piece.source)
         for part in piece.parts if text(event.get("type")) in ENDS else ():
-            self._items.note_last(self._untold(part, members(event.get("response"))), part.choice)
+            self._items.note_last(self._item_of_part(part, members(event.get("response"))), part.choice)
 
-    def learn(self, piece: RawEvent, moulds: EventTemplates) -> None:
-        """Make a mould of an event that went out as it came: a delta."""
+    def learn(self, piece: RawEvent, templates: EventTemplates) -> None:
+        """Learn a template from a delta that was emitted unchanged."""
         event, part = members(piece.value), piece.parts[0]
-        item, told = self._items.of(part.choice), [*self.dialect.texts(part)]
-        if item is None or part.ids or len(told) != 1 or event.get("delta") != told[0][1]:
+        item, texts = self._items.of(part.choice), [*self.dialect.texts(part)]
+        if item is None or part.ids or len(texts) != 1 or event.get("delta") != texts[0][1]:
             return
-        member, said = told[0]
+        member, fragment = texts[0]
 
         def is_same(value: Json, other: str) -> bool:
             return value == {**event, "delta": other}
 
-        moulds.learn(piece.raw, said, (part.choice, *item.what), self.texts[part.choice, member], is_same)
+        templates.learn(piece.raw, fragment, (part.choice, *item.what), self.texts[part.choice, member], is_same)
 
-    def grow(self, raw: bytes, key: Key, said: str, number: int | None) -> None:
-        """An event that fits a mould went out as it came."""
+    def grow(self, raw: bytes, key: Key, fragment: str, number: int | None) -> None:
+        """Record an event that matched a template and was emitted unchanged."""
         item = self._items.of(key[0])
         if item is not None:
-            self._items.grow(raw, item, key[1:], said, number)
+            self._items.grow(raw, item, key[1:], fragment, number)
 
     def saved(self) -> Callable[[], None]:
-        """What takes it back to where it is now."""
-        telling, changed, ids = self._telling.copy(), set(self._changed), list(self._ids)
+        """Return a function that restores the current state."""
+        writer, changed, ids = self._writer.copy(), set(self._rewritten_sources), list(self._token_ids)
         cleans_names, is_at_work = self.cleans_names, self.is_at_work
 
-        def go_back() -> None:
-            self._telling, self._changed, self._ids = telling, changed, ids
+        def roll_back() -> None:
+            self._writer, self._rewritten_sources, self._token_ids = writer, changed, ids
             self.cleans_names, self.is_at_work = cleans_names, is_at_work
 
-        return go_back
+        return roll_back
 
     def begin(self, statuses: Mapping[Place, Status]) -> None:
-        """From here on, what leaks is told anew.
+        """Rewrite the leaking texts from here on.
 
         Raises:
-            NoPlace: it began before.
+            NoDestinationError: the leaking message began before.
         """
         super().begin(statuses)
         for (source, _), tracked in self.texts.items():
-            if tracked.reader is None or source in self._changed:
-                continue
-            self._changed.add(source)
-            self._telling.take_over(source)
+            if tracked.reader is not None and source not in self._rewritten_sources:
+                self._rewritten_sources.add(source)
+                self._writer.take_over(source)
 
     def tell(self, piece: RawEvent) -> list[bytes]:
-        """What goes out for an event: the very bytes, unless something of it is told anew."""
+        """Return the bytes to emit for an event: the original bytes unless a part of it changes."""
         event = members(piece.value)
-        self._is_named = self._is_named or b"event:" in piece.raw[:6] or b"\nevent:" in piece.raw
+        self._has_event_lines = self._has_event_lines or b"event:" in piece.raw[:6] or b"\nevent:" in piece.raw
         if text(event.get("type")) in ENDS:
-            return self._end(piece, event)
+            return self._rewrite_end(piece, event)
         if not self.is_at_work or not event:
             self.passed(piece)
             return [piece.raw]
-        if piece.source is not None and piece.source in self._changed:
-            self._ids += items(event.get("token_ids"))
-            return [self._sent(one) for one in self._anew(piece, piece.source, event)]
-        return self._passed_on(piece, event)
+        if piece.source is not None and piece.source in self._rewritten_sources:
+            self._token_ids += items(event.get("token_ids"))
+            return [self._emit(one) for one in self._rewrite(piece, piece.source, event)]
+        return self._pass_on(piece, event)
 
     def rest(self) -> list[bytes]:
-        """What readers still hold where the stream breaks off."""
-        return [self._sent(event) for source in sorted(self._changed) for event in self._flushed(source)]
+        """Return events with the text that parsers still buffer, if the stream ends early."""
+        return [self._emit(event) for source in sorted(self._rewritten_sources) for event in self._flush(source)]
 
     def others(self) -> bytes:
-        """Nothing: the last response has all."""
+        """Return nothing: the last response has all content."""
         return b""
 
     def ending(self) -> bytes:
-        """The event with the last response."""
-        return self._last
+        """Return the event with the last response."""
+        return self._last_event
 
-    # items that are passed on
+    # items that pass
 
-    def _passed_on(self, piece: RawEvent, event: JsonObject) -> list[bytes]:
-        """An event of an item that does not leak, under its new index and number."""
-        told = self._items.of(piece.source) if piece.source is not None else None
+    def _pass_on(self, piece: RawEvent, event: JsonObject) -> list[bytes]:
+        """Return an event of an item that does not leak, with its new index and number."""
+        item = self._items.of(piece.source) if piece.source is not None else None
         mapped = event
         if "output_index" in event:
-            is_new = event.get("type") == ADDED or told is None
-            mapped = {**event, "output_index": self._items.next_index if is_new or told is None else told.index}
+            is_new = event.get("type") == ADDED or item is None
+            mapped = {**event, "output_index": self._items.next_index if is_new or item is None else item.index}
         if piece.source is not None and self._sources.all[piece.source].kind == CALL:
             mapped = self._with_call(piece, piece.source, mapped)
             if mapped.get("delta") == "" and event.get("delta"):
-                self._ids += items(event.get("token_ids"))
+                self._token_ids += items(event.get("token_ids"))
                 return []
-        mapped = self._numbered(mapped if told is None else as_told(mapped, told))
+        mapped = self._with_number(mapped if item is None else as_told(mapped, item))
         self._items.note(mapped, piece.source)
         raw = piece.raw if mapped == event else piece.told(mapped)
         self._items.keep(raw)
         return [raw]
 
     def _with_call(self, piece: RawEvent, source: int, event: JsonObject) -> JsonObject:
-        """An event of a call with its name and id cleaned, and its arguments cut."""
+        """Return an event of a call with its name and id cleaned, and its arguments truncated after their JSON."""
         calls = [call for part in piece.parts for call in items(part.said.get("tool_calls"))]
         cleaned = [self.cleaned(source, call) for call in calls]
-        now: JsonObject = event
         if "delta" in event and cleaned:
-            now = {**event, "delta": at(cleaned[0], "function", "arguments")}
+            event = {**event, "delta": at(cleaned[0], "function", "arguments")}
         if isinstance(event.get("item"), dict):
-            now = {**now, "item": self._clean_item(source, members(event["item"]), cleaned)}
-        elif "arguments" in event:
-            named: JsonObject = {"name": event.get("name"), "call_id": "", "arguments": event["arguments"]}
-            clean = self._clean_item(source, named, cleaned)
-            said: JsonObject = {name: clean[name] for name in ("name", "arguments") if name in event}
-            now = {**event, **said}
-        return now
+            return {**event, "item": self._clean_item(source, members(event["item"]), cleaned)}
+        if "arguments" not in event:
+            return event
+        item: JsonObject = {"name": event.get("name"), "call_id": "", "arguments": event["arguments"]}
+        clean = self._clean_item(source, item, cleaned)
+        return {**event, **{name: clean[name] for name in ("name", "arguments") if name in event}}
 
     def _clean_item(self, source: int, item: JsonObject, cleaned: Sequence[Json]) -> JsonObject:
         call: JsonObject = {"id": item.get("call_id"), "function": {"name": item.get("name")}}
         clean = self.cleaned(source, call)
-        said: JsonObject = {"name": at(clean, "function", "name"), "call_id": at(clean, "id")}
-        told = self._items.of(source)
+        changed: JsonObject = {"name": at(clean, "function", "name"), "call_id": at(clean, "id")}
+        emitted = self._items.of(source)
         if item.get("arguments"):
-            now = "".join(text(at(one, "function", "arguments")) for one in cleaned)
-            said["arguments"] = now or (told.said() if told is not None else "") or item["arguments"]
-        return {**item, **{name: value for name, value in said.items() if name in item}}
+            arguments = "".join(text(at(one, "function", "arguments")) for one in cleaned)
+            changed["arguments"] = arguments or (emitted.said() if emitted is not None else "") or item["arguments"]
+        return {**item, **{name: value for name, value in changed.items() if name in item}}
 
-    # items that are told anew
+    # items that are rewritten
 
-    def _anew(self, piece: RawEvent, source: int, event: JsonObject) -> Iterator[JsonObject]:
+    def _rewrite(self, piece: RawEvent, source: int, event: JsonObject) -> Iterator[JsonObject]:
         kind = text(event.get("type"))
         if kind == ADDED:
-            self._telling.announced[source] = members(event.get("item"))
+            self._writer.announced[source] = members(event.get("item"))
         elif kind in _ANNOUNCING:
-            self._telling.parts[source] = members(event.get("part"))
+            self._writer.parts[source] = members(event.get("part"))
         elif kind == _ANNOTATED:
-            self._telling.annotations.setdefault(source, []).append(event.get("annotation"))
+            self._writer.annotations.setdefault(source, []).append(event.get("annotation"))
         for part in piece.parts:
-            self._telling.heard.setdefault(source, []).append(text(part.said.get("content")))
-            yield from self._telling.say(source, self._all_of(part))
+            self._writer.heard.setdefault(source, []).append(text(part.said.get("content")))
+            yield from self._writer.say(source, self._parse_part(part))
         if kind == DONE:
-            yield from self._flushed(source)
-            yield from self._telling.close(source, members(event.get("item")))
+            yield from self._flush(source)
+            yield from self._writer.close(source, members(event.get("item")))
 
-    def _all_of(self, part: ChoiceContent) -> list[ParsedText]:
-        spoken, read = self.spoken(part)
+    def _parse_part(self, part: ChoiceContent) -> list[ParsedText]:
+        parsed, parsed_members = self.spoken(part)
         plain = [
-            ParsedText(kind=home_of(self.dialect, member), text=said)
-            for member, said in self.dialect.texts(part)
-            if member not in read
+            ParsedText(kind=home_of(self.dialect, member), text=fragment)
+            for member, fragment in self.dialect.texts(part)
+            if member not in parsed_members
         ]
-        return [*plain, *spoken]
+        return [*plain, *parsed]
 
-    def _flushed(self, source: int) -> Iterator[JsonObject]:
-        yield from self._telling.say(source, self.rest_of(source))
+    def _flush(self, source: int) -> Iterator[JsonObject]:
+        yield from self._writer.say(source, self.rest_of(source))
 
     # the end
 
-    def _end(self, piece: RawEvent, event: JsonObject) -> list[bytes]:
+    def _rewrite_end(self, piece: RawEvent, event: JsonObject) -> list[bytes]:
         response = members(event.get("response"))
         out: list[bytes] = []
-        now: JsonObject = event
+        final_event: JsonObject = event
         if self.is_at_work:
-            ended: JsonObject = {"status": "incomplete" if response.get("status") == "incomplete" else "completed"}
+            end: JsonObject = {"status": "incomplete" if response.get("status") == "incomplete" else "completed"}
             for part in piece.parts:
-                self._changed.add(part.choice)
-                self._telling.announced[part.choice] = self._untold(part, response)
-                out += [self._sent(one) for one in self._telling.say(part.choice, self._all_of(part))]
-            for source in sorted(self._changed):
-                out += [self._sent(one) for one in (*self._flushed(source), *self._telling.close(source, ended))]
-            output: Json = [self._final(item, response) for item in self._items.all]
-            response = members(counted({**response, "output": output}, "".join(self._telling.thought)))
-            now = {**self._numbered(event), "response": response}
-        if self._mends_status:
-            now = self._with_status(now, response)
-        if now == event:
-            self._last = piece.raw
+                self._rewritten_sources.add(part.choice)
+                self._writer.announced[part.choice] = self._item_of_part(part, response)
+                out += [self._emit(one) for one in self._writer.say(part.choice, self._parse_part(part))]
+            for source in sorted(self._rewritten_sources):
+                out += [self._emit(one) for one in (*self._flush(source), *self._writer.close(source, end))]
+            output: Json = [self._final_item(item, response) for item in self._items.all]
+            response = members(counted({**response, "output": output}, "".join(self._writer.thought)))
+            final_event = {**self._with_number(event), "response": response}
+        if self._repairs_status:
+            final_event = self._with_status(final_event, response)
+        if final_event == event:
+            self._last_event = piece.raw
             self.passed(piece)
             return [*out, piece.raw]
-        self._items.count(now)
-        self._last = self._framed(now)
-        out.append(self._last)
-        self._items.keep(out[-1])
-        return out
+        self._items.count(final_event)
+        self._last_event = self._frame(final_event)
+        self._items.keep(self._last_event)
+        return [*out, self._last_event]
 
-    def _final(self, item: EmittedItem, response: JsonObject) -> Json:
-        """An item as the last response has it."""
-        theirs = None if item.is_ours or item.kind == CALL else item_of(response, item.id, item.kind)
-        return item_as_told(theirs, item) if theirs else item.end or item.value
+    def _final_item(self, item: EmittedItem, response: JsonObject) -> Json:
+        """Return the form of an item in the last response."""
+        finished = None if item.is_ours or item.kind == CALL else item_of(response, item.id, item.kind)
+        return item_as_told(finished, item) if finished else item.end or item.value
 
-    def _untold(self, part: ChoiceContent, response: JsonObject) -> JsonObject:
-        """The item that a part of the last response is."""
+    def _item_of_part(self, part: ChoiceContent, response: JsonObject) -> JsonObject:
+        """Return the item of the last response that a part belongs to."""
         source = self._sources.all[part.choice]
-        output = [members(item) for item in items(response.get("output"))]
-        return next(
-            (
-                item
-                for index, item in enumerate(output)
-                if (text(item.get("id")) == source.id if source.id else index == source.index)
-            ),
-            {"type": source.kind, "id": source.id},
-        )
+        for index, item in enumerate(map(members, items(response.get("output")))):
+            if text(item.get("id")) == source.id if source.id else index == source.index:
+                return item
+        return {"type": source.kind, "id": source.id}
 
     def _with_status(self, event: JsonObject, response: JsonObject) -> JsonObject:
-        """The last event with the status that the emitted tokens show."""
+        """Return the last event with the status that the emitted tokens show."""
         x = self.asking.exchange(self, (), self.asking.framed(event))
         if not (x.hit_token_limit or x.reached_stop) or STATUS not in self.asking.failing(x, (STATUS,)):
             return event
         self.notes.count((STATUS,))
-        mended = with_status(response, is_cut=x.hit_token_limit)
-        return {**event, "type": f"response.{mended['status']}", "response": mended}
+        fixed = with_status(response, is_cut=x.hit_token_limit)
+        return {**event, "type": f"response.{fixed['status']}", "response": fixed}
 
-    # what is sent
+    # output
 
-    def _numbered(self, event: JsonObject) -> JsonObject:
-        if not self._items.is_numbered:
-            return event
-        return {**event, "sequence_number": self._items.number}
+    def _with_number(self, event: JsonObject) -> JsonObject:
+        return {**event, "sequence_number": self._items.number} if self._items.is_numbered else event
 
-    def _sent(self, event: JsonObject) -> bytes:
-        """The bytes of an event of ours."""
-        kind, told = event["type"], {name: value for name, value in event.items() if name != "type"}
-        numbered = self._numbered({"type": kind})
-        ids: JsonObject = {"token_ids": [*self._ids]} if self._ids else {}
-        self._ids = []
-        whole: JsonObject = {**numbered, **told, **ids}
-        self._items.count(whole)
-        raw = self._framed(whole)
+    def _emit(self, event: JsonObject) -> bytes:
+        """Record a new event, and return its bytes with its number and the pending token ids."""
+        ids: JsonObject = {"token_ids": [*self._token_ids]} if self._token_ids else {}
+        self._token_ids = []
+        numbered: JsonObject = {**self._with_number({"type": event["type"]}), **event, **ids}
+        self._items.count(numbered)
+        raw = self._frame(numbered)
         self._items.keep(raw)
         return raw
 
-    def _framed(self, event: JsonObject) -> bytes:
+    def _frame(self, event: JsonObject) -> bytes:
         data = dumps(event).encode("utf-8", "backslashreplace")
-        name = b"event: " + text(event.get("type")).encode("ascii", "replace") + b"\n" if self._is_named else b""
+        name = b"event: " + text(event.get("type")).encode("ascii", "replace") + b"\n" if self._has_event_lines else b""
         return name + b"data: " + data + b"\n\n"

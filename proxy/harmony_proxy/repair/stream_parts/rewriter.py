@@ -81,7 +81,7 @@ class StreamHandler(Protocol):
         """Return True if an event must be judged regardless of its texts: an error, or a repeated text that may leak."""
         ...
 
-    def probe(self, place: Place, said: str) -> JsonObject:
+    def probe(self, place: Place, fragment: str) -> JsonObject:
         """Return an event that continues a text."""
         ...
 
@@ -93,11 +93,11 @@ class StreamHandler(Protocol):
         """Record an event that was emitted unchanged."""
         ...
 
-    def learn(self, piece: RawEvent, moulds: EventTemplates) -> None:
+    def learn(self, piece: RawEvent, templates: EventTemplates) -> None:
         """Learn a template from an event that was emitted unchanged, if it only continues a text."""
         ...
 
-    def grow(self, raw: bytes, key: Key, said: str, number: int | None) -> None:
+    def grow(self, raw: bytes, key: Key, fragment: str, number: int | None) -> None:
         """Record an event that matched a template and was emitted unchanged."""
         ...
 
