@@ -60,7 +60,7 @@ class Problem(NamedTuple):
 
 def prose_problems(path: Path, line: int, text: str) -> Iterator[Problem]:
     """Yield the stand-in words and the long sentences of a text that begins on `line`."""
-    plain = NOT_PROSE.sub(lambda found: "code" + "\n" * found.group().count("\n"), text)
+    plain = NOT_PROSE.sub(lambda found: "Code" + "\n" * found.group().count("\n"), text)
     for found in STAND_INS.finditer(plain):
         yield Problem(path, line + plain[: found.start()].count("\n"), "stand-in word", found.group())
     position = 0
