@@ -1,22 +1,22 @@
-"""Which functions a Chat Completions request lets the model call: what its `tool_choice` names, or allows."""
+"""Read the function choice, the reasoning members and the contents of a chat request."""
 
 from __future__ import annotations
 
 from harmony_conformance.json_value import Json, at, items, text
 
 ALLOWED = "allowed_tools"
-"""The member, and the type, of a `tool_choice` that lists the functions that may be called, of all that are offered."""
+"""The type, and a member, of a `tool_choice` that restricts calls to some of the offered functions."""
 
 
 def allows_some(request: Json) -> bool:
-    """Whether a request lists the functions that may be called."""
+    """Return True if `tool_choice` lists the allowed functions."""
     return at(request, "tool_choice", "type") == ALLOWED
 
 
 def named(request: Json) -> frozenset[str]:
-    """The functions that `tool_choice` names: the one to call, or those that are allowed; none where any will do.
+    """Return the functions in `tool_choice`, required or allowed. Empty if every function is allowed.
 
-    Responses writes both without the object around them.
+    Reads the formats of Chat Completions and of Responses, which has the names without the object around them.
     """
     choice = at(request, "tool_choice")
     listed = [choice, *items(at(choice, ALLOWED, "tools")), *items(at(choice, "tools"))]
@@ -24,16 +24,16 @@ def named(request: Json) -> frozenset[str]:
 
 
 def may_be_called(request: Json, function: str) -> bool:
-    """Whether `tool_choice` leaves a function to the model; one that the request does not offer is another matter."""
+    """Return True if `tool_choice` allows the function, whether or not the request offers it."""
     return at(request, "tool_choice") != "none" and (not allows_some(request) or function in named(request))
 
 
 REASONING_FIELDS = ("reasoning", "reasoning_content", "thinking")
-"""The names under which chat messages carry the chain of thought, in the order they are looked for."""
+"""The members of chat messages that may have the chain of thought, in the order of preference."""
 
 
 def content_text(value: Json) -> str | None:
-    """The text of a `content` member: a string, or the text parts of a list joined; None where there is none."""
+    """Return the text of a `content` member, text parts joined. None if it is neither a text nor a list."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):

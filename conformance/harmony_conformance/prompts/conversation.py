@@ -1,7 +1,7 @@
-"""A chat request as the Harmony conversation that it means: what every accepted rendering is a rendering of.
+"""Translate a chat request to a Harmony conversation (`harmony_ref.Message`), the input of every accepted rendering.
 
-The reading is the one of `prompt.wanted`, put into the messages of `harmony_ref`. Where the sources allow several conversations, `Reading` says which:
-whether reasoning that they settle differently is kept, and whether instructions that follow each other are one message.
+The parts are those of `prompt_parser.expected_parts`. The official sources allow several conversations, for example with or without
+some reasoning; `RequestReading` selects one.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from harmony_ref import (
 )
 
 EFFORTS = {effort.value.lower(): effort for effort in ReasoningEffort}
-"""The levels of Harmony by the API's words."""
+"""Harmony's reasoning efforts by their names in the API."""
 
 MUST_BE_KEPT = frozenset({Retention.PRESENT})
-"""Only the reasoning that every source keeps."""
+"""Retain only the reasoning that every source retains."""
 
 MAY_BE_KEPT = frozenset({Retention.PRESENT, Retention.EITHER})
-"""All reasoning but that which every source drops."""
+"""Retain all reasoning but that which every source drops."""
 
 _BETWEEN_INSTRUCTIONS = "\n\n"
 _NAMESPACE = "functions."
@@ -40,13 +40,14 @@ _NAMESPACE = "functions."
 
 @dataclass(frozen=True, kw_only=True)
 class RequestReading:
-    """One of the conversations that a request may mean.
+    """The options by which accepted conversations for the same request differ.
 
     Attributes:
-        keeps: which reasoning is kept.
-        joins: whether system and developer messages that follow each other become one developer message.
-        instructs: the role that the first instructions go to. `system` puts them below the identity (vLLM's VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS).
-        declares_formats: whether a JSON schema for the answer is declared to the model (`# Response Formats`).
+        keeps: The retentions of the reasoning that is included.
+        joins: True if consecutive system and developer messages become one developer message.
+        instructs: The role of the first instructions. `system` appends them to the identity
+            (vLLM's VLLM_GPT_OSS_HARMONY_SYSTEM_INSTRUCTIONS).
+        declares_formats: True if a response schema is declared to the model (`# Response Formats`).
     """
 
     keeps: frozenset[Retention] = MUST_BE_KEPT
@@ -56,35 +57,35 @@ class RequestReading:
 
 
 def conversation_of(request: Json, reading: RequestReading, *, date: str | None) -> tuple[Message, ...]:
-    """The messages of the prompt. An effort that Harmony does not have is read as medium, the default.
+    """Return the messages of the prompt. An unknown effort is read as medium, the default.
 
     Args:
-        request: the body of a Chat Completions request.
-        reading: which of the readings that the sources allow.
-        date: what stands in the system message as the current date; None for no such line.
+        request: The body of a Chat Completions request.
+        reading: One of the readings that the sources allow.
+        date: The current date in the system message (`2025-06-28`), or None to omit the line.
     """
-    told = cache_key(request)
-    return _conversation(request, reading, date) if told is None else _remembered(told, reading, date)
+    key = cache_key(request)
+    return _conversation(request, reading, date) if key is None else _cached_conversation(key, reading, date)
 
 
-_TOLD_IN = ("messages", "tools", "tool_choice", "response_format", "reasoning_effort", "chat_template_kwargs")
+_RELEVANT = ("messages", "tools", "tool_choice", "response_format", "reasoning_effort", "chat_template_kwargs")
 _LONGEST = 2048
 
 
 def cache_key(request: Json) -> str | None:
-    """What of a request its conversation depends on, as JSON: the same for requests that mean the same, over whatever API. None of what is long, or no JSON."""
-    told = members(request)
+    """Return the members of a request that determine its conversation, as JSON text. None for a text too long to cache, or no JSON."""
+    body = members(request)
     try:
-        document = dumps({name: told[name] for name in _TOLD_IN if name in told})
+        document = dumps({name: body[name] for name in _RELEVANT if name in body})
     except RecursionError:
         return None
-    # as which a number is written that is beyond all measure
+    # too large a number becomes `Infinity`, which is not JSON
     return document if len(document) <= _LONGEST and "Infinity" not in document else None
 
 
 @lru_cache(maxsize=1024)
-def _remembered(told: str, reading: RequestReading, date: str | None) -> tuple[Message, ...]:
-    return _conversation(loads(told), reading, date)
+def _cached_conversation(key: str, reading: RequestReading, date: str | None) -> tuple[Message, ...]:
+    return _conversation(loads(key), reading, date)
 
 
 def _conversation(request: Json, reading: RequestReading, date: str | None) -> tuple[Message, ...]:
@@ -94,16 +95,16 @@ def _conversation(request: Json, reading: RequestReading, date: str | None) -> t
         built_in_tools(request),
         SystemContent(reasoning_effort=effort, conversation_start_date=date),
     )
-    said = list(_said(request, reading))
+    messages = list(_messages(request, reading))
     if reading.instructs is Role.SYSTEM:
-        leading = list(takewhile(lambda message: message.author.role is Role.DEVELOPER, said))
+        leading = list(takewhile(lambda message: message.author.role is Role.DEVELOPER, messages))
         system = replace(
             system, model_identity="\n".join([system.model_identity or "", *map(_instructions_of, leading)])
         )
-        said = said[len(leading) :]
+        messages = messages[len(leading) :]
     return (
         Message(author=Role.SYSTEM, content=system),
-        *_with_declarations(said, _declarations(request, reading)),
+        *_with_declarations(messages, _declarations(request, reading)),
     )
 
 
@@ -111,23 +112,20 @@ _BUILT_IN = {"browser": ToolNamespaceConfig.browser(), "python": ToolNamespaceCo
 
 
 def built_in_tools(request: Json) -> tuple[ToolNamespaceConfig, ...]:
-    """The built-in tools that a request asks for by the variables of the published chat template."""
+    """Return the built-in tools that a request enables by `builtin_tools`, a variable of the published chat template."""
     names = map(text, items(at(request, "chat_template_kwargs", "builtin_tools")))
     return tuple(_BUILT_IN[name] for name in dict.fromkeys(names) if name in _BUILT_IN)
 
 
-def _said(request: Json, reading: RequestReading) -> Iterator[Message]:
-    kept = (part for part in expected_parts(request) if part.retention in reading.keeps)
-    for kind, run in groupby(kept, key=lambda part: part.kind):
-        if kind is PartKind.INSTRUCTIONS:
-            yield from _instructions([part.text for part in run if part.text], joins=reading.joins)
-        else:
+def _messages(request: Json, reading: RequestReading) -> Iterator[Message]:
+    parts = (part for part in expected_parts(request) if part.retention in reading.keeps)
+    for kind, run in groupby(parts, key=lambda part: part.kind):
+        if kind is not PartKind.INSTRUCTIONS:
             yield from map(_message, run)
-
-
-def _instructions(texts: Sequence[str], *, joins: bool) -> Iterator[Message]:
-    for instructions in [_BETWEEN_INSTRUCTIONS.join(texts)] if joins and texts else texts:
-        yield Message(author=Role.DEVELOPER, content=DeveloperContent(instructions=instructions))
+            continue
+        texts = [part.text for part in run if part.text]
+        for instructions in [_BETWEEN_INSTRUCTIONS.join(texts)] if reading.joins and texts else texts:
+            yield Message(author=Role.DEVELOPER, content=DeveloperContent(instructions=instructions))
 
 
 def _instructions_of(message: Message) -> str:
@@ -189,7 +187,7 @@ def _tool(function: Json) -> ToolDescription:
 
 
 def _with_declarations(messages: Sequence[Message], declared: DeveloperContent) -> Sequence[Message]:
-    """The messages, the first of which declares tools and formats; a developer message of its own where it has no instructions."""
+    """Add tools and formats to leading instructions, or in a new developer message before the others."""
     if declared == DeveloperContent():
         return messages
     match messages:

@@ -1,8 +1,7 @@
-"""What a server may do wrong on the way from a request to the prompt, as changes of the conversation: the hypotheses of token accounting.
+"""Hypotheses of token accounting: mistakes that a server may make when it renders a request to a prompt.
 
-Each says in words what happens and which catalogued defects do it. `change` makes the wrong conversation of the right one, or of the request where the
-right one no longer shows what was lost; `feed` is the wrong way to make tokens of a rendering. A `Growth` has a size that only the server knows: as many
-tokens for each message, or function, of a kind.
+Each `Mistake` has a description and the catalogued defects that cause it. A `Growth` adds an unknown number of tokens per message or
+function of a kind.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from harmony_conformance.json_value import Json, at, items, members
 from harmony_conformance.prompts.conversation import RequestReading, conversation_of
 from harmony_conformance.prompts.prompt_parser import Retention
 from harmony_ref import (
-    Content,
     DeveloperContent,
     Message,
     Role,
@@ -27,12 +25,19 @@ from harmony_ref import (
 
 Messages = tuple[Message, ...]
 Conversation = Callable[[Json, RequestReading], Messages]
-"""Request and reading → the messages of the prompt."""
+"""A function from a request and its reading to the messages of the prompt."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mistake:
-    """One thing that goes wrong. `defects` are ids of the catalogue; empty where it has none."""
+    """One mistake of a renderer.
+
+    Attributes:
+        description: A sentence for reports.
+        defects: Ids of the defect catalogue, which may lack it.
+        change: Build the wrong conversation from a request and its reading.
+        feed: Change the token ids of the rendered conversation.
+    """
 
     description: str
     defects: tuple[str, ...] = ()
@@ -42,14 +47,14 @@ class Mistake:
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """More tokens, or fewer, for each thing of a kind; how many is not known."""
+    """An unknown number of tokens, more or fewer, for each occurrence of `each`. `number` counts these in a conversation."""
 
     each: str
     number: Callable[[Messages], int]
 
 
 def reference_conversation(request: Json, reading: RequestReading) -> Messages:
-    """The conversation as it should be. The date's line has the same length on every day."""
+    """Return the correct conversation. Its date is fixed, since dates do not change the token count."""
     return conversation_of(request, reading, date="2025-06-28")
 
 
@@ -73,11 +78,8 @@ def _without_developer(request: Json) -> Json:
 
 def _only_first_instruction(request: Json) -> Json:
     first, *rest = items(at(request, "messages"))
-    return _with_messages(request, [first, *(message for message in rest if not _instructs(message))])
-
-
-def _instructs(message: Json) -> bool:
-    return at(message, "role") in ("system", "developer")
+    others = (message for message in rest if at(message, "role") not in ("system", "developer"))
+    return _with_messages(request, [first, *others])
 
 
 def _without_preamble_of_reasoned_calls(request: Json) -> Json:
@@ -93,11 +95,11 @@ def _without_preamble_of_reasoned_calls(request: Json) -> Json:
 
 
 def _without_preambles(request: Json, reading: RequestReading) -> Messages:
-    return tuple(message for message in reference_conversation(request, reading) if not _is_preamble(message))
-
-
-def _is_preamble(message: Message) -> bool:
-    return message.author.role is Role.ASSISTANT and message.channel == "commentary" and message.recipient is None
+    return tuple(
+        message
+        for message in reference_conversation(request, reading)
+        if message.author.role is not Role.ASSISTANT or message.channel != "commentary" or message.recipient is not None
+    )
 
 
 def _without_tools(request: Json) -> Json:
@@ -113,17 +115,17 @@ def _with_all_reasoning(request: Json, reading: RequestReading) -> Messages:
 
 
 def is_call(message: Message) -> bool:
-    """Whether the assistant speaks to a tool."""
+    """Return True for a call by the assistant."""
     return message.author.role is Role.ASSISTANT and message.recipient is not None
 
 
 def is_result(message: Message) -> bool:
-    """Whether a tool speaks."""
+    """Return True for the result of a tool."""
     return message.author.role is Role.TOOL
 
 
 def is_final(message: Message) -> bool:
-    """Whether it is an earlier answer."""
+    """Return True for a final answer."""
     return message.channel == "final"
 
 
@@ -132,7 +134,7 @@ def _quoted(message: Message) -> Message:
 
 
 def replace_content(message: Message, content: str) -> Message:
-    """The message with another text."""
+    """Return the message with another text as its content."""
     return replace(message, content=(TextContent(text=content),))
 
 
@@ -191,11 +193,11 @@ MISTAKES = (
         feed=_as_if_special,
     ),
 )
-"""Every hypothesis; those with the same counts can not be told apart."""
+"""All mistakes. Those that change the counts equally are indistinguishable."""
 
 
-def _instructions(part: Content) -> bool:
-    return isinstance(part, DeveloperContent) and part.instructions is not None
+def _has_instructions(message: Message) -> bool:
+    return any(isinstance(part, DeveloperContent) and part.instructions is not None for part in message.content)
 
 
 def _declares_functions(message: Message) -> bool:
@@ -207,18 +209,14 @@ def _messages_of(kind: Callable[[Message], bool]) -> Callable[[Messages], int]:
 
 
 GROWTHS = (
+    Growth(each="developer message with instructions", number=_messages_of(_has_instructions)),
     Growth(
-        each="developer message with instructions",
-        number=_messages_of(lambda message: any(map(_instructions, message.content))),
+        each="user message after the first",
+        number=lambda messages: max(0, sum(message.author.role is Role.USER for message in messages) - 1),
     ),
-    Growth(each="user message after the first", number=lambda messages: max(0, _users(messages) - 1)),
     Growth(each="earlier answer", number=_messages_of(is_final)),
     Growth(each="earlier call", number=_messages_of(is_call)),
     Growth(each="result of a function", number=_messages_of(is_result)),
     Growth(each="request that offers functions", number=lambda messages: int(any(map(_declares_functions, messages)))),
 )
-"""What a server may write more or less of than any form explains."""
-
-
-def _users(messages: Messages) -> int:
-    return sum(message.author.role is Role.USER for message in messages)
+"""The places where a server may add or omit tokens that no form explains."""

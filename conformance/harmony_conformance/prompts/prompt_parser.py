@@ -1,7 +1,7 @@
-"""The prompt, from both ends: the ids that were fed, read as Harmony messages; and the messages that a request must become.
+"""Parse prompt ids as Harmony messages, and derive the parts that the prompt of a request must contain.
 
-Reading is structural: message by message, whatever the rendering style. A style fixes form (the order of recipient and channel, the constrain marker,
-blank lines), never what is kept, so contents are compared raw and forms are reported apart.
+Parsing is independent of the rendering style. Styles differ in form only: order of recipient and channel, constrain marker, blank lines.
+Contents are therefore compared exactly, and differences of form are reported separately.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ INSTRUCTIONS = "# Instructions\n\n"
 
 
 def has_whole_conversation(request: Json) -> bool:
-    """Whether a request has the whole conversation in it, and goes on from none that the server keeps (which the Responses API can)."""
+    """Return True unless the request continues a conversation that the server stores (Responses API)."""
     return not any(at(request, name) for name in ("previous_response_id", "conversation"))
 
 
 class PartKind(StrEnum):
-    """What a part of a request has to become in the prompt."""
+    """The role of a part in the prompt."""
 
     INSTRUCTIONS = "instructions"
     USER = "user message"
@@ -46,7 +46,7 @@ class PartKind(StrEnum):
 
 
 class Retention(StrEnum):
-    """Whether a reasoning has to be in the prompt."""
+    """The requirement for a part: present, absent, or not decided by the official sources."""
 
     PRESENT = "present"
     ABSENT = "absent"
@@ -55,7 +55,15 @@ class Retention(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class PromptPart:
-    """One part of a request, where it stands in it (a JSON pointer), and what the prompt has to hold."""
+    """A part of a request that must become a message of the prompt.
+
+    Attributes:
+        kind: The kind of message.
+        text: The content that the message must have.
+        where: The JSON pointer of the part in the request.
+        function: The function's name for calls and results. None for other parts, and for results without a matching call.
+        retention: Whether the prompt must contain it; only reasoning may be absent.
+    """
 
     kind: PartKind
     text: str
@@ -65,15 +73,16 @@ class PromptPart:
 
 
 def expected_parts(request: Json) -> tuple[PromptPart, ...]:
-    """What the messages of a chat request become, in order. Messages of other shapes than the API's are left out."""
+    """Return the parts of a chat request's messages, in order. Messages of an unknown role are omitted."""
     messages = items(at(request, "messages"))
     names: dict[str, str] = {}
-    kept = enumerate(zip(messages, _history(messages), strict=True))
-    return tuple(part for index, (message, keep) in kept for part in _wanted_of(message, index, names, keep))
+    numbered = enumerate(zip(messages, _reasoning_retention(messages), strict=True))
+    return tuple(part for index, (message, keep) in numbered for part in _parts_of(message, index, names, keep))
 
 
-def _wanted_of(message: Json, index: int, names: dict[str, str], keep: Retention) -> Iterator[PromptPart]:
-    content = _said(at(message, "content"))
+def _parts_of(message: Json, index: int, names: dict[str, str], keep: Retention) -> Iterator[PromptPart]:
+    """Yield the parts of a message. `names` collects the function names by call id, for later results."""
+    content = _text_or_refusal(at(message, "content"))
     where = f"/messages/{index}/content"
     match at(message, "role"):
         case "system" | "developer":
@@ -103,18 +112,18 @@ def _wanted_of(message: Json, index: int, names: dict[str, str], keep: Retention
             return
 
 
-def _said(content: Json) -> str | None:
-    """The text of a content, where a refusal is as much a text as any other."""
+def _text_or_refusal(content: Json) -> str | None:
     if isinstance(content, list):
         return "".join(text(at(part, "text")) or text(at(part, "refusal")) for part in content)
     return content_text(content)
 
 
-def _history(messages: Sequence[Json]) -> Iterator[Retention]:
-    """Whether the reasoning of each message has to be kept.
+def _reasoning_retention(messages: Sequence[Json]) -> Iterator[Retention]:
+    """Yield the requirement for the reasoning of each message.
 
-    Inside an open tool loop (no user message after it, and a call or result last) it has to be there; before the first `final`, after which the user
-    spoke again, it has to be gone; everything else is settled differently by the official sources.
+    - PRESENT inside an open tool loop: a result is last, and no user message follows the reasoning.
+    - ABSENT up to the first final answer, if a user message is last.
+    - EITHER in all other cases, on which the official sources differ.
     """
     roles = [at(message, "role") for message in messages]
     loop_is_open = roles[-1:] == ["tool"]
@@ -124,12 +133,12 @@ def _history(messages: Sequence[Json]) -> Iterator[Retention]:
         return
     users = [position for position, role in enumerate(roles) if role == "user"]
     last_user, last_final = max(users, default=-1), max(finals, default=-1)
-    is_asked_anew = roles[-1:] == ["user"] and bool(finals) and not _open_call(messages)
+    is_new_question = roles[-1:] == ["user"] and bool(finals) and not _has_open_call(messages)
     for index in range(len(messages)):
         user_follows = last_user > index
         if not user_follows and loop_is_open and last_final < index:
             yield Retention.PRESENT
-        elif is_asked_anew and user_follows and index <= finals[0]:
+        elif is_new_question and user_follows and index <= finals[0]:
             yield Retention.ABSENT
         else:
             yield Retention.EITHER
@@ -140,16 +149,16 @@ def _is_final(message: Json) -> bool:
         at(message, "role") == "assistant"
         and not items(at(message, "tool_calls"))
         and not _is_commentary(message)
-        and bool(_said(at(message, "content")))
+        and bool(_text_or_refusal(at(message, "content")))
     )
 
 
 def _is_commentary(message: Json) -> bool:
-    """Whether the client says itself that a text is no final answer; the Responses API has a word for it."""
+    """Return True if the client marks a text as no final answer, by `phase` of the Responses API."""
     return at(message, "phase") == "commentary"
 
 
-def _open_call(messages: Sequence[Json]) -> bool:
-    """Whether a call follows the last final: then a new tool loop was begun and the official sources differ."""
+def _has_open_call(messages: Sequence[Json]) -> bool:
+    """Return True if a call follows the last final answer. The official sources differ on such a new tool loop."""
     after_final = takewhile(lambda message: not _is_final(message), reversed(messages))
     return any(items(at(message, "tool_calls")) for message in after_final)

@@ -1,11 +1,10 @@
-"""Token accounting: what the numbers of prompt tokens of several requests say about prompts that nobody shows.
+"""Token accounting: infer mistakes in hidden prompts from the prompt token counts of several requests.
 
-A server may put the same text before every prompt, so a count alone says nothing; what counts is how they differ. The counts of all requests are compared
-with those of every accepted form. Where the difference is the same number for all, the form fits, and the number is the size of what the server adds.
-Where none fits, the smallest set of mistakes is sought that explains the differences exactly; mistakes with the same counts are named together.
+A server may add the same text to every prompt, so a single count proves nothing. The counts of all requests are compared with those of
+every accepted form. A form fits if the difference is the same for all requests: that is the size of the added text.
+If no form fits, the smallest set of mistakes that explains the differences exactly is searched. Mistakes with equal counts are reported together.
 
-What every prompt has alike can not be seen by counts: the identity, dates, the effort (each level is one token), the order of messages and of header
-fields, and whether the prompt ends with `<|start|>assistant`.
+Counts cannot show what all prompts share: identity, dates, effort (each level is one token), order of messages and of header fields, a missing `<|start|>assistant`.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ _GENERATION_PROMPT = 2  # tokens of `<|start|>assistant`
 
 @dataclass(frozen=True, kw_only=True)
 class PromptForm:
-    """One accepted form of prompts: a style, what header calls have, and one of the readings that the sources allow."""
+    """An accepted form of prompts: a style, a reading that the sources allow, and whether calls have a content type."""
 
     style: Style
     reading: RequestReading
     types_calls: bool = True
 
     def __str__(self) -> str:
-        """What of it a count shows."""
+        """Return the properties that a count can show."""
         types = "" if self.types_calls else ", calls without content type"
         place = ", instructions in the system message" if self.reading.instructs is Role.SYSTEM else ""
         return f"{self.style.name}{types}{place}"
@@ -54,7 +53,7 @@ class PromptForm:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Mistakes that change all counts alike, and by how many tokens they change each, more than the base's."""
+    """Mistakes that change all counts equally. `changes` has the tokens per request, relative to the base request."""
 
     mistakes: tuple[Mistake, ...]
     changes: tuple[int, ...]
@@ -62,31 +61,31 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Requests:
-    """Bodies of requests by name, in the order of all vectors here; `base` names the plainest, which the others are compared with."""
+    """Request bodies by name. All count vectors have this order. `base` is the simplest request, to which others are compared."""
 
     bodies: tuple[tuple[str, bytes], ...]
     base: str
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names."""
+        """The names of the requests."""
         return tuple(name for name, _ in self.bodies)
 
     def relative(self, counts: Sequence[int]) -> tuple[int, ...]:
-        """Counts without what the base has already."""
+        """Subtract the base request's count from each count."""
         base = counts[self.names.index(self.base)]
         return tuple(count - base for count in counts)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptCostTable:
-    """What the requests cost in one form, or in several that cost the same, and what the mistakes would change.
+    """The prompt token counts of the requests in one form, or in several forms with equal counts.
 
     Attributes:
-        requests: the requests.
-        form: the first of the forms.
-        forms: the names of the forms.
-        expected: the count of each request.
+        requests: The requests.
+        form: The first of the forms.
+        forms: The names of the forms.
+        expected: The count of each request.
     """
 
     requests: Requests
@@ -96,31 +95,32 @@ class PromptCostTable:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """The mistakes that can be seen. Only looked at where counts are wrong."""
+        """The mistakes that change a count, grouped by their changes. Needed only for wrong counts."""
         requests = self.requests
-        seen: dict[tuple[int, ...], list[Mistake]] = {}
+        by_changes: dict[tuple[int, ...], list[Mistake]] = {}
         for mistake in MISTAKES:
             wrong = tuple(count_in_form(body, self.form, mistake) for _, body in requests.bodies)
             changes = tuple(map(sub, requests.relative(wrong), requests.relative(self.expected)))
             if any(changes):
-                seen.setdefault(changes, []).append(mistake)
-        return tuple(Group(mistakes=tuple(group), changes=changes) for changes, group in seen.items())
+                by_changes.setdefault(changes, []).append(mistake)
+        return tuple(Group(mistakes=tuple(group), changes=changes) for changes, group in by_changes.items())
 
     @cached_property
     def growths(self) -> tuple[tuple[Growth, tuple[int, ...]], ...]:
-        """How often each thing that may grow stands in each request, more often than in the base."""
-        return tuple((growth, _numbers(self.requests, self.form, growth)) for growth in GROWTHS)
+        """The occurrences of each growth in each request, relative to the base request."""
+        conversations = [_correct_conversation(body, self.form.reading) for _, body in self.requests.bodies]
+        return tuple((growth, self.requests.relative(list(map(growth.number, conversations)))) for growth in GROWTHS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountExplanation:
-    """How counts are explained.
+    """An explanation of the reported counts.
 
     Attributes:
-        forms: the names of the forms that this holds for.
-        preamble: tokens that every prompt has besides the conversation; negative where it has fewer.
-        mistakes: all together they explain the counts; those of one group have the same counts. Empty where there is none.
-        growth: what else explains them: a part of the prompt is larger or smaller than in any form. Empty where there is none.
+        forms: The names of the forms for which it is valid.
+        preamble: The tokens of every prompt that are not in the form; negative if tokens are missing.
+        mistakes: Groups of mistakes, which explain the counts together. Mistakes of one group are indistinguishable.
+        growth: A sentence about a part that is larger or smaller than in any form, or an empty text.
     """
 
     forms: tuple[str, ...]
@@ -130,7 +130,7 @@ class CountExplanation:
 
     @property
     def is_of_the_library(self) -> bool:
-        """Whether the official library's form is among them."""
+        """True if the official library's form is one of `forms`."""
         return FORMS[0].style.name in self.forms
 
 
@@ -155,7 +155,7 @@ ACCEPTED_STYLES = (
         developer_text=_without_blank_line,
     ),
 )
-"""The named styles, and those that servers are known to change a little."""
+"""The named styles, and known small variants of them."""
 
 
 def _forms() -> Iterator[PromptForm]:
@@ -164,7 +164,7 @@ def _forms() -> Iterator[PromptForm]:
     for reading, style in product(readings, ACCEPTED_STYLES):
         yield PromptForm(style=style, reading=reading)
         if style.arguments is JsonForm.AS_GIVEN:
-            spaced = f"{style.name}, arguments written anew"
+            spaced = f"{style.name}, arguments reformatted"
             yield PromptForm(style=replace(style, name=spaced, arguments=JsonForm.PYTHON), reading=reading)
         if style.content_type is not ContentTypeForm.PLAIN:
             plain = f"{style.name}, content type without marker"
@@ -173,38 +173,39 @@ def _forms() -> Iterator[PromptForm]:
 
 
 FORMS = tuple(_forms())
-"""Every form whose counts are looked at, the library's first."""
+"""All forms, that of the official library first."""
 
 
 def explain_counts(requests: Requests, counts: Sequence[int]) -> tuple[CountExplanation, ...]:
-    """Every account of the reported counts that has the fewest causes, none where the form is an accepted one. Empty where there is no account.
+    """Return all explanations of the reported counts with the fewest causes, or an empty tuple.
 
-    A growth has a free number, so it is only looked at where as many mistakes explain nothing.
+    Explanations of an accepted form have no cause. A growth has a free number, so it is tried after as many mistakes.
     """
-    found = [(ledger, _gap(requests, counts, ledger)) for ledger in cost_tables(requests)]
+    base = requests.names.index(requests.base)
+    gaps = [(table, _gap(requests, counts, table)) for table in cost_tables(requests)]
     for size, explain in product(range(_MOST_CAUSES + 1), (_by_mistakes, _by_growth)):
-        accounts = tuple(
-            replace(account, preamble=_preamble(requests, counts, ledger))
-            for ledger, gap in found
-            for account in explain(ledger, gap, size)
+        explanations = tuple(
+            replace(explanation, preamble=counts[base] - table.expected[base])
+            for table, gap in gaps
+            for explanation in explain(table, gap, size)
         )
-        if accounts:
-            return accounts
+        if explanations:
+            return explanations
     return ()
 
 
 def nearest(requests: Requests, counts: Sequence[int]) -> tuple[PromptCostTable, tuple[int, ...]]:
-    """The form that fits most requests, and by how many tokens each is off in it."""
-    found = ((ledger, _gap(requests, counts, ledger)) for ledger in cost_tables(requests))
-    return min(found, key=lambda ledger_and_gap: sum(map(bool, ledger_and_gap[1])))
+    """Return the form that fits most requests, and the difference in tokens for each request."""
+    gaps = ((table, _gap(requests, counts, table)) for table in cost_tables(requests))
+    return min(gaps, key=lambda table_and_gap: sum(map(bool, table_and_gap[1])))
 
 
 @lru_cache(maxsize=64)
 def cost_tables(requests: Requests) -> tuple[PromptCostTable, ...]:
-    """The ledgers of all forms that differ in what these requests cost, in the order of the forms."""
-    alike: dict[tuple[int, ...], list[PromptForm]] = {}
+    """Return one table for all forms with equal counts for these requests, in the order of the forms."""
+    by_counts: dict[tuple[int, ...], list[PromptForm]] = {}
     for form in FORMS:
-        alike.setdefault(requests.relative(_expected(requests, form)), []).append(form)
+        by_counts.setdefault(requests.relative(_expected(requests, form)), []).append(form)
     return tuple(
         PromptCostTable(
             requests=requests,
@@ -212,13 +213,16 @@ def cost_tables(requests: Requests) -> tuple[PromptCostTable, ...]:
             forms=tuple(dict.fromkeys(map(str, forms))),
             expected=_expected(requests, forms[0]),
         )
-        for forms in alike.values()
+        for forms in by_counts.values()
     )
 
 
 def count_in_form(body: bytes, form: PromptForm, mistake: Mistake | None = None) -> int:
-    """The number of prompt tokens of a request in a form, with a mistake or none."""
-    messages = _right(body, form.reading) if mistake is None else mistake.change(loads(body.decode()), form.reading)
+    """Return the number of prompt tokens of a request in a form, optionally with a mistake."""
+    reading = form.reading
+    messages = (
+        _correct_conversation(body, reading) if mistake is None else mistake.change(loads(body.decode()), reading)
+    )
     if not form.types_calls:
         messages = tuple(replace(message, content_type=None) if is_call(message) else message for message in messages)
     ids = list(chain.from_iterable(rendered.ids for rendered in rendered_messages(messages, form.style)))
@@ -229,53 +233,40 @@ def _expected(requests: Requests, form: PromptForm) -> tuple[int, ...]:
     return tuple(count_in_form(body, form) for _, body in requests.bodies)
 
 
-def _numbers(requests: Requests, form: PromptForm, growth: Growth) -> tuple[int, ...]:
-    return requests.relative([growth.number(_right(body, form.reading)) for _, body in requests.bodies])
-
-
 @lru_cache(maxsize=512)
-def _right(body: bytes, reading: RequestReading) -> Messages:
-    """The conversation as it should be: it has many forms."""
+def _correct_conversation(body: bytes, reading: RequestReading) -> Messages:
     return reference_conversation(loads(body.decode()), reading)
 
 
-def _gap(requests: Requests, counts: Sequence[int], ledger: PromptCostTable) -> tuple[int, ...]:
-    return tuple(map(sub, requests.relative(counts), requests.relative(ledger.expected)))
+def _gap(requests: Requests, counts: Sequence[int], table: PromptCostTable) -> tuple[int, ...]:
+    return tuple(map(sub, requests.relative(counts), requests.relative(table.expected)))
 
 
-def _preamble(requests: Requests, counts: Sequence[int], ledger: PromptCostTable) -> int:
-    base = requests.names.index(requests.base)
-    return counts[base] - ledger.expected[base]
+def _by_mistakes(table: PromptCostTable, gap: Sequence[int], size: int) -> Iterator[CountExplanation]:
+    for groups in combinations(table.groups if size else (), size):
+        if not any(_remainder(gap, groups)):
+            mistakes = tuple(group.mistakes for group in groups)
+            yield CountExplanation(forms=table.forms, preamble=0, mistakes=mistakes)
 
 
-def _by_mistakes(ledger: PromptCostTable, gap: Sequence[int], size: int) -> Iterator[CountExplanation]:
-    for chosen in combinations(ledger.groups if size else (), size):
-        if not any(_left(gap, chosen)):
-            yield CountExplanation(forms=ledger.forms, preamble=0, mistakes=_mistakes(chosen))
+def _by_growth(table: PromptCostTable, gap: Sequence[int], size: int) -> Iterator[CountExplanation]:
+    for groups in combinations(table.groups, size - 1) if size else ():
+        mistakes = tuple(group.mistakes for group in groups)
+        remainder = _remainder(gap, groups)
+        for growth in filter(None, (_describe_growth(remainder, *growth) for growth in table.growths)):
+            yield CountExplanation(forms=table.forms, preamble=0, mistakes=mistakes, growth=growth)
 
 
-def _by_growth(ledger: PromptCostTable, gap: Sequence[int], size: int) -> Iterator[CountExplanation]:
-    for chosen in combinations(ledger.groups, size - 1) if size else ():
-        left = _left(gap, chosen)
-        for grown in filter(None, (_grown(left, *growth) for growth in ledger.growths)):
-            yield CountExplanation(forms=ledger.forms, preamble=0, mistakes=_mistakes(chosen), growth=grown)
+def _remainder(gap: Sequence[int], groups: Sequence[Group]) -> tuple[int, ...]:
+    changes = (group.changes for group in groups)
+    return tuple(value - sum(explained) for value, *explained in zip(gap, *changes, strict=True))
 
 
-def _mistakes(chosen: Sequence[Group]) -> tuple[tuple[Mistake, ...], ...]:
-    return tuple(group.mistakes for group in chosen)
-
-
-def _left(gap: Sequence[int], chosen: Sequence[Group]) -> tuple[int, ...]:
-    return tuple(
-        value - sum(changed) for value, *changed in zip(gap, *(group.changes for group in chosen), strict=True)
-    )
-
-
-def _grown(left: Sequence[int], growth: Growth, numbers: Sequence[int]) -> str:
-    """What grew and by how much, where one whole number of tokens for each explains what is left."""
+def _describe_growth(remainder: Sequence[int], growth: Growth, numbers: Sequence[int]) -> str:
+    """Return a sentence about the growth if one whole number of tokens per occurrence explains the remainder, else an empty text."""
     rates = {
         Fraction(value, number) if number else None
-        for value, number in zip(left, numbers, strict=True)
+        for value, number in zip(remainder, numbers, strict=True)
         if value or number
     }
     rate = rates.pop() if len(rates) == 1 else None

@@ -1,4 +1,4 @@
-"""The functions of a prompt as it declares them: `namespace functions { … type NAME = (_: {…}) => any; … }`, read without judging the TypeScript."""
+"""Read the function declarations of a prompt: `namespace functions { … type NAME = (_: {…}) => any; … }`. The TypeScript is not validated."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ _NOT_IN_IDENTIFIERS = re.compile(r"[^A-Za-z0-9_$]")
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """One declared function: what stands above it, and its type."""
+    """A declared function: its name, the comment before it, and the text of its type."""
 
     name: str
     comment: str
     type: str
 
     def has_parameter(self, name: str) -> bool:
-        """Whether its type has a member of this name."""
+        """Return True if its type has a member of this name."""
         return re.search(rf"(?<![\w.$-]){re.escape(name)}[\"']?\??\s*:", self.type) is not None
 
 
 def declarations(messages: Iterable[PromptMessage]) -> Mapping[str, Declaration]:
-    """The functions that the system and developer messages declare, by name."""
+    """Return the functions that system and developer messages declare, by name."""
     return declarations_in(
         "\n".join(message.content for message in messages if message.role in ("developer", "system"))
     )
 
 
 def official_spelling(tools: Sequence[Json]) -> str:
-    """The section `# Tools` as the official library writes it; empty where it cannot write these tools, or there are none."""
+    """Return the section `# Tools` as the official library renders it. Empty without tools, or if it cannot render them."""
     try:
-        told = dumps(list(tools))
+        key = dumps(list(tools))
     except RecursionError:
         return _official_spelling(tools)
-    # as "Infinity" a number is written that is beyond all measure
-    return _official_spelling(tools) if "Infinity" in told else _official_spelling_of(told)
+    # too large a number becomes `Infinity`, which is not JSON
+    return _official_spelling(tools) if "Infinity" in key else _cached_spelling(key)
 
 
 @bounded_cache(most=256, longest=4096)
-def _official_spelling_of(told: str) -> str:
-    return _official_spelling(items(loads(told)))
+def _cached_spelling(key: str) -> str:
+    return _official_spelling(items(loads(key)))
 
 
 def _official_spelling(tools: Sequence[Json]) -> str:
@@ -70,38 +70,35 @@ def _official_spelling(tools: Sequence[Json]) -> str:
 
 
 @bounded_cache(most=256, longest=4096)
-def declarations_in(held: str) -> Mapping[str, Declaration]:
-    """The functions that a text declares, by name."""
-    _, _, declared = held.partition(_NAMESPACE)
-    found: dict[str, Declaration] = {}
+def declarations_in(content: str) -> Mapping[str, Declaration]:
+    """Return the functions that a text declares, by name."""
+    _, _, declared = content.partition(_NAMESPACE)
+    by_name: dict[str, Declaration] = {}
     position = 0
     while (match := _DECLARED.search(declared, position)) is not None:
         end = declared.find(_END, match.end())
         stop = len(declared) if end < 0 else end
-        found[match["name"]] = Declaration(
-            name=match["name"],
-            comment=declared[position : match.start()],
-            type=declared[match.end() : stop],
-        )
+        name, comment = match["name"], declared[position : match.start()]
+        by_name[name] = Declaration(name=name, comment=comment, type=declared[match.end() : stop])
         position = stop + len(_END)
-    return MappingProxyType(found)
+    return MappingProxyType(by_name)
 
 
-def declares_functions(held: str) -> bool:
-    """Whether a text opens the namespace of functions."""
-    return _NAMESPACE in held
+def declares_functions(content: str) -> bool:
+    """Return True if a text opens the namespace of functions."""
+    return _NAMESPACE in content
 
 
-def tells(held: str, line: str) -> bool:
-    """Whether a text holds a line of a description, and not only as a part of longer words."""
-    return re.search(rf"(?<!\w){re.escape(line)}(?!\w)", held) is not None
+def tells(content: str, line: str) -> bool:
+    """Return True if a text contains a line of a description at word boundaries."""
+    return re.search(rf"(?<!\w){re.escape(line)}(?!\w)", content) is not None
 
 
 def as_identifier(name: str) -> str:
-    """The name as a TypeScript identifier, as servers write it that allow no other in a declaration."""
+    """Return a function's name as a TypeScript identifier, which some servers require in declarations."""
     return _NOT_IN_IDENTIFIERS.sub("_", name)
 
 
 def is_same_function(declared: str | None, shown: str | None) -> bool:
-    """Whether a name in a prompt stands for a declared one: the same, or its identifier."""
+    """Return True if a name in a prompt equals the declared name or its identifier."""
     return declared == shown or (declared is not None and shown is not None and as_identifier(declared) == shown)
