@@ -23,64 +23,29 @@ _EXTRAS = {"aiohttp": "proxy", "uvicorn": "proxy", "httptools": "proxy", "mitmpr
 
 def configure(parser: ArgumentParser) -> None:
     """Add the options: address, target, log, policy, repairs."""
-    parser.add_argument(
-        "--upstream",
-        metavar="TARGET",
-        required=True,
-        help="the endpoint to proxy: vllm:http://host:8000/v1, or a bare URL",
-    )
-    parser.add_argument(
-        "--listen", metavar="HOST:PORT", default=_LISTEN, help=f"default: {_LISTEN}; port 0 selects a free port"
-    )
-    parser.add_argument("--log", metavar="FILE", type=Path, help="append one JSON line for each exchange")
-    parser.add_argument(
-        "--excerpts",
-        choices=QUOTING,
-        default=NONE,
-        help="traffic quoted in the log (default: none, only check ids, outcomes and counts)",
-    )
-    parser.add_argument(
-        "--capture",
-        choices=QUOTING,
-        default=NONE,
-        help="samples of failing exchanges in the log: full (without credentials) or redacted (default: none)",
-    )
-    parser.add_argument("--policy", metavar="FILE", type=Path, help="a TOML file: the action for each check and route")
+    option = parser.add_argument
+    option("--upstream", metavar="TARGET", required=True, help="the endpoint: vllm:http://host:8000/v1, or a bare URL")
+    option("--listen", metavar="HOST:PORT", default=_LISTEN, help=f"default: {_LISTEN}; port 0 selects a free port")
+    option("--log", metavar="FILE", type=Path, help="append one JSON line for each exchange")
+    excerpts = "traffic quoted in the log (default: none, only check ids, outcomes and counts)"
+    option("--excerpts", choices=QUOTING, default=NONE, help=excerpts)
+    capture = "samples of failing exchanges in the log: full (without credentials) or redacted (default: none)"
+    option("--capture", choices=QUOTING, default=NONE, help=capture)
+    option("--policy", metavar="FILE", type=Path, help="a TOML file: the action for each check and route")
     for action in ("repair", "block"):
-        parser.add_argument(
-            f"--{action}",
-            metavar="CHECK",
-            action="extend",
-            nargs="+",
-            default=[],
-            help=f"{action} responses that fail these checks (ids or patterns)",
-        )
-    parser.add_argument(
-        "--fail",
-        choices=[mode.value for mode in FailMode],
-        default=FailMode.OPEN.value,
-        help="pass (open, default) or block (closed) responses that cannot be examined; with --repair or --block",
-    )
-    parser.add_argument(
-        "--fallback",
-        choices=[Action.OBSERVE.value, Action.BLOCK.value],
-        default=Action.OBSERVE.value,
-        help="pass (observe, default) or block (block) responses that cannot be repaired; with --repair",
-    )
-    parser.add_argument(
-        "--reasoning-field",
-        metavar="NAME",
-        help="name of the reasoning field in repaired responses: reasoning_content, reasoning",
-    )
-    parser.add_argument("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics at this address")
-    parser.add_argument(
-        "--drain",
-        metavar="SECONDS",
-        type=_seconds,
-        default=_DRAIN,
-        help=f"time limit for open requests at shutdown (default: {_DRAIN:.0f})",
-    )
-    parser.add_argument("--mitmproxy", action="store_true", help="run within mitmproxy, for interception and debugging")
+        checks = f"{action} responses that fail these checks (ids or patterns)"
+        option(f"--{action}", metavar="CHECK", action="extend", nargs="+", default=[], help=checks)
+    fail = "pass (open, default) or block (closed) responses that cannot be examined; with --repair or --block"
+    option("--fail", choices=[mode.value for mode in FailMode], default=FailMode.OPEN.value, help=fail)
+    fallbacks = [Action.OBSERVE.value, Action.BLOCK.value]
+    fallback = "pass (observe, default) or block (block) responses that cannot be repaired; with --repair"
+    option("--fallback", choices=fallbacks, default=Action.OBSERVE.value, help=fallback)
+    reasoning = "name of the reasoning field in repaired responses: reasoning_content, reasoning"
+    option("--reasoning-field", metavar="NAME", help=reasoning)
+    option("--metrics", metavar="HOST:PORT", help="serve Prometheus metrics at this address")
+    drain = f"time limit for open requests at shutdown (default: {_DRAIN:.0f})"
+    option("--drain", metavar="SECONDS", type=_seconds, default=_DRAIN, help=drain)
+    option("--mitmproxy", action="store_true", help="run within mitmproxy, for interception and debugging")
 
 
 def execute(arguments: Namespace) -> int:

@@ -33,12 +33,11 @@ from harmony_proxy.capture.observation import (
 )
 from harmony_proxy.capture.recorder import HEADER_COST, LIMIT, End, Recorder
 from harmony_proxy.capture.routes import api_of
-from harmony_proxy.configuration import Configuration, Rules, from_environment, load_rules
+from harmony_proxy.configuration import Rules, from_environment, load_rules
 from harmony_proxy.guard.guard import Guard
 from harmony_proxy.guard.response_head import ResponseHeads
 from harmony_proxy.judging.counters import Gauges
 from harmony_proxy.judging.judge_queue import LARGE_BYTES, JudgeQueue
-from harmony_proxy.judging.judge_settings import JudgeSettings
 from harmony_proxy.policy.policy import Policy
 
 _BYPASSES = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
@@ -84,7 +83,14 @@ class HarmonyGuard:
         self._policy: Policy = rules.policy
         self._observes = rules.policy.observes
         self._limit, self._clock = limit, clock
-        self._queue = handing or JudgeQueue(_judge_settings(environment, log, excerpts, capture))
+        judging = environment.judging
+        settings = replace(
+            judging,
+            log=Path(log) if log is not None else judging.log,
+            excerpts=excerpts if excerpts is not None else judging.excerpts,
+            capture=capture if capture is not None else judging.capture,
+        )
+        self._queue = handing or JudgeQueue(settings)
         self._run = os.urandom(4).hex()
         self._app_reports_end = getattr(app, "reports_end", False)
         self._starts: dict[
@@ -218,14 +224,3 @@ class HarmonyGuard:
             await send(message)
 
         return sending
-
-
-def _judge_settings(
-    environment: Configuration, log: str | Path | None, excerpts: str | None, capture: str | None
-) -> JudgeSettings:
-    return replace(
-        environment.judging,
-        log=Path(log) if log is not None else environment.judging.log,
-        excerpts=excerpts if excerpts is not None else environment.judging.excerpts,
-        capture=capture if capture is not None else environment.judging.capture,
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
@@ -100,10 +100,9 @@ def decode_chunks(chunks: Iterable[Chunk], encoding: str, *, limit: int) -> tupl
         BodyDecodingError: the encoding is unknown, the bytes do not have it, or there are more than `limit`.
     """
     unpacking = Unpacking(encoding)
-    return tuple(chunks) if unpacking.is_plain else tuple(_decode(chunks, unpacking, limit))
-
-
-def _decode(chunks: Iterable[Chunk], unpacking: Unpacking, limit: int) -> Iterator[Chunk]:
+    if unpacking.is_plain:
+        return tuple(chunks)
+    decoded: list[Chunk] = []
     left = limit
     for chunk in chunks:
         try:
@@ -112,7 +111,8 @@ def _decode(chunks: Iterable[Chunk], unpacking: Unpacking, limit: int) -> Iterat
             raise BodyDecodingError(str(problem).replace(f"than {left} ", f"than {limit} ")) from None
         left -= len(unpacked)
         if unpacked:
-            yield Chunk(at=chunk.at, data=unpacked)
+            decoded.append(Chunk(at=chunk.at, data=unpacked))
+    return tuple(decoded)
 
 
 class _Member(Protocol):

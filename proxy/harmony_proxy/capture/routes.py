@@ -8,37 +8,26 @@ from posixpath import normpath
 from types import MappingProxyType
 from urllib.parse import unquote
 
-from harmony_conformance.apis.registry import (
-    CHAT_COMPLETIONS,
-    COMPLETIONS,
-    LLAMACPP_COMPLETION,
-    OLLAMA,
-    OLLAMA_GENERATE,
-    OLLAMA_RAW,
-    RESPONSES,
-    SGLANG_GENERATE,
-    TGI,
-    TGI_GENERATE,
-)
+from harmony_conformance.apis import registry
 from harmony_conformance.json_value import Json, at
 
 _ENDINGS: Mapping[tuple[str, str], str] = MappingProxyType(
     {
-        ("chat", "completions"): CHAT_COMPLETIONS.name,
-        ("v1", "completions"): COMPLETIONS.name,
-        ("", "completions"): COMPLETIONS.name,
-        ("v1", "responses"): RESPONSES.name,
-        ("", "responses"): RESPONSES.name,
-        ("api", "chat"): OLLAMA.name,
-        ("api", "generate"): OLLAMA_GENERATE.name,
-        ("", "generate"): TGI_GENERATE.name,
-        ("", "generate_stream"): TGI_GENERATE.name,
-        ("sglang", "generate"): SGLANG_GENERATE.name,
-        ("", "separate_reasoning"): SGLANG_GENERATE.name,  # its parsers as endpoints
-        ("", "parse_function_call"): SGLANG_GENERATE.name,
-        ("sglang", "separate_reasoning"): SGLANG_GENERATE.name,
-        ("sglang", "parse_function_call"): SGLANG_GENERATE.name,
-        ("", "completion"): LLAMACPP_COMPLETION.name,
+        ("chat", "completions"): registry.CHAT_COMPLETIONS.name,
+        ("v1", "completions"): registry.COMPLETIONS.name,
+        ("", "completions"): registry.COMPLETIONS.name,
+        ("v1", "responses"): registry.RESPONSES.name,
+        ("", "responses"): registry.RESPONSES.name,
+        ("api", "chat"): registry.OLLAMA.name,
+        ("api", "generate"): registry.OLLAMA_GENERATE.name,
+        ("", "generate"): registry.TGI_GENERATE.name,
+        ("", "generate_stream"): registry.TGI_GENERATE.name,
+        ("sglang", "generate"): registry.SGLANG_GENERATE.name,
+        ("", "separate_reasoning"): registry.SGLANG_GENERATE.name,  # its parsers as endpoints
+        ("", "parse_function_call"): registry.SGLANG_GENERATE.name,
+        ("sglang", "separate_reasoning"): registry.SGLANG_GENERATE.name,
+        ("sglang", "parse_function_call"): registry.SGLANG_GENERATE.name,
+        ("", "completion"): registry.LLAMACPP_COMPLETION.name,
     }
 )
 _TGI_CHAT = "/tgi/v1/chat/completions"
@@ -57,11 +46,11 @@ def api_of(path: str) -> str:
     path = plain(path)
     head, _, last = path.rpartition("/")
     name = _ENDINGS.get((head.rpartition("/")[2], last), "")
-    return TGI.name if name == CHAT_COMPLETIONS.name and path.endswith(_TGI_CHAT) else name
+    return registry.TGI.name if name == registry.CHAT_COMPLETIONS.name and path.endswith(_TGI_CHAT) else name
 
 
 def api_as_asked(name: str, request: Json) -> str:
     """Refine the name of the API by the request: Ollama's `raw` mode, and SGLang's names for prompts, unlike TGI's."""
-    if name == TGI_GENERATE.name and any(at(request, prompt) is not None for prompt in ("text", "input_ids")):
-        return SGLANG_GENERATE.name
-    return OLLAMA_RAW.name if name == OLLAMA_GENERATE.name and at(request, "raw") is True else name
+    if name == registry.TGI_GENERATE.name and any(at(request, prompt) is not None for prompt in ("text", "input_ids")):
+        return registry.SGLANG_GENERATE.name
+    return registry.OLLAMA_RAW.name if name == registry.OLLAMA_GENERATE.name and at(request, "raw") is True else name

@@ -86,7 +86,7 @@ class JudgeQueue:
         with self._lock:
             counts = Counter(self._counts)
             total = self._total
-        counts.update(_parse_counts(total))
+        counts.update(_parse(total)[0])
         return counts
 
     @property
@@ -281,8 +281,9 @@ class JudgeQueue:
         self._process = None
         with self._lock:
             total, self._total = self._total, b""
-            self._counts.update(_parse_counts(total))
-        self._count(("lost",), max(self._sent - _parse_judged(total), 0))
+            counts, judged = _parse(total)
+            self._counts.update(counts)
+        self._count(("lost",), max(self._sent - judged, 0))
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         if process.stdout is None:
@@ -316,15 +317,10 @@ def _write_some(pipe: int, pieces: list[bytes]) -> int:
         return os.write(pipe, pieces[0])
 
 
-def _parse_counts(total: bytes) -> Tally:
+def _parse(total: bytes) -> tuple[Tally, int]:
+    """Return the counts of a report, and the number of judged exchanges."""
     try:
-        return from_json(at(loads(total), "counts")) if total else Counter()
+        report = loads(total) if total else None
     except InvalidJsonError:  # truncated when the process ended
-        return Counter()
-
-
-def _parse_judged(total: bytes) -> int:
-    try:
-        return number(at(loads(total), "exchanges")) or 0 if total else 0
-    except InvalidJsonError:
-        return 0
+        return Counter(), 0
+    return from_json(at(report, "counts")), number(at(report, "exchanges")) or 0

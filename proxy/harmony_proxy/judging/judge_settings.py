@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from harmony_conformance.json_value import at, dumps, loads, text
@@ -34,15 +34,7 @@ class JudgeSettings:
 
     def argument(self) -> str:
         """Return the settings as one command-line argument: JSON."""
-        return dumps(
-            {
-                "log": str(self.log) if self.log is not None else None,
-                "excerpts": self.excerpts,
-                "capture": self.capture,
-                "engine": self.engine,
-                "priority": self.priority,
-            }
-        )
+        return dumps({**asdict(self), "log": str(self.log) if self.log is not None else None})
 
 
 def read_settings(argument: str) -> JudgeSettings:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Protocol
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -13,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from harmony_proxy.judging.counters import ADDED, ANSWER_TTFT, BUCKETS, GAP, TTFT, Gauges, Tally
+from harmony_proxy.judging.judge_queue import JudgeQueue
 
 _MICROSECONDS = 1_000_000
 _COUNTERS: Mapping[str, tuple[str, str, tuple[str, ...]]] = MappingProxyType(
@@ -38,30 +38,16 @@ _HISTOGRAMS: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 
 
-class CounterSource(Protocol):
-    """The owner of the counters."""
-
-    @property
-    def tally(self) -> Tally:
-        """The counts so far."""
-        ...
-
-    @property
-    def queued(self) -> int:
-        """The number of exchanges in the queue."""
-        ...
-
-
 class GuardCollector(Collector):
     """Prometheus collector of the counters and gauges."""
 
-    def __init__(self, source: CounterSource, gauges: Gauges) -> None:
-        self._source = source
+    def __init__(self, queue: JudgeQueue, gauges: Gauges) -> None:
+        self._queue = queue
         self._gauges = gauges
 
     def collect(self) -> Iterator[Metric]:
         """Yield the current value of every metric."""
-        counts = self._source.tally
+        counts = self._queue.tally
         for kind, (name, description, labels) in _COUNTERS.items():
             family = CounterMetricFamily(name, description, labels=labels)
             for key, times in sorted(counts.items()):
@@ -77,18 +63,18 @@ class GuardCollector(Collector):
             "harmony_guard_held", "Responses buffered until they are complete.", value=self._gauges.held
         )
         yield GaugeMetricFamily(
-            "harmony_guard_queued", "Exchanges in the queue of the judge.", value=self._source.queued
+            "harmony_guard_queued", "Exchanges in the queue of the judge.", value=self._queue.queued
         )
 
 
-def serve_metrics(address: tuple[str, int], source: CounterSource, gauges: Gauges) -> Callable[[], None]:
+def serve_metrics(address: tuple[str, int], queue: JudgeQueue, gauges: Gauges) -> Callable[[], None]:
     """Serve the metrics in a thread, and return a function that stops it.
 
     Raises:
         OSError: the address cannot be listened on.
     """
     registry = CollectorRegistry()
-    registry.register(GuardCollector(source, gauges))
+    registry.register(GuardCollector(queue, gauges))
     server: WSGIServer
     thread: threading.Thread
     server, thread = start_http_server(address[1], addr=address[0], registry=registry)

@@ -76,7 +76,6 @@ class ConformanceAddon:
         self._number = 0
 
     def __len__(self) -> int:
-        """Return the number of open flows."""
         return len(self._flows)
 
     def requestheaders(self, flow: HTTPFlow) -> None:

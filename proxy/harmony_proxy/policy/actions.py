@@ -28,7 +28,6 @@ class Actions:
     left: Mapping[str, str] = field(default_factory=lambda: MappingProxyType(dict[str, str]()))
 
     def __bool__(self) -> bool:
-        """Return True if there is anything to report."""
         return bool(self.repaired or self.blocked or self.left)
 
 

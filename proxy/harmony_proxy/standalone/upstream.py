@@ -35,15 +35,8 @@ from harmony_proxy.standalone.request_body import (
 HEALTH = "/healthz"
 _HOP_BY_HOP = frozenset(
     {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
+        *(b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection"),
+        *(b"te", b"trailer", b"transfer-encoding", b"upgrade"),
     }
 )
 _NOT_FORWARDED = _HOP_BY_HOP | {b"host", b"content-length", b"expect", b"http2-settings"}
@@ -188,7 +181,7 @@ class _Forwarding:
     async def run(
         self, session: aiohttp.ClientSession, method: str, url: URL, headers: CIMultiDict[str], body: bytes | None
     ) -> None:
-        """Forward the request, and the response back; stop at once if the client leaves. No `body`: it is incomplete."""
+        """Forward the request, and the response back; stop at once if the client leaves. A `body` of None is incomplete."""
         task = asyncio.current_task()
         upload = asyncio.ensure_future(self._upload.run())
 
