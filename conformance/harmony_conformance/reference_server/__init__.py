@@ -4,8 +4,8 @@
     with running(defects=["usage-all-zero"]) as url: ...
     app = create_app()                               # the same as an ASGI application
 
-A request can script the model's output. `harmony_script` is a list of token ids or a text with special tokens.
-`harmony_token_delay` is the time per token in seconds. With `harmony_script_then: "model"` the script ends at a
+A request can script the model's output: `harmony_script` is a list of token ids or a text with special tokens.
+The time per token in seconds is `harmony_token_delay`. A script with `harmony_script_then: "model"` ends at a
 `<|message|>`, and the model completes the answer.
 """
 

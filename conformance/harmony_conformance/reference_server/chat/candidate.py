@@ -13,17 +13,11 @@ _UNLIKELY = -9.0
 
 
 class ChoiceGeneration:
-    """One choice.
-
-    Attributes:
-        index: index among the choices.
-        seed: source of the ids of its calls.
-        generation: the output tokens.
-    """
+    """One choice."""
 
     def __init__(self, index: int, run: PromptRun) -> None:
         self.index = index
-        self.seed = f"{run.seed}/{index}" if index else run.seed
+        self.seed = f"{run.seed}/{index}" if index else run.seed  # source of the ids of its calls
         self.generation = run.generation
         self._events = run.events
         self._assembler = Assembler(run.offer)
@@ -66,13 +60,12 @@ def logprobs(delta: OutputDelta, top: int) -> list[Json]:
     """
     if delta.field is not OutputField.CONTENT:
         return []
-    return [_with_top(token, top) for token in delta.ids]
-
-
-def _with_top(token: int, top: int) -> JsonObject:
-    others = (_entry(other, _UNLIKELY) for other in range(21) if other != token)
-    likely: list[Json] = [_entry(token, _LOGPROB), *others]
-    return {**_entry(token, _LOGPROB), "top_logprobs": likely[:top]}
+    entries: list[Json] = []
+    for token in delta.ids:
+        entry = _entry(token, _LOGPROB)
+        likely: list[Json] = [entry, *(_entry(other, _UNLIKELY) for other in range(21) if other != token)]
+        entries.append({**entry, "top_logprobs": likely[:top]})
+    return entries
 
 
 def _entry(token: int, logprob: float) -> JsonObject:

@@ -13,7 +13,7 @@ from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, 
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest, read_request
 from harmony_conformance.reference_server.requests.conversation import conversation
 from harmony_conformance.reference_server.requests.errors import ApiError
-from harmony_conformance.reference_server.requests.fields import MODEL, ToolChoice
+from harmony_conformance.reference_server.requests.fields import MODEL
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,11 +33,7 @@ class Completion:
         return tuple(one.generation for one in self.candidates)
 
     def whole(self) -> JsonObject:
-        """Return the complete response body.
-
-        Raises:
-            ApiError: a defect causes an error.
-        """
+        """Return the complete response body; raise an ApiError if a defect causes an error."""
         choices: list[Json] = [self._choice(one) for one in self.candidates]
         body: JsonObject = {**self._envelope("chat.completion"), "choices": choices, "usage": self._usage()}
         if self.request.shows_token_ids:
@@ -83,14 +79,14 @@ class Completion:
         first = self._chunk(one, {"role": "assistant", "content": ""})
         shows_prompt = self.request.shows_token_ids and one.index == 0
         yield {**first, "prompt_token_ids": [*self.prompt]} if shows_prompt else first
-        shown = 0
+        sent = 0
         for deltas in self._batches(one):
             top = self.request.top_logprobs
             entries = [entry for delta in deltas for entry in logprobs(delta, top)] if self.request.logprobs else []
-            chunk = self._chunk(one, _joined([one.part(delta) for delta in deltas]), shown, entries)
-            shown = len(one.generation.emitted)
+            chunk = self._chunk(one, _joined([one.part(delta) for delta in deltas]), sent, entries)
+            sent = len(one.generation.emitted)
             yield chunk
-        yield self._chunk(one, {}, shown, finish=one.finish)
+        yield self._chunk(one, {}, sent, finish=one.finish)
 
     def _batches(self, one: ChoiceGeneration) -> Iterator[Sequence[OutputDelta]]:
         """Yield the deltas of each event: one, unless the request sets several tokens per event."""
@@ -109,15 +105,15 @@ class Completion:
         self,
         one: ChoiceGeneration,
         delta: JsonObject,
-        shown: int | None = None,
+        sent: int | None = None,
         entries: Sequence[Json] = (),
         *,
         finish: str | None = None,
     ) -> JsonObject:
         likely: Json = {"content": [*entries]} if entries else None
         choice: JsonObject = {"index": one.index, "delta": delta, "logprobs": likely, "finish_reason": finish}
-        if shown is not None and self.request.shows_token_ids:
-            choice["token_ids"] = [*one.generation.emitted[shown:]]
+        if sent is not None and self.request.shows_token_ids:
+            choice["token_ids"] = [*one.generation.emitted[sent:]]
         return {**self._envelope("chat.completion.chunk"), "choices": [choice]}
 
     def _usage(self) -> JsonObject:
@@ -159,22 +155,14 @@ def _add(calls: dict[int, JsonObject], call: JsonObject) -> None:
 
 
 def accept(body: JsonObject, *, serial: int, created: int, date: str, changes: Changes) -> Completion:
-    """Validate a request body and prepare its completion.
+    """Validate a request body and prepare its completion; raise an ApiError if it is invalid.
 
-    Args:
-        body: the JSON body after request defects were applied.
-        serial: number of the request.
-        created: seconds since the epoch.
-        date: current date in the prompt.
-        changes: the active defects.
-
-    Raises:
-        ApiError: the request is invalid.
+    `serial` is the number of the request, `created` is in seconds since the epoch, `date` is part of the prompt.
     """
     request = read_request(body)
     offer = ClientCapabilities(
         names=frozenset(tool.name for tool in request.tools),
-        takes_calls=bool(request.tools) and request.choice is not ToolChoice.NONE,
+        takes_calls=bool(request.offered),
         allowed=request.allowed,
     )
     stopping = STOPPING if request.ends_at_stop else frozenset[int]()

@@ -28,20 +28,12 @@ class Prompt:
 
 @dataclass(frozen=True, kw_only=True)
 class CompletionsRequest:
-    """Validated request.
-
-    Attributes:
-        echoes: True if the prompt is part of the answer.
-        logprobs: number of alternatives per token; None for no log probabilities.
-        limit: maximum number of tokens to generate per prompt; 0 only with `echo`.
-        script: token ids of the output; None for unscripted output.
-        token_delay: seconds per token.
-    """
+    """Validated request; without `script` the output is unscripted. The unit of `token_delay` is seconds."""
 
     prompts: tuple[Prompt, ...]
-    echoes: bool
-    logprobs: int | None
-    limit: int
+    echoes: bool  # the prompt is part of the answer
+    logprobs: int | None  # number of alternatives per token; None: no log probabilities
+    limit: int  # maximum number of tokens per prompt; 0 only with `echo`
     spelling: TextOptions
     streamed: bool
     usage_in_stream: bool
@@ -51,11 +43,7 @@ class CompletionsRequest:
 
 
 def read_request(body: JsonObject) -> CompletionsRequest:
-    """Parse a JSON body.
-
-    Raises:
-        ApiError: status 4xx; the error names the parameter.
-    """
+    """Parse a JSON body; raise an ApiError (4xx) that names an invalid parameter."""
     fields.named_model(body)
     fields.refuse_unsupported(body, _NEUTRAL)
     fields.refuse_bad_sampling(body)
@@ -108,5 +96,4 @@ def _of_ids(value: Json, where: str, *, shows_special: bool) -> Prompt:
 def _limit(body: JsonObject, *, echoes: bool) -> int:
     if echoes and body.get("max_tokens") == 0 and not isinstance(body["max_tokens"], bool):
         return 0
-    limit = fields.limit(body, "max_tokens")
-    return _DEFAULT_LIMIT if limit is None else limit
+    return fields.limit(body, "max_tokens") or _DEFAULT_LIMIT

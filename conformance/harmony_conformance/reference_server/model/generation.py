@@ -17,26 +17,18 @@ _Request = TypeVar("_Request", bound=RequestOptions)
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """Conditions that end a generation.
-
-    Attributes:
-        stopping: tokens that end it.
-        limit: maximum number of tokens; None for no limit.
-        stops: strings that end it when they occur in the visible content.
-        shows_stops: True if the stop string is part of the visible content.
-    """
+    """Conditions that end a generation: stop tokens, a maximum number of tokens, and strings in the visible content."""
 
     stopping: frozenset[int] = STOPPING
     limit: int | None = None
     stops: tuple[str, ...] = ()
-    shows_stops: bool = False
+    shows_stops: bool = False  # the stop string is part of the visible content
 
 
 class Generation:
     """Iterator over the output tokens.
 
     Attributes:
-        sampling: conditions that end it.
         emitted: tokens emitted so far, including the stop token, which counts as it does in vLLM.
         cut: True if the limit ended it.
     """
@@ -70,19 +62,12 @@ class Generation:
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """Unscripted output of the model.
-
-    Attributes:
-        before: tokens up to the text of the last message.
-        content: text of the last message.
-        end: token that ends the last message.
-        serial: number of the request; the other fields do not depend on it.
-    """
+    """Unscripted output: tokens up to the text of the last message, that text, and its end token."""
 
     before: tuple[int, ...]
     content: str
     end: int
-    serial: int
+    serial: int  # number of the request, for defects
 
 
 def own_words(request: RequestOptions, serial: int) -> Words:

@@ -32,12 +32,7 @@ class OutputField(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutputDelta:
-    """A piece of the answer.
-
-    Attributes:
-        call: index of the call, from 0.
-        ids: tokens that this piece completes.
-    """
+    """A piece of the answer; `call` is the index of the call, `ids` are the tokens that this piece completes."""
 
     field: OutputField
     text: str
@@ -47,17 +42,11 @@ class OutputDelta:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientCapabilities:
-    """The calls that a client accepts.
-
-    Attributes:
-        names: the functions that it declared.
-        takes_calls: True if it accepts calls.
-        allowed: the functions that may be called; None for any.
-    """
+    """The calls that a client accepts; `names` are the functions that it declared."""
 
     names: frozenset[str]
     takes_calls: bool
-    allowed: frozenset[str] | None = None
+    allowed: frozenset[str] | None = None  # None: any function may be called
 
     def takes(self, function: str) -> bool:
         """Return True if a call of the function goes to the client."""
@@ -110,12 +99,7 @@ def until_first_call(events: Iterable[Event], offer: ClientCapabilities) -> Iter
 
 
 class Assembler:
-    """Converts events to deltas.
-
-    Attributes:
-        calls: number of calls so far.
-        reasoning_tokens: number of tokens of reasoning text so far.
-    """
+    """Converts events to deltas; counts the calls and the tokens of reasoning text."""
 
     def __init__(self, offer: ClientCapabilities) -> None:
         self._offer = offer
@@ -149,10 +133,10 @@ class Assembler:
         return self._open.field if self._open else None
 
     def _begin(self, header: OutputHeader) -> Iterator[OutputDelta]:
-        opened = self._open = destination(header, self._offer)
-        self._separator = "\n" if self._written.get(opened.field) else ""
-        if opened.field is OutputField.ARGUMENTS:
-            yield OutputDelta(field=OutputField.NAME, text=opened.function, call=self.calls)
+        target = self._open = destination(header, self._offer)
+        self._separator = "\n" if self._written.get(target.field) else ""
+        if target.field is OutputField.ARGUMENTS:
+            yield OutputDelta(field=OutputField.NAME, text=target.function, call=self.calls)
             self.calls += 1
 
     def _write(self, text: str) -> Iterator[OutputDelta]:

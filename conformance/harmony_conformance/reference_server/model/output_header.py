@@ -83,7 +83,7 @@ def _decoded(ids: Sequence[int]) -> str:
 
 
 def _segments(ids: Sequence[int]) -> list[_Segment]:
-    borders = [place for place, token in enumerate(ids) if token in _DIVIDERS]
+    borders = [index for index, token in enumerate(ids) if token in _DIVIDERS]
     parts = [ids[start:end] for start, end in pairwise([*borders, len(ids)])]
     beginning = ids[: borders[0]] if borders else ids
     return [_Segment(0, _decoded(beginning)), *(_Segment(part[0], _decoded(part[1:])) for part in parts)]

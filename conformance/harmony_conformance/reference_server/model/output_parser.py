@@ -41,15 +41,10 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Closed:
-    """End of the open message.
-
-    Attributes:
-        ids: the token that ended it; empty if the next header or the end of the output ended it.
-        cut: True if the token limit ended it.
-    """
+    """End of the open message; `ids` is empty if the next header or the end of the output ended it."""
 
     ids: tuple[int, ...] = ()
-    cut: bool = False
+    cut: bool = False  # the token limit ended it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,25 +23,15 @@ class TextPiece:
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """Detokenization options.
-
-    Attributes:
-        shows_special: True to show special tokens as markers; the token that ends a generation is never shown.
-        stops: strings that end the generation.
-        shows_stop: True if the stop string is part of the answer.
-    """
+    """Detokenization options; the token that ends a generation is never shown."""
 
     shows_special: bool = False
     stops: tuple[str, ...] = ()
-    shows_stop: bool = False
+    shows_stop: bool = False  # the stop string is part of the answer
 
 
 class PlainTextReader:
-    """Detokenizes a generation once.
-
-    Attributes:
-        stopped_by: the stop string that ended it.
-    """
+    """Detokenizes a generation once; `stopped_by` is the stop string that ended it."""
 
     def __init__(self, generation: Generation, spelling: TextOptions, ending: frozenset[int]) -> None:
         self._generation = generation
@@ -74,8 +64,8 @@ class PlainTextReader:
     def _bytes(self, token: int) -> bytes:
         if not tokens.is_special(token):
             return tokens.TOKEN_BYTES[token]
-        shown = self._spelling.shows_special and token not in self._ending
-        return tokens.decode_bytes([token]) if shown else b""
+        is_visible = self._spelling.shows_special and token not in self._ending
+        return tokens.decode_bytes([token]) if is_visible else b""
 
 
 def spelled(ids: Sequence[int], *, shows_special: bool) -> str:

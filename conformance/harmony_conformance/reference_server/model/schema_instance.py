@@ -8,22 +8,19 @@ _LITERAL = re.compile(r"\^((?:[^\\^$.|?*+()\[\]{}]|\\[^A-Za-z0-9])*)\$")
 
 
 def instance(schema: Json) -> Json:
-    """Return a value with the required members only.
-
-    Formats, references, and patterns other than literal text are ignored.
-    """
-    described = members(schema)
-    if "const" in described:
-        return described["const"]
-    for chosen in ("enum", "examples"):
-        if values := items(described.get(chosen)):
+    """Return a value with the required members only; ignore formats, references, and non-literal patterns."""
+    definition = members(schema)
+    if "const" in definition:
+        return definition["const"]
+    for name in ("enum", "examples"):
+        if values := items(definition.get(name)):
             return values[0]
-    if "default" in described:
-        return described["default"]
+    if "default" in definition:
+        return definition["default"]
     for variants in ("oneOf", "anyOf"):
-        if choices := items(described.get(variants)):
+        if choices := items(definition.get(variants)):
             return instance(choices[0])
-    return _of_type(described)
+    return _of_type(definition)
 
 
 def _of_type(schema: JsonObject) -> Json:

@@ -9,11 +9,7 @@ from harmony_ref import tokens
 
 
 class StopStrings:
-    """Truncates the deltas of one answer; buffers text that can become a stop string.
-
-    Attributes:
-        met: True if a stop string occurred, which ends the generation.
-    """
+    """Truncates the deltas of one answer; `met` is True after a stop string."""
 
     def __init__(self, sampling: Sampling) -> None:
         self._sampling = sampling
@@ -23,7 +19,7 @@ class StopStrings:
         self.met = False
 
     def cut(self, deltas: Iterable[OutputDelta]) -> Iterator[OutputDelta]:
-        """Yield the deltas up to a stop string in the content."""
+        """Yield the deltas up to a stop string in the content; buffer text that can become one."""
         for delta in deltas:
             if delta.field is not OutputField.CONTENT:
                 yield from self._release(len(self._buffer))

@@ -26,11 +26,7 @@ from harmony_ref import encode, render_conversation_for_completion
 
 
 def chat_answer(body: JsonObject, host: Host) -> OllamaAnswer | None:
-    """Return the answer to a chat; None without messages, which only loads the model.
-
-    Raises:
-        ApiError: the request is invalid.
-    """
+    """Return the answer to a chat, or None without messages; raise an ApiError if the request is invalid."""
     delivery = read_delivery(body)
     request = asked_of(body, read_messages(body.get("messages")))
     if not request.messages:
@@ -42,11 +38,7 @@ def chat_answer(body: JsonObject, host: Host) -> OllamaAnswer | None:
 
 
 def generate_answer(body: JsonObject, host: Host) -> OllamaAnswer | None:
-    """Return the answer to a prompt; None without a prompt, which only loads the model.
-
-    Raises:
-        ApiError: the request is invalid.
-    """
+    """Return the answer to a prompt, or None without a prompt; raise an ApiError if the request is invalid."""
     delivery = read_delivery(body)
     text = prompt_text(body)
     request = asked_of(body, messages_of(body, text))

@@ -49,30 +49,18 @@ class _Line:
 
 @dataclass(frozen=True, kw_only=True)
 class OllamaAnswer:
-    """An accepted request and its generation; either `whole` or `stream` can be called, once.
-
-    Attributes:
-        now: returns seconds since the epoch.
-        token_delay: seconds per token.
-        place: puts the output in the members of the endpoint.
-        raw: detokenizes the generation; None if it is parsed as Harmony.
-        tells_context: True if the last line has the token ids of the conversation.
-    """
+    """An accepted request and its generation; either `whole` or `stream` can be called, once."""
 
     run: PromptRun
     delivery: Delivery
-    now: Callable[[], float]
-    token_delay: float
+    now: Callable[[], float]  # seconds since the epoch
+    token_delay: float  # seconds per token
     place: Place
-    raw: PlainTextReader | None = None
-    tells_context: bool = False
+    raw: PlainTextReader | None = None  # None: parse the output as Harmony
+    tells_context: bool = False  # the last line has the token ids of the conversation
 
     def whole(self) -> JsonObject:
-        """Return all lines merged.
-
-        Raises:
-            ApiError: a defect causes an error.
-        """
+        """Return all lines merged; raise an ApiError if a defect causes an error."""
         lines = list(self._lines())
         names = dict.fromkeys(name for line in lines for name in line.output)
         output: JsonObject = {name: _merged(line.output.get(name) for line in lines) for name in names}
@@ -123,7 +111,7 @@ class OllamaAnswer:
 
     def _lines(self) -> Iterator[_Line]:
         sent = 0
-        for output in self._raw_texts(self.raw) if self.raw is not None else self._texts():
+        for output in self._texts() if self.raw is None else self._raw_texts(self.raw):
             ids = tuple(self.run.generation.emitted[sent:])
             sent += len(ids)
             is_last = "content" not in output and "thinking" not in output

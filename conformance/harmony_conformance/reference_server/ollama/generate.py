@@ -12,11 +12,7 @@ _FRAME = (tokens.RETURN, tokens.ENDOFTEXT)
 
 
 def prompt_text(body: JsonObject) -> str:
-    """Return the prompt; empty if absent.
-
-    Raises:
-        ApiError: status 400.
-    """
+    """Return the prompt; empty if absent; raise an ApiError (400) if it is invalid."""
     for name in ("suffix", "images", "template"):
         if body.get(name):
             raise bad(f"this model does not take a {name}" if name != "images" else "this model does not take images")
@@ -36,11 +32,7 @@ def messages_of(body: JsonObject, prompt: str) -> tuple[ChatMessage, ...]:
 
 
 def context_of(body: JsonObject) -> tuple[int, ...]:
-    """Return the token ids that an earlier answer returned as `context`.
-
-    Raises:
-        ApiError: status 400.
-    """
+    """Return the token ids that an earlier answer returned as `context`; raise an ApiError (400) if it is invalid."""
     value = body.get("context")
     if value is None:
         return ()

@@ -11,12 +11,7 @@ from harmony_conformance.reference_server.requests.chat_request import ChatReque
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_conformance.reference_server.requests.fields import MODEL, AnswerForm, Effort, Tool, ToolChoice
 
-_EFFORTS: "dict[Json, Effort]" = {
-    "low": Effort.LOW,
-    "medium": Effort.MEDIUM,
-    "high": Effort.HIGH,
-    "max": Effort.HIGH,
-}
+_EFFORTS: "dict[Json, Effort]" = {"low": Effort.LOW, "medium": Effort.MEDIUM, "high": Effort.HIGH, "max": Effort.HIGH}
 _WHOLE = ("num_predict", "num_ctx", "num_keep", "seed", "top_k", "repeat_last_n", "num_batch", "num_gpu", "num_thread")
 _NUMBERS = ("temperature", "top_p", "min_p", "typical_p", "repeat_penalty", "presence_penalty", "frequency_penalty")
 _MOST_LOGPROBS = 20
@@ -24,15 +19,7 @@ _MOST_LOGPROBS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Delivery:
-    """Delivery options of an answer.
-
-    Attributes:
-        model: the name that the client used.
-        logprobs: number of alternatives per token; None for no log probabilities.
-        renders_only: True to return the rendered prompt instead of an answer.
-        stops: strings that end the answer.
-        unloads: True if `keep_alive` is 0.
-    """
+    """Delivery options; `logprobs` is the number of alternatives per token, None for no log probabilities."""
 
     model: str
     streamed: bool
@@ -40,7 +27,7 @@ class Delivery:
     logprobs: int | None
     renders_only: bool
     stops: tuple[str, ...]
-    unloads: bool
+    unloads: bool  # `keep_alive` is 0
 
 
 def bad(message: str) -> ApiError:
@@ -49,11 +36,7 @@ def bad(message: str) -> ApiError:
 
 
 def read_delivery(body: JsonObject) -> Delivery:
-    """Parse the members that every request has.
-
-    Raises:
-        ApiError: status 4xx.
-    """
+    """Parse the members that every request has; raise an ApiError (4xx) if one is invalid."""
     _options(body.get("options"))
     return Delivery(
         model=_model(body.get("model")),
@@ -67,12 +50,9 @@ def read_delivery(body: JsonObject) -> Delivery:
 
 
 def asked_of(body: JsonObject, messages: tuple[ChatMessage, ...]) -> ChatRequest:
-    """Return the generation options of a request, with these messages.
-
-    Raises:
-        ApiError: status 4xx.
-    """
+    """Return the generation options of a request, with these messages; raise an ApiError (4xx) if one is invalid."""
     form, schema = _form(body.get("format"))
+    limit = members(body.get("options")).get("num_predict")  # None, zero and negative values mean no limit
     return ChatRequest(
         messages=messages,
         tools=_tools(body.get("tools")),
@@ -83,7 +63,7 @@ def asked_of(body: JsonObject, messages: tuple[ChatMessage, ...]) -> ChatRequest
         form=form,
         schema=schema,
         schema_name="answer",
-        limit=_limit(members(body.get("options")).get("num_predict")),
+        limit=limit if isinstance(limit, int) and limit > 0 else None,
         streamed=_switch(body, "stream", otherwise=True),
         usage_in_stream=False,
         shows_token_ids=_switch(body, "return_token_ids"),
@@ -96,11 +76,7 @@ def asked_of(body: JsonObject, messages: tuple[ChatMessage, ...]) -> ChatRequest
 
 
 def read_messages(value: Json) -> tuple[ChatMessage, ...]:
-    """Return the messages of a chat in order, each tool result with the name of its tool.
-
-    Raises:
-        ApiError: status 400.
-    """
+    """Return the messages of a chat, tool results with their tool; raise an ApiError (400) if one is invalid."""
     if value is not None and not isinstance(value, list):
         raise bad("messages: expected a list")
     calls: list[PastCall] = []
@@ -226,11 +202,6 @@ def _options(value: Json) -> None:
             raise bad(f'option "{name}" must be of type integer')
         if name in _NUMBERS and (isinstance(option, bool) or not isinstance(option, int | float)):
             raise bad(f'option "{name}" must be of type float32')
-
-
-def _limit(value: Json) -> int | None:
-    """Return `num_predict`; None, zero and negative values mean no limit."""
-    return value if isinstance(value, int) and value > 0 else None
 
 
 def _stops(value: Json) -> tuple[str, ...]:

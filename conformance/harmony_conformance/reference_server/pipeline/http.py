@@ -26,20 +26,12 @@ _POLLING_SECONDS = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """State that all APIs of one server share.
-
-    Attributes:
-        changes: the active defects.
-        date: current date in the prompt.
-        now: returns seconds since the epoch.
-        serials: numbers for the server's requests.
-        load: the requests in progress.
-    """
+    """State that all APIs of one server share."""
 
     changes: Changes
     date: str
-    now: Callable[[], float]
-    serials: Iterator[int]
+    now: Callable[[], float]  # seconds since the epoch
+    serials: Iterator[int]  # numbers of the requests
     load: Load
 
     def reply(self, reply: Reply, api: ApiFamily) -> Response:
@@ -57,25 +49,21 @@ class Host:
 
 
 async def body_of(request: Request) -> JsonObject:
-    """Return the JSON object in the request body.
-
-    Raises:
-        ApiError: the body is larger than `LARGEST_BODY` or not a JSON object.
-    """
+    """Return the JSON object in the request body; raise an ApiError if it is too large or not a JSON object."""
     too_large = ApiError(
         f"The request is larger than {LARGEST_BODY} bytes.",
         status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         code="request_too_large",
     )
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > LARGEST_BODY:
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > LARGEST_BODY:
         raise too_large
-    received = bytearray()
+    body = bytearray()
     async for piece in request.stream():
-        received += piece
-        if len(received) > LARGEST_BODY:
+        body += piece
+        if len(body) > LARGEST_BODY:
             raise too_large
-    return _json_object(bytes(received))
+    return _json_object(bytes(body))
 
 
 def _json_object(body: bytes) -> JsonObject:

@@ -8,12 +8,7 @@ from harmony_conformance.reference_server.defects.stages import Changes
 
 
 class Load:
-    """Load state.
-
-    Attributes:
-        running: number of requests in progress.
-        is_down: True if the engine is down and every request fails.
-    """
+    """Number of requests in progress; `is_down` is True if every request fails."""
 
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
@@ -31,10 +26,7 @@ class Load:
             self.running -= 1
 
     async def streamed(self, pieces: Callable[[], AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
-        """Yield the stream that `pieces` starts or continues.
-
-        When the client disconnects, the rest is not generated, unless a defect is active.
-        """
+        """Yield the stream that `pieces` starts or continues; it ends with the connection, unless a defect is active."""
         has_ended = False
         try:
             with self.working():

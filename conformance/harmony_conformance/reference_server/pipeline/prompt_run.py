@@ -18,17 +18,9 @@ _DELIVERY = frozenset({"stream", "stream_options", "return_token_ids", "harmony_
 
 @dataclass(frozen=True, kw_only=True)
 class PromptRun:
-    """One generation.
+    """One generation; `opening` is the end of the prompt that the answer continues, including the header."""
 
-    Attributes:
-        seed: source of the ids of its calls.
-        opening: end of the prompt that belongs to the answer, header included; the generation continues it.
-        offer: the calls that the client accepts.
-        calls_in_parallel: True if the answer may have several calls.
-        changes: the active defects.
-    """
-
-    seed: str
+    seed: str  # source of the ids of its calls
     prompt: tuple[int, ...]
     opening: tuple[int, ...] = ()
     generation: Generation
@@ -58,11 +50,7 @@ def id_of(prefix: str, *parts: "str | int") -> str:
 
 
 def prompt_of(messages: tuple[Message, ...], changes: Changes) -> tuple[int, ...]:
-    """Return the token ids of a conversation without the reasoning of finished turns.
-
-    Raises:
-        ApiError: Harmony cannot represent it.
-    """
+    """Return the prompt without the reasoning of finished turns; raise an ApiError if Harmony cannot represent it."""
     try:
         ids = render_conversation_for_completion(changes.conversation(messages), auto_drop_analysis=False)
     except HarmonyError as problem:

@@ -24,13 +24,7 @@ class PastCall:
 
 @dataclass(frozen=True, kw_only=True)
 class ChatMessage:
-    """One message.
-
-    Attributes:
-        text: the content; None if absent.
-        reasoning: the chain of thought that the client sent back.
-        tool: name of the function that returned this result; only for the role `tool`.
-    """
+    """One message; `tool` is the name of the function that returned a result."""
 
     role: str
     text: str | None
@@ -40,11 +34,7 @@ class ChatMessage:
 
 
 def read_messages(value: Json) -> tuple[ChatMessage, ...]:
-    """Return the messages in order, each tool result with the name of its function.
-
-    Raises:
-        ApiError: status 400; the error names the message and the field.
-    """
+    """Return the messages, tool results with their function; raise an ApiError (400) that names an invalid field."""
     if not isinstance(value, list):
         raise wrong_value("messages", "expected a list of messages.")
     if not value:
@@ -102,20 +92,12 @@ def _part(part: Json, role: str, where: str) -> str:
     kind = part.get("type")
     if not isinstance(kind, str) or kind not in kinds:
         raise wrong_value(f"{where}.type", f"expected {' or '.join(kinds)} for the role {role}, got {kind!r}.")
-    text = part.get(kinds[kind])
-    if not isinstance(text, str):
-        raise wrong_value(f"{where}.{kinds[kind]}", "expected a string.")
-    return text
+    return _string(part, kinds[kind], where)
 
 
 def _reasoning(entry: JsonObject, where: str) -> str | None:
     for name in _REASONING_NAMES:
-        value = entry.get(name)
-        if value is None:
-            continue
-        if not isinstance(value, str):
-            raise wrong_value(f"{where}.{name}", "expected a string.")
-        if value:
+        if entry.get(name) is not None and (value := _string(entry, name, where)):
             return value
     return None
 
@@ -132,16 +114,18 @@ def _call(entry: Json, where: str) -> PastCall:
     function = entry.get("function") if isinstance(entry, dict) else None
     if not isinstance(entry, dict) or not isinstance(function, dict):
         raise wrong_value(where, "expected an object with 'id' and 'function'.")
-    fields = {
-        f"{where}.id": entry.get("id"),
-        **{f"{where}.function.{key}": function.get(key) for key in ("name", "arguments")},
-    }
-    texts: list[str] = []
-    for path, text in fields.items():
-        if not isinstance(text, str):
-            raise wrong_value(path, "expected a string.")
-        texts.append(text)
-    return PastCall(id=texts[0], name=texts[1], arguments=texts[2])
+    return PastCall(
+        id=_string(entry, "id", where),
+        name=_string(function, "name", f"{where}.function"),
+        arguments=_string(function, "arguments", f"{where}.function"),
+    )
+
+
+def _string(entry: JsonObject, name: str, where: str) -> str:
+    value = entry.get(name)
+    if not isinstance(value, str):
+        raise wrong_value(f"{where}.{name}", "expected a string.")
+    return value
 
 
 def _tool_name(entry: JsonObject, where: str, functions: dict[str, str]) -> str:

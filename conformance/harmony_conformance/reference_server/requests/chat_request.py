@@ -17,39 +17,23 @@ _MOST_LIKELY = 20
 
 @dataclass(frozen=True, kw_only=True)
 class ChatRequest(RequestOptions):
-    """Validated request.
-
-    Attributes:
-        choices: number of choices (`n`).
-        stops: stop strings.
-        seed: seed of the sampling; None if absent.
-        logprobs: True to return log probabilities of the content's tokens.
-        top_logprobs: number of most likely tokens with each log probability.
-        event_tokens: number of tokens per stream event.
-        ends_at_stop: True if an end-of-turn token ends the generation.
-        built_in: built-in tools.
-        allowed: functions of `tools` that may be called; None for all.
-    """
+    """Validated request; `event_tokens` is the number of tokens per stream event."""
 
     messages: tuple[ChatMessage, ...]
-    choices: int = 1
+    choices: int = 1  # `n`
     stops: tuple[str, ...] = ()
     seed: Json = None
     logprobs: bool = False
     top_logprobs: int = 0
     usage_in_stream: bool
     event_tokens: int
-    ends_at_stop: bool
+    ends_at_stop: bool  # an end-of-turn token ends the generation
     built_in: tuple[ToolNamespaceConfig, ...] = ()
-    allowed: frozenset[str] | None = None
+    allowed: frozenset[str] | None = None  # None: any function may be called
 
 
 def read_request(body: JsonObject) -> ChatRequest:
-    """Parse a JSON body.
-
-    Raises:
-        ApiError: status 4xx; the error names the parameter.
-    """
+    """Parse a JSON body; raise an ApiError (4xx) that names an invalid parameter."""
     fields.named_model(body)
     fields.refuse_unsupported(body, _NEUTRAL)
     fields.refuse_bad_sampling(body)
@@ -57,7 +41,7 @@ def read_request(body: JsonObject) -> ChatRequest:
     allowed = _allowed(body.get("tool_choice"), tools)
     choice, demanded = _tool_choice(body.get("tool_choice"), tools) if allowed is None else allowed[:2]
     streamed = fields.switch(body, "stream")
-    form, schema = _answer_form(body.get("response_format"))
+    form, schema, schema_name = _answer_form(body.get("response_format"))
     return ChatRequest(
         messages=read_messages(body.get("messages")),
         tools=tools,
@@ -67,7 +51,7 @@ def read_request(body: JsonObject) -> ChatRequest:
         effort=fields.effort(body.get("reasoning_effort"), "reasoning_effort"),
         form=form,
         schema=schema,
-        schema_name=_schema_name(body.get("response_format")),
+        schema_name=schema_name,
         limit=fields.limit(body, "max_tokens", "max_completion_tokens"),
         choices=fields.whole_number(body, "n", 1, _MOST_CHOICES) or 1,
         stops=fields.stop_strings(body.get("stop")),
@@ -94,25 +78,21 @@ def _top_logprobs(body: JsonObject) -> int:
     return count
 
 
-def _answer_form(value: Json) -> tuple[AnswerForm, Json]:
+def _answer_form(value: Json) -> tuple[AnswerForm, Json, str]:
+    """Return the response format, its schema, and the name of the schema."""
     if value is None:
-        return AnswerForm.TEXT, None
+        return AnswerForm.TEXT, None, "answer"
     kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(kind, str) or kind not in set(AnswerForm):
         raise wrong_value("response_format", "expected an object with the type text, json_object or json_schema.")
     if kind != AnswerForm.JSON_SCHEMA:
-        return AnswerForm(kind), None
-    described = value.get("json_schema")
-    schema = described.get("schema") if isinstance(described, dict) else None
+        return AnswerForm(kind), None, "answer"
+    definition = members(value.get("json_schema"))
+    schema, name = definition.get("schema"), definition.get("name")
     if not isinstance(schema, dict):
         raise wrong_value("response_format.json_schema", "expected an object with a member 'schema'.")
     fields.refuse_bad_schema(schema, "response_format.json_schema.schema")
-    return AnswerForm.JSON_SCHEMA, schema
-
-
-def _schema_name(value: Json) -> str:
-    name = members(members(value).get("json_schema")).get("name")
-    return name if isinstance(name, str) and name else "answer"
+    return AnswerForm.JSON_SCHEMA, schema, name if isinstance(name, str) and name else "answer"
 
 
 def _tools(value: Json) -> tuple[Tool, ...]:
@@ -120,15 +100,13 @@ def _tools(value: Json) -> tuple[Tool, ...]:
         return ()
     if not isinstance(value, list):
         raise wrong_value("tools", "expected a list.")
-    tools = tuple(_tool(entry, f"tools[{position}]") for position, entry in enumerate(value))
+    tools: list[Tool] = []
+    for position, entry in enumerate(value):
+        if members(entry).get("type") != "function":
+            raise wrong_value(f"tools[{position}]", "expected an object of type 'function'.")
+        tools.append(fields.function_tool(members(entry).get("function"), f"tools[{position}].function"))
     fields.refuse_doubled(tools)
-    return tools
-
-
-def _tool(entry: Json, where: str) -> Tool:
-    if not isinstance(entry, dict) or entry.get("type") != "function":
-        raise wrong_value(where, "expected an object of type 'function'.")
-    return fields.function_tool(entry.get("function"), f"{where}.function")
+    return tuple(tools)
 
 
 def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool | None]:
@@ -140,15 +118,11 @@ def _tool_choice(value: Json, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool |
 
 
 def _allowed(value: Json, tools: Sequence[Tool]) -> tuple[ToolChoice, Tool | None, frozenset[str]] | None:
-    """Parse a `tool_choice` of type `allowed_tools`.
-
-    Returns:
-        The mode, a tool that must be called, and the allowed names; None for any other `tool_choice`.
-    """
+    """Return mode, tool that must be called, and allowed names of an `allowed_tools` choice; None for another type."""
     if members(value).get("type") != "allowed_tools":
         return None
-    where, listed = "tool_choice.allowed_tools", members(value).get("allowed_tools")
-    mode, entries = members(listed).get("mode"), members(listed).get("tools")
+    where, choice = "tool_choice.allowed_tools", members(value).get("allowed_tools")
+    mode, entries = members(choice).get("mode"), members(choice).get("tools")
     if mode not in (ToolChoice.AUTO, ToolChoice.REQUIRED):
         raise wrong_value(f"{where}.mode", "expected 'auto' or 'required'.")
     if not isinstance(entries, list) or not entries:

@@ -120,8 +120,5 @@ def called(name: str, arguments: str) -> Message:
 def result(name: str, text: str) -> Message:
     """Return the result of a function."""
     return Message(
-        author=Author(role=Role.TOOL, name=f"functions.{name}"),
-        recipient=ASSISTANT,
-        channel="commentary",
-        content=text,
+        author=Author(role=Role.TOOL, name=f"functions.{name}"), recipient=ASSISTANT, channel="commentary", content=text
     )

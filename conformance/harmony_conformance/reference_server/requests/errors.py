@@ -6,10 +6,7 @@ from http import HTTPStatus
 
 from harmony_conformance.json_value import JsonObject
 
-_TYPES = {
-    HTTPStatus.NOT_FOUND: "not_found_error",
-    HTTPStatus.INTERNAL_SERVER_ERROR: "internal_server_error",
-}
+_TYPES = {HTTPStatus.NOT_FOUND: "not_found_error", HTTPStatus.INTERNAL_SERVER_ERROR: "internal_server_error"}
 
 
 class ApiError(Exception):

@@ -241,10 +241,10 @@ def tool_choice_word(value: str, tools: Sequence[Tool]) -> "tuple[ToolChoice, To
 
 def chosen_tool(name: str, tools: Sequence[Tool]) -> Tool:
     """Return the function that `tool_choice` names."""
-    chosen = next((tool for tool in tools if tool.name == name), None)
-    if chosen is None:
+    function = next((tool for tool in tools if tool.name == name), None)
+    if function is None:
         raise wrong_value("tool_choice", f"the function '{name}' is not among 'tools'.")
-    return chosen
+    return function
 
 
 def refuse_bad_schema(schema: JsonObject, where: str) -> None:

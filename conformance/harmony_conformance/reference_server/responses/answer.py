@@ -58,11 +58,7 @@ class ResponsesAnswer:
     _is_announced: bool = False
 
     def whole(self) -> JsonObject:
-        """Return the complete response.
-
-        Raises:
-            ApiError: a defect causes an error.
-        """
+        """Return the complete response; raise an ApiError if a defect causes an error."""
         for _ in self._items():
             pass
         return self.run.changes.json(self._last(), ApiFamily.RESPONSES)

@@ -1,7 +1,7 @@
 """Convert the items of a Responses request to a Harmony conversation.
 
-Items are rendered in the order of the request, in which the model wrote them. A message of the assistant is its final
-answer, unless its phase is `commentary` or a call follows in the same turn: then it is a preamble.
+Items are rendered in the order of the request, in which the model wrote them. An assistant message with the phase
+`commentary` is a preamble. Without a phase it is a preamble if a call follows in the same turn.
 """
 
 from collections.abc import Iterator, Sequence

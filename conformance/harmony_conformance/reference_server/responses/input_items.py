@@ -67,11 +67,7 @@ Item: TypeAlias = MessageItem | ReasoningItem | CallItem | ResultItem | BuiltInI
 
 
 def listed(value: Json) -> list[Json]:
-    """Return the input as a list of items; a string becomes one user message.
-
-    Raises:
-        ApiError: the value has another type.
-    """
+    """Return the input as a list of items; a string becomes one user message; raise an ApiError for another type."""
     match value:
         case str():
             return [{"type": "message", "role": "user", "content": value}]
@@ -82,11 +78,7 @@ def listed(value: Json) -> list[Json]:
 
 
 def read_items(entries: list[Json]) -> tuple[Item, ...]:
-    """Return the items in order, each result with the name of its function.
-
-    Raises:
-        ApiError: status 400; the error names the item and the member.
-    """
+    """Return the items, results with their function; raise an ApiError (400) that names an invalid member."""
     if not entries:
         raise wrong_value("input", "expected at least one item.")
     functions: dict[str, str] = {}

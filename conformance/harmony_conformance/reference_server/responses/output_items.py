@@ -4,9 +4,9 @@ Each Harmony message becomes one item. The methods of an item return its events 
 stream adds.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
 from harmony_conformance.reference_server.responses.builtin_tools import browsing_action
@@ -15,26 +15,6 @@ from harmony_conformance.reference_server.responses.encrypted_reasoning import s
 COMPLETED = "completed"
 INCOMPLETE = "incomplete"
 IN_PROGRESS = "in_progress"
-
-
-class OutputItem(Protocol):
-    """An item in progress."""
-
-    def begin(self) -> Iterator[JsonObject]:
-        """Yield the events of its beginning."""
-        ...
-
-    def write(self, text: str) -> Iterator[JsonObject]:
-        """Yield the events of a piece of its text."""
-        ...
-
-    def end(self, status: str) -> Iterator[JsonObject]:
-        """Yield the events of its end, with its final status."""
-        ...
-
-    def value(self, status: str) -> JsonObject:
-        """Return the item in its current state."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,55 +33,90 @@ class ItemPosition:
         return {"type": f"response.output_item.{kind}", "output_index": self.index, "item": value}
 
 
-class ReasoningOutput:
+class OutputItem(ABC):
+    """An item in progress."""
+
+    _completion_events: tuple[str, ...] = ()
+
+    def __init__(self, position: ItemPosition) -> None:
+        self._position = position
+        self._text = ""
+
+    def begin(self) -> Iterator[JsonObject]:
+        """Yield the events of its beginning."""
+        yield self._position.item("added", self._initial())
+        yield from self._opening()
+
+    def write(self, text: str) -> Iterator[JsonObject]:
+        """Yield the events of a piece of its text."""
+        self._text += text
+        yield from self._delta(text)
+
+    def end(self, status: str) -> Iterator[JsonObject]:
+        """Yield the events of its end, with its final status."""
+        yield from self._closing()
+        if status == COMPLETED:
+            yield from (self._position.event(kind) for kind in self._completion_events)
+        yield self._position.item("done", self.value(status))
+
+    @abstractmethod
+    def value(self, status: str) -> JsonObject:
+        """Return the item in its current state."""
+
+    def _initial(self) -> JsonObject:
+        return self.value(IN_PROGRESS)
+
+    def _opening(self) -> Iterator[JsonObject]:
+        yield from ()
+
+    @abstractmethod
+    def _delta(self, text: str, /) -> Iterator[JsonObject]: ...
+
+    def _closing(self) -> Iterator[JsonObject]:
+        yield from ()
+
+
+class ReasoningOutput(OutputItem):
     """A chain of thought, in `content` (`reasoning_text`) or in `summary`."""
 
-    def __init__(self, place: ItemPosition, *, in_summary: bool, is_sealed: bool) -> None:
-        self._place = place
+    def __init__(self, position: ItemPosition, *, in_summary: bool, is_sealed: bool) -> None:
+        super().__init__(position)
         self._in_summary = in_summary
         self._is_sealed = is_sealed
         self._index: JsonObject = {"summary_index": 0} if in_summary else {"content_index": 0}
         self._kind = "reasoning_summary_text" if in_summary else "reasoning_text"
         self._part_kind = "reasoning_summary_part" if in_summary else "content_part"
-        self._text = ""
-
-    def begin(self) -> Iterator[JsonObject]:
-        """Yield the item without a part, then its empty part."""
-        yield self._place.item("added", {**self._bare(IN_PROGRESS), "summary": []})
-        yield self._place.event(f"{self._part_kind}.added", **self._index, part=self._part())
-
-    def write(self, text: str) -> Iterator[JsonObject]:
-        """Yield one delta."""
-        self._text += text
-        yield self._place.event(f"{self._kind}.delta", **self._index, delta=text)
-
-    def end(self, status: str) -> Iterator[JsonObject]:
-        """Yield the text, the part and the item."""
-        yield self._place.event(f"{self._kind}.done", **self._index, text=self._text)
-        yield self._place.event(f"{self._part_kind}.done", **self._index, part=self._part())
-        yield self._place.item("done", self.value(status))
 
     def value(self, status: str) -> JsonObject:
         """Return the item; `encrypted_content` only if the client requested it."""
-        parts: list[Json] = [self._part()]
-        summary, content = (parts, []) if self._in_summary else ([], parts)
+        part: list[Json] = [self._part()]
+        texts: JsonObject = {"summary": part, "content": []} if self._in_summary else {"summary": [], "content": part}
         encrypted: JsonObject = {"encrypted_content": sealed(self._text)} if self._is_sealed else {}
-        return {**self._bare(status), "summary": summary, "content": content, **encrypted}
+        return {"id": self._position.id, "type": "reasoning", "status": status, **texts, **encrypted}
 
-    def _bare(self, status: str) -> JsonObject:
-        return {"id": self._place.id, "type": "reasoning", "status": status}
+    def _initial(self) -> JsonObject:
+        return {"id": self._position.id, "type": "reasoning", "status": IN_PROGRESS, "summary": []}
+
+    def _opening(self) -> Iterator[JsonObject]:
+        yield self._position.event(f"{self._part_kind}.added", **self._index, part=self._part())
+
+    def _delta(self, text: str, /) -> Iterator[JsonObject]:
+        yield self._position.event(f"{self._kind}.delta", **self._index, delta=text)
+
+    def _closing(self) -> Iterator[JsonObject]:
+        yield self._position.event(f"{self._kind}.done", **self._index, text=self._text)
+        yield self._position.event(f"{self._part_kind}.done", **self._index, part=self._part())
 
     def _part(self) -> JsonObject:
         return {"type": "summary_text" if self._in_summary else "reasoning_text", "text": self._text}
 
 
-class MessageOutput:
+class MessageOutput(OutputItem):
     """Visible text; `phase` distinguishes a preamble (`commentary`) from the answer."""
 
-    def __init__(self, place: ItemPosition, *, phase: str) -> None:
-        self._place = place
+    def __init__(self, position: ItemPosition, *, phase: str) -> None:
+        super().__init__(position)
         self._phase = phase
-        self._text = ""
         self._logprobs: list[Json] = []
         self._new: list[Json] = []
 
@@ -109,31 +124,28 @@ class MessageOutput:
         """Set the log probabilities of the next piece of text."""
         self._new = entries
 
-    def begin(self) -> Iterator[JsonObject]:
-        """Yield the item without a part, then its empty part."""
-        yield self._place.item("added", {**self._bare(IN_PROGRESS), "content": []})
-        yield self._place.event("content_part.added", content_index=0, part=self._part())
-
-    def write(self, text: str) -> Iterator[JsonObject]:
-        """Yield one delta."""
-        self._text += text
-        new, self._new = self._new, []
-        self._logprobs += new
-        yield self._place.event("output_text.delta", content_index=0, delta=text, logprobs=_without_bytes(new))
-
-    def end(self, status: str) -> Iterator[JsonObject]:
-        """Yield the text, the part and the item."""
-        entries = _without_bytes(self._logprobs)
-        yield self._place.event("output_text.done", content_index=0, text=self._text, logprobs=entries)
-        yield self._place.event("content_part.done", content_index=0, part=self._part())
-        yield self._place.item("done", self.value(status))
-
     def value(self, status: str) -> JsonObject:
         """Return the item."""
         return {**self._bare(status), "content": [self._part()]}
 
+    def _initial(self) -> JsonObject:
+        return {**self._bare(IN_PROGRESS), "content": []}
+
+    def _opening(self) -> Iterator[JsonObject]:
+        yield self._position.event("content_part.added", content_index=0, part=self._part())
+
+    def _delta(self, text: str, /) -> Iterator[JsonObject]:
+        new, self._new = self._new, []
+        self._logprobs += new
+        yield self._position.event("output_text.delta", content_index=0, delta=text, logprobs=_without_bytes(new))
+
+    def _closing(self) -> Iterator[JsonObject]:
+        entries = _without_bytes(self._logprobs)
+        yield self._position.event("output_text.done", content_index=0, text=self._text, logprobs=entries)
+        yield self._position.event("content_part.done", content_index=0, part=self._part())
+
     def _bare(self, status: str) -> JsonObject:
-        return {"id": self._place.id, "type": "message", "role": "assistant", "phase": self._phase, "status": status}
+        return {"id": self._position.id, "type": "message", "role": "assistant", "phase": self._phase, "status": status}
 
     def _part(self) -> JsonObject:
         return {"type": "output_text", "text": self._text, "annotations": [], "logprobs": [*self._logprobs]}
@@ -151,108 +163,78 @@ def _without_bytes(entries: list[Json]) -> list[Json]:
     ]
 
 
-class FunctionCallOutput:
+class FunctionCallOutput(OutputItem):
     """A call of a function of the client."""
 
-    def __init__(self, place: ItemPosition, *, name: str, call_id: str) -> None:
-        self._place = place
+    def __init__(self, position: ItemPosition, *, name: str, call_id: str) -> None:
+        super().__init__(position)
         self._name = name
         self._call_id = call_id
-        self._arguments = ""
-
-    def begin(self) -> Iterator[JsonObject]:
-        """Yield the item without arguments."""
-        yield self._place.item("added", self.value(IN_PROGRESS))
-
-    def write(self, text: str) -> Iterator[JsonObject]:
-        """Yield one delta of the arguments."""
-        self._arguments += text
-        yield self._place.event("function_call_arguments.delta", delta=text)
-
-    def end(self, status: str) -> Iterator[JsonObject]:
-        """Yield the arguments and the item."""
-        yield self._place.event("function_call_arguments.done", name=self._name, arguments=self._arguments)
-        yield self._place.item("done", self.value(status))
 
     def value(self, status: str) -> JsonObject:
         """Return the item."""
         return {
-            "id": self._place.id,
+            "id": self._position.id,
             "type": "function_call",
             "call_id": self._call_id,
             "name": self._name,
-            "arguments": self._arguments,
+            "arguments": self._text,
             "status": status,
         }
 
+    def _delta(self, text: str, /) -> Iterator[JsonObject]:
+        yield self._position.event("function_call_arguments.delta", delta=text)
 
-class PythonOutput:
+    def _closing(self) -> Iterator[JsonObject]:
+        yield self._position.event("function_call_arguments.done", name=self._name, arguments=self._text)
+
+
+class PythonOutput(OutputItem):
     """A call of the built-in Python tool, which is not executed."""
 
-    def __init__(self, place: ItemPosition) -> None:
-        self._place = place
-        self._code = ""
-
-    def begin(self) -> Iterator[JsonObject]:
-        """Yield the item without code."""
-        yield self._place.item("added", self.value(IN_PROGRESS))
-        yield self._place.event("code_interpreter_call.in_progress")
-
-    def write(self, text: str) -> Iterator[JsonObject]:
-        """Yield one delta of the code."""
-        self._code += text
-        yield self._place.event("code_interpreter_call_code.delta", delta=text)
-
-    def end(self, status: str) -> Iterator[JsonObject]:
-        """Yield the code and the item."""
-        yield self._place.event("code_interpreter_call_code.done", code=self._code)
-        if status == COMPLETED:
-            yield self._place.event("code_interpreter_call.interpreting")
-            yield self._place.event("code_interpreter_call.completed")
-        yield self._place.item("done", self.value(status))
+    _completion_events = ("code_interpreter_call.interpreting", "code_interpreter_call.completed")
 
     def value(self, status: str) -> JsonObject:
         """Return the item."""
         return {
-            "id": self._place.id,
+            "id": self._position.id,
             "type": "code_interpreter_call",
-            "code": self._code,
+            "code": self._text,
             "container_id": "",
             "outputs": None,
             "status": status,
         }
 
+    def _opening(self) -> Iterator[JsonObject]:
+        yield self._position.event("code_interpreter_call.in_progress")
 
-class BrowsingOutput:
+    def _delta(self, text: str, /) -> Iterator[JsonObject]:
+        yield self._position.event("code_interpreter_call_code.delta", delta=text)
+
+    def _closing(self) -> Iterator[JsonObject]:
+        yield self._position.event("code_interpreter_call_code.done", code=self._text)
+
+
+class BrowsingOutput(OutputItem):
     """A call of the built-in browser, which is not executed; its action is complete only at the end."""
 
-    def __init__(self, place: ItemPosition, *, recipient: str) -> None:
-        self._place = place
+    _completion_events = ("web_search_call.searching", "web_search_call.completed")
+
+    def __init__(self, position: ItemPosition, *, recipient: str) -> None:
+        super().__init__(position)
         self._recipient = recipient
-        self._content = ""
-
-    def begin(self) -> Iterator[JsonObject]:
-        """Yield the item without an action."""
-        yield self._place.item("added", self.value(IN_PROGRESS))
-        yield self._place.event("web_search_call.in_progress")
-
-    def write(self, text: str) -> Iterator[JsonObject]:
-        """Buffer the text; there is no event for it."""
-        self._content += text
-        yield from ()
-
-    def end(self, status: str) -> Iterator[JsonObject]:
-        """Yield the item."""
-        if status == COMPLETED:
-            yield self._place.event("web_search_call.searching")
-            yield self._place.event("web_search_call.completed")
-        yield self._place.item("done", self.value(status))
 
     def value(self, status: str) -> JsonObject:
         """Return the item; a truncated one has the status `failed`, the only one that the API has for it."""
         return {
-            "id": self._place.id,
+            "id": self._position.id,
             "type": "web_search_call",
-            "action": browsing_action(self._recipient, self._content),
+            "action": browsing_action(self._recipient, self._text),
             "status": "failed" if status == INCOMPLETE else status,
         }
+
+    def _opening(self) -> Iterator[JsonObject]:
+        yield self._position.event("web_search_call.in_progress")
+
+    def _delta(self, _text: str, /) -> Iterator[JsonObject]:
+        yield from ()

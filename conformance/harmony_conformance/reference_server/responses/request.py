@@ -33,40 +33,23 @@ class Thoughts(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ResponsesRequest(RequestOptions):
-    """Validated request.
-
-    Attributes:
-        items: the whole input, including that of earlier responses.
-        entries: the same as JSON.
-        built_in: types of the built-in tools.
-        thoughts: member of reasoning items that has the text; `summary` if the client requested one.
-        seals_thoughts: True to return `encrypted_content`.
-        likely: number of most likely tokens per log probability; None for no log probabilities.
-        stored: True to store the response.
-        allowed: the functions that may be called; None for all.
-        ends_at_stop: True if an end-of-turn token ends the generation.
-        echoed: members of the request that every response repeats.
-    """
+    """Validated request; `items` is the whole input, including that of earlier responses."""
 
     items: tuple[Item, ...]
-    entries: tuple[Json, ...]
+    entries: tuple[Json, ...]  # the input as JSON
     instructions: str | None
-    built_in: tuple[str, ...]
+    built_in: tuple[str, ...]  # types of the built-in tools
     thoughts: Thoughts
-    seals_thoughts: bool
-    likely: int | None
+    seals_thoughts: bool  # return `encrypted_content`
+    likely: int | None  # number of most likely tokens per log probability; None: no log probabilities
     stored: bool
-    allowed: frozenset[str] | None
-    ends_at_stop: bool
-    echoed: JsonObject
+    allowed: frozenset[str] | None  # None: any function may be called
+    ends_at_stop: bool  # an end-of-turn token ends the generation
+    echoed: JsonObject  # members of the request that every response repeats
 
 
 def read_request(body: JsonObject, entries: Sequence[Json]) -> ResponsesRequest:
-    """Parse a JSON body; `entries` is its input after that of earlier responses.
-
-    Raises:
-        ApiError: status 4xx; the error names the parameter.
-    """
+    """Parse a JSON body with the whole input in `entries`; raise an ApiError (4xx) that names an invalid parameter."""
     fields.named_model(body)
     fields.refuse_unsupported(body, _NEUTRAL)
     fields.refuse_bad_sampling(body)
@@ -94,7 +77,7 @@ def read_request(body: JsonObject, entries: Sequence[Json]) -> ResponsesRequest:
         limit=fields.limit(body, "max_output_tokens"),
         streamed=fields.switch(body, "stream"),
         stored=fields.switch(body, "store", otherwise=True),
-        allowed=_names(body.get("tool_choice")),
+        allowed=_allowed_names(body.get("tool_choice")),
         ends_at_stop=not fields.switch(body, "ignore_eos"),
         shows_token_ids=fields.switch(body, "return_token_ids"),
         script=fields.script(body),
@@ -163,24 +146,24 @@ def _allowed(choice: JsonObject, tools: Sequence[Tool]) -> tuple[ToolChoice, Too
     return ToolChoice(str(mode)), chosen[0] if mode == ToolChoice.REQUIRED else None
 
 
-def _names(choice: Json) -> frozenset[str] | None:
+def _allowed_names(choice: Json) -> frozenset[str] | None:
     if members(choice).get("type") != "allowed_tools":
         return None
     return frozenset(text(members(entry).get("name")) for entry in items(members(choice).get("tools")))
 
 
 def _answer_form(value: Json) -> tuple[AnswerForm, Json, str]:
-    described = members(members(value).get("format"))
-    kind = described.get("type", "text")
+    definition = members(members(value).get("format"))
+    kind = definition.get("type", "text")
     if not isinstance(kind, str) or kind not in set(AnswerForm):
         raise wrong_value("text.format.type", f"expected one of 'text', 'json_object', 'json_schema', got {kind!r}.")
     if kind != AnswerForm.JSON_SCHEMA:
         return AnswerForm(kind), None, "answer"
-    schema = described.get("schema")
+    schema = definition.get("schema")
     if not isinstance(schema, dict):
         raise wrong_value("text.format.schema", "expected a JSON schema object.")
     fields.refuse_bad_schema(schema, "text.format.schema")
-    name = described.get("name")
+    name = definition.get("name")
     if not isinstance(name, str) or not name:
         raise wrong_value("text.format.name", "expected a name.")
     return AnswerForm.JSON_SCHEMA, schema, name

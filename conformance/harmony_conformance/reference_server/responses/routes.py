@@ -70,12 +70,12 @@ class Responses:
         return json_response(HTTPStatus.OK, {"object": "list", "data": entries, **ends})
 
     def _accept(self, body: JsonObject) -> ResponsesAnswer:
-        earlier = self._store.before(body.get("previous_response_id"))
-        request = read_request(body, (*earlier, *self._store.resolved(listed(body.get("input")))))
+        previous = self._store.before(body.get("previous_response_id"))
+        request = read_request(body, (*previous, *self._store.resolved(listed(body.get("input")))))
         changes = self._host.changes
         offer = ClientCapabilities(
             names=frozenset(tool.name for tool in request.tools),
-            takes_calls=bool(request.tools) and request.calls_allowed,
+            takes_calls=bool(request.offered),
             allowed=request.allowed,
         )
         stopping = STOPPING if request.ends_at_stop else frozenset[int]()

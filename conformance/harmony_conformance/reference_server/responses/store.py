@@ -34,30 +34,18 @@ class Store:
             self._stored.popitem(last=False)
 
     def found(self, response: str) -> Stored:
-        """Return the response with this id.
-
-        Raises:
-            ApiError: status 404; unknown id.
-        """
+        """Return the response with this id; raise an ApiError (404) for an unknown id."""
         if response not in self._stored:
             raise ApiError(f"Response with id '{response}' not found.", status=HTTPStatus.NOT_FOUND, code="not_found")
         return self._stored[response]
 
     def forget(self, response: str) -> None:
-        """Remove a response.
-
-        Raises:
-            ApiError: status 404; unknown id.
-        """
+        """Remove a response; raise an ApiError (404) for an unknown id."""
         self.found(response)
         del self._stored[response]
 
     def before(self, previous: Json) -> tuple[Json, ...]:
-        """Return the items up to the end of the previous response; empty without a previous one.
-
-        Raises:
-            ApiError: the previous response is not stored.
-        """
+        """Return the items up to the end of the previous response, if any; raise an ApiError if it is not stored."""
         if previous is None:
             return ()
         if not isinstance(previous, str) or previous not in self._stored:
@@ -70,11 +58,7 @@ class Store:
         return (*stored.entries, *items(stored.response.get("output")))
 
     def resolved(self, entries: Sequence[Json]) -> tuple[Json, ...]:
-        """Replace each item reference by its item.
-
-        Raises:
-            ApiError: an item is not stored.
-        """
+        """Replace each item reference by its item; raise an ApiError if it is not stored."""
         return tuple(
             self._item(text(members(entry).get("id"))) if members(entry).get("type") == "item_reference" else entry
             for entry in entries

@@ -48,12 +48,7 @@ DATE = "2025-06-28"
 _CREATED = 1_750_000_000
 
 
-def create_app(
-    *,
-    defects: Iterable[str] = (),
-    date: str = DATE,
-    now: Callable[[], float] = time.time,
-) -> Starlette:
+def create_app(*, defects: Iterable[str] = (), date: str = DATE, now: Callable[[], float] = time.time) -> Starlette:
     """Return the ASGI application.
 
     Args:
@@ -116,7 +111,9 @@ class _Server:
         if self._host.load.is_down:
             raise server_failure("The engine is dead.")
         serial = next(self._host.serials)
-        neighbour = self._neighbour(body) if self._changes.crosses_requests else None
+        neighbour = None
+        if self._changes.crosses_requests:
+            neighbour, self._last = self._last if self._host.load.running >= CROWD else None, body
         completion = accept(
             self._changes.request(self._changes.crowded(body, self._host.load.running), neighbour),
             serial=serial,
@@ -155,11 +152,6 @@ class _Server:
         api = _api_of(request.url.path)
         body = _ERROR_BODIES[api](problem) if api in _ERROR_BODIES else problem.body
         return self._host.reply(Reply(status=problem.status, body=body), api)
-
-    def _neighbour(self, body: JsonObject) -> "JsonObject | None":
-        """Return the previous request if at least `CROWD` requests are in progress."""
-        previous, self._last = self._last, body
-        return previous if self._host.load.running >= CROWD else None
 
 
 _APIS = {

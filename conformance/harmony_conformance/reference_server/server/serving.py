@@ -99,13 +99,13 @@ def _spawned(defects: Iterable[str]) -> Generator[str]:
 
 def serve_beside() -> None:
     """Serve in the child process, with the defects in its arguments, until the parent closes stdin or ends."""
-    Thread(target=_exit_at_end_of_input, daemon=True).start()
+
+    def exit_at_end_of_input() -> None:
+        sys.stdin.read()
+        os._exit(0)
+
+    Thread(target=exit_at_end_of_input, daemon=True).start()
     serve("127.0.0.1", 0, sys.argv[1:])
-
-
-def _exit_at_end_of_input() -> None:
-    sys.stdin.read()
-    os._exit(0)
 
 
 def serve(host: str, port: int, defects: Iterable[str] = ()) -> None:

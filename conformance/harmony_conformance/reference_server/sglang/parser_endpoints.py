@@ -42,7 +42,7 @@ def called(text: str, names: Collection[str]) -> JsonObject:
 
 
 def _messages(text: str) -> list[tuple[Message | None, str]]:
-    """Return each message of a completion with its source text; the message is None if the text is not Harmony."""
+    """Return each message of a completion with its source text; None instead of a message if it is not Harmony."""
     pieces = _BEGINNING.split(text)
     try:
         messages = parse(encode_with_special_tokens(text), role=Role.ASSISTANT)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from harmony_conformance.json_value import Json, JsonObject, dumps, members
+from harmony_conformance.json_value import Json, JsonObject, dumps, items, members
 from harmony_conformance.reference_server.model.plain_text import TextOptions, marked_up
 from harmony_conformance.reference_server.requests import fields
 from harmony_conformance.reference_server.requests.errors import ApiError
@@ -29,20 +29,11 @@ def refused(message: str) -> ApiError:
 
 @dataclass(frozen=True, kw_only=True)
 class SglangGenerateRequest:
-    """Validated request.
+    """Validated request; without `script` the output is unscripted. The unit of `token_delay` is seconds."""
 
-    Attributes:
-        prompt: token ids of `text`, or `input_ids`.
-        ignores_stops: True if no token ends the generation.
-        shows_prompt: True to return the prompt's token ids.
-        shows_logprobs: True to return the log probabilities of the output.
-        script: token ids of the output; None for unscripted output.
-        token_delay: seconds per token.
-    """
-
-    prompt: tuple[int, ...]
+    prompt: tuple[int, ...]  # token ids of `text`, or `input_ids`
     limit: int
-    ignores_stops: bool
+    ignores_stops: bool  # no token ends the generation
     spelling: TextOptions
     streamed: bool
     shows_prompt: bool
@@ -52,22 +43,20 @@ class SglangGenerateRequest:
 
 
 def read_request(body: JsonObject) -> SglangGenerateRequest:
-    """Parse a JSON body.
-
-    Raises:
-        ApiError: status 400.
-    """
+    """Parse a JSON body; raise an ApiError (400) if it is invalid."""
     sampling = members(body.get("sampling_params"))
     unknown = next((name for name in sampling if name not in _SAMPLING), None)
     if unknown is not None:
         raise refused(f"unknown field `{unknown}`, expected one of {', '.join(sorted(_SAMPLING))}")
+    stop = sampling.get("stop")
+    stops = [stop] if isinstance(stop, str) else items(stop)
     return SglangGenerateRequest(
         prompt=_prompt(body),
         limit=_limit(sampling.get("max_new_tokens")),
         ignores_stops=fields.switch(sampling, "ignore_eos"),
         spelling=TextOptions(
             shows_special=not fields.switch(sampling, "skip_special_tokens", otherwise=True),
-            stops=_stops(sampling.get("stop")),
+            stops=tuple(entry for entry in stops if isinstance(entry, str) and entry),
             shows_stop=fields.switch(sampling, "no_stop_trim"),
         ),
         streamed=fields.switch(body, "stream"),
@@ -96,8 +85,3 @@ def _limit(value: Json) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise refused(f"max_new_tokens must be at least 0, got {dumps(value)}.")
     return value
-
-
-def _stops(value: Json) -> tuple[str, ...]:
-    values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    return tuple(entry for entry in values if isinstance(entry, str) and entry)

@@ -94,11 +94,7 @@ class SGLang:
 
 
 def _text_for(body: JsonObject, parser: str) -> str:
-    """Return the text to parse.
-
-    Raises:
-        ApiError: there is no text, or the request selects an unsupported parser.
-    """
+    """Return the text to parse; raise an ApiError without a text, or for another parser."""
     if body.get(parser) != _PARSER:
         raise wrong_value(parser, f"expected {_PARSER}.")
     completion = body.get("text")

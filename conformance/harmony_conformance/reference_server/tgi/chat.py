@@ -25,7 +25,7 @@ from harmony_conformance.reference_server.pipeline.prompt_run import PromptRun, 
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest, read_request
 from harmony_conformance.reference_server.requests.conversation import conversation
 from harmony_conformance.reference_server.requests.errors import ApiError
-from harmony_conformance.reference_server.requests.fields import MODEL, ToolChoice
+from harmony_conformance.reference_server.requests.fields import MODEL
 from harmony_conformance.reference_server.tgi.request import MOST_STOPS, invalid
 
 FINGERPRINT = "3.3.7-native"
@@ -114,16 +114,9 @@ class Chat:
 
 
 def accept(body: JsonObject, host: Host) -> Chat:
-    """Validate a request body and prepare its answer.
-
-    Raises:
-        ApiError: status 422.
-    """
+    """Validate a request body and prepare its answer; raise an ApiError (422) if it is invalid."""
     request = read_chat(body)
-    offer = ClientCapabilities(
-        names=frozenset(tool.name for tool in request.tools),
-        takes_calls=bool(request.tools) and request.choice is not ToolChoice.NONE,
-    )
+    offer = ClientCapabilities(names=frozenset(tool.name for tool in request.tools), takes_calls=bool(request.offered))
     run = PromptRun(
         seed=seed_of(body),
         prompt=prompt_of(conversation(request, date=host.date), host.changes),
@@ -135,11 +128,7 @@ def accept(body: JsonObject, host: Host) -> Chat:
 
 
 def read_chat(body: JsonObject) -> ChatRequest:
-    """Parse the chat in a JSON body.
-
-    Raises:
-        ApiError: status 422.
-    """
+    """Parse the chat in a JSON body; raise an ApiError (422) if it is invalid."""
     if body.get("tools") and body.get("response_format") is not None:
         raise invalid("Grammar and tools are mutually exclusive")
     rest: JsonObject = {name: value for name, value in body.items() if name not in _IGNORED}
@@ -156,9 +145,9 @@ def _response_format(value: Json) -> JsonObject:
     kind, grammar = members(value).get("type"), members(members(value).get("value"))
     if kind not in ("json", "json_object", "json_schema"):
         raise invalid("`response_format`: only JSON schemas are supported")
-    named: JsonObject = grammar if "schema" in grammar else {"name": "answer", "schema": grammar}
-    described: JsonObject = members(members(value).get("json_schema")) or named
-    return {"response_format": {"type": "json_schema", "json_schema": described}}
+    definition: JsonObject = grammar if "schema" in grammar else {"name": "answer", "schema": grammar}
+    json_schema: JsonObject = members(members(value).get("json_schema")) or definition
+    return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
 
 
 def _stops(value: Json) -> tuple[str, ...]:

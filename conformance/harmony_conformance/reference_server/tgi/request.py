@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import TypeAlias
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, members, text
 from harmony_conformance.reference_server.model.plain_text import marked_up
@@ -22,36 +23,24 @@ def invalid(message: str) -> ApiError:
 
 @dataclass(frozen=True, kw_only=True)
 class TgiGenerateRequest:
-    """Validated request.
-
-    Attributes:
-        inputs: the prompt text.
-        prompt: its token ids, truncated on the left if requested.
-        top_tokens: number of alternatives per token.
-        script: token ids of the output; None for unscripted output.
-        token_delay: seconds per token.
-    """
+    """Validated request; without `script` the output is unscripted."""
 
     inputs: str
-    prompt: tuple[int, ...]
+    prompt: tuple[int, ...]  # token ids of `inputs`, truncated on the left if requested
     limit: int | None
     stops: tuple[str, ...]
     seed: int | None
     shows_details: bool
     shows_prompt: bool
     returns_prompt: bool
-    top_tokens: int
+    top_tokens: int  # number of alternatives per token
     streamed: bool
     script: tuple[int, ...] | None
-    token_delay: float
+    token_delay: float  # seconds per token
 
 
 def read_request(body: JsonObject, *, streamed: bool) -> TgiGenerateRequest:
-    """Parse a JSON body.
-
-    Raises:
-        ApiError: status 422.
-    """
+    """Parse a JSON body; raise an ApiError (422) if it is invalid."""
     inputs = body.get("inputs")
     if not isinstance(inputs, str):
         raise invalid("`inputs`: expected a string")
@@ -82,24 +71,15 @@ def read_request(body: JsonObject, *, streamed: bool) -> TgiGenerateRequest:
     )
 
 
-def _positive(value: float) -> bool:
-    return value > 0
-
-
-def _fraction(value: float) -> bool:
-    return 0 < value < 1
-
-
-_RULES: "dict[str, tuple[Callable[[float], bool], str]]" = {
-    "temperature": (_positive, "must be strictly positive"),
-    "repetition_penalty": (_positive, "must be strictly positive"),
-    "top_p": (_fraction, "must be > 0.0 and < 1.0"),
-    "typical_p": (_fraction, "must be > 0.0 and < 1.0"),
+_Rule: TypeAlias = "tuple[Callable[[float], bool], str]"
+_POSITIVE: _Rule = (lambda value: value > 0, "must be strictly positive")
+_FRACTION: _Rule = (lambda value: 0 < value < 1, "must be > 0.0 and < 1.0")
+_RULES: dict[str, _Rule] = {
+    **dict.fromkeys(("temperature", "repetition_penalty"), _POSITIVE),
+    **dict.fromkeys(("top_p", "typical_p"), _FRACTION),
     "frequency_penalty": (lambda value: -2 <= value <= 2, "must be >= -2.0 and <= 2.0"),  # noqa: PLR2004 - the range itself
-    "top_k": (_positive, "must be strictly positive"),
-    "max_new_tokens": (_positive, "must be strictly positive"),
-    "truncate": (_positive, "must be strictly positive"),
-    "best_of": (lambda value: value == 1, "must be 1: this server samples nothing"),
+    **dict.fromkeys(("top_k", "max_new_tokens", "truncate"), _POSITIVE),
+    "best_of": (lambda value: value == 1, "must be 1: this server does not sample"),
     "top_n_tokens": (lambda value: 0 <= value <= MOST_TOP_TOKENS, f"must be >= 0 and <= {MOST_TOP_TOKENS}"),
 }
 _SWITCHES = ("details", "decoder_input_details", "return_full_text", "do_sample", "watermark")
