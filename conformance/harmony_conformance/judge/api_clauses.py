@@ -90,11 +90,7 @@ OTHER_APIS = (
         source=_OLLAMA + "Generate a completion, Response",
         quotation="`context`: an encoding of the conversation used in this response, this can be sent in the next request to keep a conversational memory",
     ),
-    Clause(
-        id="tgi#details",
-        source=_TGI + "details",
-        quotation="Whether to return generation details.",
-    ),
+    Clause(id="tgi#details", source=_TGI + "details", quotation="Whether to return generation details."),
     Clause(
         id="tgi#headers",
         source="Text Generation Inference, router/src/server.rs, generate_internal",

@@ -209,10 +209,7 @@ def written_calls_are_parsed(x: Exchange) -> Iterator[Finding]:
     lost = next((part for part in expected.shown if part.strip() not in rest), None)
     if lost is not None:
         yield Finding(
-            message="the text before the call is lost",
-            at="/normal_text",
-            expected=shorten(lost),
-            actual=shorten(rest),
+            message="the text before the call is lost", at="/normal_text", expected=shorten(lost), actual=shorten(rest)
         )
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, islice
+from typing import LiteralString
 
 from harmony_conformance.checks.streaming.views import deltas
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.json_value import at, items, number, text
+from harmony_conformance.json_value import Json, at, items, number, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, variant
-from harmony_conformance.redactable_text import quote, shorten
+from harmony_conformance.redactable_text import ReportText, quote, shorten
 
 
 @check(MUST, spec="chat#tool-call", when=(on.is_chat, on.streamed_a_call))
@@ -24,73 +25,42 @@ def call_deltas_can_be_joined(x: Exchange) -> Iterator[Finding]:
     order = [index for index, _ in groupby(indexes)]
     if len(order) > len(set(order)) and None not in order:
         yield variant("the deltas of several calls are interleaved", where="choices/0/delta/tool_calls")
-    ids: dict[int, str] = {}
-    named: set[int] = set()
-    expected_next = 0
+    yield from islice(_problems(x), 1)
+
+
+def _problems(x: Exchange) -> Iterator[Finding]:
+    ids: dict[int, Json] = {}
     for position, delta in enumerate(deltas(x)):
         for call in items(at(delta, "tool_calls")):
             where = f"chunk {position}/choices/0/delta/tool_calls"
             index = number(at(call, "index"))
             if index is None:
-                yield Finding(
-                    message="a call delta has no index",
-                    at=where,
-                    expected="a whole number",
-                    actual=quote(at(call, "index")),
-                )
+                yield _problem("a call delta has no index", where, "a whole number", quote(at(call, "index")))
                 return
-            if index not in ids and index not in named:
-                if index != expected_next:
-                    yield Finding(
-                        message="call indexes do not count up from 0",
-                        at=where + "/index",
-                        expected=quote(expected_next),
-                        actual=quote(index),
-                    )
-                    return
-                expected_next += 1
+            is_first = index not in ids
+            if is_first and index != len(ids):
+                yield _problem("call indexes do not count up from 0", f"{where}/index", quote(len(ids)), quote(index))
             call_id, name = at(call, "id"), text(at(call, "function", "name"))
-            if isinstance(call_id, str) and call_id:
-                if index in ids:
-                    yield Finding(
-                        message="the id of a call is repeated in a later delta",
-                        at=where + "/id",
-                        expected="no id",
-                        actual="the same id" if ids[index] == call_id else "another id",
-                    )
-                    return
-                ids[index] = call_id
-            elif index not in ids:
-                yield Finding(
-                    message="the first delta of a call has no id",
-                    at=where + "/id",
-                    expected="a string",
-                    actual=quote(call_id),
-                )
-                return
-            if name and index in named:
-                yield Finding(
-                    message="the name of a call is repeated in a later delta",
-                    at=where + "/function/name",
-                    expected="no name",
-                    actual=shorten(name),
-                )
-                return
-            if not name and index not in named:
-                yield Finding(
-                    message="the first delta of a call has no name",
-                    at=where + "/function/name",
-                    expected="the function's name",
-                    actual="nothing",
-                )
-                return
-            named.add(index)
+            has_id = isinstance(call_id, str) and call_id != ""
+            if has_id and not is_first:
+                actual = "the same id" if ids[index] == call_id else "another id"
+                yield _problem("the id of a call is repeated in a later delta", f"{where}/id", "no id", actual)
+            if is_first and not has_id:
+                yield _problem("the first delta of a call has no id", f"{where}/id", "a string", quote(call_id))
+            where = f"{where}/function"
+            if name and not is_first:
+                message = "the name of a call is repeated in a later delta"
+                yield _problem(message, f"{where}/name", "no name", shorten(name))
+            if is_first and not name:
+                message = "the first delta of a call has no name"
+                yield _problem(message, f"{where}/name", "the function's name", "nothing")
             arguments = at(call, "function", "arguments")
             if arguments is not None and not isinstance(arguments, str):
-                yield Finding(
-                    message="the arguments of a call delta are not a string",
-                    at=where + "/function/arguments",
-                    expected="a string",
-                    actual=quote(type(arguments).__name__),
-                )
-                return
+                message = "the arguments of a call delta are not a string"
+                yield _problem(message, f"{where}/arguments", "a string", quote(type(arguments).__name__))
+            if is_first:
+                ids[index] = call_id
+
+
+def _problem(message: LiteralString, where: str, expected: ReportText, actual: ReportText) -> Finding:
+    return Finding(message=message, at=where, expected=expected, actual=actual)
