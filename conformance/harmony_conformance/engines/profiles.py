@@ -123,10 +123,7 @@ class Engine:
     """Profile of an engine or provider. Every capability is probed before it is used.
 
     Attributes:
-        ids_field: Request member that adds prompt and output ids to the response.
-        ids_in_streams: True if `ids_field` works for streams as well.
-        prompt_endpoint: Endpoint that shows a prompt without generating.
-        prompt_echo: Request members that add the prompt to the response.
+        ids_field: Request member that adds prompt and output ids to the response; in streams only if `ids_in_streams`.
         count_endpoint: Suffix of an API's path that counts prompt tokens.
         script_method: Method used if the server identified itself or the user requested scripts.
         load_metric: Metric of running requests, present if metrics are enabled.

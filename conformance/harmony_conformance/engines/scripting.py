@@ -22,8 +22,8 @@ from harmony_conformance.transport.messages import Request
 from harmony_ref import decode, encode_with_special_tokens, tokens
 
 _END = "<|end|>"
-_OWN_WORDS = tuple(encode_with_special_tokens("Fine.<|return|>"))
-_SOME_WORDS = tuple(encode_with_special_tokens("<|channel|>final<|message|>Fine.<|return|>"))
+_CONTINUATION = tuple(encode_with_special_tokens("Fine.<|return|>"))
+_DEFAULT_SCRIPT = tuple(encode_with_special_tokens("<|channel|>final<|message|>Fine.<|return|>"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +70,7 @@ def with_some_words(body: JsonObject, way: Scripting) -> JsonObject:
     if way.method is not ScriptMethod.TELEPROMPTER:
         return body
     try:
-        return with_script(body, _SOME_WORDS, way)
+        return with_script(body, _DEFAULT_SCRIPT, way)
     except ScriptUnsupportedError:
         return body
 
@@ -83,16 +83,16 @@ def with_beginning(body: JsonObject, begins: Sequence[int], way: Scripting) -> J
     Raises:
         ScriptUnsupportedError: The request has no place for the script.
     """
-    script: JsonObject = {"harmony_script": list(begins), "harmony_script_then": "model"}
+    if way.method is ScriptMethod.TELEPROMPTER:
+        return with_script(body, (*begins, *_CONTINUATION), way)
+    scripted = with_script(body, begins, way)
     match way.method:
-        case ScriptMethod.NONE | ScriptMethod.DERENDER:
-            return body
         case ScriptMethod.VLLM:
-            return {**body, "vllm_xargs": {**script, "harmony_script": _as_text(begins)}}
+            return {**scripted, "vllm_xargs": {**members(scripted["vllm_xargs"]), "harmony_script_then": "model"}}
         case ScriptMethod.REFERENCE:
-            return body | script
-        case ScriptMethod.TELEPROMPTER:
-            return with_script(body, (*begins, *_OWN_WORDS), way)
+            return {**scripted, "harmony_script_then": "model"}
+        case _:
+            return scripted
 
 
 def _as_text(script: Sequence[int]) -> str:

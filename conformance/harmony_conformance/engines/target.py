@@ -25,7 +25,6 @@ class Target:
 
     Attributes:
         base: URL without `/v1`; None for the embedded server and for a recording.
-        defects: Ids of the defects of the embedded server.
         replay: File of a recording to judge again.
         is_open: True if the user gave only a URL, so that the engine is to be detected.
     """

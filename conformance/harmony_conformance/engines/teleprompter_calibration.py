@@ -1,6 +1,6 @@
 """Calibration of a teleprompter.
 
-It measures the trailer of each role that can carry a script: the number of tokens between a last message of that role and the answer. It also detects
+It measures the trailer, the number of tokens between a last message and the answer, for each role that can carry a script. It also detects
 whether usage counts the token that ends a turn, and whether a grammar may replace the script. A wrong trailer loses the first tokens of the
 script, which are special tokens and invisible in text. A trailer is therefore accepted only if the returned ids, else `completion_tokens`, match.
 """

@@ -1,6 +1,6 @@
 """Detection of lost access (revoked key, quota, payment) as opposed to a rejected request.
 
-Both have the same HTTP statuses. The plain request that succeeded in discovery distinguishes them: if it is now rejected each time, the run stops, and
+Both have the same HTTP statuses. The plain request that succeeded in discovery distinguishes them. If it is now rejected each time, the run stops, and
 the rejected requests say nothing about the endpoint.
 """
 

@@ -64,13 +64,8 @@ def judge_all(
     """Yield the results of every check on every scenario, in the order of the plan.
 
     An unsent scenario has results only for the checks that it exercises. Scenarios of several APIs are judged again by the comparing checks.
-    An API that the endpoint does not offer has no results.
-
-    Args:
-        series: The exchanges of the run.
-        plan: The scenarios and checks.
-        ways: Script methods by API, None if unknown, as for a recording.
-        limit: Value of `--max-requests` if it prevented requests, else None.
+    An API that the endpoint does not offer has no results. `ways`: script methods by API, None for a recording. `limit`: value of `--max-requests`
+    if it prevented requests.
     """
     by_key: dict[Key, list[Series]] = {}
     for one in series:

@@ -58,9 +58,7 @@ class Timing:
     """Times of one response, in seconds after the request was sent.
 
     Attributes:
-        first: Time of the first token of any channel.
         first_answer: Time of the first content or call, None if there was none.
-        end: Time of the event with the finish reason.
         gaps: Times between events with tokens, in order.
         token_gaps: Gaps of exactly one token; None if unknown. They are known if the ids in the events add up to the
             completion tokens, or if there are as many events as tokens.
@@ -202,7 +200,7 @@ class _Sender:
         return done
 
     async def load(self, at_once: int, requests: int) -> list[Exchange]:
-        """Send requests with `at_once` clients, each of which waits for a response before its next request."""
+        """Send requests with `at_once` clients; each client waits for a response before its next request."""
         places = iter(range(requests))
         done: dict[int, Exchange] = {}
 

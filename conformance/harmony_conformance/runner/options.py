@@ -50,70 +50,47 @@ _HEADER = re.compile(r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the target and the options of a run."""
-    parser.add_argument(
-        "target",
-        metavar="TARGET",
-        help="reference, reference:defect=ID, a URL, vllm:URL, openai:URL, …, or replay:exchanges.jsonl",
-    )
-    parser.add_argument("--model", help="name of the model (default: the first of /v1/models)")
-    parser.add_argument(
+    add = parser.add_argument
+    add("target", metavar="TARGET", help="reference, reference:defect=ID, URL, ENGINE:URL, or replay:FILE")
+    add("--model", help="name of the model (default: the first of /v1/models)")
+    add(
         "--api",
         choices=[*API_WORDS, ALL_APIS],
         help="API of the scenarios; all: every API that the endpoint offers (default: chat; for a recording, its APIs)",
     )
-    parser.add_argument("--tries", type=whole_number(1), default=1, metavar="N", help="send each scenario N times")
-    parser.add_argument(
+    add("--tries", type=whole_number(1), default=1, metavar="N", help="send each scenario N times")
+    add(
         "--concurrency",
         type=whole_number(1),
         metavar="N",
-        help="maximum number of concurrent requests (default: 8 for localhost, else 2)",
+        help="concurrent requests (default: 8 for localhost, else 2)",
     )
-    parser.add_argument(
-        "--select", action="append", default=[], metavar="GLOB", help="run only these checks or scenarios"
-    )
-    parser.add_argument("--skip", action="append", default=[], metavar="GLOB", help="skip these checks or scenarios")
-    parser.add_argument(
+    add("--select", action="append", default=[], metavar="GLOB", help="run only these checks or scenarios")
+    add("--skip", action="append", default=[], metavar="GLOB", help="skip these checks or scenarios")
+    add(
         "--script",
         choices=["auto", *(way.value for way in ScriptMethod)],
         default="auto",
         help="method of scripted output",
     )
-    parser.add_argument(
-        "--fail-on", choices=list(FAIL_ON), default="must", help="lowest severity of a failure that gives exit code 1"
-    )
-    parser.add_argument("--api-key-env", metavar="VAR", help="environment variable with the API key")
-    parser.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="'K: V'",
-        help="header added to each request, never recorded",
-    )
-    parser.add_argument("--extra-body", default="{}", metavar="JSON", help="members added to each request")
-    parser.add_argument(
-        "--timeout",
-        type=_seconds,
-        default=60.0,
-        metavar="S",
-        help="maximum time without a byte from the server, in seconds",
-    )
-    parser.add_argument(
-        "--max-requests", type=whole_number(1), metavar="N", help="maximum number of requests after discovery"
-    )
-    parser.add_argument("--max-rps", type=_rate, metavar="R", help="maximum number of requests per second")
-    parser.add_argument(
+    add("--fail-on", choices=list(FAIL_ON), default="must", help="lowest severity for exit code 1")
+    add("--api-key-env", metavar="VAR", help="environment variable with the API key")
+    add("--header", action="append", default=[], metavar="'K: V'", help="header added to each request, never recorded")
+    add("--extra-body", default="{}", metavar="JSON", help="members added to each request")
+    add("--timeout", type=_seconds, default=60.0, metavar="S", help="maximum time without a byte, in seconds")
+    add("--max-requests", type=whole_number(1), metavar="N", help="maximum number of requests after discovery")
+    add("--max-rps", type=_rate, metavar="R", help="maximum number of requests per second")
+    add(
         "--proxy",
         metavar="URL",
         help="HTTP proxy: http, https, or socks5 (extra `socks`); credentials in the URL are never recorded",
     )
-    parser.add_argument("--unix-socket", metavar="PATH", help="connect to this Unix socket instead of the URL's host")
-    parser.add_argument("--ca-file", metavar="FILE", help="PEM file of additional certificate authorities")
-    parser.add_argument(
-        "--client-cert", metavar="FILE", help="PEM file of a client certificate, with or without its key"
-    )
-    parser.add_argument("--client-key", metavar="FILE", help="PEM file of the client certificate's key, unencrypted")
-    parser.add_argument("--http2", action="store_true", help="offer HTTP/2 to an https endpoint (extra `http2`)")
-    parser.add_argument("--seed", type=int, metavar="N", help="seed sent with each request")
+    add("--unix-socket", metavar="PATH", help="connect to this Unix socket instead of the URL's host")
+    add("--ca-file", metavar="FILE", help="PEM file of additional certificate authorities")
+    add("--client-cert", metavar="FILE", help="PEM file of a client certificate, with or without its key")
+    add("--client-key", metavar="FILE", help="PEM file of the client certificate's key, unencrypted")
+    add("--http2", action="store_true", help="offer HTTP/2 to an https endpoint (extra `http2`)")
+    add("--seed", type=int, metavar="N", help="seed sent with each request")
 
 
 def read_options(arguments: Namespace) -> tuple[Target, Options]:

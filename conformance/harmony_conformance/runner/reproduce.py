@@ -28,11 +28,7 @@ _CURL_OPTIONS: Mapping[str, str] = MappingProxyType(
 
 
 def reproduce_result(
-    target: Target,
-    result: Result,
-    exchanges: Mapping[str, Exchange],
-    key_env: str | None,
-    options: Sequence[str] = (),
+    target: Target, result: Result, exchanges: Mapping[str, Exchange], key_env: str | None, options: Sequence[str] = ()
 ) -> str:
     """Return a command that reproduces the first finding of a result; empty if the result is a pass or not applicable.
 
@@ -67,20 +63,12 @@ def _requests(x: Exchange) -> Iterator[Request]:
 
 
 def _curl(base: str, request: Request, key_env: str | None, options: Sequence[str], *, is_stream: bool) -> str:
-    parts = [
-        "curl",
-        "-sS",
-        "-X",
-        request.method,
-        quote(base + request.path),
-        "-H",
-        quote(f"content-type: {request.headers.get('content-type', 'application/json')}"),
-    ]
+    content_type = request.headers.get("content-type", "application/json")
+    parts = ["curl", *(["-N"] if is_stream else []), "-sS", "-X", request.method, quote(base + request.path)]
+    parts += ["-H", quote(f"content-type: {content_type}")]
     for name, value in pairwise(options):
         parts += [_CURL_OPTIONS[name], quote(value)] if name in _CURL_OPTIONS else []
     parts += ["--http2"] if "--http2" in options else []
-    if is_stream:
-        parts.insert(1, "-N")
     if key_env:
         parts += ["-H", f'"authorization: Bearer ${key_env}"']
     parts += ["-d", quote(request.body.decode("utf-8", "replace"))]

@@ -72,7 +72,9 @@ def build_request(step: Step, profile: RequestProfile, answers: Mapping[str, Jso
     if step.event_tokens is not None and not profile.script_method.capabilities.choose_chunks:
         raise StepSkippedError("the server does not support a number of tokens per event")
     if step.wait_until_idle is not None:
-        return _metrics_request(profile.load_metric)
+        if profile.load_metric is None:
+            raise StepSkippedError("no metric of running requests is known for this engine")
+        return Request(path=profile.load_metric.path, method="GET", body=b"")
     if step.raw is not None:
         exact = _raw_text(_fill(step.raw, answers)).replace("{model}", profile.model)
         return _request(step, profile, exact.encode("utf-8", "surrogateescape"))
@@ -125,12 +127,6 @@ def _add_script(step: Step, profile: RequestProfile, body: JsonObject) -> JsonOb
     if step.continues_after_stop:
         body["ignore_eos"] = True
     return body
-
-
-def _metrics_request(metric: LoadMetric | None) -> Request:
-    if metric is None:
-        raise StepSkippedError("no metric of running requests is known for this engine")
-    return Request(path=metric.path, method="GET", body=b"")
 
 
 def _request(step: Step, profile: RequestProfile, body: bytes) -> Request:

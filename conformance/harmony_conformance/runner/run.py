@@ -76,8 +76,6 @@ class Run:
 
     Attributes:
         capabilities: Detected capabilities, None for a recording.
-        series: All series, by scenario.
-        results: Results of the checks.
         latency: Latency lines of the report, one per load.
         unmeasured: Reason why the requested latency probe was not sent; empty otherwise.
         started: Time of the start, ISO 8601.
@@ -197,14 +195,8 @@ async def run(  # noqa: PLR0913, PLR0917 - the inputs of the command
 ) -> Run:
     """Discover an endpoint, send the plan and judge it.
 
-    Args:
-        target: The endpoint.
-        options: Options of the run.
-        plan: Scenarios and checks.
-        keep: Callback for each finished exchange.
-        told: Callback for each wait during discovery, then for the detected capabilities.
-        judge: Judge of the run; None to judge here at the end.
-        base: URL of an embedded server that is already running.
+    `keep` receives each finished exchange. `told` receives each wait during discovery, then the detected capabilities. Without `judge`, this process
+    judges at the end. `base` is the URL of an embedded server that is already running.
 
     Raises:
         EndpointUnusableError: The endpoint cannot be tested.

@@ -160,8 +160,8 @@ class Sender:
     async def all(self, scenarios: Sequence[Scenario], tries: int) -> tuple[Series, ...]:
         """Send every sendable scenario `tries` times and return the series.
 
-        Exclusive scenarios follow the concurrent ones. Invalid requests come last, one scenario at a time, because one of them may end the server:
-        a response format without a schema does so to vLLM 0.11.0.
+        Exclusive scenarios follow the concurrent ones. Invalid requests come last, one scenario at a time, because they may end the server.
+        A response format without a schema does so to vLLM 0.11.0.
         """
         concurrent, sequential = _split(sendable(scenarios, self.found.script_methods))
         pending = [self.series(scenario, attempt) for attempt in range(tries) for scenario in concurrent]
@@ -206,16 +206,10 @@ class Sender:
             request = Request(path=profile.path, body=b"{}")
             return self._record_unsent(scenario, step, attempt, request, f"{profile.api.title} has no {member}")
         scripted = profile.script_method is not ScriptMethod.NONE
-        unsent = Exchange(
-            id=f"{scenario.name}/{scenario.api}/{step.name}/{attempt}",
-            scenario=scenario.name,
-            step=step.name,
+        unsent = replace(
+            self._exchange(scenario, step, attempt, request),
             api=scenario.api if step.wait_until_idle is None else METRICS_API,
-            attempt=attempt,
-            engine=self.engine.name,
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            request=request,
-            validity=step.validity,
             script=step.script if scripted else None,
             expected=step.expected if scripted else None,
             concurrency=together if step.parallel_group is not None else None,
@@ -263,7 +257,13 @@ class Sender:
 
     def _record_unsent(self, scenario: Scenario, step: Step, attempt: int, request: Request, reason: str) -> Exchange:
         """Record a placeholder for a request that cannot be sent, with the reason."""
-        x = Exchange(
+        failure = Failure(kind=FailureKind.NOT_SENT, detail=reason)
+        x = replace(self._exchange(scenario, step, attempt, request), failure=failure)
+        self.on_exchange(x)
+        return x
+
+    def _exchange(self, scenario: Scenario, step: Step, attempt: int, request: Request) -> Exchange:
+        return Exchange(
             id=f"{scenario.name}/{scenario.api}/{step.name}/{attempt}",
             scenario=scenario.name,
             step=step.name,
@@ -271,11 +271,8 @@ class Sender:
             attempt=attempt,
             engine=self.engine.name,
             request=request,
-            failure=Failure(kind=FailureKind.NOT_SENT, detail=reason),
             validity=step.validity,
         )
-        self.on_exchange(x)
-        return x
 
     async def _add_rendered_prompt(self, x: Exchange) -> Exchange:
         """Return the exchange with the prompt of a prompt endpoint, unless the response shows prompt ids."""
@@ -285,24 +282,24 @@ class Sender:
         side = self.found.prompt_endpoints.get(x.api)
         if side is None or x.turn is None or x.turn.prompt_ids is not None or x.validity in ODD:
             return x
-        if (request := asks_for_prompt(side, x.request)) is None:
-            return x
-        sent = await self._send(request)
-        if sent is None or sent.response is None:
-            return x
-        body = replace(x, api=CHAT_COMPLETIONS.name, response=sent.response, failure=None).chat_completion
-        return replace(x, rendered_prompt=shown_prompt(side, body))
+        request = asks_for_prompt(side, x.request)
+        body = await self._fetch(x, request) if request is not None else None
+        return replace(x, rendered_prompt=shown_prompt(side, body)) if body is not None else x
 
     async def _add_prompt_count(self, x: Exchange) -> Exchange:
         """Return the exchange with the number of prompt tokens of a count endpoint."""
         path = self.found.count_endpoints.get(x.api)
         if path is None or x.turn is None or x.validity in ODD:
             return x
-        sent = await self._send(replace(x.request, path=path))
+        body = await self._fetch(x, replace(x.request, path=path))
+        return replace(x, counted_prompt=counted_prompt(path, body)) if body is not None else x
+
+    async def _fetch(self, x: Exchange, request: Request) -> Json:
+        """Return the JSON body of the response, None without one."""
+        sent = await self._send(request)
         if sent is None or sent.response is None:
-            return x
-        body = replace(x, api=CHAT_COMPLETIONS.name, response=sent.response, failure=None).chat_completion
-        return replace(x, counted_prompt=counted_prompt(path, body))
+            return None
+        return replace(x, api=CHAT_COMPLETIONS.name, response=sent.response, failure=None).chat_completion
 
     async def _send(self, request: Request) -> SendResult | None:
         return await self.rate_limiter.send(self.client, request)

@@ -35,14 +35,7 @@ EXCHANGES = "exchanges.jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class SharedRun:
-    """Data that all processes share.
-
-    Attributes:
-        folder: Private folder of the session.
-        recording: File of the exchanges.
-        target: The endpoint; the embedded server with its URL.
-        found: Capabilities of the endpoint, None for a recording.
-    """
+    """Data that all processes share: the private folder, the file of the exchanges, the endpoint (with the URL of an embedded server)."""
 
     folder: Path
     recording: Path

@@ -18,7 +18,7 @@ ENOUGH_FOR_P99 = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Figures of a sample; `p95` and `p99` are None if the sample is too small."""
+    """Figures of a sample; `p95` and `p99` need a sample of sufficient size, else None."""
 
     n: int
     median: float
