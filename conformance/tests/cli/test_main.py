@@ -52,51 +52,51 @@ def results(folder):
 
 WRONG = {
     "no target": ([], "required: TARGET"),
-    "an unknown target": (["vlm:http://h"], "'vlm:http://h' is no target"),
-    "an unknown defect": (["reference:defect=nothing"], "no defect 'nothing'"),
+    "an unknown target": (["vlm:http://h"], "invalid target 'vlm:http://h'"),
+    "an unknown defect": (["reference:defect=nothing"], "serve --list-defects`, got 'nothing'"),
     "a URL with a password": (["http://u:p@h"], "--api-key-env"),
-    "tries of zero": (["reference", "--tries", "0"], "--tries: '0' is no whole number from 1"),
-    "tries of a word": (["reference", "--tries", "two"], "--tries: 'two' is no whole number from 1"),
+    "tries of zero": (["reference", "--tries", "0"], "--tries: expected a whole number from 1, got '0'"),
+    "tries of a word": (["reference", "--tries", "two"], "--tries: expected a whole number from 1, got 'two'"),
     "a negative concurrency": (["reference", "--concurrency", "-1"], "--concurrency"),
-    "a timeout of zero": (["reference", "--timeout", "0"], "--timeout: '0' is no number of seconds above 0"),
-    "a timeout that is no number": (["reference", "--timeout", "nan"], "--timeout: 'nan'"),
-    "a rate of zero": (["reference", "--max-rps", "0"], "--max-rps: '0' is no number of requests a second above 0"),
+    "a timeout of zero": (["reference", "--timeout", "0"], "--timeout: expected a number of seconds above 0, got '0'"),
+    "a timeout that is no number": (["reference", "--timeout", "nan"], "above 0, got 'nan'"),
+    "a rate of zero": (["reference", "--max-rps", "0"], "--max-rps: expected a number of requests per second above 0, got '0'"),
     "a seed that is no number": (["reference", "--seed", "x"], "--seed"),
-    "a latency below zero": (["reference", "--latency=-1"], "--latency: '-1' is no whole number from 0"),
+    "a latency below zero": (["reference", "--latency=-1"], "--latency: expected a whole number from 0, got '-1'"),
     "an unknown way to script": (["reference", "--script", "magic"], "--script"),
     "an unknown severity": (["reference", "--fail-on", "may"], "--fail-on"),
-    "a pattern without a match": (["reference", "--select", "nothing.*"], "'nothing.*' matches no check"),
-    "a body that is no JSON": (["reference", "--extra-body", "{"], "--extra-body is no JSON"),
-    "a body that is no object": (["reference", "--extra-body", "[]"], "--extra-body is no JSON object"),
+    "a pattern without a match": (["reference", "--select", "nothing.*"], "invalid pattern: expected a check or a scenario of --list, got 'nothing.*'"),
+    "a body that is no JSON": (["reference", "--extra-body", "{"], "invalid --extra-body: expected JSON"),
+    "a body that is no object": (["reference", "--extra-body", "[]"], "invalid --extra-body: expected a JSON object"),
     "a body with the model": (
         ["reference", "--extra-body", '{"top_k": 1, "model": "m"}'],
-        "'model' is set by the suite: name",
+        "got 'model'; use --model",
     ),
     **{
         f"a body with {name}": (
             ["reference", "--extra-body", f'{{"{name}": null}}'],
-            f"--extra-body: '{name}' is set by",
+            f"does not set, got '{name}'",
         )
         for name in sorted(OWN_MEMBERS)
     },
-    "a header without a colon": (["reference", "--header", "x"], "--header 'x' is no header"),
-    "a header with a blank in its name": (["reference", "--header", "a b: c"], "--header 'a b' is no header"),
-    "a header with a line break": (["reference", "--header", "a: b\r\nc: d"], "--header a: its value holds control"),
-    "a variable that is not set": (["reference", "--api-key-env", "NO_SUCH_KEY"], "NO_SUCH_KEY is not set"),
-    "a key in place of its variable": (["reference", "--api-key-env", KEY], "takes the name of the variable"),
+    "a header without a colon": (["reference", "--header", "x"], "invalid --header: expected 'name: value', got the name 'x'"),
+    "a header with a blank in its name": (["reference", "--header", "a b: c"], "invalid --header: expected 'name: value', got the name 'a b'"),
+    "a header with a line break": (["reference", "--header", "a: b\r\nc: d"], "invalid --header a: expected printable ASCII"),
+    "a variable that is not set": (["reference", "--api-key-env", "NO_SUCH_KEY"], "expected a key in the variable NO_SUCH_KEY"),
+    "a key in place of its variable": (["reference", "--api-key-env", KEY], "expected the name of an environment variable"),
     "a key that could be a variable's name": (
         ["reference", "--api-key-env", KEY.replace("-", "_")],
-        "a variable of that name is not set",
+        "expected a key in that variable",
     ),
-    "a variable that is empty": (["reference", "--api-key-env", "EMPTY_KEY"], "EMPTY_KEY is not set or empty"),
-    "a key with white space": (["reference", "--api-key-env", "BLANK_KEY"], "BLANK_KEY is no key"),
-    "a key in the open": (["http://api.example.com", "--api-key-env", "GOOD_KEY"], "use https"),
+    "a variable that is empty": (["reference", "--api-key-env", "EMPTY_KEY"], "expected a key in the variable EMPTY_KEY"),
+    "a key with white space": (["reference", "--api-key-env", "BLANK_KEY"], "invalid key in BLANK_KEY"),
+    "a key in the open": (["http://api.example.com", "--api-key-env", "GOOD_KEY"], "expected https"),
     "a recording that is not there": (["replay:nothing.jsonl"], "nothing.jsonl: no such file\n"),
     "a folder as a recording": (["replay:."], ".: it is a folder, not a file\n"),
     "a file as a folder": (["reference", "--out", "file"], "--out file: File exists"),
     "a folder below a file": (["reference", "--out", "file/run"], "--out file/run: Not a directory"),
     "an unknown option": (["reference", "--nothing"], "--nothing"),
-    "nobody there": (["openai:http://127.0.0.1:9"], "openai:http://127.0.0.1:9: no HTTP answer"),
+    "nobody there": (["openai:http://127.0.0.1:9"], "openai:http://127.0.0.1:9: no HTTP response"),
     "an unknown model": (["reference", "--model", "nothing"], "gpt-oss-reference"),
 }
 
@@ -257,8 +257,8 @@ def test_a_key_that_was_refused_is_named_by_its_variable(raw_server, capsys, mon
     url = raw_server(answer).url
     code, _, err = run(capsys, f"openai:{url}", "--api-key-env", "GOOD_KEY")
     assert (code, err.count("\n")) == (2, 1)
-    assert "the key in GOOD_KEY was refused (HTTP 401)" in err
-    assert "name the variable that holds it by --api-key-env" in run(capsys, f"openai:{url}")[2]
+    assert "invalid API key in GOOD_KEY (HTTP 401)" in err
+    assert "expected a valid key in the variable named by --api-key-env" in run(capsys, f"openai:{url}")[2]
 
 
 def test_the_waits_of_discovery_are_told_one_line_each(raw_server, capsys, monkeypatch):
@@ -416,7 +416,7 @@ def test_the_latency_probe_is_sent_within_the_requests_that_are_allowed(most, un
     """Two requests come before it, three warm it up at most."""
     asked = ["reference", "--select", "simple_answer", "--latency", "10", "--concurrency", "1", "--out", str(tmp_path)]
     _, _, err = run(capsys, *asked, "--max-requests", str(most))
-    told = "latency was not measured: that takes up to 13 requests, and --max-requests leaves 12"
+    told = "latency was not measured: it takes up to 13 requests, but --max-requests leaves 12"
     assert (told in err) is unmeasured
     kinds = [json.loads(line)["kind"] for line in (tmp_path / "report.jsonl").read_text("utf-8").splitlines()]
     assert ("latency" in kinds) is not unmeasured

@@ -17,7 +17,7 @@ def test_a_script_is_printed(capsys):
 
 def test_a_script_that_is_too_long_is_one_line(capsys):
     assert main(["teleprompter", "script", "word " * 300]) == 2
-    assert "the teleprompter says 254 at most" in capsys.readouterr().err
+    assert "expected at most 254 tokens for the teleprompter" in capsys.readouterr().err
 
 
 def test_a_folder_for_transformers_is_written(tmp_path):

@@ -63,7 +63,7 @@ def test_an_api_that_was_too_busy_to_be_asked_is_left_open(endpoint):
     options = {"select": ("simple_answer",), "apis": ("chat", "responses")}
     done = finished(f"openai:{endpoint(RESPONSES)}", **options)
     over = [result for result in done.results if result.api == "responses"]
-    reason = f"whether the endpoint offers this API could not be found out: {WHY}"
+    reason = f"the endpoint could not be probed for this API: {WHY}"
     assert {(result.outcome, result.reason) for result in over} == {(Outcome.INCONCLUSIVE, reason)}
     assert done.capabilities.to_json()["apis"]["responses"] == {"offered": None, "reason": WHY}
     absent = finished(f"openai:{endpoint(b'nothing of all')}", **options)
@@ -73,7 +73,7 @@ def test_an_api_that_was_too_busy_to_be_asked_is_left_open(endpoint):
 
 def test_evidence_that_an_endpoint_was_too_busy_to_show_is_left_open(endpoint):
     options = {"select": ("prompt.*",), "skip": ("rows_*",)}
-    reason = f"what the endpoint shows could not all be found out: {WHY}"
+    reason = f"the endpoint could not be probed completely: {WHY}"
     done = finished(f"vllm:{endpoint(IDS)}", **options)
     assert done.capabilities.unknown == {"chat": WHY}
     assert (Outcome.INCONCLUSIVE, reason) in told(done)

@@ -262,7 +262,7 @@ def playing(body):
 
 
 def test_a_server_that_ignores_the_script_is_not_tested_as_if_it_had_followed_it():
-    with pytest.raises(EndpointUnusableError, match="--script vllm: the server did not follow the script"):
+    with pytest.raises(EndpointUnusableError, match="--script vllm: the server did not play the script"):
         found(Endpoint(), "vllm", script="vllm")
 
 
@@ -280,9 +280,9 @@ def test_an_endpoint_without_chat_requests_is_asked_in_the_other_api():
     capabilities = asyncio.run(discover(endpoint.send, question))
     assert capabilities.script_methods == {"responses": ScriptMethod.NONE}
     assert (capabilities.model, capabilities.steady_count, capabilities.to_json()["chat"]) == ("first", True, False)
-    with pytest.raises(EndpointUnusableError, match="--script reference: the server did not follow the script"):
+    with pytest.raises(EndpointUnusableError, match="--script reference: the server did not play the script"):
         asyncio.run(discover(endpoint.send, replace(question, script="reference")))
-    with pytest.raises(EndpointUnusableError, match="the model or the path was refused"):
+    with pytest.raises(EndpointUnusableError, match="invalid model or path"):
         asyncio.run(discover(endpoint.send, replace(question, apis=())))
 
 
@@ -290,48 +290,48 @@ LOST = SendResult(failure=Failure(kind=FailureKind.NO_CONNECTION, detail="refuse
 BUSY = Failure(kind=FailureKind.RATE_LIMITED, detail="HTTP 429 after 3 waits")
 CUT = Failure(kind=FailureKind.CUT, detail="7 of 9 bytes")
 NOTHING = {
-    "no connection": ({"models": LOST}, "no HTTP answer: refused"),
-    "no answer to the first request": ({"chat": LOST}, "no HTTP answer to the first request: refused"),
+    "no connection": ({"models": LOST}, "no HTTP response: refused"),
+    "no answer to the first request": ({"chat": LOST}, "no HTTP response to the first request: refused"),
     "the key is refused at the list": (
         {"models": answered({}, 401)},
-        r"the key was refused \(HTTP 401\).*--api-key-env",
+        r"invalid API key \(HTTP 401\).*--api-key-env",
     ),
-    "the key is refused at the request": ({"chat": answered({}, 403)}, r"the key was refused \(HTTP 403\)"),
-    "no model": ({"models": answered({"data": []})}, "lists no model.*--model"),
-    "models without a name": ({"models": answered({"data": [{"id": ""}, {}]})}, "lists no model.*--model"),
+    "the key is refused at the request": ({"chat": answered({}, 403)}, r"invalid API key \(HTTP 403\)"),
+    "no model": ({"models": answered({"data": []})}, "an empty list.*--model"),
+    "models without a name": ({"models": answered({"data": [{"id": ""}, {}]})}, "an empty list.*--model"),
     "models that are none": (
         {"models": answered({"data": {"id": 7}})},
-        r'^GET /v1/models answered JSON without a list of models \({"data": {"id": 7}}\): this is no OpenAI API$',
+        r'^GET /v1/models returned JSON without a list of models \({"data": {"id": 7}}\): not an OpenAI API$',
     ),
     "models in no JSON": (
         {"models": answered(b"<html>", content_type="text/html; charset=utf-8")},
-        "^GET /v1/models answered text/html, no JSON: this is no OpenAI API$",
+        "^GET /v1/models returned text/html, expected JSON: not an OpenAI API$",
     ),
     "no bytes in place of models": (
         {"models": answered(b"")},
-        "^GET /v1/models answered with an empty body: this is no",
+        "^GET /v1/models returned an empty body: not an",
     ),
     "an error in place of models": (
         {"models": answered({"error": {"message": "boom"}}, 500)},
-        r"^GET /v1/models answered HTTP 500 \(boom\): name a model by --model to do without the list$",
+        r"^GET /v1/models returned HTTP 500 \(boom\): name a model with --model to skip the list$",
     ),
     "a page of an error in place of models": (
         {"models": answered(b"<h1>Oh</h1>", 502, content_type="text/html")},
-        r"^GET /v1/models answered HTTP 502 \(<h1>Oh</h1>, text/html\): name a model",
+        r"^GET /v1/models returned HTTP 502 \(<h1>Oh</h1>, text/html\): name a model",
     ),
     "an error without a word in place of models": (
         {"models": answered(b"", 500)},
-        r"^GET /v1/models answered HTTP 500 \(an empty body\): name a model",
+        r"^GET /v1/models returned HTTP 500 \(an empty body\): name a model",
     ),
     "a list of models that breaks off": (
         {"models": replace(answered(b'{"data": ['), failure=CUT)},
-        "^the answer to GET /v1/models broke off: 7 of 9 bytes$",
+        "^the response to GET /v1/models was truncated: 7 of 9 bytes$",
     ),
     "a rate limit that says why": (
         {"models": replace(answered({"error": {"message": "no credits"}}, 429), failure=BUSY)},
         r"^rate limited: HTTP 429 after 3 waits \(no credits\)$",
     ),
-    "no path of models": ({"models": answered(b"", 404)}, "^GET /v1/models answered HTTP 404: give the URL up to /v1"),
+    "no path of models": ({"models": answered(b"", 404)}, "^GET /v1/models returned HTTP 404: give the URL up to /v1"),
     "a rate limit at the list": (
         {"models": SendResult(response=answered({}, 429).response, failure=BUSY)},
         "^rate limited: HTTP 429 after 3 waits$",
@@ -342,34 +342,34 @@ NOTHING = {
     ),
     "the model is refused": (
         {"chat": answered({"error": {"message": "no such model"}}, 404)},
-        "no such model.*it lists first, second",
+        "no such model.*available models: first, second",
     ),
     "a list of models with control characters": (
         {"models": answered({"data": [{"id": "m\x1b[2J"}]}), "chat": answered({}, 404)},
-        r"HTTP 404: {}\); it lists m \[2J$",
+        r"HTTP 404: {}\); available models: m \[2J$",
     ),
     "a page": (
         {"chat": answered(b"<h1>Hi</h1>", content_type="text/html")},
-        "^POST /v1/chat/completions answered text/html, no JSON: this is no OpenAI API .<h1>Hi</h1>.$",
+        "^POST /v1/chat/completions returned text/html, expected JSON: not an OpenAI API .<h1>Hi</h1>.$",
     ),
     "no bytes": (
         {"chat": answered(b"")},
-        "^POST /v1/chat/completions answered with an empty body: this is no OpenAI API$",
+        "^POST /v1/chat/completions returned an empty body: not an OpenAI API$",
     ),
     "a page of an error": (
         {"chat": answered(b"<h1>Oh</h1>", 502, content_type="text/html")},
-        r"POST /v1/chat/completions, was refused \(HTTP 502, text/html: <h1>Oh</h1>\)",
+        r"POST /v1/chat/completions was rejected \(HTTP 502, text/html: <h1>Oh</h1>\)",
     ),
-    "an error without a word": ({"chat": answered(b"", 500)}, r"refused \(HTTP 500: an empty body\)"),
+    "an error without a word": ({"chat": answered(b"", 500)}, r"rejected \(HTTP 500: an empty body\)"),
     "an error with 200": ({"chat": answered({"error": "out of memory"})}, "no chat completion.*out of memory"),
-    "a server error": ({"chat": answered({"error": {"message": "boom"}}, 500)}, r"refused \(HTTP 500: boom\)"),
+    "a server error": ({"chat": answered({"error": {"message": "boom"}}, 500)}, r"rejected \(HTTP 500: boom\)"),
     "a redirect": (
         {"chat": answered(b"", 307, location="https://other.example/v1")},
         r"redirects to https://other.example/v1 \(HTTP 307\)",
     ),
     "a redirect of everything": (
         {"models": answered(b"", 301, location="https://other.example/v1/models")},
-        "HTTP 301.*name the address itself",
+        "HTTP 301.*use that URL",
     ),
     "lines and control characters": (
         {"chat": answered({"error": {"message": "a\nb\x1b[31mc" + "d" * 1000}}, 500)},
@@ -398,7 +398,7 @@ def test_a_rate_limit_is_waited_for_once():
 def test_a_key_that_was_refused_is_told_by_the_name_of_its_variable(path):
     with pytest.raises(KeyRefusedError) as refused:
         found(Endpoint(**{path: answered({}, 401)}))
-    assert refused.value.told("MY_KEY") == "the key in MY_KEY was refused (HTTP 401)"
+    assert refused.value.told("MY_KEY") == "invalid API key in MY_KEY (HTTP 401)"
     assert refused.value.told(None) == str(refused.value)
 
 

@@ -114,7 +114,7 @@ def test_a_page_of_html_at_every_path_is_no_sign():
 def test_a_refused_key_and_an_empty_list_are_told():
     with pytest.raises(KeyRefusedError):
         known({"/v1/models": (401, {}, b"{}")})
-    with pytest.raises(EndpointUnusableError, match="lists no model"):
+    with pytest.raises(EndpointUnusableError, match="an empty list"):
         known({"/v1/models": (200, {}, b'{"object":"list","data":[]}')})
 
 

@@ -41,10 +41,10 @@ CARRIED = {
     ),
 }
 NOT_CARRIED = {
-    "a text that the model is to go on with": ([{"role": "assistant", "content": "So,"}], "of the role assistant"),
-    "instructions at the end": ([{"role": "system", "content": "Be kind."}], "of the role system"),
-    "no message": ([], "of the role none"),
-    "no list of messages": ("Hi", "of the role none"),
+    "a text that the model is to go on with": ([{"role": "assistant", "content": "So,"}], "role assistant"),
+    "instructions at the end": ([{"role": "system", "content": "Be kind."}], "role system"),
+    "no message": ([], "role missing"),
+    "no list of messages": ("Hi", "role missing"),
     "a picture at the end": (
         [{"role": "user", "content": [*PARTS, {"type": "image_url", "image_url": {"url": "x"}}]}],
         "the content of its last message does not end with text",
@@ -67,7 +67,7 @@ def test_a_script_is_not_carried_by(what):
 
 
 def test_a_script_that_is_too_long_is_not_carried():
-    with pytest.raises(ScriptUnsupportedError, match="the script has 300 tokens, the teleprompter says 254 at most"):
+    with pytest.raises(ScriptUnsupportedError, match="expected at most 254 tokens for the teleprompter, got 300"):
         with_script({"messages": [{"role": "user", "content": "Hi"}]}, [200002] * 300, WAY)
 
 
@@ -76,7 +76,7 @@ def test_a_script_is_not_carried_by_a_text_whose_quoting_would_change_it():
         '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a":1}<|call|>'
     )
     result = {"role": "tool", "tool_call_id": "a", "content": "5"}
-    with pytest.raises(ScriptUnsupportedError, match="of the role tool, is quoted, and that changes the script"):
+    with pytest.raises(ScriptUnsupportedError, match="\\(role tool\\) is quoted as JSON, which changes the script"):
         with_script({"messages": [result]}, call, WAY)
     plain = with_script(
         {"messages": [result]}, call, Scripting(method=ScriptMethod.TELEPROMPTER, suffix_tokens={"tool": 3})
@@ -131,7 +131,7 @@ def test_a_script_does_not_count_as_played_where(what):
     x = as_played(asked(NOT_PLAYED[what]), WAY)
     assert x.script is None
     assert x.expected is None
-    assert "something else than its script" in x.script_not_played
+    assert "differs from the script" in x.script_not_played
 
 
 STREAMED = {
@@ -294,5 +294,5 @@ def test_a_script_stands_at_the_end_of_the_last_message_of_a_raw_prompt(is_text)
 
 @pytest.mark.parametrize("prompt", ["A colour: ", [], 7, [[200006]], [200006, 999999]])
 def test_a_script_is_not_carried_by_a_raw_prompt_without_a_message_that_ends(prompt):
-    with pytest.raises(ScriptUnsupportedError, match="no message that ends"):
+    with pytest.raises(ScriptUnsupportedError, match="no complete message"):
         with_script({"prompt": prompt}, SCRIPT, WAY)

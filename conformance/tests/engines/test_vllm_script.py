@@ -79,7 +79,7 @@ def test_bad_script_is_refused_before_it_is_queued(extra, field):
     with pytest.raises(VllmScriptError) as refused:
         ScriptedLogits.validate_params(SimpleNamespace(extra_args=extra))
     assert refused.value.field == field
-    assert f"vllm_xargs.{field}:" in str(refused.value)
+    assert f"invalid vllm_xargs.{field}:" in str(refused.value)
 
 
 def test_script_is_played_once_then_its_end_for_ever():

@@ -156,7 +156,7 @@ def test_a_step_may_ask_how_busy_the_server_is():
         step, RequestProfile(model="m", extra={}, load_metric=LoadMetric(path="/metrics", name="running")), {}
     )
     assert (request.method, request.path, request.body) == ("GET", "/metrics", b"")
-    with pytest.raises(StepSkippedError, match="not known to tell"):
+    with pytest.raises(StepSkippedError, match="no metric of running requests is known"):
         build_request(step, PLAIN, {})
 
 
@@ -243,7 +243,7 @@ def test_a_long_value_is_written_short(what):
 
 
 MISSING = {
-    "there is no such answer": ("other#/choices", "no answer to other"),
+    "there is no such answer": ("other#/choices", "step other has no response"),
     "the answer is shorter": ("first#/choices/3", "/choices/3"),
     "the answer lacks the member": ("first#/usage/total", "/usage/total"),
 }

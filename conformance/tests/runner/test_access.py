@@ -24,8 +24,8 @@ COMPLETION = {
 }
 SELECTED = ("simple_answer", "tool_call", "wrong_formats", "side_by_side")
 SENT_BEFORE = 8  # requests after discovery, until something happens
-REVOKED = 401, "the key is refused from here on (HTTP 401)", FailureKind.ACCESS_REFUSED
-UNPAID = 402, "payment is required from here on (HTTP 402)", FailureKind.ACCESS_REFUSED
+REVOKED = 401, "the API key is now rejected (HTTP 401)", FailureKind.ACCESS_REFUSED
+UNPAID = 402, "payment is now required (HTTP 402)", FailureKind.ACCESS_REFUSED
 USED_UP = (
     429,
     "HTTP 429 after 0 waits, and the server asks to wait longer than 180 s",
@@ -161,7 +161,7 @@ def test_a_refusal_after_which_no_request_is_left_to_see_whom_it_meant_is_left_o
     done, kept = finished(server.url, max_requests=SENT_BEFORE - len(discovered(looking.url)) + 1)
     (refused,) = [x for x in kept if x.response is not None and x.response.status == 401]
     assert len(chats) == SENT_BEFORE + 1
-    assert refused.failure.detail == "HTTP 401, and no request was left to see whether a plain one is refused too"
+    assert refused.failure.detail == "HTTP 401; no request is left to check whether access was lost"
     assert not [r for r in done.results if r.outcome is Outcome.FAIL and refused.id in r.exchanges]
 
 
@@ -182,7 +182,7 @@ def test_a_request_that_costs_too_much_is_nobodys_fault_and_the_run_goes_on(raw_
     server, _ = endpoint(raw_server, lambda number, body: 402 if b'"tools"' in body else None)
     done, _ = finished(server.url)
     (told,) = [r for r in done.results if (r.check, r.scenario) == ("errors.valid_request_is_answered", "tool_call")]
-    assert (told.outcome, told.reason) == (Outcome.INCONCLUSIVE, "payment is required for it (HTTP 402)")
+    assert (told.outcome, told.reason) == (Outcome.INCONCLUSIVE, "this request requires payment (HTTP 402)")
     assert cut_short(done.series) is None
     assert [r for r in done.results if r.scenario == "simple_answer" and r.outcome is Outcome.PASS]
 
@@ -208,4 +208,4 @@ def test_a_session_of_pytest_that_was_cut_short_is_no_success_and_says_so(raw_se
     counts = done.parseoutcomes()
     assert (counts.get("failed", 0), counts["passed"] > 0) == (0, True)
     assert done.ret == pytest.ExitCode.TESTS_FAILED
-    done.stdout.fnmatch_lines([f"harmony-conformance: the run was cut short, not sent: {REVOKED[1]}"])
+    done.stdout.fnmatch_lines([f"harmony-conformance: the run was stopped: not sent: {REVOKED[1]}"])

@@ -537,7 +537,7 @@ WRONG = {
     "HTTP/2 in plain": (["--http2"], "invalid --http2: expected an https URL, got http://127.0.0.1:9"),
     "a proxy that is not there": (["--proxy", "127.0.0.1:9"], "proxy http://127.0.0.1:9: connection refused"),
     "a proxy without a name": (["--proxy", "no-such.invalid:9"], "proxy http://no-such.invalid:9: no such host"),
-    "a key to a proxy elsewhere": (["--proxy", "h:1", "--api-key-env", "GOOD_KEY"], "not sent over plain http"),
+    "a key to a proxy elsewhere": (["--proxy", "h:1", "--api-key-env", "GOOD_KEY"], "never sent over http"),
 }
 
 
@@ -577,7 +577,7 @@ def test_a_proxy_that_wants_another_password(  # noqa: PLR0917
     code, said = run(capsys, target, *way, *QUICK)
     assert code == 2
     right = "invalid credentials: expected USER:PASSWORD in the proxy URL, got 407 Proxy Authentication Required"
-    assert one_line(said).endswith(f"no HTTP answer: proxy {proxy.url}: {right}")
+    assert one_line(said).endswith(f"no HTTP response: proxy {proxy.url}: {right}")
     assert "wrong-pass" not in said
 
 
@@ -642,7 +642,7 @@ def test_a_redirect_to_another_host_is_not_followed_with_the_key(capsys, started
     server, proxy = raw_server(lambda connection, _: connection.sendall(head)), started(HttpProxy())
     for way in ([], ["--proxy", proxy.url]):
         code, said = run(capsys, f"vllm:{server.url}", "--api-key-env", "GOOD_KEY", *way, *QUICK)
-        assert (code, f"it redirects to {other.url}/v1/models (HTTP 307), which is not followed" in one_line(said)) == (
+        assert (code, f"the endpoint redirects to {other.url}/v1/models (HTTP 307); redirects are not followed" in one_line(said)) == (
             2,
             True,
         )

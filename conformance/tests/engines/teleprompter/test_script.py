@@ -117,7 +117,7 @@ def test_the_longest_script_is_said():
 
 def test_one_token_more_is_refused_with_its_numbers():
     with pytest.raises(
-        ScriptTooLongError, match=r"^the script has 255 tokens, the teleprompter says 254 at most$"
+        ScriptTooLongError, match=r"^invalid script: expected at most 254 tokens for the teleprompter, got 255$"
     ) as caught:
         write_script([200002] * 255)
     assert (caught.value.length, caught.value.most) == (255, 254)
