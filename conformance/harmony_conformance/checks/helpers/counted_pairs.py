@@ -21,10 +21,7 @@ _HEADER_AND_SEPARATORS = 12  # maximum number of tokens around an additional mes
 
 @dataclass(frozen=True, kw_only=True)
 class CountedPair:
-    """Two answered requests with known prompt token counts; `more` has the longer text.
-
-    `grown` is the difference of the prompt counts, `expected` that of the texts, both in tokens.
-    """
+    """Two answered requests, the second with a longer text, and the differences of their prompt counts and texts in tokens."""
 
     less: Exchange
     more: Exchange

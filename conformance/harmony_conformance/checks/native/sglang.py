@@ -241,12 +241,12 @@ def tokenize_shows_what_is_fed(series: Series) -> Iterator[Finding]:
     Otherwise clients that count tokens or truncate texts with it work with a different prompt than the model.
     """
     for x, other in _pairs(series):
-        ids, fed, count = _ids(other), x.prompt.ids, prompt_count(x)
-        if count not in (None, len(ids)) or (fed is not None and list(fed) != ids):
+        ids, prompt, count = _ids(other), x.prompt.ids, prompt_count(x)
+        if count not in (None, len(ids)) or (prompt is not None and list(prompt) != ids):
             yield Finding(
                 message="/v1/tokenize returns other tokens than the prompt of /generate",
                 at="/tokens",
-                expected=shorten(show(fed)) if fed is not None else RedactableText("{} tokens", count),
-                actual=shorten(show(ids)) if fed is not None else RedactableText("{} tokens", len(ids)),
+                expected=shorten(show(prompt)) if prompt is not None else RedactableText("{} tokens", count),
+                actual=shorten(show(ids)) if prompt is not None else RedactableText("{} tokens", len(ids)),
                 exchange=other.id,
             )

@@ -188,22 +188,17 @@ def headers_agree_with_the_body(x: Exchange) -> Iterator[Finding]:
 
 def _pairs(series: Series) -> Iterator[tuple[Exchange, list[int]]]:
     """Yield answers of TGI's chat, each with the ids that /chat_tokenize returns for the same messages."""
-    exchanges = series.exchanges.values()
-    tokenized = [(x, ids) for x in exchanges if x.request.path.endswith(TOKENIZED) and (ids := _tokenized_ids(x))]
-    for x in exchanges:
+    tokenized: list[tuple[Exchange, list[int]]] = []
+    for x in series.exchanges.values():
+        if x.request.path.endswith(TOKENIZED):
+            ids = [number(at(entry, "id")) for entry in items(at(x.response_json, "tokenize_response"))]
+            tokenized.append((x, [one for one in ids if one is not None]))
+    for x in series.exchanges.values():
         for other, ids in tokenized:
-            if x.api == TGI.name and x is not other and x.turn is not None and _is_same(x, other):
+            pairs = ((at(x.chat_request, name), at(other.chat_request, name)) for name in ("messages", "tools"))
+            is_chat = x.api == TGI.name and x is not other and x.turn is not None
+            if ids and is_chat and all(dumps(one) == dumps(two) for one, two in pairs):
                 yield x, ids
-
-
-def _tokenized_ids(x: Exchange) -> list[int]:
-    ids = [number(at(entry, "id")) for entry in items(at(x.response_json, "tokenize_response"))]
-    return [one for one in ids if one is not None]
-
-
-def _is_same(one: Exchange, other: Exchange) -> bool:
-    requests = one.chat_request, other.chat_request
-    return all(dumps(at(requests[0], name)) == dumps(at(requests[1], name)) for name in ("messages", "tools"))
 
 
 @series_only
@@ -220,7 +215,7 @@ def chat_tokenize_shows_the_prompt(series: Series) -> Iterator[Finding]:
     It is the only access to TGI's prompts; a different prompt proves nothing.
     """
     for x, ids in _pairs(series):
-        fed, count = x.prompt.ids, prompt_count(x)
+        prompt, count = x.prompt.ids, prompt_count(x)
         if count not in (None, len(ids)):
             yield Finding(
                 message="/chat_tokenize returns another number of tokens than the chat counts",
@@ -229,11 +224,11 @@ def chat_tokenize_shows_the_prompt(series: Series) -> Iterator[Finding]:
                 actual=RedactableText("{} tokens", len(ids)),
                 exchange=x.id,
             )
-        elif fed is not None and list(fed) != ids:
+        elif prompt is not None and list(prompt) != ids:
             yield Finding(
                 message="/chat_tokenize returns other tokens than the prompt of the chat",
                 at="/tokenize_response",
-                expected=shorten(show(fed)),
+                expected=shorten(show(prompt)),
                 actual=shorten(show(ids)),
                 exchange=x.id,
             )

@@ -119,7 +119,9 @@ def untyped(function: Json, shown: Declaration, library: Declaration, where: str
 
 
 def _values(parameter: Parameter, shown: Declaration, library: Declaration, place: str) -> Iterator[Finding]:
-    values = [value for value in _enum(parameter.schema) if _quotes(value, library.type)]
+    holders = (parameter.schema, at(parameter.schema, "items"), *items(at(parameter.schema, "oneOf")))
+    enum = (text(value) for holder in holders for value in items(at(holder, "enum")))
+    values = [value for value in enum if _quotes(value, library.type)]
     lost = [value for value in values if not _quotes(value, shown.type)]
     if lost:
         yield Finding(
@@ -130,11 +132,6 @@ def _values(parameter: Parameter, shown: Declaration, library: Declaration, plac
             expected=shorten(" | ".join(map(dumps, values))),
             actual=shorten(" | ".join(member.type for member in declared_members(parameter.name, shown))),
         )
-
-
-def _enum(schema: Json) -> Iterator[str]:
-    for holder in (schema, at(schema, "items"), *items(at(schema, "oneOf"))):
-        yield from map(text, items(at(holder, "enum")))
 
 
 def _quotes(value: str, declared: str) -> bool:

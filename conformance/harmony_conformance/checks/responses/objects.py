@@ -23,24 +23,16 @@ from harmony_conformance.redactable_text import Location, RedactableText, Report
 _ANSWERED = (is_responses, on.was_answered, told_a_response)
 
 
-def _is_string(value: Json) -> bool:
-    return isinstance(value, str)
-
-
 def _is_filled(value: Json) -> bool:
     return isinstance(value, str) and bool(value)
-
-
-def _is_list(value: Json) -> bool:
-    return isinstance(value, list)
 
 
 def _is_time(value: Json) -> bool:
     return number(value) is not None or isinstance(value, float)
 
 
-def _is_optional_list(value: Json) -> bool:
-    return value is None or isinstance(value, list)
+def _is_a(*types: type) -> Callable[[Json], bool]:
+    return lambda value: isinstance(value, types)
 
 
 def _is(*words: str) -> Callable[[Json], bool]:
@@ -55,25 +47,25 @@ _RESPONSE: _Members = {
     "object": (_is("response"), "response"),
     "created_at": (_is_time, "a time in seconds"),
     "status": (_is(*_STATUSES), "one of " + ", ".join(_STATUSES)),
-    "model": (_is_string, "a string"),
-    "output": (_is_list, "a list"),
+    "model": (_is_a(str), "a string"),
+    "output": (_is_a(list), "a list"),
 }
 
 _ITEMS: dict[str, _Members] = {
     "message": {
         "id": (_is_filled, "a string"),
         "role": (_is("assistant"), "assistant"),
-        "content": (_is_list, "a list of parts"),
+        "content": (_is_a(list), "a list of parts"),
     },
     "reasoning": {
         "id": (_is_filled, "a string"),
-        "summary": (_is_list, "a list"),
-        "content": (_is_optional_list, "a list of parts, or null"),
+        "summary": (_is_a(list), "a list"),
+        "content": (_is_a(list, type(None)), "a list of parts, or null"),
     },
     "function_call": {
         "call_id": (_is_filled, "a string"),
         "name": (_is_filled, "a string"),
-        "arguments": (_is_string, "a string"),
+        "arguments": (_is_a(str), "a string"),
     },
     "code_interpreter_call": {"id": (_is_filled, "a string"), "status": (_is_filled, "a string")},
     "web_search_call": {"id": (_is_filled, "a string"), "status": (_is_filled, "a string")},

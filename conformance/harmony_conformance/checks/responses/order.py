@@ -24,7 +24,7 @@ from harmony_conformance.json_value import JsonObject, at, dumps, pointer, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, evidence
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
-from harmony_ref import HarmonyError, Message, Role, parse, text_of
+from harmony_ref import HarmonyError, Role, parse, text_of
 
 _STREAMED = (is_responses, on.was_streamed, on.ended_well)
 _BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
@@ -184,13 +184,13 @@ def _output_messages(x: Exchange) -> list[tuple[str, str]]:
         messages = parse(strip_endoftext(x.output.ids or ()), role=Role.ASSISTANT)
     except HarmonyError:
         return []
-    return [(_kind_of(message), text_of(message).strip()) for message in messages]
-
-
-def _kind_of(message: Message) -> str:
-    if message.recipient is not None:
-        return "called"
-    return "analysis" if message.channel == "analysis" else "shown"
+    return [
+        (
+            "called" if message.recipient is not None else "analysis" if message.channel == "analysis" else "shown",
+            text_of(message).strip(),
+        )
+        for message in messages
+    ]
 
 
 @check(MUST, spec="responses#output", when=(is_responses, on.ended_well, told_a_response, order_is_known))

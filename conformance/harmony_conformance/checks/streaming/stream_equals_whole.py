@@ -99,7 +99,12 @@ def _part_findings(series: Series, part: Callable[[Turn], Json]) -> Iterator[Fin
 
 def _difference_findings(whole: Json, streamed: Json, streamed_id: str) -> Iterator[Finding]:
     for found in json_differences(whole, streamed) if whole != streamed else ():
-        suffix = " in white space only" if _is_white_space(at(whole, found.path), at(streamed, found.path)) else ""
+        one, other = at(whole, found.path), at(streamed, found.path)
+        # servers put different white space between several messages of a channel
+        is_white_space = (
+            isinstance(one, str) and isinstance(other, str) and "".join(one.split()) == "".join(other.split())
+        )
+        suffix = " in white space only" if is_white_space else ""
         yield Finding(
             message=RedactableText("streamed, {} differs{}", found.path, RedactableText(suffix)),
             at=found.path,
@@ -107,11 +112,6 @@ def _difference_findings(whole: Json, streamed: Json, streamed_id: str) -> Itera
             actual=found.actual,
             exchange=streamed_id,
         )
-
-
-def _is_white_space(whole: Json, streamed: Json) -> bool:
-    # servers put different white space between several messages of a channel
-    return isinstance(whole, str) and isinstance(streamed, str) and "".join(whole.split()) == "".join(streamed.split())
 
 
 def _whole_and_streamed(series: Series) -> Iterator[tuple[Turn, Turn, str]]:
