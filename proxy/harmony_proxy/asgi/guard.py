@@ -43,8 +43,7 @@ from harmony_proxy.policy.policy import Policy
 _BYPASSES = frozenset({"http.response.pathsend", "http.response.zerocopysend", "http.response.trailers"})
 """ASGI extensions that would bypass a guard that repairs or blocks."""
 
-_PATHS = 64
-"""Largest number of cached paths."""
+_PATHS = 64  # largest number of cached paths
 
 
 class HarmonyGuard:
@@ -147,8 +146,8 @@ class HarmonyGuard:
     async def _serve_uncached(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a scope that is not observed, or the first one on an observed path."""
         if scope["type"] != "http" or scope["method"] != "POST" or not api_of(scope["path"]):
-            is_life = scope["type"] == "lifespan"
-            await self._app(scope, receive, self._until_shut_down(send) if is_life else send)
+            is_lifespan = scope["type"] == "lifespan"
+            await self._app(scope, receive, self._close_at_shutdown(send) if is_lifespan else send)
             return
         if not self._is_started:
             self.start()
@@ -217,10 +216,10 @@ class HarmonyGuard:
         self.gauges.begun += 1
         return f"{self._run}-{self.gauges.begun}"
 
-    def _until_shut_down(self, send: Send) -> Send:
-        async def sending(message: Message) -> None:
+    def _close_at_shutdown(self, send: Send) -> Send:
+        async def send_and_close(message: Message) -> None:
             if message["type"] == "lifespan.shutdown.complete":
                 await asyncio.to_thread(self._queue.close)
             await send(message)
 
-        return sending
+        return send_and_close

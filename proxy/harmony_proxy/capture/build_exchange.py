@@ -24,8 +24,7 @@ _RETAINED_HEADERS = frozenset(
 )
 _FINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 _ID_LENGTH = 128
-_Header = tuple[str, str]
-"""Lower-case name, and value."""
+_Header = tuple[str, str]  # lower-case name, and value
 _FAILURES = {
     End.NO_CONNECTION: FailureKind.NO_CONNECTION,
     End.TIMEOUT: FailureKind.TIMEOUT,

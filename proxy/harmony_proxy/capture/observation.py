@@ -61,11 +61,9 @@ _HEAD = 4
 _AGAIN_BYTES = 64 * 1024
 """Bytes retained past the limit before the next summary, which takes time proportional to the length of the note."""
 
-_BYTES = frozenset({bytes, bytearray, memoryview})
-"""Types of a request's body in ASGI servers."""
+_BYTES = frozenset({bytes, bytearray, memoryview})  # types of a request's body in ASGI servers
 
-_SMALL_BYTES = 1024
-"""Largest last part of a request or response that is not counted: `HEADER_COST` includes it."""
+_SMALL_BYTES = 1024  # largest last part of a request or response that is not counted: `HEADER_COST` includes it
 
 
 class Terms:

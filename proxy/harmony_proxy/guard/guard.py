@@ -186,7 +186,7 @@ class Guard:
             self._count_problem(error)
         match self._mode:
             case _Mode.STREAMING:
-                return Closing(head=None, body=self._guarded(self._close_stream))
+                return Closing(head=None, body=self._guarded(lambda: self._end_stream(is_complete=True)))
             case _Mode.REFUSING:
                 return self._unexamined()
             case _Mode.HELD:
@@ -207,7 +207,8 @@ class Guard:
             self._count_problem(error)
         is_listening = end not in (End.CLIENT_LEFT, End.SHUT_DOWN)
         if self._mode is _Mode.STREAMING:
-            body = self._guarded(self._abort_stream)  # without a client too: it records the actions for the log
+            # Without a client too: this records the actions for the log.
+            body = self._guarded(lambda: self._end_stream(is_complete=False))
             return Closing(head=None, body=body if is_listening else [])
         if is_listening and self._mode in (_Mode.HELD, _Mode.REFUSING):
             self._mode = _Mode.STOPPED
@@ -300,20 +301,12 @@ class Guard:
         if self._pending_head is not None:
             self.head, self._pending_head = self._pending_head, None
 
-    def _close_stream(self) -> list[bytes]:
+    def _end_stream(self, *, is_complete: bool) -> list[bytes]:
         if self._stream is None:
             return []
-        if self._unpacking is not None:
+        if is_complete and self._unpacking is not None:
             self._unpacking.end()
-        out = self._emit(self._stream.close())
-        self._record_actions(self._stream.actions)
-        self._release_head()
-        return out
-
-    def _abort_stream(self) -> list[bytes]:
-        if self._stream is None:
-            return []
-        out = self._stream.abort()
+        out = self._emit(self._stream.close()) if is_complete else self._stream.abort()
         self._record_actions(self._stream.actions)
         self._release_head()
         return out

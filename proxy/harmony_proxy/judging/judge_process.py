@@ -95,7 +95,9 @@ class ExchangeJudge:
         if built.exchange is not None:
             closed, applied = judge_split(built.exchange, self._checks)
             not_applicable = len(closed)
-        line = log_line(built, _iso(record.started), applied, not_applicable, self._excerpts)
+        second = int(record.started)
+        started = f"{_format_second(second)}.{int((record.started - second) * 1000):03d}+00:00"
+        line = log_line(built, started, applied, not_applicable, self._excerpts)
         if built.exchange is not None and (sample := self._samples.take(built.exchange, applied)) is not None:
             line["sample"] = sample
         return built, line, applied, not_applicable
@@ -225,15 +227,9 @@ class _Totals:
         self._reported_at = time.monotonic()
 
 
-def _iso(seconds: float) -> str:
-    """Format a Unix time, to the millisecond."""
-    whole = int(seconds)
-    return f"{_second(whole)}.{int((seconds - whole) * 1000):03d}+00:00"
-
-
 @lru_cache(maxsize=16)  # many exchanges begin in the same second
-def _second(whole: int) -> str:
-    return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+def _format_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _print(line: str) -> None:

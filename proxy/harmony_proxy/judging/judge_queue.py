@@ -30,15 +30,12 @@ _BATCH_EXCHANGES = 32
 """Exchanges per batch: enough to keep the packing code in the CPU caches, few enough for the garbage collector."""
 LARGE_BYTES = 16 * 1024
 """A single exchange of this size completes a batch: blocks above about 100 KB are allocated and page-faulted each time."""
-_PIPE_BYTES = 1024 * 1024
-"""Requested capacity of the pipe, where it can be set: the thread can write more per wake-up."""
+_PIPE_BYTES = 1024 * 1024  # requested capacity of the pipe, where it can be set: the thread can write more per wake-up
 _WRITE_BYTES = 256 * 1024
-_PIECES = 512
-"""Largest number of buffers per `writev`; systems allow 1024."""
+_PIECES = 512  # largest number of buffers per `writev`; systems allow 1024
 _CLOSE_SECONDS = 30.0
 
-_Batch = tuple[bytes, int]
-"""The body of a frame, and its number of exchanges."""
+_Batch = tuple[bytes, int]  # the body of a frame, and its number of exchanges
 
 
 class JudgeQueue:
@@ -222,7 +219,10 @@ class JudgeQueue:
         while batches:
             pieces = [piece for body, _ in batches for piece in framed(body)]
             pieces[:2] = [b"".join(pieces[:2])[offset:]]
-            offset += _write_some(pipe, pieces)
+            try:
+                offset += os.writev(pipe, pieces[:_PIECES])
+            except AttributeError:  # on Windows
+                offset += os.write(pipe, pieces[0])
             while batches and offset >= LENGTH_BYTES + len(batches[0][0]):
                 body, count = batches.popleft()
                 offset -= LENGTH_BYTES + len(body)
@@ -307,14 +307,6 @@ class JudgeQueue:
         if times:
             with self._lock:
                 self._counts[name] += times
-
-
-def _write_some(pipe: int, pieces: list[bytes]) -> int:
-    """Write as much as the pipe takes, and return the number of bytes."""
-    try:
-        return os.writev(pipe, pieces[:_PIECES])
-    except AttributeError:  # on Windows
-        return os.write(pipe, pieces[0])
 
 
 def _parse(total: bytes) -> tuple[Tally, int]:

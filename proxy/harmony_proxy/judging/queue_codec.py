@@ -19,8 +19,7 @@ from harmony_proxy.judging.judge_settings import LENGTH_BYTES
 Handed = Packed | Note
 """A finished exchange: from a recorder, or a note of the observer."""
 
-_VERSION = 2
-"""The version without references to repeated objects: detecting these takes longer than writing them twice."""
+_VERSION = 2  # the version without references to repeated objects: detecting these takes longer than writing them twice
 
 
 def packed(exchanges: Sequence[Handed]) -> tuple[bytes, int]:

@@ -34,8 +34,7 @@ Refusing = Callable[[int, End, str], None]
 The reason quotes nothing of the request.
 """
 
-_Answer = tuple[str, bytes]
-"""Status line and body."""
+_Answer = tuple[str, bytes]  # status line and body
 
 
 class _UntilClosed(RequestResponseCycle):

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from harmony_proxy.capture.observation import ClientConnection, Receive
 
-_ROOM = 64 * 1024
-"""Bytes that are buffered for the upstream before no more are read from the client."""
+_ROOM = 64 * 1024  # bytes that are buffered for the upstream before no more are read from the client
 LOOK_SECONDS = 0.5
 """Interval of the checks whether a client has left from which nothing is read."""
-_MORE = 4 * 1024 * 1024
-"""Bytes that are read from a client at each check, out of the reserve: as much as system buffers may hold."""
+_MORE = (
+    4 * 1024 * 1024
+)  # bytes that are read from a client at each check, out of the reserve: as much as system buffers may hold
 
 
 @dataclass(frozen=True, kw_only=True)

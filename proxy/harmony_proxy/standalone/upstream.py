@@ -108,11 +108,12 @@ class Upstream:
         if scope["path"] == HEALTH:
             await _answer(send, 200, b'{"status":"ok"}')
             return
-        ended: Callable[[End, str], None] = scope.get(ENDED, _ignore_end)
+        ended: Callable[[End, str], None] = scope.get(ENDED) or (lambda _end, _detail: None)
         upload = Upload(receive, self._limits, client=scope.pop(LEFT, _UNKNOWN), reserve=self._reserve)
         try:
             url, headers = self._url(scope), _forwarded(scope["headers"])
-            length = _length(scope["headers"])
+            declared = (value for name, value in scope["headers"] if name.lower() == b"content-length")
+            length: str | None = next((value.decode("latin-1") for value in declared), None)
             if length is not None and int(length) > self._limits.body:
                 raise too_large(self._limits.body)
             body = await upload.begin()
@@ -130,7 +131,7 @@ class Upstream:
     def _url(self, scope: Scope) -> URL:
         if scope["method"] in _REFUSED_METHODS:
             raise UploadRefusedError(405, f"the method {scope['method']} is not supported")
-        if _coding(scope["headers"]) not in _CODINGS:
+        if _transfer_coding(scope["headers"]) not in _CODINGS:
             raise UploadRefusedError(501, "unsupported transfer coding: expected chunked")
         path: str = scope["path"]
         if self._has_path and ".." in path.split("/"):
@@ -243,7 +244,7 @@ class _Forwarding:
     async def _send_back(self, response: aiohttp.ClientResponse) -> None:
         if response.status not in _STATUSES:
             raise aiohttp.ClientPayloadError("the upstream switches protocols unasked, or sends an invalid status")
-        if _coding(response.raw_headers) not in _CODINGS:
+        if _transfer_coding(response.raw_headers) not in _CODINGS:
             raise aiohttp.ClientPayloadError("the upstream uses an unsupported transfer coding")
         headers = _without(response.raw_headers, _HOP_BY_HOP)
         if response.status in _REDIRECTS:
@@ -289,8 +290,7 @@ def _forwarded(headers: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
         raise UploadRefusedError(400, "invalid header: expected UTF-8") from None
 
 
-def _coding(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the transfer coding."""
+def _transfer_coding(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b",".join(value.strip().lower() for name, value in headers if name.lower() == b"transfer-encoding")
 
 
@@ -309,11 +309,6 @@ def _through_us(location: bytes, base: URL) -> bytes:
     return ((path if path.startswith("/") else f"/{path}") + fragment).encode("ascii")
 
 
-def _length(headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-    """Return the declared length of the body."""
-    return next((value.decode("latin-1") for name, value in headers if name.lower() == b"content-length"), None)
-
-
 def _without(headers: Iterable[tuple[bytes, bytes]], names: frozenset[bytes]) -> Headers:
     """Return lower-case headers without `names` and those that `Connection` names."""
     lowered = [(name.lower(), value) for name, value in headers]
@@ -321,10 +316,6 @@ def _without(headers: Iterable[tuple[bytes, bytes]], names: frozenset[bytes]) ->
         if name == b"connection":
             names |= {word.strip().lower() for word in value.split(b",")}
     return [pair for pair in lowered if pair[0] not in names]
-
-
-def _ignore_end(_: End, __: str) -> None:
-    """Do nothing: the scope has no callback."""
 
 
 def _end_of(left: ClientDisconnectError) -> tuple[End, str]:
