@@ -4,7 +4,8 @@ A server may add the same text to every prompt, so a single count proves nothing
 every accepted form. A form fits if the difference is the same for all requests: that is the size of the added text.
 If no form fits, the smallest set of mistakes that explains the differences exactly is searched. Mistakes with equal counts are reported together.
 
-Counts cannot show what all prompts share: identity, dates, effort (each level is one token), order of messages and of header fields, a missing `<|start|>assistant`.
+Counts cannot show what all prompts share: identity, dates, effort (each level is one token), order of messages and of header fields,
+a missing `<|start|>assistant`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The HTTP client: sends one request, keeps what comes back chunk by chunk with its times, and turns every way of failing into a `Failure`.
+"""The HTTP client: send a request, record the response's chunks with their times, and translate every error to a `Failure`.
 
-A key goes to the target's host only: redirects are never followed, and a proxy gets no more than it forwards. A key, or a header that holds a
-credential, is masked before anything is recorded, should the server echo it.
+A key is sent only to the target's host: redirects are never followed. Secrets that a server echoes are masked before anything is recorded.
 
-httpx carries the requests. Its stream gives each chunk of HTTP by itself, as it arrives, and what arrived before a fault in the same packet.
+The client uses transports of httpx, whose streams yield each HTTP chunk as it arrives, also if an error follows in the same packet.
 """
 
 from __future__ import annotations
@@ -32,19 +31,19 @@ from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, 
 from harmony_conformance.transport.redaction import Mask, cookie_secrets, secrets
 from harmony_conformance.transport.sse import EventDecoder
 
-BODY_LIMIT = 10 * 1024 * 1024  # escaped as JSON it is still a line that the readers of recordings take
+BODY_LIMIT = 10 * 1024 * 1024  # bytes: escaped as JSON it still fits the line limit of recordings
 _SWITCHED, _PROXY_AUTHENTICATION, _TOO_MANY, _UNAVAILABLE = 101, 407, 429, 503
 _WAITS = 3
 _LONGEST_WAIT, _UNREADABLE_WAIT = 60.0, 1.0  # seconds
 _PATIENCE = _WAITS * _LONGEST_WAIT
 _WHOLE_EXCHANGE = 10  # times the timeout
-_NOT_KEPT = frozenset({"set-cookie", "authorization"})
+_SECRET_HEADERS = frozenset({"set-cookie", "authorization"})
 _SENDING = frozenset({"POST", "PUT", "PATCH"})
 _LENGTH = "content-length"
 _USUAL_HEADERS: Mapping[str, str] = MappingProxyType(
     {"Accept-Encoding": ACCEPTED, "Connection": "keep-alive", "user-agent": "harmony-conformance"}
 )
-_OF_REQUESTS: Mapping[str, str] = MappingProxyType(
+_MEDIA_TYPES: Mapping[str, str] = MappingProxyType(
     {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 )
 Value = TypeVar("Value")
@@ -52,7 +51,16 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionSettings:
-    """How to connect. `timeout` is the longest silence between bytes, in seconds; `key` is never stored elsewhere."""
+    """The settings of a connection.
+
+    Attributes:
+        base: The base URL of the server.
+        key: The API key, which is never recorded, or None.
+        headers: Headers for every request.
+        timeout: The longest time without a byte, in seconds.
+        body_limit: The largest response body, in bytes.
+        network: The connection options.
+    """
 
     base: str
     key: str | None = None
@@ -64,7 +72,7 @@ class ConnectionSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class SendResult:
-    """What came of a request: a response, or a failure, or both where a body broke off; and the waits that a busy server asked for."""
+    """The result of one request: a response, a failure, or both if the body is truncated. `retry_waits` are in seconds."""
 
     response: Response | None = None
     failure: Failure | None = None
@@ -72,64 +80,66 @@ class SendResult:
 
 
 SendRequest = Callable[[Request], Awaitable[SendResult]]
-"""Sends a request, and says what came of it."""
+"""An asynchronous function that sends a request."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """A wait that a busy server asked for, in seconds: `asked` is None where its Retry-After can not be read; `place` counts from 1."""
+    """A wait before a retry that a busy server requested.
+
+    Attributes:
+        requested_seconds: The seconds in Retry-After, or None if it is unreadable.
+        seconds: The seconds that the client waits.
+        attempt: The number of the wait, from 1.
+    """
 
     requested_seconds: float | None
     seconds: float
     attempt: int
 
     def __str__(self) -> str:
-        """One line."""
-        asks = (
-            "the server is busy"
-            if self.requested_seconds is None
-            else f"the server asks to wait {self.requested_seconds:.0f} s"
-        )
-        return f"{asks}; waiting {self.seconds:.0f} s, {self.attempt} of {_WAITS}"
+        """Return a description in one line."""
+        seconds = self.requested_seconds
+        reason = "the server is busy" if seconds is None else f"the server asks to wait {seconds:.0f} s"
+        return f"{reason}; waiting {self.seconds:.0f} s, {self.attempt} of {_WAITS}"
 
 
 def ignore_wait(wait: Wait) -> None:
-    """For those who do not want to be told of waits."""
+    """Do nothing: the default callback for waits."""
 
 
 class _Trace:
-    """State of the connection of one request, by the events of httpx."""
+    """The connection state of one request, from httpx's trace events."""
 
     def __init__(self) -> None:
         self.is_new = False
         self.last = ""
 
     async def __call__(self, event: str, _: object) -> None:
-        """Take an event."""
         self.last = event
         self.is_new = self.is_new or ".connect_" in event
 
 
 class Client:
-    """What is sent to one endpoint; an asynchronous context manager."""
+    """The HTTP client of one endpoint, an asynchronous context manager."""
 
     def __init__(self, settings: ConnectionSettings, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        """`transport`: carries the requests, where that is no network.
+        """Create a client. `transport` replaces the network, for example for the reference server.
 
         Raises:
-            UsageError: a file of certificates is unreadable.
+            UsageError: A certificate file is unreadable.
         """
         self._settings = settings
         self._secrets = (*secrets(settings.key, settings.headers), *settings.network.secrets)
         self._mask = Mask(self._secrets)
         authorization = {"authorization": f"Bearer {settings.key}"} if settings.key else {}
-        self._headers = _together(_USUAL_HEADERS, settings.headers, authorization, _OF_REQUESTS)
+        self._headers = _merge_headers(_USUAL_HEADERS, settings.headers, authorization, _MEDIA_TYPES)
         self._transport = transport or open_transport(settings.base, settings.network)
         self._urls: dict[str, httpx.URL] = {}
         self._timeouts = dict.fromkeys(("connect", "read", "write"), settings.timeout)
 
     async def __aenter__(self) -> Self:
-        """The client."""
+        """Return the client."""
         return self
 
     async def __aexit__(
@@ -141,38 +151,37 @@ class Client:
     async def send(
         self, request: Request, waiting: Callable[[Wait], None] = ignore_wait, leave_after: int | None = None
     ) -> SendResult:
-        """Send a request; wait and repeat where the server says 429 or 503 with Retry-After, at most three times. `waiting` is told of each wait.
+        """Send a request. Retry a 429 or 503 with Retry-After at most three times, after waiting up to 60 s each.
 
-        Where it asks for more than three of the longest waits, as one whose limit is of a day does, none would help, and none is made.
+        If the server asks for more than 180 s, as for a daily limit, the client does not wait at all.
+        A final 429 is a failure of the kind RATE_LIMITED, also without Retry-After.
 
-        A 429 that is left is a limit of the client's use, and a failure of its own kind, also where the server does not say how long to wait.
-
-        `leave_after`: the number of events of a stream after which the connection is closed, whatever is still to come.
+        Args:
+            request: The request.
+            waiting: A callback for each wait.
+            leave_after: Close the connection after this number of stream events, or None.
         """
-        waited: list[float] = []
+        waits: list[float] = []
         while True:
-            sent = await self._once(request, leave_after)
-            wait = _wait(sent.response, len(waited) + 1)
+            result = await self._send_once(request, leave_after)
+            wait = _wait(result.response, len(waits) + 1)
             if wait is None:
-                return replace(sent, retry_waits=tuple(waited), failure=sent.failure or _limited(sent.response))
+                return replace(result, retry_waits=tuple(waits), failure=result.failure or _limited(result.response))
             is_hopeless = _is_hopeless(wait)
-            if len(waited) == _WAITS or is_hopeless:
-                so_far = f"HTTP {sent.response.status if sent.response else 0} after {len(waited)} waits"
-                detail = (
-                    f"{so_far}, and the server asks to wait longer than {_PATIENCE:.0f} s" if is_hopeless else so_far
-                )
-                return replace(
-                    sent, retry_waits=tuple(waited), failure=Failure(kind=FailureKind.RATE_LIMITED, detail=detail)
-                )
-            waited.append(wait.seconds)
+            if len(waits) == _WAITS or is_hopeless:
+                detail = f"HTTP {result.response.status if result.response else 0} after {len(waits)} waits"
+                detail += f", and the server asks to wait longer than {_PATIENCE:.0f} s" if is_hopeless else ""
+                failure = Failure(kind=FailureKind.RATE_LIMITED, detail=detail)
+                return replace(result, retry_waits=tuple(waits), failure=failure)
+            waits.append(wait.seconds)
             waiting(wait)
             await _pause(wait.seconds)
 
-    async def _once(self, request: Request, leave_after: int | None) -> SendResult:
-        """What came of the request on one connection; on another where one that had been kept open turns out to be closed.
+    async def _send_once(self, request: Request, leave_after: int | None) -> SendResult:
+        """Send the request without waits. Retry on a new connection if a reused one turns out to be closed.
 
-        A server may close a connection after any answer, llama.cpp does so without a word, and only the next request finds out. Where that request
-        is itself the cause, it meets the same on a new connection.
+        Servers may close a connection after any response, llama.cpp without notice. If the request itself is the cause, the retry on a
+        new connection fails the same way.
         """
         while True:
             chunks: list[Chunk] = []
@@ -185,7 +194,7 @@ class Client:
                 most = self._settings.timeout * _WHOLE_EXCHANGE
                 failure = Failure(kind=FailureKind.TIMEOUT, detail=f"the answer was not complete after {most:g} s")
             except (httpx.HTTPError, httpx.InvalidURL, UnicodeError, ssl.SSLError) as error:
-                # those of host names and of TLS come through httpx as they are
+                # httpx does not wrap errors of host names and TLS
                 failure = failure_of(
                     error, self._settings.network, self._settings.timeout, trace.last, has_begun=bool(heads)
                 )
@@ -193,35 +202,35 @@ class Client:
                     continue
             except ContentDecodingError as problem:
                 failure = Failure(kind=FailureKind.MALFORMED_HTTP, detail=str(problem))
-            return self._sent(heads, chunks, failure)
+            return self._masked_result(heads, chunks, failure)
 
     async def _receive(
         self, request: Request, chunks: list[Chunk], heads: list[_Head], leave_after: int | None, trace: _Trace
     ) -> Failure | None:
-        """Send the request and record what arrives, also where that breaks off.
+        """Send the request and record in `heads` and `chunks` what arrives, also before an error.
 
         Raises:
-            httpx.HTTPError: it did.
-            BadCoding: the body is not in the content coding that its headers name.
+            httpx.HTTPError: The connection or the response failed.
+            ContentDecodingError: The body is not in the content coding that its header names.
         """
         transport, network = self._transport, self._settings.network
         if leave_after is not None and network.http2:
-            # httpx does not reset a stream of HTTP/2: only the end of its connection shows the server that the client left
+            # httpx does not reset HTTP/2 streams: only the end of the connection shows the server that the client left
             transport = open_transport(self._settings.base, network)
         size = events = 0
         limit = self._settings.body_limit
-        counting = EventDecoder()
+        event_counter = EventDecoder()
         start = now()
-        async with AsyncExitStack() as opened:
+        async with AsyncExitStack() as stack:
             if transport is not self._transport:
-                opened.push_async_callback(transport.aclose)
+                stack.push_async_callback(transport.aclose)
             response = await transport.handle_async_request(self._httpx_request(request, trace))
-            opened.push_async_callback(response.aclose)
+            stack.push_async_callback(response.aclose)
             if response.status_code == _PROXY_AUTHENTICATION and network.proxy is not None:
                 raise httpx.ProxyError(f"{_PROXY_AUTHENTICATION} {response.reason_phrase}")
             if response.status_code == _SWITCHED:
-                raise httpx.RemoteProtocolError("the server switched protocols, which nothing asked for")
-            head = _Head(status=response.status_code, headers=_told(response.headers.raw))
+                raise httpx.RemoteProtocolError("the server switched protocols, which the client did not request")
+            head = _Head(status=response.status_code, headers=_decode_headers(response.headers.raw))
             heads.append(head)
             coding = decoder(head.headers.get("content-encoding", ""))
             async for data in _decoded(response, coding, limit):
@@ -230,7 +239,7 @@ class Client:
                     return Failure(kind=FailureKind.TOO_LARGE, detail=f"the body is larger than {limit} bytes")
                 if data:
                     chunks.append(Chunk(at=now() - start, data=data))
-                events += len(counting.feed(data)) if leave_after is not None else 0
+                events += len(event_counter.feed(data)) if leave_after is not None else 0
                 if leave_after is not None and events >= leave_after:
                     return Failure(kind=FailureKind.CLIENT_LEFT, detail=f"the client left after {leave_after} events")
             if trailing_data(response):
@@ -238,7 +247,7 @@ class Client:
         return None
 
     def _httpx_request(self, request: Request, trace: _Trace) -> httpx.Request:
-        """Return the request as httpx sends it. The URL of a path is read once: requests have many bodies and few paths."""
+        """Return the request for httpx. URLs are cached by path."""
         if request.path not in self._urls:
             path = request.path.partition("#")[0].lstrip("/")
             self._urls[request.path] = httpx.URL(f"{self._settings.base.rstrip('/')}/{path}")
@@ -251,22 +260,21 @@ class Client:
         )
 
     def _headers_of(self, request: Request) -> list[tuple[bytes, bytes]]:
-        """The headers of a request as they cross the wire; a method that sends something says how much, also where that is nothing.
+        """Return the headers of a request, with Content-Length for methods that send a body, even an empty one.
 
         Raises:
-            httpx.LocalProtocolError: a header gives another length than that of the body.
+            httpx.LocalProtocolError: A header has another length than the body.
         """
-        headers = _together(self._headers, request.headers) if request.headers else self._headers
+        headers = _merge_headers(self._headers, request.headers) if request.headers else self._headers
         length = str(len(request.body))
-        given = next((value for name, value in headers.items() if name.lower() == _LENGTH), None)
-        if given not in (None, length):
-            raise httpx.LocalProtocolError(f"invalid {_LENGTH}: expected {length}, got {given}")
-        if given is None and (request.body or request.method in _SENDING):
+        declared = next((value for name, value in headers.items() if name.lower() == _LENGTH), None)
+        if declared not in (None, length):
+            raise httpx.LocalProtocolError(f"invalid {_LENGTH}: expected {length}, got {declared}")
+        if declared is None and (request.body or request.method in _SENDING):
             headers = {**headers, "Content-Length": length}
         return [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
 
-    def _sent(self, heads: list[_Head], chunks: list[Chunk], failure: Failure | None) -> SendResult:
-        """What came, without secrets."""
+    def _masked_result(self, heads: list[_Head], chunks: list[Chunk], failure: Failure | None) -> SendResult:
         if failure is not None:
             failure = replace(failure, detail=self._mask.text(failure.detail))
         if not heads:
@@ -274,8 +282,10 @@ class Client:
         (head,) = heads
         cookies = cookie_secrets(head.headers.items())
         mask = Mask((*self._secrets, *cookies)) if cookies else self._mask
-        kept = {mask.text(name): mask.text(value) for name, value in head.headers.items() if name not in _NOT_KEPT}
-        response = Response(status=head.status, headers=kept, chunks=mask.chunks(chunks))
+        headers = {
+            mask.text(name): mask.text(value) for name, value in head.headers.items() if name not in _SECRET_HEADERS
+        }
+        response = Response(status=head.status, headers=headers, chunks=mask.chunks(chunks))
         return SendResult(response=response, failure=failure)
 
 
@@ -286,7 +296,7 @@ class _Head:
 
 
 async def _decoded(response: httpx.Response, coding: Decoder | None, limit: int) -> AsyncGenerator[bytes]:
-    """Yield the body piece by piece as it arrives, decoded; a piece that decodes to more than `limit` ends there, and so does the body."""
+    """Yield the decoded body piece by piece as it arrives. Decoding of a piece stops beyond `limit` bytes."""
     assert isinstance(response.stream, httpx.AsyncByteStream)
     async for piece in response.stream:
         if coding is None:
@@ -307,15 +317,15 @@ def _joined(parts: Iterable[bytes], limit: int) -> bytes:
     return bytes(joined)
 
 
-def _together(*some: Mapping[str, str]) -> dict[str, str]:
-    """Headers, of each name the last."""
-    last = {name.lower(): (name, value) for headers in some for name, value in headers.items()}
+def _merge_headers(*several: Mapping[str, str]) -> dict[str, str]:
+    """Merge headers. Later values replace earlier ones of the same name in any case."""
+    last = {name.lower(): (name, value) for headers in several for name, value in headers.items()}
     return dict(last.values())
 
 
-def _told(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers as text, those of one name joined. They should be ASCII; where they are not, they are UTF-8 if they can be, all of them."""
-    told: dict[str, str] = {}
+def _decode_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Decode headers as UTF-8 if all values are valid, else as Latin-1. Join values of the same name."""
+    decoded: dict[str, str] = {}
     try:
         b"\n".join(value for _, value in headers).decode()
         encoding = "utf-8"
@@ -323,26 +333,26 @@ def _told(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
         encoding = "iso-8859-1"
     for raw_name, raw_value in headers:
         name, value = raw_name.decode("ascii").lower(), raw_value.decode(encoding)
-        told[name] = f"{told[name]}, {value}" if name in told else value
-    return told
+        decoded[name] = f"{decoded[name]}, {value}" if name in decoded else value
+    return decoded
 
 
 def run_async(work: Coroutine[object, object, Value]) -> Value:
-    """What `work` answers, on a loop of its own.
+    """Run `work` on a new event loop and return its result.
 
-    It is kept from `asyncio.run`, which before Python 3.13 spells out what its task has answered, to no end: for the results of a run, seconds.
+    The result bypasses `asyncio.run`: before Python 3.13 that computes the result's `repr`, which takes seconds for a run.
     """
-    answers: list[Value] = []
+    results: list[Value] = []
 
-    async def without_answer() -> None:
-        answers.append(await work)
+    async def store_result() -> None:
+        results.append(await work)
 
-    asyncio.run(without_answer())
-    return answers[0]
+    asyncio.run(store_result())
+    return results[0]
 
 
 def now() -> float:
-    """The time of the loop, in seconds: what waits are measured in."""
+    """Return the event loop's monotonic time in seconds."""
     return asyncio.get_running_loop().time()
 
 
@@ -351,13 +361,13 @@ async def _pause(seconds: float) -> None:
 
 
 def asks_too_much(response: Response) -> bool:
-    """Whether a busy server asks for a wait that nobody makes."""
+    """Return True if a busy server asks for a longer wait than the client accepts."""
     wait = _wait(response, 1)
     return wait is not None and _is_hopeless(wait)
 
 
 def is_longest(waited: Iterable[float]) -> bool:
-    """Whether waits are as long as any get."""
+    """Return True if the waits reach the longest total time."""
     return sum(waited) >= _PATIENCE
 
 
@@ -366,22 +376,22 @@ def _is_hopeless(wait: Wait) -> bool:
 
 
 def _limited(response: Response | None) -> Failure | None:
-    """That the server refuses for the number of requests, without a word of how long."""
+    """Return the failure for a 429 without Retry-After."""
     if response is None or response.status != _TOO_MANY:
         return None
     return Failure(kind=FailureKind.RATE_LIMITED, detail=f"HTTP {_TOO_MANY} without Retry-After")
 
 
-def _wait(response: Response | None, place: int) -> Wait | None:
-    """The wait that a busy server asks for, None where it does not."""
+def _wait(response: Response | None, attempt: int) -> Wait | None:
+    """Return the wait that a busy server requests, or None. Retry-After is in seconds or a date."""
     if response is None or response.status not in (_TOO_MANY, _UNAVAILABLE):
         return None
-    asked = response.headers.get("retry-after", "").strip()
-    if asked.isascii() and asked.isdigit():
-        return Wait(requested_seconds=float(asked), seconds=min(float(asked), _LONGEST_WAIT), attempt=place)
+    value = response.headers.get("retry-after", "").strip()
+    if value.isascii() and value.isdigit():
+        return Wait(requested_seconds=float(value), seconds=min(float(value), _LONGEST_WAIT), attempt=attempt)
     try:
-        until = parsedate_to_datetime(asked).timestamp()
+        until = parsedate_to_datetime(value).timestamp()
     except (ValueError, OverflowError):
-        return Wait(requested_seconds=None, seconds=_UNREADABLE_WAIT, attempt=place) if asked else None
-    left = max(until - time.time(), 0.0)
-    return Wait(requested_seconds=left, seconds=min(left, _LONGEST_WAIT), attempt=place)
+        return Wait(requested_seconds=None, seconds=_UNREADABLE_WAIT, attempt=attempt) if value else None
+    seconds = max(until - time.time(), 0.0)
+    return Wait(requested_seconds=seconds, seconds=min(seconds, _LONGEST_WAIT), attempt=attempt)

@@ -1,4 +1,4 @@
-"""The content codings of HTTP, undone piece by piece: gzip and deflate always, br and zstd where their libraries are there."""
+"""Incremental decoders for HTTP content codings: gzip and deflate, and br and zstd if their libraries are installed."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType
 
-_OUTPUT = 64 * 1024  # bytes that one step of zlib adds at most
-_INPUT = 64  # bytes that brotli and Zstandard, which have no such limit, get at a time
+_OUTPUT = 64 * 1024  # the most bytes per step of zlib
+_INPUT = 64  # the input bytes per step of brotli and Zstandard, whose output has no limit
 
 
 class ContentDecodingError(ValueError):
-    """Bytes that are not in the coding that their headers name."""
+    """Bytes that are not in the coding that the header names."""
 
 
 class Decoder(ABC):
-    """Undoes a coding, in steps: a few bytes may decode to more than the memory holds, and the caller stops where it has enough."""
+    """Decodes in small steps, so that the caller can stop: a few bytes may decode to more than fits in memory."""
 
     @abstractmethod
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """Yield what these bytes add.
+        """Yield the decoded bytes that `data` adds.
 
         Raises:
-            BadCoding: they are not in this coding.
+            ContentDecodingError: The data is not in this coding.
         """
 
     @abstractmethod
     def end(self) -> Iterator[bytes]:
-        """Yield what was buffered, at the end of the data.
+        """Yield the buffered bytes at the end of the data.
 
         Raises:
-            BadCoding: more had to come.
+            ContentDecodingError: The data is incomplete.
         """
 
 
 class _Zlib(Decoder):
-    """Gzip, or deflate: in the wrapper of zlib as the standard has it, or bare as some servers do."""
+    """Gzip or deflate, the latter with zlib's wrapper as the standard requires, or raw as some servers send it."""
 
-    def __init__(self, *ways: int) -> None:
-        self._inflating, *self._others = [zlib.decompressobj(way) for way in ways]
+    def __init__(self, *window_bits: int) -> None:
+        self._decompressor, *self._alternatives = [zlib.decompressobj(bits) for bits in window_bits]
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        others, self._others, left = self._others, [], data
+        alternatives, self._alternatives, rest = self._alternatives, [], data
         try:
-            while left:
-                yield self._inflating.decompress(left, _OUTPUT)
-                left = self._inflating.unconsumed_tail
+            while rest:
+                yield self._decompressor.decompress(rest, _OUTPUT)
+                rest = self._decompressor.unconsumed_tail
         except zlib.error as problem:
-            if not others:
+            if not alternatives:
                 raise ContentDecodingError(str(problem)) from None
-            self._inflating = others[0]
+            self._decompressor = alternatives[0]
             yield from self.decode(data)
 
     def end(self) -> Iterator[bytes]:
-        yield self._inflating.flush()
+        yield self._decompressor.flush()
 
 
 class _Brotli(Decoder):
@@ -81,30 +81,30 @@ class _Zstandard(Decoder):
 
     def __init__(self) -> None:
         library = import_module("zstandard")
-        self._begin = library.ZstdDecompressor().decompressobj
+        self._new_frame = library.ZstdDecompressor().decompressobj
         self._error: type[Exception] = library.ZstdError
-        self._decoding = self._begin()
+        self._frame = self._new_frame()
         self._has_begun = False
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         self._has_begun = True
         try:
             for part in _slices(data):
-                yield self._decoding.decompress(part)
-                while self._decoding.eof and self._decoding.unused_data:
-                    rest, self._decoding = self._decoding.unused_data, self._begin()
-                    yield self._decoding.decompress(rest)
+                yield self._frame.decompress(part)
+                while self._frame.eof and self._frame.unused_data:
+                    rest, self._frame = self._frame.unused_data, self._new_frame()
+                    yield self._frame.decompress(rest)
         except self._error as problem:
             raise ContentDecodingError(str(problem)) from None
 
     def end(self) -> Iterator[bytes]:
-        if self._has_begun and not self._decoding.eof:
+        if self._has_begun and not self._frame.eof:
             raise ContentDecodingError("Zstandard data is incomplete")
         yield b""
 
 
 class _Stacked(Decoder):
-    """Two codings, the outer one put on last."""
+    """Two codings, the outer one applied last."""
 
     def __init__(self, inner: Decoder, outer: Decoder) -> None:
         self._inner, self._outer = inner, outer
@@ -120,7 +120,7 @@ class _Stacked(Decoder):
 
 
 def _slices(data: bytes) -> Iterator[bytes]:
-    """Yield data in slices so small that what one decodes to fits the memory."""
+    """Yield slices small enough that the decoded bytes of one fit in memory."""
     for start in range(0, len(data), _INPUT):
         yield data[start : start + _INPUT]
 
@@ -134,13 +134,13 @@ _CODINGS: Mapping[str, Callable[[], Decoder]] = MappingProxyType(
         "zstd": _Zstandard,
     }
 )
-_UNDONE = tuple(name for name in _CODINGS if name not in _LIBRARIES or find_spec(_LIBRARIES[name]) is not None)
-ACCEPTED = ", ".join(_UNDONE)
-"""The codings that can be undone, as Accept-Encoding has them."""
+_SUPPORTED = tuple(name for name in _CODINGS if name not in _LIBRARIES or find_spec(_LIBRARIES[name]) is not None)
+ACCEPTED = ", ".join(_SUPPORTED)
+"""The supported codings as value of Accept-Encoding."""
 
 
 def decoder(content_encoding: str) -> Decoder | None:
-    """What undoes the codings that a Content-Encoding lists; those nobody knows are left as they are. None: there is nothing to undo."""
-    named = (name.strip().lower() for name in content_encoding.split(","))
-    applied = [_CODINGS[name]() for name in named if name in _UNDONE]
-    return reduce(_Stacked, applied) if applied else None
+    """Return a decoder for the supported codings of a Content-Encoding header, or None if it has none. Other codings stay."""
+    names = (name.strip().lower() for name in content_encoding.split(","))
+    decoders = [_CODINGS[name]() for name in names if name in _SUPPORTED]
+    return reduce(_Stacked, decoders) if decoders else None

@@ -1,4 +1,4 @@
-"""The way to a server: an httpx transport through a proxy or a Unix socket, with its certificates, and the reason where there is no connection."""
+"""The connection to a server: an httpx transport with proxy, Unix socket and certificates, and readable connection errors."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from harmony_conformance.errors import UsageError
 from harmony_conformance.transport.messages import Failure, FailureKind
 
 CA_FILE, CA_DIR = "SSL_CERT_FILE", "SSL_CERT_DIR"
-"""The variables that name the certificates to trust in place of the usual ones."""
+"""The environment variables with the trusted certificates that replace the default ones."""
 _LIMITS = httpx.Limits(
     max_connections=None,
     max_keepalive_connections=64,
-    keepalive_expiry=2.0,  # servers close an idle connection after 5 seconds or more, and a request must not meet that
+    keepalive_expiry=2.0,  # seconds: servers close idle connections after 5 or more, which a request must not meet
 )
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 _PROXY_URL = "http://[USER:PASSWORD@]HOST:PORT (or https, socks5, socks5h)"
 _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?")
 STREAM_RESET = "StreamReset"
-"""The word for a stream of HTTP/2 that was reset. Its connection stays, so the same request would meet the same again, without end."""
+"""The error text for a reset HTTP/2 stream. Its connection stays open, so a retry would fail again, without end."""
 _ENDS = ("disconnected", "ConnectionTerminated", STREAM_RESET)
-_WANTED = "alert certificate required"
+_CERTIFICATE_REQUIRED = "alert certificate required"
 _CERTIFICATE = "certificate verify failed"
 _RIGHT_CERTIFICATE: Mapping[str, str] = MappingProxyType(
     {
@@ -47,7 +47,7 @@ _RIGHT_CERTIFICATE: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True, kw_only=True)
 class Network:
-    """Options of the connection: proxy URL, path of a Unix socket, files of certificates, and whether HTTP/2 may be negotiated."""
+    """The connection options: proxy URL, path of a Unix socket, certificate files, and permission to negotiate HTTP/2."""
 
     proxy: str | None = field(default=None, repr=False)
     unix_socket: str | None = None
@@ -64,7 +64,7 @@ class Network:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The password of the proxy, as written in its URL, as read, and as sent in Proxy-Authorization."""
+        """The proxy's password as written in its URL, decoded, and as sent in Proxy-Authorization."""
         split = urlsplit(self.proxy or "")
         if not split.password:
             return ()
@@ -74,7 +74,7 @@ class Network:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The options of the command line, without secrets."""
+        """The equivalent command-line options, without secrets."""
         values = {
             "--proxy": self.proxy_address,
             "--unix-socket": self.unix_socket,
@@ -82,15 +82,15 @@ class Network:
             "--client-cert": self.client_cert,
             "--client-key": self.client_key,
         }
-        named = [word for name, value in values.items() if value for word in (name, value)]
-        return (*named, "--http2") if self.http2 else tuple(named)
+        words = [word for name, value in values.items() if value for word in (name, value)]
+        return (*words, "--http2") if self.http2 else tuple(words)
 
 
 def read_proxy(text: str, source: str) -> str:
-    """Return the URL of a proxy, given by the option or variable `source`; without a scheme it is an HTTP proxy.
+    """Return the URL of a proxy. `text` is the value of the option or variable `source`; its default scheme is `http`.
 
     Raises:
-        UsageError: it is no such URL, or its scheme needs a package that is missing.
+        UsageError: The URL is invalid, or its scheme needs a package that is not installed.
     """
     url = text.strip() if "://" in text else f"http://{text.strip()}"
     scheme = url.partition(":")[0]
@@ -118,10 +118,10 @@ def read_proxy(text: str, source: str) -> str:
 
 
 def proxy_from_environment(base: str) -> str | None:
-    """Return the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY name for a URL, None where NO_PROXY excludes its host.
+    """Return the proxy in HTTP_PROXY, HTTPS_PROXY or ALL_PROXY for a URL, or None, also if NO_PROXY excludes its host.
 
     Raises:
-        UsageError: the variable names no proxy.
+        UsageError: The variable has no valid proxy URL.
     """
     split = urlsplit(base)
     name = next((name for name in (split.scheme, "all") if getproxies().get(name)), None)
@@ -131,10 +131,10 @@ def proxy_from_environment(base: str) -> str | None:
 
 
 def open_transport(base: str, network: Network) -> httpx.AsyncBaseTransport:
-    """Return an httpx transport to a server. It is used without `httpx.AsyncClient`, which refuses odd redirects and stores cookies.
+    """Return an httpx transport to a server. Use it without `httpx.AsyncClient`, which rejects invalid redirects and stores cookies.
 
     Raises:
-        UsageError: a file of certificates is unreadable.
+        UsageError: A certificate file is unreadable.
     """
     is_tls = base.startswith("https:")
     proxy = None
@@ -152,7 +152,7 @@ def open_transport(base: str, network: Network) -> httpx.AsyncBaseTransport:
 
 
 def _trusted(ca_file: str | None) -> ssl.SSLContext:
-    """Return a context that trusts Mozilla's list, or what the environment names in its place, and the authorities of a file."""
+    """Return a context that trusts the authorities of `ca_file`, and Mozilla's list or its replacement by the environment."""
     file, folder = os.environ.get(CA_FILE) or None, os.environ.get(CA_DIR) or None
     is_named = file is not None or folder is not None
     try:
@@ -170,7 +170,7 @@ def _trusted(ca_file: str | None) -> ssl.SSLContext:
 
 
 def _present(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
-    """Let a context present a client certificate."""
+    """Load a client certificate into a context."""
     try:
         # an encrypted key fails: nothing may ask for its password on the terminal
         context.load_cert_chain(certificate, key, password=lambda: "")
@@ -183,9 +183,9 @@ def _present(context: ssl.SSLContext, certificate: str, key: str | None) -> None
 
 
 def trailing_data(response: httpx.Response) -> bytes:
-    """Return the bytes after a complete answer of HTTP/1.1. Without a look, httpx takes them for the answer to the next request.
+    """Return the bytes after a complete HTTP/1.1 response, which httpx would read as the response to the next request.
 
-    httpx shows them nowhere, hence the walk over private parts. With other parts nothing is found; `test_connection.py` notices.
+    httpx has no public access to them, hence the private attributes. If these change, the result is empty; `test_connection.py` detects it.
     """
     part: Any = response.stream
     for name in ("_httpcore_stream", "_stream", "_connection", "_h11_state", "trailing_data"):
@@ -195,7 +195,17 @@ def trailing_data(response: httpx.Response) -> bytes:
 
 
 def failure_of(error: Exception, network: Network, timeout: float, last_event: str, *, has_begun: bool) -> Failure:
-    """Return what went wrong. A connection that ends within an answer is cut, one that ends before is reset. `last_event`: the last step of httpx."""
+    """Translate an exception of httpx to a `Failure`.
+
+    A connection that ends during a response is CUT, one that ends before it is RESET.
+
+    Args:
+        error: The exception.
+        network: The connection options.
+        timeout: The timeout in seconds.
+        last_event: The last trace event of httpx.
+        has_begun: True if the response's head has arrived.
+    """
     kind, detail = FailureKind.MALFORMED_HTTP, _cause_of(error)
     is_ended = isinstance(error, httpx.NetworkError | ssl.SSLError) or any(word in detail for word in _ENDS)
     match error:
@@ -214,7 +224,9 @@ def failure_of(error: Exception, network: Network, timeout: float, last_event: s
                 detail = f"proxy {network.proxy_address}: {detail}"
             elif network.unix_socket is not None:
                 detail = f"Unix socket {network.unix_socket}: {detail}"
-        case _ if any(isinstance(cause, ssl.SSLError) and _WANTED in str(cause) for cause in _causes(error)):
+        case _ if any(
+            isinstance(cause, ssl.SSLError) and _CERTIFICATE_REQUIRED in str(cause) for cause in _causes(error)
+        ):
             kind = FailureKind.NO_CONNECTION
             detail = "the server wants a client certificate: name its file by --client-cert"
         case _ if has_begun and (is_ended or "closed connection" in detail):
@@ -227,7 +239,7 @@ def failure_of(error: Exception, network: Network, timeout: float, last_event: s
 
 
 def _cause_of(error: BaseException) -> str:
-    """Return the cause of an error in one line: by the name of the system error, where it is one."""
+    """Return the cause of an error in one line, for a system error its standard description."""
     for cause in _causes(error):
         if isinstance(cause, OSError) and cause.errno and not isinstance(cause, ssl.SSLError):
             return os.strerror(cause.errno)
@@ -254,7 +266,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and what led to it, the parts of a group one after another."""
+    """Yield an error and its causes, including the members of exception groups."""
     while error is not None:
         yield error
         if isinstance(error, BaseExceptionGroup):

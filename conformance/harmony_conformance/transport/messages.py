@@ -1,7 +1,7 @@
-"""What crossed the wire: a request, the bytes that came back and when, and how the exchange ended.
+"""The data that crossed the wire: a request, the response's bytes with their times, and the transport error.
 
-A response is kept as the chunks that arrived, each with its time; everything else (JSON, events, a turn) is read from them, so that a recorded
-exchange can be judged again at any time, by other checks.
+A response stores the chunks as they arrived, each with its time. Everything else (JSON, events, a turn) is derived from them, so that
+other checks can judge a recorded exchange later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class FailureKind(StrEnum):
-    """How an exchange ended that did not end well. All but the last are something the endpoint did; by the two before it the client was turned away."""
+    """The reason why an exchange is incomplete.
+
+    `rate_limited` and `access_refused` mean that the server rejects the client, `not_sent` that the suite skipped the request.
+    """
 
     NO_CONNECTION = "no_connection"
     TIMEOUT = "timeout"
@@ -35,7 +38,7 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """What went wrong on the wire, in one line."""
+    """A transport error: its kind, and a description in one line."""
 
     kind: FailureKind
     detail: str
@@ -43,7 +46,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request as it was sent, without secrets: header names are lower case, credentials are never kept."""
+    """A request as sent, without credentials. `path` is relative to the base URL, header names are in lower case."""
 
     path: str
     body: bytes
@@ -52,7 +55,7 @@ class Request:
 
     @cached_property
     def json(self) -> Json:
-        """The body as JSON, None where it is none (a request that is malformed on purpose)."""
+        """The body as JSON. None if it is invalid, as in requests that are malformed on purpose."""
         try:
             return loads(self.body)
         except InvalidJsonError:
@@ -69,7 +72,7 @@ class Chunk:
 
 @dataclass(frozen=True, kw_only=True)
 class Response:
-    """A status, headers (names in lower case) and the body as it arrived, content decoding done."""
+    """The status, the headers (names in lower case) and the body's chunks as they arrived, content coding removed."""
 
     status: int
     chunks: tuple[Chunk, ...]
@@ -77,12 +80,12 @@ class Response:
 
     @cached_property
     def body(self) -> bytes:
-        """The whole body."""
+        """The complete body."""
         return b"".join(chunk.data for chunk in self.chunks)
 
     @property
     def content_type(self) -> str:
-        """The media type in lower case, without parameters; empty where there is none."""
+        """The media type in lower case, without parameters. Empty if the header is missing."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @cached_property
@@ -90,21 +93,21 @@ class Response:
         """The body as JSON.
 
         Raises:
-            NotJson: it is none.
+            InvalidJsonError: The body is not JSON.
         """
         return loads(self.body)
 
     @property
     def is_success(self) -> bool:
-        """Whether the status says that the request was carried out: below 300."""
+        """True for a status below 300."""
         return self.status < _FIRST_REDIRECT
 
     @property
     def is_event_stream(self) -> bool:
-        """Whether the server said that this is a stream of server-sent events."""
+        """True if the media type is that of server-sent events."""
         return self.content_type == "text/event-stream"
 
     @property
     def is_line_stream(self) -> bool:
-        """Whether the server said that this is a stream of JSON values, one a line."""
+        """True if the media type is that of JSON lines."""
         return self.content_type in ("application/x-ndjson", "application/ndjson", "application/jsonl")

@@ -1,4 +1,4 @@
-"""What must never be written down: keys, and the values of headers that hold credentials. A server may echo them; then they are masked."""
+"""Mask secrets before anything is recorded: keys, header values with credentials, tokens in URLs and cookies, also if a server echoes them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _IN_A_QUERY = re.compile(
     r"|code|jwt|pass|pwd|sig|sid|.*session(?:[-_.]?id)?",
     re.IGNORECASE,
 )
-"""Names of parameters that hold credentials: `api_key`, `access_token`, `sig`, `X-Amz-Signature`."""
+"""Names of URL parameters with credentials: `api_key`, `access_token`, `sig`, `X-Amz-Signature`."""
 _RANDOM = re.compile(r"(?=.*[0-9])(?=.*[A-Za-z])[A-Za-z0-9_~.+/=-]{16,}")
-"""A word that nobody chose: in the path of a URL it is as good as a key."""
-_SPELLED_ALIKE = re.compile(r"[\w.~-]+", re.ASCII)
-_OF_COOKIES = frozenset({"domain", "expires", "max-age", "path", "samesite", "priority"})
+"""A random word, which may be a key if it is in the path of a URL."""
+_NEVER_ENCODED = re.compile(r"[\w.~-]+", re.ASCII)
+_COOKIE_ATTRIBUTES = frozenset({"domain", "expires", "max-age", "path", "samesite", "priority"})
 _BETWEEN_PAIRS = re.compile("[;,]")
 _PREFERENCE = re.compile("[a-z]{1,12}")
-"""A word like the name of a language: to mask it would change answers."""
-_HANDED_ON = frozenset({"authorization", "headers", "server_url"})
+"""A plain word, such as a language's name. Masking it would change answers."""
+_TOOL_CREDENTIALS = frozenset({"authorization", "headers", "server_url"})
 _KEYS = ("api_key", "access_token")
 _COMMON = """
     accept assistant arguments authorization bearer cached_tokens chat.completion.chunk choices completion_tokens_details content content-length
@@ -42,23 +42,26 @@ _COMMON = """
 
 
 def secrets(key: str | None, headers: Mapping[str, str]) -> tuple[str, ...]:
-    """The secrets among what is sent. What stands in for a key (`EMPTY`, `none`, a word of the protocol) is none: to mask it would change answers."""
-    parts = [part for name, value in headers.items() if _holds_credentials(name) for part in _parts(name, value)]
+    """Return the secrets in the key and the headers of requests.
+
+    Placeholders (`EMPTY`, `none`) and words of the protocol are no secrets: masking them would change answers.
+    """
+    parts = [part for name, value in headers.items() if _has_credentials(name) for part in _parts(name, value)]
     return tuple(dict.fromkeys(word for word in (key or "", *parts) if _is_secret(word)))
 
 
 def request_secrets(request: Json) -> tuple[str, ...]:
-    """The secrets that the body of a request holds: what the servers of its tools (MCP) are to be sent, or have in their URL, and a key beside the messages."""
-    held = members(request)
-    told = [text(held[name]) for name in _KEYS if name in held]
-    for tool in map(members, items(held.get("tools"))):
-        if not _HANDED_ON.isdisjoint(tool):
-            told += _of_tool(tool)
-    return tuple(dict.fromkeys(word for word in told if _is_secret(word))) if told else ()
+    """Return the secrets in a request body: the member `api_key` or `access_token`, and credentials for tool servers (MCP)."""
+    body = members(request)
+    words = [text(body[name]) for name in _KEYS if name in body]
+    for tool in map(members, items(body.get("tools"))):
+        if not _TOOL_CREDENTIALS.isdisjoint(tool):
+            words += _tool_secrets(tool)
+    return tuple(dict.fromkeys(word for word in words if _is_secret(word))) if words else ()
 
 
 def query_secrets(query: str) -> tuple[str, ...]:
-    """The secrets in the query of a URL, each as it stands there and as it is read."""
+    """Return the secrets in a URL's query, each as written and decoded."""
     if not query:
         return ()
     pairs = (pair.partition("=") for pair in query.split("&"))
@@ -67,41 +70,40 @@ def query_secrets(query: str) -> tuple[str, ...]:
 
 
 def cookie_secrets(headers: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-    """The secrets that a server gives to a client: the values of its cookies, without their names. Names of headers are in lower case."""
+    """Return the cookie values that a server sets. Header names are in lower case."""
     cookies = [value for name, value in headers if name == "set-cookie"]
     pairs = (pair.partition("=") for cookie in cookies for pair in _BETWEEN_PAIRS.split(cookie))
-    values = (value.strip(' "') for name, _, value in pairs if name.strip().lower() not in _OF_COOKIES)
-    found = (word for word in values if _is_secret(word) and not _PREFERENCE.fullmatch(word))
-    return tuple(dict.fromkeys(found)) if cookies else ()
+    values = (value.strip(' "') for name, _, value in pairs if name.strip().lower() not in _COOKIE_ATTRIBUTES)
+    return tuple(dict.fromkeys(word for word in values if _is_secret(word) and not _PREFERENCE.fullmatch(word)))
 
 
-def _of_tool(tool: JsonObject) -> Iterator[str]:
+def _tool_secrets(tool: JsonObject) -> Iterator[str]:
     yield from text(tool.get("authorization")).split()
     for value in members(tool.get("headers")).values():
         yield from text(value).split()
-    yield from _in_url(text(tool.get("server_url")))
+    yield from _url_secrets(text(tool.get("server_url")))
 
 
-def _in_url(url: str) -> Iterator[str]:
-    """Secrets in a URL: who asks, its parameters, and a word in its path that nobody chose."""
+def _url_secrets(url: str) -> Iterator[str]:
+    """Yield the possible secrets in a URL: user and password, parameters, and random words in its path."""
     try:
         split = urlsplit(url)
     except ValueError:
         return
     user, has_password, password = split.netloc.rpartition("@")[0].partition(":")
-    asking = [password, *([user] if not has_password or _RANDOM.fullmatch(user) else [])]
-    yield from (word for part in asking for word in (part, unquote(part)))
+    credentials = [password, *([user] if not has_password or _RANDOM.fullmatch(user) else [])]
+    yield from (word for part in credentials for word in (part, unquote(part)))
     yield from (*query_secrets(split.query), *query_secrets(split.fragment))
     yield from (part for part in split.path.split("/") if _RANDOM.fullmatch(part))
 
 
 @lru_cache(maxsize=1024)
-def _holds_credentials(name: str) -> bool:
+def _has_credentials(name: str) -> bool:
     return any(word in name.lower() for word in _CREDENTIALS)
 
 
 def _parts(name: str, value: str) -> list[str]:
-    """What of a header may be told alone: of cookies also their values, without their names."""
+    """Return the parts of a header value that a server may echo alone: its words, and the values of cookies."""
     parts = value.split()
     if "cookie" not in name.lower():
         return parts
@@ -113,25 +115,25 @@ def _is_secret(word: str) -> bool:
 
 
 class Mask:
-    """Replaces secrets in what a server sent, also where it wrote them as JSON or as part of a URL."""
+    """Replaces secrets in responses, plain or encoded as JSON or for a URL."""
 
-    def __init__(self, held: Iterable[str]) -> None:
-        spellings = {spelling for secret in held for spelling in _spellings(secret)}
+    def __init__(self, secrets: Iterable[str]) -> None:
+        spellings = {spelling for secret in secrets for spelling in _spellings(secret)}
         self._words = sorted(spellings, key=len, reverse=True)
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to replace."""
+        """True without secrets."""
         return not self._words
 
     def text(self, value: str) -> str:
-        """The text without them."""
+        """Return the text with every secret replaced by `***`."""
         for word in self._words:
             value = value.replace(word, MASK)
         return value
 
     def chunks(self, chunks: Sequence[Chunk]) -> tuple[Chunk, ...]:
-        """The chunks without them, even where one lies across chunks; the mask arrives when its first byte did."""
+        """Return the chunks with every secret replaced, also if it is split between chunks. The mask is in the first of these."""
         if self.is_idle:
             return tuple(chunks)
         body = b"".join(chunk.data for chunk in chunks)
@@ -144,7 +146,7 @@ class Mask:
 
 
 def _spellings(secret: str) -> Iterator[str]:
-    if _SPELLED_ALIKE.fullmatch(secret):  # alone, in JSON and in a URL
+    if _NEVER_ENCODED.fullmatch(secret):  # equal in JSON and in a URL
         yield secret
         return
     in_json = json.dumps(secret)[1:-1]
@@ -159,7 +161,7 @@ def _spans(body: bytes, word: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _without(chunks: Sequence[Chunk], spans: Iterable[tuple[int, int]]) -> tuple[Chunk, ...]:
-    """The chunks with each span of the body replaced by the mask, in the chunk in which it begins."""
+    """Replace each span of the body by the mask, in the chunk where the span begins."""
     starts = [0, *accumulate(len(chunk.data) for chunk in chunks)][:-1]
     parts = [bytearray(chunk.data) for chunk in chunks]
     for start, end in reversed(list(spans)):

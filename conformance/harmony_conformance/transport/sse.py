@@ -1,7 +1,6 @@
-"""Bytes to server-sent events (WHATWG HTML, section 9.2), incrementally: feed me chunks, I answer with the events they complete.
+"""Decode server-sent events incrementally (WHATWG HTML, section 9.2), and JSON lines.
 
-The decoder never raises and forgets nothing: what is left after the last chunk is an *unfinished* event, which the judge must hear of, since a
-browser would drop it silently.
+The decoder never raises and never drops data. Data after the last complete event is reported as *unfinished*: browsers drop it silently.
 """
 
 from __future__ import annotations
@@ -14,14 +13,20 @@ from harmony_conformance.runtime.caching import cached_property
 from harmony_conformance.transport.messages import Chunk
 
 DONE = "[DONE]"
-_OF_THE_RUN = frozenset({"id", "created", "created_at", "system_fingerprint"})
+_VARYING = frozenset({"id", "created", "created_at", "system_fingerprint"})
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _FIELD, _END = b"data: ", b"\n\n"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One event: its data, its name (`message` unless the stream says otherwise), and when its last byte arrived (seconds after the request)."""
+    """One event.
+
+    Attributes:
+        data: The data lines, joined by line breaks.
+        at: The arrival time of its last byte, in seconds after the request.
+        name: The event type, `message` by default.
+    """
 
     data: str
     at: float
@@ -29,7 +34,7 @@ class Event:
 
     @property
     def is_done(self) -> bool:
-        """Whether this is the `[DONE]` that ends an OpenAI stream."""
+        """True for the `[DONE]` that ends a stream of OpenAI's APIs."""
         return self.data.strip() == DONE
 
     @property
@@ -37,14 +42,13 @@ class Event:
         """The data as JSON.
 
         Raises:
-            NotJson: it is none.
+            InvalidJsonError: The data is not JSON.
         """
-        value = self.value
-        return value if value is not None else loads(self.data)
+        return self.value if self.value is not None else loads(self.data)
 
     @cached_property
     def value(self) -> Json:
-        """The data as JSON, None where it is none."""
+        """The data as JSON, or None for invalid JSON."""
         try:
             return loads(self.data)
         except InvalidJsonError:
@@ -52,15 +56,14 @@ class Event:
 
     @cached_property
     def telling(self) -> str:
-        """The data without what differs from run to run: the server's id and its times."""
-        value = self.value
-        if not isinstance(value, dict):
+        """The data without the members that differ between runs: ids, times and the fingerprint."""
+        if not isinstance(self.value, dict):
             return self.data
-        return dumps({name: member for name, member in value.items() if name not in _OF_THE_RUN})
+        return dumps({name: member for name, member in self.value.items() if name not in _VARYING})
 
 
 class EventDecoder:
-    """State: the bytes of the current line, the data lines and the name of the current event."""
+    """Incremental decoder of server-sent events. `stray` lists lines that are not valid fields."""
 
     def __init__(self) -> None:
         self._line = bytearray()
@@ -68,18 +71,17 @@ class EventDecoder:
         self._name = ""
         self._first = True
         self._after_cr = False
-        self.stray: list[str] = []  # lines that are no field of the grammar
+        self.stray: list[str] = []
 
     def feed(self, data: bytes, at: float = 0.0) -> list[Event]:
-        """The events that `data` completes."""
+        """Return the events that `data` completes. `at` is its arrival time, in seconds after the request."""
         events: list[Event] = []
         if not data:
             return events
         if data.startswith(_FIELD) and data.endswith(_END) and not (self._line or self._data or self._name):
-            # whole events of one line each, as nearly all servers send them
+            # the fast path: complete events of one line each, as most servers send
             lines = data[len(_FIELD) : -len(_END)].split(_END + _FIELD)
-            together = b"".join(lines)
-            if b"\n" not in together and b"\r" not in data:
+            if b"\n" not in b"".join(lines) and b"\r" not in data:
                 self._first = self._after_cr = False
                 return [Event(data=line.decode("utf-8", "replace"), at=at) for line in lines]
         ends_in_cr = data.endswith(b"\r")
@@ -95,11 +97,9 @@ class EventDecoder:
         return events
 
     def unfinished(self) -> str:
-        """What stands after the last complete event: empty at the end of a proper stream."""
-        rest = [*self._data]
-        if self._line:
-            rest.append(bytes(self._line).decode("utf-8", "replace"))
-        return "\n".join(rest)
+        """Return the data after the last complete event, which is empty at the end of a valid stream."""
+        line = [bytes(self._line).decode("utf-8", "replace")] if self._line else []
+        return "\n".join([*self._data, *line])
 
     def _take(self, raw: bytes, at: float) -> Event | None:
         if self._first:
@@ -128,7 +128,7 @@ class EventDecoder:
 
 @dataclass(frozen=True, kw_only=True)
 class EventStream:
-    """A whole stream: its events, what was left unfinished at the end, and lines that are no field."""
+    """A complete stream: its events, the unfinished data at the end, and lines that are not valid fields."""
 
     events: tuple[Event, ...]
     unfinished: str = ""
@@ -136,7 +136,7 @@ class EventStream:
 
 
 def read_events(chunks: Iterable[Chunk]) -> EventStream:
-    """All events of a recorded body, each with the time of the chunk that completed it."""
+    """Return the server-sent events of a recorded body, each with the time of the chunk that completed it."""
     decoder = EventDecoder()
     events: list[Event] = []
     for chunk in chunks:
@@ -145,9 +145,9 @@ def read_events(chunks: Iterable[Chunk]) -> EventStream:
 
 
 def read_lines(chunks: Iterable[Chunk]) -> EventStream:
-    """The lines of a recorded body that is a JSON value a line, each as an event with the time of the chunk that completed it.
+    """Return the JSON lines of a recorded body as events, each with the time of the chunk that completed it.
 
-    A last line that does not end is unfinished, and yet an event where all of its object is there: clients read it.
+    A last line without line end is unfinished. If it is a complete object it is also an event, since clients read it.
     """
     rest, events, last = b"", list[Event](), 0.0
     for chunk in chunks:
@@ -161,14 +161,14 @@ def read_lines(chunks: Iterable[Chunk]) -> EventStream:
 
 
 def retold(stream: EventStream, values: Iterator[Json]) -> EventStream:
-    """The stream with other values in the place of its events' own; an event that is no JSON stays as it is."""
-    told = zip(stream.events, values, strict=True)
-    return replace(stream, events=tuple(event if event.value is None else _with(event, value) for event, value in told))
+    """Return the stream with one new value per event. An event that is not JSON stays unchanged."""
+    pairs = zip(stream.events, values, strict=True)
+    events = (event if event.value is None else _with_value(event, value) for event, value in pairs)
+    return replace(stream, events=tuple(events))
 
 
-def _with(event: Event, value: Json) -> Event:
-    """The event with another value."""
-    told = Event(data=dumps(value), at=event.at, name=event.name)
-    if "Infinity" not in told.data:  # as one is written that is beyond all measure, and then it is no JSON
-        vars(told)["value"] = value  # which it would be read as
-    return told
+def _with_value(event: Event, value: Json) -> Event:
+    changed = Event(data=dumps(value), at=event.at, name=event.name)
+    if "Infinity" not in changed.data:  # too large a number, which is not JSON
+        vars(changed)["value"] = value  # saves parsing the data
+    return changed
