@@ -15,7 +15,7 @@ from harmony_proxy.repair.answer.repair_table import REPAIRS
 from harmony_proxy.repair.chat.chat_stream import ChatStream
 from harmony_proxy.repair.responses.responses_stream import STATUS, ResponsesStream
 from harmony_proxy.repair.stream_parts.repair_accounting import FINISH
-from harmony_proxy.repair.stream_parts.rewriter import StreamHandler
+from harmony_proxy.repair.stream_parts.rewriter import StreamRewriter
 from harmony_proxy.repair.stream_parts.stream_judge import StreamJudge
 from harmony_proxy.repair.text.api_dialects import DIALECTS
 
@@ -28,7 +28,7 @@ def stream_of(  # noqa: PLR0913 - the settings of a stream
     *,
     keeps_bytes: bool,
     reasoning_field: str | None,
-) -> StreamHandler | None:
+) -> StreamRewriter | None:
     """Return the handler that reads and rewrites the answer; None if it is only blocked, or not examined. `actions`: without the observed checks."""
     if x.response is None or not x.response.is_success:
         return None

@@ -33,7 +33,7 @@ from harmony_proxy.repair.stream_parts.event_splitter import LineSplitter, RawEv
 from harmony_proxy.repair.stream_parts.event_templates import EventTemplates
 from harmony_proxy.repair.stream_parts.hold_buffer import HOLD_LIMIT, HoldBuffer, joined
 from harmony_proxy.repair.stream_parts.repair_accounting import FINISH, TOO_LATE, RepairAccount
-from harmony_proxy.repair.stream_parts.rewriter import Place, StreamHandler
+from harmony_proxy.repair.stream_parts.rewriter import Place, StreamRewriter
 from harmony_proxy.repair.stream_parts.stream_judge import PROBES, StreamJudge
 from harmony_proxy.repair.stream_parts.text_tracker import Status
 from harmony_proxy.repair.text.leaked_text_parser import NoDestinationError
@@ -226,7 +226,7 @@ class StreamRepairer:
         is_odd = handler.is_odd if handler is not None and handler.declared else None
         self._buffered.add(piece, is_odd, is_suspect=is_suspect)
 
-    def _passes(self, handler: StreamHandler, piece: RawEvent) -> bool:
+    def _passes(self, handler: StreamRewriter, piece: RawEvent) -> bool:
         """Return True if an event has only text that cannot be part of a leak."""
         if handler.is_at_work or handler.announces(piece) or handler.is_end(piece) or handler.is_suspect(piece):
             return False
@@ -266,7 +266,7 @@ class StreamRepairer:
     def _may_grow(self, place: Place) -> bool:
         return place[0] not in self._finished_choices
 
-    def _may_become_leak(self, handler: StreamHandler, place: Place) -> bool:
+    def _may_become_leak(self, handler: StreamRewriter, place: Place) -> bool:
         tracked = handler.texts[place]
         return self._may_grow(place) and not tracked.is_read and bool(tracked.unsent) and tracked.goes_on
 
@@ -290,7 +290,7 @@ class StreamRepairer:
     # output
 
     def _act(
-        self, handler: StreamHandler, findings: Collection[str], statuses: Mapping[Place, Status], *, is_last: bool
+        self, handler: StreamRewriter, findings: Collection[str], statuses: Mapping[Place, Status], *, is_last: bool
     ) -> list[bytes]:
         """Repair or block failures. A repair is judged before it is emitted."""
         if blocking := [check for check in findings if self._actions[check] is Action.BLOCK]:
@@ -322,7 +322,7 @@ class StreamRepairer:
         self._notes.leave(findings, reason)
         return self._block(findings) if self._fallback is Action.BLOCK else self._release()
 
-    def _waiting_choices(self, handler: StreamHandler, statuses: Mapping[Place, Status]) -> frozenset[int]:
+    def _waiting_choices(self, handler: StreamRewriter, statuses: Mapping[Place, Status]) -> frozenset[int]:
         """Return the choices without a verdict: they stay buffered while another choice is rewritten."""
         choices = {status: {place[0] for place, one in statuses.items() if one is status} for status in Status}
         waiting = choices[Status.OPEN] - choices[Status.READY] - self._finished_choices
@@ -341,7 +341,7 @@ class StreamRepairer:
                 tracked.settle()
         return out if not handler.problem or handler.is_trying else self._with_problem(handler, out)
 
-    def _with_problem(self, handler: StreamHandler, out: list[bytes]) -> list[bytes]:
+    def _with_problem(self, handler: StreamRewriter, out: list[bytes]) -> list[bytes]:
         """Return `out`, in which text after a leak could not be rewritten, or block the answer."""
         self._notes.leave(self._stream_checks, handler.problem)
         if self._fallback is not Action.BLOCK:

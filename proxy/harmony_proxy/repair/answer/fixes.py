@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from hashlib import sha256
 
 from harmony_conformance.evidence.exchange import Exchange
@@ -98,95 +99,106 @@ def told_from_ids(answer: FailingAnswer) -> Json:
     return _replace_messages(answer, {0: _build_message(answer, part, retained, parsed, "\n")}, {0: expected.finish})
 
 
-def told_from_text(answer: FailingAnswer) -> Json:
+def _per_message(fix: Callable[[FailingAnswer, ChoiceContent], JsonObject | None]) -> Mending:
+    """Apply a fix of one message to the messages of all choices."""
+
+    @wraps(fix)
+    def fix_all(answer: FailingAnswer) -> Json:
+        parts = answer.dialect.parts(answer.value)
+        fixed = {part.choice: message for part in parts if (message := fix(answer, part)) is not None}
+        return _replace_messages(answer, fixed, {}) if fixed else None
+
+    return fix_all
+
+
+def _per_call(fix: Callable[[FailingAnswer, JsonObject, str, Collection[str]], JsonObject]) -> Mending:
+    """Apply a fix of one call to all calls. Arguments: the answer, the call, its location, and the locations of findings."""
+
+    @wraps(fix)
+    def fix_calls(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | None:
+        places = frozenset(place.lstrip("/") for place in answer.places(part.choice))
+        calls = items(part.said.get("tool_calls"))
+        fixed: list[Json] = [
+            fix(answer, members(call), f"tool_calls/{index}", places) for index, call in enumerate(calls)
+        ]
+        return {**part.said, "tool_calls": fixed} if fixed != calls else None
+
+    return _per_message(fix_calls)
+
+
+@_per_message
+def told_from_text(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | None:
     """Rewrite the answer from its leaking texts, parsed as Harmony."""
-    changed: dict[int, JsonObject] = {}
-    for part in answer.dialect.parts(answer.value):
-        places = {_top_member(place) for place in answer.places(part.choice)}
-        leaking = [name for name, _ in answer.dialect.texts(part) if _has_finding(answer.dialect, name, places)]
-        if not leaking:
-            continue
-        leaking.sort(key=lambda name: name == answer.dialect.content)  # the model wrote the reasoning first
-        texts = dict(answer.dialect.texts(part))
-        parsed = [one for name in leaking for one in _parse(answer, name, texts[name])]
-        retained = {name: one for name, one in part.said.items() if name not in leaking}
-        changed[part.choice] = _build_message(answer, part, retained, parsed, "")
-    return _replace_messages(answer, changed, {}) if changed else None
+    places = {_top_member(place) for place in answer.places(part.choice)}
+    leaking = [name for name, _ in answer.dialect.texts(part) if _has_finding(answer.dialect, name, places)]
+    if not leaking:
+        return None
+    leaking.sort(key=lambda name: name == answer.dialect.content)  # the model wrote the reasoning first
+    texts = dict(answer.dialect.texts(part))
+    parsed = [one for name in leaking for one in _parse(answer, name, texts[name])]
+    retained = {name: one for name, one in part.said.items() if name not in leaking}
+    return _build_message(answer, part, retained, parsed, "")
 
 
-def repetition_removed(answer: FailingAnswer) -> Json:
+@_per_message
+def repetition_removed(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | None:
     """Remove the reasoning from the start of the content that repeats it verbatim."""
-    changed: dict[int, JsonObject] = {}
-    for part in answer.dialect.parts(answer.value):
-        content = text(part.said.get(answer.dialect.content))
-        thought = next((one for name in answer.dialect.reasoning if (one := text(part.said.get(name)).strip())), "")
-        if thought and content.startswith(thought) and answer.places(part.choice):
-            changed[part.choice] = {**part.said, answer.dialect.content: content[len(thought) :].lstrip()}
-    return _replace_messages(answer, changed, {}) if changed else None
+    content = text(part.said.get(answer.dialect.content))
+    reasoning = next((one for name in answer.dialect.reasoning if (one := text(part.said.get(name)).strip())), "")
+    is_repeated = reasoning and content.startswith(reasoning) and answer.places(part.choice)
+    return {**part.said, answer.dialect.content: content[len(reasoning) :].lstrip()} if is_repeated else None
 
 
-def names_cleaned(answer: FailingAnswer) -> Json:
+@_per_call
+def names_cleaned(answer: FailingAnswer, call: JsonObject, location: str, places: Collection[str]) -> JsonObject:
     """Remove header residue from the names of called functions."""
-
-    def clean(call: JsonObject, location: str, places: Collection[str]) -> JsonObject:
-        name = clean_name(text(at(call, "function", "name")), answer.declared)
-        if f"{location}/function/name" not in places or name is None:
-            return call
-        return {**call, "function": {**members(call.get("function")), "name": name}}
-
-    return _with_calls(answer, clean)
+    name = clean_name(text(at(call, "function", "name")), answer.declared)
+    if f"{location}/function/name" not in places or name is None:
+        return call
+    return {**call, "function": {**members(call.get("function")), "name": name}}
 
 
-def call_ids_cleaned(answer: FailingAnswer) -> Json:
+@_per_call
+def call_ids_cleaned(answer: FailingAnswer, call: JsonObject, location: str, places: Collection[str]) -> JsonObject:
     """Remove markers from the ids of calls."""
-
-    def clean(call: JsonObject, location: str, places: Collection[str]) -> JsonObject:
-        identity = MARKER.sub("", text(call.get("id")))
-        return {**call, "id": identity} if f"{location}/id" in places and identity else call
-
-    return _with_calls(answer, clean)
+    del answer
+    identity = MARKER.sub("", text(call.get("id")))
+    return {**call, "id": identity} if f"{location}/id" in places and identity else call
 
 
-def arguments_cut(answer: FailingAnswer) -> Json:
+@_per_call
+def arguments_cut(answer: FailingAnswer, call: JsonObject, location: str, places: Collection[str]) -> JsonObject:
     """Remove the markers after the arguments of calls."""
-
-    def clean(call: JsonObject, location: str, places: Collection[str]) -> JsonObject:
-        arguments = at(call, "function", "arguments")
-        if f"{location}/function/arguments" not in places or not isinstance(arguments, str):
-            return call
-        truncated = _TRAILING_MARKERS.sub("", arguments)
-        return {**call, "function": {**members(call.get("function")), "arguments": truncated}}
-
-    return _with_calls(answer, clean)
+    del answer
+    arguments = at(call, "function", "arguments")
+    if f"{location}/function/arguments" not in places or not isinstance(arguments, str):
+        return call
+    truncated = _TRAILING_MARKERS.sub("", arguments)
+    return {**call, "function": {**members(call.get("function")), "arguments": truncated}}
 
 
 _TRAILING_MARKERS = re.compile(rf"(?:\s*(?:{MARKER.pattern.replace('?P<marker>', '?:')}))+\s*\Z")
 
 
-def markers_cut(answer: FailingAnswer) -> Json:
+@_per_message
+def markers_cut(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | None:
     """Remove the markers at the end of the content or reasoning."""
-    changed: dict[int, JsonObject] = {}
-    for part in answer.dialect.parts(answer.value):
-        places = {_top_member(place) for place in answer.places(part.choice)}
-        message = dict(part.said)
-        for name, fragment in answer.dialect.texts(part):
-            if _has_finding(answer.dialect, name, places):
-                message[name] = _TRAILING_MARKERS.sub("", fragment)
-        if message != part.said:
-            changed[part.choice] = message
-    return _replace_messages(answer, changed, {}) if changed else None
+    places = {_top_member(place) for place in answer.places(part.choice)}
+    message = dict(part.said)
+    for name, fragment in answer.dialect.texts(part):
+        if _has_finding(answer.dialect, name, places):
+            message[name] = _TRAILING_MARKERS.sub("", fragment)
+    return message if message != part.said else None
 
 
-def refusal_told(answer: FailingAnswer) -> Json:
+@_per_message
+def refusal_told(answer: FailingAnswer, part: ChoiceContent) -> JsonObject | None:
     """Remove the header from the refusal."""
-    changed: dict[int, JsonObject] = {}
-    for part in answer.dialect.parts(answer.value):
-        refusal = part.said.get("refusal")
-        if isinstance(refusal, str) and "refusal" in answer.places(part.choice):
-            parsed = _parse(answer, answer.dialect.content, refusal)
-            content = "".join(one.text for one in parsed if one.kind is TextKind.CONTENT)
-            changed[part.choice] = {**part.said, "refusal": content}
-    return _replace_messages(answer, changed, {}) if changed else None
+    refusal = part.said.get("refusal")
+    if not isinstance(refusal, str) or "refusal" not in answer.places(part.choice):
+        return None
+    parsed = _parse(answer, answer.dialect.content, refusal)
+    return {**part.said, "refusal": "".join(one.text for one in parsed if one.kind is TextKind.CONTENT)}
 
 
 def finish_mended(answer: FailingAnswer) -> Json:
@@ -302,17 +314,6 @@ def _has_finding(dialect: Dialect, member: str, places: Collection[str]) -> bool
     if member == dialect.content:
         return "content" in places
     return member in places or (member == "thinking" and "reasoning" in places)
-
-
-def _with_calls(answer: FailingAnswer, clean: Callable[[JsonObject, str, Collection[str]], JsonObject]) -> Json:
-    changed: dict[int, JsonObject] = {}
-    for part in answer.dialect.parts(answer.value):
-        places = frozenset(place.lstrip("/") for place in answer.places(part.choice))
-        calls = items(part.said.get("tool_calls"))
-        cleaned: list[Json] = [clean(members(call), f"tool_calls/{index}", places) for index, call in enumerate(calls)]
-        if cleaned != calls:
-            changed[part.choice] = {**part.said, "tool_calls": cleaned}
-    return _replace_messages(answer, changed, {}) if changed else None
 
 
 def _replace_messages(

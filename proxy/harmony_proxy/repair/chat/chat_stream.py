@@ -42,13 +42,18 @@ class ChatStream(StreamRewriter):
     ) -> None:
         super().__init__(dialect, declared, judge, notes)
         self.is_at_work = reasoning_field is not None
-        self.went = EmittedHistory(dialect, keeps_bytes=keeps_bytes)
+        self._emission = EmittedHistory(dialect, keeps_bytes=keeps_bytes)
         self._writers: dict[int, DeltaWriter] = {}
         self._annotation_movers: dict[int, AnnotationMover] = {}
         self._logprob_rewriters: dict[int, LogprobRewriter] = {}
         self._endings: list[JsonObject] = []
         self._usage = b""
         self._body, self._field, self._repairs_finish = body, reasoning_field, mends_finish
+
+    @property
+    def went(self) -> EmittedHistory:
+        """Return the emitted part of the stream."""
+        return self._emission
 
     def parts(self, piece: RawEvent) -> Sequence[ChoiceContent]:
         """Return the content of an event by choice."""
@@ -57,11 +62,6 @@ class ChatStream(StreamRewriter):
     def is_plain(self, part: ChoiceContent) -> bool:
         """Return True if a part only continues texts of a known choice."""
         return part.finish is None and "tool_calls" not in part.said and part.choice in self._writers
-
-    def announces(self, piece: RawEvent) -> bool:
-        """Return False: these APIs have no events that only announce something."""
-        del piece
-        return False
 
     def is_end(self, piece: RawEvent) -> bool:
         """Return True for the last line of a stream of lines."""
@@ -75,7 +75,7 @@ class ChatStream(StreamRewriter):
         """Record an event that was emitted unchanged."""
         if not piece.parts and at(piece.value, "usage") is not None:
             self._usage = piece.raw
-        self.went.add(piece.raw, piece.parts)
+        self._emission.add(piece.raw, piece.parts)
 
     def learn(self, piece: RawEvent, templates: EventTemplates) -> None:
         """Learn a template from an event that was emitted unchanged, if it only continues one text of one choice."""
@@ -92,12 +92,12 @@ class ChatStream(StreamRewriter):
     def grow(self, raw: bytes, key: Key, fragment: str, number: int | None) -> None:
         """Record an event that matched a template and was emitted unchanged."""
         del number
-        self.went.grow(raw, key[0], key[1], fragment)
+        self._emission.grow(raw, key[0], key[1], fragment)
 
     def saved(self) -> Callable[[], None]:
         """Return a function that restores the current state."""
         writers = {choice: one.copy() for choice, one in self._writers.items()}
-        cleans_names, is_at_work, emission = self.cleans_names, self.is_at_work, self.went.copy()
+        cleans_names, is_at_work, emission = self.cleans_names, self.is_at_work, self._emission.copy()
         endings, usage = list(self._endings), self._usage
         annotations = {choice: one.copy() for choice, one in self._annotation_movers.items()}
         logprobs = {choice: one.copy() for choice, one in self._logprob_rewriters.items()}
@@ -105,7 +105,12 @@ class ChatStream(StreamRewriter):
         def roll_back() -> None:
             self._annotation_movers, self._logprob_rewriters = annotations, logprobs
             self._endings, self._usage = list(endings), usage
-            self._writers, self.cleans_names, self.is_at_work, self.went = writers, cleans_names, is_at_work, emission
+            self._writers, self.cleans_names, self.is_at_work, self._emission = (
+                writers,
+                cleans_names,
+                is_at_work,
+                emission,
+            )
 
         return roll_back
 
@@ -118,7 +123,9 @@ class ChatStream(StreamRewriter):
         super().begin(statuses)
         for (choice, _), tracked in self.texts.items():
             if tracked.reader is not None and choice not in self._annotation_movers:
-                self._annotation_movers[choice] = AnnotationMover(begun=self.went.said(choice, self.dialect.content))
+                self._annotation_movers[choice] = AnnotationMover(
+                    begun=self._emission.said(choice, self.dialect.content)
+                )
                 self._logprob_rewriters[choice] = LogprobRewriter()
 
     def tell(self, piece: RawEvent) -> list[bytes]:
@@ -139,13 +146,13 @@ class ChatStream(StreamRewriter):
         has_end = any(part.finish is not None for part in parts)
         if not changed and not reasons and value is piece.value:
             self._endings += self.dialect.ended(piece.value) if has_end else ()
-            self.went.add(piece.raw, parts)
+            self._emission.add(piece.raw, parts)
             return [piece.raw]
         out: list[bytes] = []
         for one in self.dialect.told(value, changed, reasons):
             self._endings += self.dialect.ended(one) if has_end else ()
             out.append(piece.told(self._counted(one)))
-            self.went.add(out[-1], self.dialect.parts(one))
+            self._emission.add(out[-1], self.dialect.parts(one))
         return out
 
     def rest(self) -> list[bytes]:
@@ -158,7 +165,7 @@ class ChatStream(StreamRewriter):
 
     def others(self) -> bytes:
         """Return events with emitted members that are never rewritten."""
-        return b"".join(map(self.asking.framed, self.went.others()))
+        return b"".join(map(self.asking.framed, self._emission.others()))
 
     def ending(self) -> bytes:
         """Return events with the finish reasons and the usage."""
@@ -173,7 +180,7 @@ class ChatStream(StreamRewriter):
         value = self._counted(piece.value)
         raw = piece.raw if value is piece.value else piece.told(value)
         self._usage = raw if at(value, "usage") is not None else self._usage
-        self.went.add(raw, ())
+        self._emission.add(raw, ())
         return raw
 
     def _counted(self, value: Json) -> Json:
@@ -192,7 +199,7 @@ class ChatStream(StreamRewriter):
         is_unexpected = reason not in _FINISH_REASONS or (has_call_reason and reason == contradiction)
         if not (is_unexpected and self._repairs_finish):
             return None
-        if FINISH not in self.asking.fails(self.went, (), (FINISH,), piece.raw):
+        if FINISH not in self.asking.fails(self._emission, (), (FINISH,), piece.raw):
             return None
         corrected = finish_of(reason, calls=has_calls)
         if corrected is None:

@@ -61,7 +61,7 @@ class ResponsesStream(StreamRewriter):
         return self._writer.items
 
     @property
-    def number(self) -> int:  # type: ignore[override]
+    def number(self) -> int:
         """Return the sequence number of the next event."""
         return self._items.number
 

@@ -7,10 +7,10 @@ are the input. Beyond the size limit of one event the splitter gives up (`is_los
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 from harmony_conformance.json_value import InvalidJsonError, Json, at, dumps, loads
 from harmony_conformance.transport.sse import DONE
@@ -94,44 +94,46 @@ def _parse_simple(raw: bytes) -> RawEvent:
     return RawEvent(raw=raw, data=b"\n".join(data).decode("utf-8", "replace") if data else None)
 
 
-class Splitter(Protocol):
-    """Splits a body into events."""
+class Splitter(ABC):
+    """Splits a body into events. Stores the bytes of the current event. `end` ends an incomplete event."""
 
-    is_lost: bool
     end: bytes
 
+    def __init__(self, *, limit: int = EVENT_LIMIT) -> None:
+        self._limit = limit
+        self._raw: bytearray = bytearray()
+        self.is_lost = False
+
     @property
+    @abstractmethod
     def is_between(self) -> bool:
         """True if all bytes so far were complete events."""
-        ...
 
+    @abstractmethod
     def feed(self, data: bytes) -> list[RawEvent]:
         """Return the events that `data` completes."""
-        ...
 
     def rest(self) -> bytes:
         """Return the bytes after the last complete event."""
-        ...
+        return bytes(self._raw)
 
+    @abstractmethod
     def last(self) -> RawEvent | None:
         """Return the event that the rest would be if it ended here; None if there is no rest."""
-        ...
 
 
-class SseSplitter:
-    """Splits server-sent events. Stores the bytes and data of the current event, and the start of its current line. `end` ends an incomplete event."""
+class SseSplitter(Splitter):
+    """Splits server-sent events. Stores the data of the current event, and the start of its current line."""
 
     end = b"\n\n"
 
     def __init__(self, *, limit: int = EVENT_LIMIT) -> None:
-        self._limit = limit
-        self._raw = bytearray()
+        super().__init__(limit=limit)
         self._line: int = 0
         self._scanned: int = 0
         self._data: list[str] = []
         self._first = True
         self._after_cr = False
-        self.is_lost = False
 
     @property
     def is_between(self) -> bool:
@@ -165,10 +167,6 @@ class SseSplitter:
         self.is_lost = self.is_lost or len(self._raw) > self._limit
         return pieces
 
-    def rest(self) -> bytes:
-        """Return the bytes after the last complete event."""
-        return bytes(self._raw)
-
     def last(self) -> RawEvent | None:
         """Return the event that the rest would be if it ended here; None if there is no rest."""
         return next(iter(SseSplitter().feed(self.rest() + self.end)), None) if self._raw else None
@@ -192,15 +190,10 @@ class SseSplitter:
         return piece
 
 
-class LineSplitter:
-    """Splits lines of JSON. Stores the bytes of the current line. `end` ends an incomplete line."""
+class LineSplitter(Splitter):
+    """Splits lines of JSON."""
 
     end = b"\n"
-
-    def __init__(self, *, limit: int = EVENT_LIMIT) -> None:
-        self._limit = limit
-        self._raw = bytearray()
-        self.is_lost = False
 
     @property
     def is_between(self) -> bool:
@@ -218,10 +211,6 @@ class LineSplitter:
         self.is_lost = self.is_lost or len(self._raw) > self._limit
         lines: list[bytes] = _LINES.findall(whole + end)  # consecutive empty lines are one match
         return [_line(line) for line in lines]
-
-    def rest(self) -> bytes:
-        """Return the bytes after the last complete line."""
-        return bytes(self._raw)
 
     def last(self) -> RawEvent | None:
         """Return the line that the rest would be if it ended here; None if there is no rest."""

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from harmony_conformance.checks import CHECKS
 from harmony_proxy.repair.answer.action_notes import ActionNotes
 from harmony_proxy.repair.stream_parts.event_splitter import RawEvent
-from harmony_proxy.repair.stream_parts.rewriter import StreamHandler
+from harmony_proxy.repair.stream_parts.rewriter import StreamRewriter
 from harmony_proxy.repair.stream_parts.stream_judge import Emission, StreamJudge
 
 FINISH = "tool_calls.finish_reason_agrees"
@@ -55,7 +55,7 @@ class RepairAccount:
         if self._server_stream is not None:
             self._server_stream.append(piece.raw)
 
-    def close(self, handler: StreamHandler) -> None:
+    def close(self, handler: StreamRewriter) -> None:
         """Compare both streams at the end, and record what was repaired or left. A truncated stream is judged as it is."""
         if self._is_closed or not self._repairs:
             return

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, number, text
 from harmony_conformance.judge.check import Finding
@@ -22,12 +22,13 @@ Place = tuple[int, str]
 """A choice (Responses API: an item), and its member with a text; `call/0` is the arguments of its first call."""
 
 
-class StreamHandler(Protocol):
+class StreamRewriter(ABC):
     """Reads and rewrites a streamed answer of one API.
 
     Attributes:
         texts: Tracker of each text.
         declared: Names of the functions that the request declares.
+        may_be_called: Those of them that the request allows the model to call.
         cleans_names: True if names and ids of calls are cleaned.
         is_rewriting: True if events are rewritten.
         can_roll_back: True while a repair can still be rolled back.
@@ -35,116 +36,7 @@ class StreamHandler(Protocol):
         ends_with_choices: True if the answer is complete once all choices are.
     """
 
-    texts: dict[Place, TextTracker]
-    declared: frozenset[str]
-    cleans_names: bool
-    is_at_work: bool
-    is_trying: bool
-    problem: str
-    ends_with_choices: bool
-
-    @property
-    def number(self) -> int:
-        """Return the sequence number of the next event, for APIs that number events."""
-        ...
-
-    @property
-    def went(self) -> Emission:
-        """Return the emitted part of the stream."""
-        ...
-
-    def parts(self, piece: RawEvent) -> Sequence[ChoiceContent]:
-        """Return the content of an event by choice. Must be called once per event, in order."""
-        ...
-
-    def texts_of(self, part: ChoiceContent) -> Iterator[tuple[TextTracker, str]]:
-        """Yield the trackers of the texts that a part continues, each with its new fragment."""
-        ...
-
-    def is_plain(self, part: ChoiceContent) -> bool:
-        """Return True if a part only continues known texts."""
-        ...
-
-    def announces(self, piece: RawEvent) -> bool:
-        """Return True if an event only announces an item or a part."""
-        ...
-
-    def is_end(self, piece: RawEvent) -> bool:
-        """Return True if this event completes the answer."""
-        ...
-
-    def is_odd(self, call: Json) -> bool:
-        """Return True if a call names an undeclared function, or has a marker in its id."""
-        ...
-
-    def is_suspect(self, piece: RawEvent) -> bool:
-        """Return True if an event must be judged regardless of its texts: an error, or a repeated text that may leak."""
-        ...
-
-    def probe(self, place: Place, fragment: str) -> JsonObject:
-        """Return an event that continues a text."""
-        ...
-
-    def further(self) -> Iterable[JsonObject]:
-        """Return events that begin another text after a completed one, for APIs with several texts for the user."""
-        ...
-
-    def passed(self, piece: RawEvent) -> None:
-        """Record an event that was emitted unchanged."""
-        ...
-
-    def learn(self, piece: RawEvent, templates: EventTemplates) -> None:
-        """Learn a template from an event that was emitted unchanged, if it only continues a text."""
-        ...
-
-    def grow(self, raw: bytes, key: Key, fragment: str, number: int | None) -> None:
-        """Record an event that matched a template and was emitted unchanged."""
-        ...
-
-    def tell(self, piece: RawEvent) -> list[bytes]:
-        """Return the bytes to emit for an event."""
-        ...
-
-    def rest(self) -> list[bytes]:
-        """Return events with the text that parsers still buffer, if the stream ends early."""
-        ...
-
-    def others(self) -> bytes:
-        """Return emitted content that `emission` lacks: members that are never rewritten."""
-        ...
-
-    def ending(self) -> bytes:
-        """Return emitted content that `emission` lacks: the end of the answer."""
-        ...
-
-    def saved(self) -> Callable[[], None]:
-        """Return a function that restores the current state."""
-        ...
-
-    def forget(self, statuses: Mapping[Place, Status]) -> None:
-        """Give up a repair: these texts are no longer tracked."""
-        ...
-
-    def concerned(
-        self, statuses: Mapping[Place, Status], found: Mapping[str, Iterable[Finding]]
-    ) -> Mapping[Place, Status]:
-        """Return the statuses, with those of choices without findings set back to `OPEN`."""
-        ...
-
-    def begin(self, statuses: Mapping[Place, Status]) -> None:
-        """Rewrite the leaking texts from here on.
-
-        Raises:
-            NoDestinationError: the leaking message began before.
-        """
-        ...
-
-
-class StreamRewriter:
-    """Common part of the stream handlers. Attributes as in `StreamHandler`."""
-
     ends_with_choices = True
-    number = 0
 
     def __init__(self, dialect: Dialect, declared: frozenset[str], judge: StreamJudge, notes: ActionNotes) -> None:
         self.dialect = dialect
@@ -156,6 +48,69 @@ class StreamRewriter:
         self.problem = ""
         self.asking = judge
         self.notes = notes
+
+    @property
+    @abstractmethod
+    def went(self) -> Emission:
+        """Return the emitted part of the stream."""
+
+    @abstractmethod
+    def parts(self, piece: RawEvent) -> Sequence[ChoiceContent]:
+        """Return the content of an event by choice. Must be called once per event, in order."""
+
+    @abstractmethod
+    def is_plain(self, part: ChoiceContent) -> bool:
+        """Return True if a part only continues known texts."""
+
+    @abstractmethod
+    def is_end(self, piece: RawEvent) -> bool:
+        """Return True if this event completes the answer."""
+
+    @abstractmethod
+    def probe(self, place: Place, fragment: str) -> JsonObject:
+        """Return an event that continues a text."""
+
+    @abstractmethod
+    def passed(self, piece: RawEvent) -> None:
+        """Record an event that was emitted unchanged."""
+
+    @abstractmethod
+    def learn(self, piece: RawEvent, templates: EventTemplates) -> None:
+        """Learn a template from an event that was emitted unchanged, if it only continues a text."""
+
+    @abstractmethod
+    def grow(self, raw: bytes, key: Key, fragment: str, number: int | None) -> None:
+        """Record an event that matched a template and was emitted unchanged."""
+
+    @abstractmethod
+    def tell(self, piece: RawEvent) -> list[bytes]:
+        """Return the bytes to emit for an event."""
+
+    @abstractmethod
+    def rest(self) -> list[bytes]:
+        """Return events with the text that parsers still buffer, if the stream ends early."""
+
+    @abstractmethod
+    def others(self) -> bytes:
+        """Return emitted content that `emission` lacks: members that are never rewritten."""
+
+    @abstractmethod
+    def ending(self) -> bytes:
+        """Return emitted content that `emission` lacks: the end of the answer."""
+
+    @abstractmethod
+    def saved(self) -> Callable[[], None]:
+        """Return a function that restores the current state."""
+
+    @property
+    def number(self) -> int:
+        """Return the sequence number of the next event, for APIs that number events."""
+        return 0
+
+    def announces(self, piece: RawEvent) -> bool:
+        """Return True if an event only announces an item or a part."""
+        del piece
+        return False
 
     def texts_of(self, part: ChoiceContent) -> Iterator[tuple[TextTracker, str]]:
         """Yield the trackers of the texts that a part continues, each with its new fragment."""
@@ -171,11 +126,11 @@ class StreamRewriter:
         return self.texts[place]
 
     def further(self) -> Iterable[JsonObject]:
-        """Return no events: a choice has one text for the user."""
+        """Return events that begin another text after a completed one, for APIs with several texts for the user."""
         return ()
 
     def is_suspect(self, piece: RawEvent) -> bool:
-        """Return True for an error, which is judged regardless of its texts."""
+        """Return True if an event must be judged regardless of its texts: an error, or a repeated text that may leak."""
         return piece.is_error
 
     def concerned(
