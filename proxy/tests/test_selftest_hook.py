@@ -35,7 +35,7 @@ def test_what_crosses_the_wire_is_seen_and_what_does_not_has_its_reason():
     assert by_name["tool-result-quoted"].seen == ("prompt.results_are_rendered",)
     assert by_name["tool-history-refused"].seen == ()
     assert by_name["tool-history-refused"].unseen == {
-        "errors.valid_request_is_answered": ("that the request is a valid one, or is not",)
+        "errors.valid_request_is_answered": ("the intended validity of the request",)
     }
     assert outcome.passed
 
@@ -61,11 +61,11 @@ def test_nothing_else_is_told_where_nothing_can_be_forked(monkeypatch):
 
 def test_a_guard_that_loses_the_end_of_answers_is_told():
     outcome = watched(Forgetful)
-    assert "the correct server: streaming.ends_with_done fails on what went by" in outcome.faults
+    assert "the correct server: streaming.ends_with_done fails on the recorded traffic" in outcome.faults
     assert not outcome.passed
 
 
 def test_what_can_be_put_in_between_is_found_by_name():
     assert way_named("proxy") is GuardBetween
-    with pytest.raises(UnknownThroughError, match=r"'mesh' is not installed; there is: .*proxy"):
+    with pytest.raises(UnknownThroughError, match=r"'mesh' is not installed; available: .*proxy"):
         way_named("mesh")

@@ -1,1 +1,1 @@
-"""The test of the checks: every defect of the reference server, and blind mutants of correct exchanges."""
+"""Self-test of the checks: every defect of the reference server, and blind mutants of correct exchanges."""

@@ -1,7 +1,7 @@
-"""Blind mutants: a correct exchange with one thing wrong in its answer or in its prompt, made without knowing any check.
+"""Blind mutants: correct exchanges with one error in the response or in the prompt, built without knowledge of the checks.
 
-What may be changed is what the script, or the request, proves to have a meaning: texts, names, arguments, finish reason, counts, the events of a stream,
-the tokens of the prompt. Ids, times and fingerprints have none and are left alone.
+Only parts with a meaning are changed: texts, names, arguments, finish reason, counts, events and prompt tokens.
+Ids, times and fingerprints remain unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PROMPT_STRIDE = 7
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """A changed exchange; `kind` says what was done, `where` to what."""
+    """A changed exchange, with the kind of the change and the changed part (`where`)."""
 
     kind: str
     where: str
@@ -31,7 +31,7 @@ class Mutant:
 
 
 def mutants(x: Exchange) -> Iterator[Mutant]:
-    """All mutants of an answer to a request that is neither wrong nor odd, and that was read to its end."""
+    """Yield all mutants of an exchange with a valid request and a complete response."""
     if x.turn is None or x.response is None or x.failure is not None or x.validity in ODD:
         return
     if x.stream is not None:
@@ -43,7 +43,7 @@ def mutants(x: Exchange) -> Iterator[Mutant]:
 
 
 def _body_mutants(body: Json) -> Iterator[tuple[str, str, Json]]:
-    """Changes of one member of a whole answer."""
+    """Yield changes of one member of a response without streaming."""
     message = members(at(body, "choices", 0, "message"))
     for name in _MESSAGE_TEXTS:
         value = message.get(name)
@@ -54,9 +54,8 @@ def _body_mutants(body: Json) -> Iterator[tuple[str, str, Json]]:
         yield "dropped", f"message/{name}", _set(body, ("choices", 0, "message", name), None)
     content, reasoning = message.get("content"), message.get("reasoning")
     if isinstance(content, str) and isinstance(reasoning, str) and content != reasoning:
-        swapped = _set(
-            _set(body, ("choices", 0, "message", "content"), reasoning), ("choices", 0, "message", "reasoning"), content
-        )
+        swapped = _set(body, ("choices", 0, "message", "content"), reasoning)
+        swapped = _set(swapped, ("choices", 0, "message", "reasoning"), content)
         yield "swapped", "message/content and reasoning", swapped
         yield "moved", "message/reasoning", _set(body, ("choices", 0, "message", "content"), reasoning + content)
     calls = items(message.get("tool_calls"))
@@ -93,22 +92,22 @@ def _text_mutants(value: str) -> Iterator[tuple[str, str]]:
 
 
 def _stream_mutants(x: Exchange, events: Sequence[Event]) -> Iterator[Mutant]:
-    """One event of a stream dropped, doubled, or swapped with the next."""
+    """Drop one event of a stream, double it, or swap it with the next."""
     data = [event.data for event in events]
     for index, event in enumerate(events):
-        what = _event_kind(event)
-        if what is None:
+        kind = _event_kind(event)
+        if kind is None:
             continue
-        yield Mutant(kind="dropped", where=what, exchange=_with_events(x, [*data[:index], *data[index + 1 :]]))
-        yield Mutant(kind="doubled", where=what, exchange=_with_events(x, [*data[: index + 1], *data[index:]]))
+        yield Mutant(kind="dropped", where=kind, exchange=_with_events(x, [*data[:index], *data[index + 1 :]]))
+        yield Mutant(kind="doubled", where=kind, exchange=_with_events(x, [*data[: index + 1], *data[index:]]))
         following = _event_kind(events[index + 1]) if index + 1 < len(events) else None
         if following is not None and events[index + 1].data != event.data:
             swapped = [*data[:index], data[index + 1], data[index], *data[index + 2 :]]
-            yield Mutant(kind="swapped with the next", where=f"{what}, {following}", exchange=_with_events(x, swapped))
+            yield Mutant(kind="swapped with the next", where=f"{kind}, {following}", exchange=_with_events(x, swapped))
 
 
 def _event_kind(event: Event) -> str | None:
-    """What an event says, None where it says nothing to a client."""
+    """Return the meaning of an event, or None if it has none for a client."""
     if event.is_done:
         return "[DONE]"
     delta = members(at(event.value, "choices", 0, "delta"))
@@ -121,7 +120,7 @@ def _event_kind(event: Event) -> str | None:
 
 
 def _prompt_mutants(x: Exchange) -> Iterator[Mutant]:
-    """One token of the prompt dropped, doubled, or swapped with the next; every seventh position."""
+    """Drop one token of the prompt, double it, or swap it with the next, at every seventh position."""
     ids = x.turn.prompt_ids if x.turn is not None else None
     if ids is None:
         return
@@ -136,50 +135,41 @@ def _prompt_mutants(x: Exchange) -> Iterator[Mutant]:
         where = f"prompt {part}: {show((ids[index],))!r}"
         for kind, changed in changes:
             if changed != ids:
-                listed: list[Json] = list(changed)
-                body = _set(
-                    _set(x.chat_completion, ("prompt_token_ids",), listed), ("usage", "prompt_tokens"), len(changed)
-                )
-                yield Mutant(kind=kind, where=where, exchange=_with_body(x, _balanced(body)))
-
-
-def _balanced(body: Json) -> Json:
-    """The body with a total that fits its parts: the prompt is what is wrong, not the sum."""
-    prompt, completion = at(body, "usage", "prompt_tokens"), at(body, "usage", "completion_tokens")
-    if isinstance(prompt, int) and isinstance(completion, int):
-        return _set(body, ("usage", "total_tokens"), prompt + completion)
-    return body
+                body = _set(x.chat_completion, ("prompt_token_ids",), [*changed])
+                body = _set(body, ("usage", "prompt_tokens"), len(changed))
+                completion = at(body, "usage", "completion_tokens")
+                if isinstance(completion, int):  # only the prompt is wrong, not the sum
+                    body = _set(body, ("usage", "total_tokens"), len(changed) + completion)
+                yield Mutant(kind=kind, where=where, exchange=_with_body(x, body))
 
 
 def _set(value: Json, path: Sequence[str | int], new: Json) -> Json:
     changed = deepcopy(value)
-    holder = at(changed, *path[:-1])
-    last = path[-1]
-    if isinstance(holder, dict):
-        holder[str(last)] = new
-    elif isinstance(holder, list) and isinstance(last, int):
-        holder[last] = new
+    parent, last = at(changed, *path[:-1]), path[-1]
+    if isinstance(parent, dict):
+        parent[str(last)] = new
+    elif isinstance(parent, list) and isinstance(last, int):
+        parent[last] = new
     return changed
 
 
 def _with_body(x: Exchange, body: Json) -> Exchange:
     if x.response is None:
         return x
-    chunk = Chunk(at=x.response.chunks[-1].at, data=dumps(body).encode())
-    return replace(x, response=_copy(x.response, (chunk,)))
+    return _with_chunks(x, x.response, (Chunk(at=x.response.chunks[-1].at, data=dumps(body).encode()),))
 
 
 def _with_events(x: Exchange, data: Sequence[str]) -> Exchange:
     if x.response is None:
         return x
     chunks = tuple(Chunk(at=index / 1000, data=f"data: {event}\n\n".encode()) for index, event in enumerate(data))
-    return replace(x, response=_copy(x.response, chunks))
+    return _with_chunks(x, x.response, chunks)
 
 
-def _copy(response: Response, chunks: tuple[Chunk, ...]) -> Response:
-    return Response(status=response.status, headers=response.headers, chunks=chunks)
+def _with_chunks(x: Exchange, response: Response, chunks: tuple[Chunk, ...]) -> Exchange:
+    return replace(x, response=Response(status=response.status, headers=response.headers, chunks=chunks))
 
 
 def described(mutant: Mutant) -> JsonObject:
-    """A mutant in words, for a list of survivors."""
+    """Return the JSON form of a mutant, for the list of survivors."""
     return {"exchange": mutant.exchange.id, "kind": mutant.kind, "where": mutant.where}

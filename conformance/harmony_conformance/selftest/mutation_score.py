@@ -1,4 +1,4 @@
-"""Blind mutants judged: which of them no check notices, and the reasons known for that."""
+"""Mutation score of the checks: blind mutants that no check detects, and the known reasons."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from harmony_conformance.judge.judge import ScenarioSeries, is_comparison, judge
 from harmony_conformance.runtime.processes import forking_if_whole
 from harmony_conformance.selftest.mutants import Mutant, described, mutants
 
-_NOTICED = (Outcome.FAIL, Outcome.ERROR)
+_KILLED = frozenset({Outcome.FAIL, Outcome.ERROR})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reason:
-    """Why mutants of a kind may live: patterns of kind, place and exchange, and the sentence."""
+    """A reason why some mutants may survive: shell patterns of their kind, place and exchange id, and a sentence."""
 
     kind: str
     where: str
@@ -32,7 +32,15 @@ class Reason:
 
 @dataclass(frozen=True, kw_only=True)
 class BlindScore:
-    """How many mutants were made, killed, and reported as a variant; survivors by reason, and those without one."""
+    """Numbers of mutants.
+
+    Attributes:
+        made: All mutants.
+        killed: Mutants that a check fails on.
+        varied: Mutants that no check fails on but one reports as a variant.
+        excused: Survivors by their known reason.
+        unexplained: Survivors without a known reason.
+    """
 
     made: int
     killed: int
@@ -41,7 +49,7 @@ class BlindScore:
     unexplained: tuple[JsonObject, ...]
 
     def __add__(self, other: BlindScore) -> BlindScore:
-        """Both together."""
+        """Add two scores."""
         return BlindScore(
             made=self.made + other.made,
             killed=self.killed + other.killed,
@@ -51,7 +59,7 @@ class BlindScore:
         )
 
     def line(self) -> JsonObject:
-        """The JSON form."""
+        """Return the JSON form."""
         return {
             "made": self.made,
             "killed": self.killed,
@@ -62,7 +70,7 @@ class BlindScore:
 
 
 def read_reasons() -> tuple[Reason, ...]:
-    """The table of `golden/switches.json`: why some mutants live."""
+    """Read the known reasons for survivors from `golden/switches.json`."""
     document = loads((golden.root() / "switches.json").read_text(encoding="utf-8"))
     return tuple(
         Reason(
@@ -76,68 +84,67 @@ def read_reasons() -> tuple[Reason, ...]:
 
 
 def judge_mutants_of(series: Sequence[Series], workers: int) -> BlindScore:
-    """Judge every mutant of every exchange of a correct run by all checks, in `workers` processes."""
+    """Judge all mutants of a correct run by all checks, in `workers` processes."""
     size = {place: sum(len(x.request.body) for x in one.exchanges.values()) for place, one in enumerate(series)}
     longest_first = sorted(size, key=lambda place: -size[place])
     with ProcessPoolExecutor(workers, forking_if_whole(), initializer=_inherit, initargs=(tuple(series),)) as pool:
-        scores = dict(zip(longest_first, pool.map(_judged, longest_first), strict=True))
+        scores = dict(zip(longest_first, pool.map(_judge_series, longest_first), strict=True))
     nothing = BlindScore(made=0, killed=0, varied=0, excused=Counter(), unexplained=())
     return sum((scores[place] for place in sorted(scores)), nothing)
 
 
 _SERIES: list[Series] = []
-"""What mutants are made of, in each process."""
+"""The series of the correct run, in each worker process."""
 
 
 def _inherit(series: Sequence[Series]) -> None:
     _SERIES[:] = series
 
 
-def _judged(place: int) -> BlindScore:
+def _judge_series(place: int) -> BlindScore:
     return judge_mutants([_SERIES[place]], CHECKS, read_reasons())
 
 
 def judge_mutants(
     series: Sequence[Series], checks: Sequence[Check | Comparison], reasons: Iterable[Reason]
 ) -> BlindScore:
-    """Judge every mutant of every exchange of a correct run."""
-    known = tuple(reasons)
-    hunt = _Hunt(checks)
+    """Judge all mutants of a correct run."""
+    known_reasons, killer = tuple(reasons), _Killer(checks)
     made = killed = varied = 0
     excused: Counter[str] = Counter()
     unexplained: list[JsonObject] = []
-    of_each = ((mutant, one) for one in series for x in one.exchanges.values() for mutant in mutants(x))
-    for mutant, home in of_each:
+    pairs = ((mutant, one) for one in series for x in one.exchanges.values() for mutant in mutants(x))
+    for mutant, origin in pairs:
         made += 1
-        outcomes = frozenset(hunt.outcomes(mutant, home))
-        if outcomes & frozenset(_NOTICED):
+        outcomes = frozenset(killer.outcomes(mutant, origin))
+        if outcomes & _KILLED:
             killed += 1
         elif Outcome.VARIANT in outcomes:
             varied += 1
-        elif (reason := _reason(mutant, known)) is not None:
+        elif (reason := _reason(mutant, known_reasons)) is not None:
             excused[reason] += 1
         else:
             unexplained.append(described(mutant))
     return BlindScore(made=made, killed=killed, varied=varied, excused=excused, unexplained=tuple(unexplained))
 
 
-class _Hunt:
-    """State: the checks, for each kind of mutant those first that noticed one of its kind last."""
+class _Killer:
+    """The checks in an order for each kind of mutant: most recent killer first."""
 
     def __init__(self, checks: Sequence[Check | Comparison]) -> None:
         self._checks = tuple(checks)
         self._by_kind: dict[str, list[Check | Comparison]] = {}
 
-    def outcomes(self, mutant: Mutant, home: Series) -> Iterator[Outcome]:
-        """The outcomes of all checks; the first failure ends the search."""
+    def outcomes(self, mutant: Mutant, origin: Series) -> Iterator[Outcome]:
+        """Yield the outcome of each check up to the first failure."""
         ordered = self._by_kind.setdefault(mutant.kind, [*self._checks])
         x = mutant.exchange
-        alone = ScenarioSeries([Series(name=home.name, exchanges={x.step: x})])
-        whole = ScenarioSeries([replace(home, exchanges={**home.exchanges, x.step: x})])
+        single = ScenarioSeries([Series(name=origin.name, exchanges={x.step: x})])
+        whole = ScenarioSeries([replace(origin, exchanges={**origin.exchanges, x.step: x})])
         for place, rule in enumerate(ordered):
-            outcome = judge_case(whole if is_comparison(rule) else alone, (rule,))[0].outcome
+            outcome = judge_case(whole if is_comparison(rule) else single, (rule,))[0].outcome
             yield outcome
-            if outcome in _NOTICED:
+            if outcome in _KILLED:
                 ordered.insert(0, ordered.pop(place))
                 return
 

@@ -1,7 +1,7 @@
-"""What shows a defect of the way from a request to the prompt: token ids, or the numbers of prompt tokens alone; and the page that is made of it.
+"""Evidence for defects of prompt construction: prompt token ids or only token counts; and the page EVIDENCE.md.
 
-Computed, not claimed: a run on the reference server with the defect is judged as it is, and again as an endpoint would have shown it that returns no ids of
-prompts. `golden/evidence.json` holds what came out, with the reason where counts show nothing, and `selftest` demands that it still holds.
+The evidence is computed: a run with the defect is judged twice, the second time without the ids of prompts.
+`golden/evidence.json` has the results, and a reason for each defect that counts do not detect. `selftest` verifies it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from harmony_conformance.runner.judge_run import Plan, judge_all
 from harmony_conformance.transport.messages import Chunk
 
 _BAR = "\\|"
-_FAILS = (Outcome.FAIL, Outcome.ERROR)
 _IDS, _HIDDEN = b'"prompt_token_ids"', b'"hidden"'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What shows one switchable defect.
+    """Checks that detect one defect, by evidence level.
 
     Attributes:
-        ids: the checks there for it that fail where prompt ids are shown.
-        counts: those that fail where nothing is known of prompts but their number of tokens.
-        changes_counts: whether it changes the count of some request otherwise than that of all.
-        why: where `counts` is empty, what keeps arithmetic from seeing it.
+        ids: Checks for the defect that fail if prompt token ids are known.
+        counts: Checks that fail if only the numbers of prompt tokens are known.
+        changes_counts: True if it changes the counts of requests by different amounts.
+        why: Reason why no count detects it, if `counts` is empty.
     """
 
     ids: tuple[str, ...]
@@ -38,13 +37,13 @@ class Shown:
     why: str = ""
 
     def line(self) -> JsonObject:
-        """The JSON form."""
-        told: JsonObject = {"ids": list(self.ids), "counts": list(self.counts), "changes_counts": self.changes_counts}
-        return {**told, "why": self.why} if self.why else told
+        """Return the JSON form."""
+        line: JsonObject = {"ids": list(self.ids), "counts": list(self.counts), "changes_counts": self.changes_counts}
+        return {**line, "why": self.why} if self.why else line
 
 
 def read_evidence(document: Json) -> Mapping[str, Shown]:
-    """The table of the golden file, by switch."""
+    """Parse the table of `golden/evidence.json`, by switch."""
     return {
         switch: Shown(
             ids=tuple(map(text, items(at(row, "ids")))),
@@ -60,38 +59,33 @@ _HEAD = """# Evidence
 
 Made by `harmony-conformance checks --format evidence`; do not edit.
 
-Which checks see a defect of the way from a request to the prompt: where the endpoint shows the token ids it fed, and where it tells no more than
-`usage.prompt_tokens`. Computed by `harmony-conformance selftest`: each switch of the reference server is run, judged, and judged again with the ids of all
-prompts taken away. {seen} of {all} switches are seen by counts or by the answer alone.
+Checks that detect a defect of prompt construction: by prompt token ids, or by `usage.prompt_tokens` only.
+Computed by `harmony-conformance selftest`: it runs each switch of the reference server and judges the run twice.
+The second time, the ids of all prompts are removed. {seen} of {all} switches are detected by counts or by the response alone.
 
-The *zero vector* is a change that leaves every count as it was, or changes all alike, as a provider's own preamble does: order, the level of the effort (each
-is one token), dates, and texts exchanged for others as long. No arithmetic sees it.
+The *zero vector* is a change that alters no count, or all counts by the same amount, so no arithmetic detects it.
+Examples: order, the level of the effort (each is one token), dates, and texts of the same length.
+A preamble that a provider adds to every prompt alters all counts by the same amount.
 
 ## Defects of live servers that show in the prompt
 
 {catalogued}
 
-## Defects of this project's own
+## Other defects, without a report about a live server
 
 {own}
 """
 
 
 def evidence_markdown(evidence: Json, defects: Json) -> str:
-    """The page.
-
-    Args:
-        evidence: `golden/evidence.json`.
-        defects: `golden/defects.json`.
-    """
+    """Return the page EVIDENCE.md from the JSON of `golden/evidence.json` and `golden/defects.json`."""
     shown = read_evidence(evidence)
     rows = {text(at(row, "id")): row for row in items(at(defects, "defects"))}
     catalogued = [line for name in items(at(evidence, "rendering")) for line in _lines(text(name), rows, shown)]
-    held = {text(switch) for row in rows.values() for switch in items(at(row, "switch"))}
-    own = [_cells((switch,), seen) for switch, seen in shown.items() if switch not in held]
-    seen = sum(bool(one.counts) for one in shown.values())
+    switches = {text(switch) for row in rows.values() for switch in items(at(row, "switch"))}
+    own = [_cells((switch,), one) for switch, one in shown.items() if switch not in switches]
     return _HEAD.format(
-        seen=seen,
+        seen=sum(bool(one.counts) for one in shown.values()),
         all=len(shown),
         catalogued=_table(("defect", "engine", "switch", "by token ids", "by counts"), catalogued),
         own=_table(("switch", "by token ids", "by counts"), own),
@@ -109,8 +103,8 @@ def _lines(name: str, rows: Mapping[str, Json], shown: Mapping[str, Shown]) -> I
         yield (*begin, "", text(at(row, "outside")), text(at(row, "reason")))
 
 
-def _cells(begin: Sequence[str], seen: Shown) -> Sequence[str]:
-    return (*begin, ", ".join(seen.ids) or "not at all", ", ".join(seen.counts) or f"not: {seen.why}")
+def _cells(begin: Sequence[str], shown: Shown) -> Sequence[str]:
+    return (*begin, ", ".join(shown.ids) or "not detected", ", ".join(shown.counts) or f"not detected: {shown.why}")
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -119,7 +113,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def without_prompt_ids(series: Series) -> Series:
-    """The same exchanges with an endpoint that does not show the ids of its prompts. Arrival times are not kept."""
+    """Remove the ids of prompts, as if the endpoint did not return them. Arrival times are lost."""
     return replace(series, exchanges={step: _hidden(x) for step, x in series.exchanges.items()})
 
 
@@ -132,28 +126,28 @@ def _hidden(x: Exchange) -> Exchange:
 
 
 def prompt_counts(series: Iterable[Series]) -> Mapping[str, int]:
-    """The number of prompt tokens of every exchange that reports it, by the exchange's id."""
-    counted = ((x.id, x.prompt.count) for one in series for x in one.exchanges.values())
-    return {name: count for name, count in counted if count is not None}
+    """Return the number of prompt tokens of every exchange that reports it, by the exchange's id."""
+    counts = ((x.id, x.prompt.count) for one in series for x in one.exchanges.values())
+    return {name: count for name, count in counts if count is not None}
 
 
 def shown_by(
     series: Iterable[Series], plan: Plan, failed: frozenset[str], named: frozenset[str], right: Mapping[str, int]
 ) -> Shown:
-    """What shows a defect.
+    """Compute the evidence for a defect.
 
     Args:
-        series: a run with the defect.
-        plan: what it was sent by.
-        failed: the checks that fail on it.
-        named: the checks that are there for the defect.
-        right: the counts of the same requests on the correct server.
+        series: A run with the defect.
+        plan: The plan of that run.
+        failed: Ids of the checks that fail on it.
+        named: Ids of the checks that are expected to detect the defect.
+        right: Prompt token counts of the same requests on the correct server, by exchange id.
     """
     listed = list(series)
-    asked = replace(plan, checks=tuple(rule for rule in plan.checks if rule.id in failed & named))
-    blind = judge_all([without_prompt_ids(one) for one in listed], asked)
-    by_counts = {result.check for result in blind if result.outcome in _FAILS}
-    # what every prompt has more or less cancels out
+    failed_plan = replace(plan, checks=tuple(rule for rule in plan.checks if rule.id in failed & named))
+    results = judge_all([without_prompt_ids(one) for one in listed], failed_plan)
+    by_counts = {result.check for result in results if result.outcome in (Outcome.FAIL, Outcome.ERROR)}
+    # a change that all prompts share cancels out
     changes = {name: count - right[name] for name, count in prompt_counts(listed).items() if name in right}
     base = next((change for name, change in changes.items() if f"/{PLAINEST}/" in name), 0)
     return Shown(
@@ -163,11 +157,12 @@ def shown_by(
     )
 
 
-def disagreements(switch: str, told: Shown, computed: Shown) -> Iterator[str]:
-    """Where the golden file says other than what was computed; that more checks fail than it names is no disagreement."""
-    for level, named, found in (("ids", told.ids, computed.ids), ("counts", told.counts, computed.counts)):
-        lost = [check for check in named if check not in found]
-        if lost or bool(named) != bool(found):
-            yield f"{switch}: by {level} golden/evidence.json names {', '.join(named) or 'nothing'}, and {', '.join(found) or 'nothing'} fails"
-    if told.changes_counts != computed.changes_counts:
-        yield f"{switch}: golden/evidence.json says that it {'changes' if told.changes_counts else 'does not change'} counts, which is not so"
+def disagreements(switch: str, golden: Shown, computed: Shown) -> Iterator[str]:
+    """Yield the differences from the golden file. More failed checks than it lists are accepted."""
+    for level, named, failed in (("ids", golden.ids, computed.ids), ("counts", golden.counts, computed.counts)):
+        if not set(named) <= set(failed) or bool(named) != bool(failed):
+            expected, actual = (", ".join(checks) or "no check" for checks in (named, failed))
+            yield f"{switch}: golden/evidence.json expects failures by {level} of {expected}, got {actual}"
+    if golden.changes_counts != computed.changes_counts:
+        expected, actual = golden.changes_counts, computed.changes_counts
+        yield f"{switch}: golden/evidence.json expects changes_counts {expected}, got {actual}"

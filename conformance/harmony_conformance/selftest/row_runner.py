@@ -1,4 +1,4 @@
-"""Hand-written rows asked of the reference server without a wire between: what the selftest has time for, with every defect that reads the output."""
+"""Run hand-written rows on the reference server without HTTP, fast enough for every output defect of the selftest."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from harmony_conformance.runner.request_builder import RequestProfile, build_req
 from harmony_conformance.transport.messages import Chunk, Request, Response
 
 _REFERENCE = ENGINES["reference"]
-_ASKING = RequestProfile(model=MODEL, script_method=ScriptMethod.REFERENCE, ids_field=_REFERENCE.ids_field, extra={})
+_PROFILE = RequestProfile(model=MODEL, script_method=ScriptMethod.REFERENCE, ids_field=_REFERENCE.ids_field, extra={})
 
 
 def ask(scenario: Scenario, changes: Changes) -> Series:
-    """The answers of the reference server with these defects to every step of a scenario."""
+    """Send every step of a scenario to the reference server with these defects."""
     exchanges: dict[str, Exchange] = {}
     for serial, step in enumerate(expand(scenario), start=1):
-        request = build_request(step, _ASKING, {})
+        request = build_request(step, _PROFILE, {})
         exchanges[step.name] = Exchange(
             id=f"{scenario.name}/chat/{step.name}/0",
             scenario=scenario.name,
             step=step.name,
             engine=_REFERENCE.name,
             request=request,
-            response=_answer(request, changes, serial),
+            response=_respond(request, changes, serial),
             validity=step.validity,
             script=step.script,
             expected=step.expected,
@@ -41,18 +41,19 @@ def ask(scenario: Scenario, changes: Changes) -> Series:
     return Series(name=scenario.name, exchanges=exchanges)
 
 
-def _answer(request: Request, changes: Changes, serial: int) -> Response:
+def _respond(request: Request, changes: Changes, serial: int) -> Response:
     try:
-        sent = members(request.json)
-        read = changes.request(sent, None)
-        completion = accept(read, serial=serial, created=0, date=DATE, changes=changes.for_body(sent))
+        body = members(request.json)
+        completion = accept(
+            changes.request(body, None), serial=serial, created=0, date=DATE, changes=changes.for_body(body)
+        )
         if completion.request.streamed:
             return _response(HTTPStatus.OK, "text/event-stream", server_sent(completion.stream()))
         reply = Reply(status=HTTPStatus.OK, body=completion.whole())
     except ApiError as error:
         reply = Reply(status=error.status, body=error.body)
-    changed = changes.reply(reply)
-    return _response(changed.status, "application/json", iter([dumps(changed.body)]))
+    reply = changes.reply(reply)
+    return _response(reply.status, "application/json", iter([dumps(reply.body)]))
 
 
 def _response(status: int, kind: str, pieces: Iterator[str]) -> Response:

@@ -1,8 +1,9 @@
-"""The suite tested on itself: every switchable defect of the reference server, and blind mutants of correct exchanges.
+"""Self-test of the suite: run it on the reference server with each defect, and compare the failed checks with a table.
 
-A defect is caught when one of the checks that `golden/switches.json` names for it fails. A check that fails too, and is neither named nor a known
-consequence, is *unrelated*: a false alarm; one that is named and does not fail is *silent*: it no longer sees what it was there for, or was named without
-ground, which would hide a false alarm. No check is an undifferentiated comparison: each names the part that is wrong.
+A defect is caught if one of the checks that `golden/switches.json` lists for it fails.
+
+- *unrelated*: a check that fails but is neither listed nor a known consequence. It is a false alarm.
+- *silent*: a listed check that does not fail. It no longer works, or its entry is wrong and could hide a false alarm.
 """
 
 from __future__ import annotations
@@ -36,7 +37,13 @@ from harmony_conformance.transport.client import run_async
 
 @dataclass(frozen=True, kw_only=True)
 class ExpectedDetections:
-    """Which checks are there for a defect, and which others fail as a consequence of it; `by_wire`: on what crossed the wire alone."""
+    """Expected failures of checks for one defect.
+
+    Attributes:
+        caught_by: Checks that detect the defect.
+        also: Other checks that fail as a consequence.
+        by_wire: Checks that fail too if only the wire traffic is known.
+    """
 
     caught_by: frozenset[str]
     also: frozenset[str]
@@ -45,7 +52,7 @@ class ExpectedDetections:
 
 @dataclass(frozen=True, kw_only=True)
 class DefectResult:
-    """What the suite said of one defect."""
+    """Checks that failed on one defect, compared with the expected ones. `missed` are the silent checks."""
 
     defect: str
     caught_by: tuple[str, ...]
@@ -54,16 +61,16 @@ class DefectResult:
 
     @property
     def caught(self) -> bool:
-        """Whether a check that is there for it failed."""
+        """True if a check that detects the defect failed."""
         return bool(self.caught_by)
 
     @property
     def as_expected(self) -> bool:
-        """Whether it was caught, and what failed is what the table names."""
+        """True if the failed checks are exactly those in the table."""
         return self.caught and not self.unrelated and not self.missed
 
     def line(self) -> JsonObject:
-        """The JSON form."""
+        """Return the JSON form."""
         return {
             "defect": self.defect,
             "caught": self.caught,
@@ -74,7 +81,7 @@ class DefectResult:
 
 
 def read_switches() -> Mapping[str, ExpectedDetections]:
-    """The table of `golden/switches.json`: what catches each defect."""
+    """Read the expected detections of each defect from `golden/switches.json`."""
     document = loads((golden.root() / "switches.json").read_text(encoding="utf-8"))
     return {
         name: ExpectedDetections(
@@ -87,12 +94,12 @@ def read_switches() -> Mapping[str, ExpectedDetections]:
 
 
 def failing(results: Iterable[Result]) -> frozenset[str]:
-    """The checks with a failure, whatever their severity."""
+    """Return the ids of the checks with a failure, whatever their severity."""
     return frozenset(result.check for result in results if result.outcome in (Outcome.FAIL, Outcome.ERROR))
 
 
 def judge_defect(defect: str, failed: frozenset[str], catch: ExpectedDetections) -> DefectResult:
-    """Compare what failed with what has to."""
+    """Compare the failed checks with the expected ones."""
     return DefectResult(
         defect=defect,
         caught_by=tuple(sorted(failed & catch.caught_by)),
@@ -102,46 +109,55 @@ def judge_defect(defect: str, failed: frozenset[str], catch: ExpectedDetections)
 
 
 def sample(series: Iterable[Series], plan: Plan) -> tuple[Series, ...]:
-    """The series that blind mutants are made of: all of the scenarios, and of each group of rows the first one, whole and streamed.
+    """Select the series for blind mutants: all scenarios, and the first row of each group, with and without streaming.
 
-    Those over Chat Completions alone: the answers of the other APIs have many times as many members, and no reasons are known for what survives of them.
+    Only Chat Completions is used. The responses of the other APIs have many more members,
+    and no table of reasons exists for their surviving mutants.
     """
     of_rows = {scenario.name: one_of_each_row(scenario) for scenario in plan.scenarios if is_of_rows(scenario)}
-    kept = {name: {step.name for step in islice(expand(scenario), 2)} for name, scenario in of_rows.items()}
+    steps = {name: {step.name for step in islice(expand(scenario), 2)} for name, scenario in of_rows.items()}
     return tuple(
-        replace(one, exchanges={step: x for step, x in one.exchanges.items() if step in kept.get(one.name, {step})})
+        replace(one, exchanges={step: x for step, x in one.exchanges.items() if step in steps.get(one.name, {step})})
         for one in series
         if one.api == CHAT_COMPLETIONS.name
     )
 
 
 EVERY_API = Options(apis=tuple(APIS))
-"""How the correct server is asked: over each API."""
+"""Options of the run on the correct server."""
 
 
 def apis_of(defect: str) -> tuple[str, ...]:
-    """The APIs whose words a defect changes, and Chat Completions, which they are compared with; that alone where it changes what all have in common."""
-    changes = DEFECTS[defect].change
-    words = {
-        change.api for change in (changes if isinstance(changes, tuple) else (changes,)) if isinstance(change, WORDED)
-    }
-    return tuple(name for name, api in APIS.items() if api is CHAT_COMPLETIONS or api.option_name in words)
+    """Return Chat Completions and the APIs whose JSON the defect changes.
+
+    A defect of the stages that all APIs share is run over Chat Completions only.
+    """
+    change = DEFECTS[defect].change
+    families = {one.api for one in (change if isinstance(change, tuple) else (change,)) if isinstance(one, WORDED)}
+    return tuple(name for name, api in APIS.items() if api is CHAT_COMPLETIONS or api.option_name in families)
 
 
 def run_reference(defect: str | None, plan: Plan, apis: tuple[str, ...] = (CHAT_COMPLETIONS.name,)) -> Run:
-    """One run of the suite on the reference server, with or without a defect, and without a wire between."""
+    """Run the suite on the reference server in memory, with or without a defect."""
     target = parse_target("reference" if defect is None else f"reference:defect={defect}")
 
-    async def sent() -> Run:
+    async def run_in_memory() -> Run:
         async with client_of(target.defects) as client:
             return await run_with_client(client, target, Options(apis=apis), plan, lambda _: None, lambda _: None)
 
-    return at_once(sent())
+    return at_once(run_in_memory())
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelfTest:
-    """The outcome: the correct server's faults, each defect's, checks that never caught anything, and what shows the defects of prompts."""
+    """Result of the self-test.
+
+    Attributes:
+        correct: The run on the correct server.
+        faults: Problems of that run, and differences from `golden/evidence.json`.
+        never_triggered: Ids of checks that caught no defect.
+        evidence: Evidence for each defect of prompt construction.
+    """
 
     correct: Run
     faults: tuple[str, ...]
@@ -151,34 +167,37 @@ class SelfTest:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was missed and nothing was alarmed falsely."""
+        """True if every defect was caught without a false alarm and the correct server passed."""
         return not self.faults and not self.never_triggered and all(result.as_expected for result in self.defects)
 
 
-def run_selftest(defects: Iterable[str], told: Callable[[DefectResult], None], workers: int) -> SelfTest:
-    """Run the suite on the correct server, and without a wire on each defect, in `workers` processes. `told` gets each result as it comes, in order."""
+def run_selftest(defects: Iterable[str], on_result: Callable[[DefectResult], None], workers: int) -> SelfTest:
+    """Run the suite over HTTP on the correct server, and in memory on each defect, in `workers` processes.
+
+    `on_result` gets each result as soon as it is known, in the order of the defects.
+    """
     plan, switches = _plan(EVERY_API.apis), read_switches()
     correct = run_async(run(parse_target("reference"), EVERY_API, plan, lambda _: None, lambda _: None))
-    served = run_reference(None, _served(plan), EVERY_API.apis).series
-    right = digests((*served, *_rows(plan, Changes())), arrivals=True)
-    named = tuple(defects)
+    in_memory = run_reference(None, _without_rows(plan), EVERY_API.apis).series
+    right = digests((*in_memory, *_run_rows(plan, Changes())), arrivals=True)
+    ids = tuple(defects)
     results: list[DefectResult] = []
     shown: dict[str, Shown] = {}
     with ProcessPoolExecutor(workers, forking_if_whole(), initializer=_inherit, initargs=(right,)) as pool:
-        observe = partial(_observed, right=prompt_counts(correct.series))
-        for defect, (failed, evidence) in zip(named, pool.map(observe, named), strict=True):
+        run_defect = partial(_run_defect, right=prompt_counts(correct.series))
+        for defect, (failed, evidence) in zip(ids, pool.map(run_defect, ids), strict=True):
             results.append(judge_defect(defect, failed, switches.get(defect, _NOTHING)))
-            told(results[-1])
+            on_result(results[-1])
             shown |= {defect: evidence} if evidence is not None else {}
-    caught = {check for result in results for check in result.caught_by}
+    triggered = {check for result in results for check in result.caught_by}
     golden_file = golden_evidence()
-    doubted = [one for switch, found in shown.items() for one in disagreements(switch, golden_file[switch], found)]
+    differences = [one for switch, new in shown.items() for one in disagreements(switch, golden_file[switch], new)]
     return SelfTest(
         correct=correct,
-        faults=(*_faults(correct, plan), *_otherwise(correct.series, served), *doubted),
+        faults=(*_faults(correct, plan), *_transport_differences(correct.series, in_memory), *differences),
         evidence=shown,
         defects=tuple(results),
-        never_triggered=tuple(check.id for check in CHECKS if check.id not in caught),
+        never_triggered=tuple(check.id for check in CHECKS if check.id not in triggered),
     )
 
 
@@ -191,95 +210,95 @@ def _plan(apis: tuple[str, ...]) -> Plan:
 
 
 def failed_checks(defect: str) -> frozenset[str]:
-    """The checks that fail on the reference server with a defect."""
-    return _judged(defect)[2]
+    """Return the ids of the checks that fail on the reference server with a defect."""
+    return _judge(defect)[2]
 
 
-def _judged(defect: str) -> tuple[tuple[Series, ...], Plan, frozenset[str]]:
-    """The series that a defect changes, what they were sent by, and the checks that fail.
+def _judge(defect: str) -> tuple[tuple[Series, ...], Plan, frozenset[str]]:
+    """Return the series that a defect changes, their plan, and the ids of the failed checks.
 
-    A check of an exchange judges those that the defect changed, a comparison whole series with such an exchange among them: of all others the correct
-    server has shown what they say. The hand-written rows are asked only where the defect reads the output: elsewhere every row would show the same. Their
-    prompts are those of the correct server, and are not judged again.
+    A check of single exchanges judges only changed exchanges. A comparison judges whole series with a changed exchange.
+    The results of all others are the same as on the correct server.
+    The hand-written rows are run only for defects of output parsing, and their prompts are not judged again.
     """
     apis = apis_of(defect)
     plan = _plan(apis)
-    served = _served(plan)
-    series = run_reference(defect, served, apis).series
-    told = changed(series, _CORRECT)
-    names = {one.name for one in told}
+    sent_plan = _without_rows(plan)
+    series = run_reference(defect, sent_plan, apis).series
+    different = changed(series, _CORRECT)
+    names = {one.name for one in different}
     whole = tuple(one for one in series if one.name in names)
-    sent = replace(plan, scenarios=tuple(one for one in served.scenarios if one.name in names))
-    results = [*judge_all(told, _only(sent, comparisons=False)), *judge_all(whole, _only(sent, comparisons=True))]
+    scenarios = tuple(one for one in sent_plan.scenarios if one.name in names)
+    exchange_plan, comparison_plan = (
+        Plan(scenarios=scenarios, checks=tuple(rule for rule in plan.checks if is_comparison(rule) is comparisons))
+        for comparisons in (False, True)
+    )
+    results = [*judge_all(different, exchange_plan), *judge_all(whole, comparison_plan)]
     if isinstance(DEFECTS[defect].change, READING):
-        results += _read(plan, Changes(defects_named([defect])))
-    return whole, sent, failing(results)
+        results += _judge_rows(plan, Changes(defects_named([defect])))
+    return whole, replace(plan, scenarios=scenarios), failing(results)
 
 
-def _served(plan: Plan) -> Plan:
-    """What is sent to a server with a defect, and judged later."""
+def _without_rows(plan: Plan) -> Plan:
+    """Return the plan without hand-written rows and without checks: its run is judged later."""
     return Plan(scenarios=tuple(scenario for scenario in plan.scenarios if not is_of_rows(scenario)), checks=())
 
 
-def _only(plan: Plan, *, comparisons: bool) -> Plan:
-    return replace(plan, checks=tuple(rule for rule in plan.checks if is_comparison(rule) is comparisons))
-
-
-def _rows(plan: Plan, changes: Changes) -> tuple[Series, ...]:
+def _run_rows(plan: Plan, changes: Changes) -> tuple[Series, ...]:
     rows = (scenario for scenario in plan.scenarios if is_of_rows(scenario) and scenario.api == CHAT_COMPLETIONS.name)
     return tuple(ask(one_of_each_row(scenario), changes) for scenario in rows)
 
 
-def _read(plan: Plan, changes: Changes) -> Iterable[Result]:
-    """Results on the hand-written rows that are answered otherwise than by the correct server."""
-    told = changed(_rows(plan, changes), _CORRECT)
-    names = {(one.name, one.api) for one in told}
-    of_output = tuple(check for check in plan.checks if check.family not in _OF_PROMPTS)
-    scenarios = tuple(scenario for scenario in plan.scenarios if scenario.key in names)
-    return judge_all(told, Plan(scenarios=scenarios, checks=of_output))
+def _judge_rows(plan: Plan, changes: Changes) -> Iterable[Result]:
+    """Judge the hand-written rows whose responses differ from those of the correct server."""
+    different = changed(_run_rows(plan, changes), _CORRECT)
+    keys = {(one.name, one.api) for one in different}
+    output_checks = tuple(check for check in plan.checks if check.family not in _PROMPT_FAMILIES)
+    scenarios = tuple(scenario for scenario in plan.scenarios if scenario.key in keys)
+    return judge_all(different, Plan(scenarios=scenarios, checks=output_checks))
 
 
-def _otherwise(wired: Iterable[Series], served: Iterable[Series]) -> Iterable[str]:
-    """Where the correct server says without a wire between what it does not say on one: then the runs on defects prove nothing of the wire."""
-    by_wire = digests(wired, arrivals=False)
-    for (name, api), found in digests(served, arrivals=False).items():
-        if found != by_wire.get((name, api)):
-            yield f"the correct server: {name} over {api} is answered otherwise without a wire"
+def _transport_differences(over_http: Iterable[Series], in_memory: Iterable[Series]) -> Iterable[str]:
+    """Yield differences of the correct server between HTTP and memory, which would invalidate the runs with defects."""
+    http_digests = digests(over_http, arrivals=False)
+    for (name, api), steps in digests(in_memory, arrivals=False).items():
+        if steps != http_digests.get((name, api)):
+            yield f"the correct server: responses to {name} over {api} differ between HTTP and the in-memory transport"
 
 
-def _observed(defect: str, right: Mapping[str, int]) -> tuple[frozenset[str], Shown | None]:
-    """The checks that fail on a defect; for one of the prompt, what shows it."""
-    told, sent, failed = _judged(defect)
+def _run_defect(defect: str, right: Mapping[str, int]) -> tuple[frozenset[str], Shown | None]:
+    """Return the ids of the checks that fail on a defect and, for a defect of the prompt, its evidence."""
+    series, plan, failed = _judge(defect)
     if defect not in golden_evidence():
         return failed, None
     named = read_switches().get(defect, _NOTHING).caught_by
-    return failed, shown_by(told, sent, failed, named, right)
+    return failed, shown_by(series, plan, failed, named, right)
 
 
 def golden_evidence() -> Mapping[str, Shown]:
-    """The table of `golden/evidence.json`: what shows each defect of the prompt."""
+    """Read the evidence for each defect of prompt construction from `golden/evidence.json`."""
     return read_evidence(loads((golden.root() / "evidence.json").read_text(encoding="utf-8")))
 
 
-_OF_PROMPTS = frozenset({"accounting", "client", "hierarchy", "multi_turn", "prompt", "tools"})
-"""Families that judge a request and its prompt, and nothing of the answer."""
+_PROMPT_FAMILIES = frozenset({"accounting", "client", "hierarchy", "multi_turn", "prompt", "tools"})
+"""Families of checks that judge only the request and its prompt."""
 
 
 _CORRECT: dict[tuple[str, str], Mapping[str, bytes]] = {}
-"""Digests of what the correct server answers, in each process. What a defect leaves as it is need not be judged again."""
+"""Digests of the correct server's exchanges, in each worker process. Exchanges with the same digest are not judged again."""
 
 
 def _inherit(correct: Digests) -> None:
-    """In a process that judges; by name, so that it finds this module's table where the process was not forked."""
+    """Initialize a worker process. A module-level function works with every start method of processes."""
     _CORRECT.update(correct)
 
 
 def _faults(correct: Run, plan: Plan) -> Iterable[str]:
-    """What is wrong with a run on the correct server: failures, inconclusive results, checks that were never applied or never passed."""
+    """Yield problems of the run on the correct server: failures, inconclusive results, checks without a pass."""
     for result in correct.results:
         if result.outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
             yield f"the correct server: {result.outcome.value} of {result.check} in {result.scenario}"
     passed = {result.check for result in correct.results if result.outcome is Outcome.PASS}
     for check in plan.checks:
         if check.id not in passed:
-            yield f"the correct server: {check.id} was never applied and passed"
+            yield f"the correct server: {check.id} never passed"

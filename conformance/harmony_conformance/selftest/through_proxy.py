@@ -1,9 +1,12 @@
-"""The selftest with a proxy in between: what somebody sees of each defect who only sees the traffic.
+"""Self-test through a proxy: the defects that a proxy detects in recorded traffic.
 
-Each defect is asked for as the selftest asks, without a wire, but through an application that watches. What its guard kept of every exchange is judged
-alone. A defect is seen when one of the checks that are there for it fails on an exchange. Where it is not, the reason is computed: the check compares several
-exchanges, or it rests on what never crossed the wire (`KNOWLEDGE`). No reason, no excuse: a check that the bytes suffice for, and that does not fail
-on what the proxy kept, is a fault of the proxy.
+Each defect is run in memory as in the self-test, but through an application that records the traffic.
+Every recorded exchange is judged on its own. A defect is seen if a check that is listed for it fails.
+For other defects the reason is computed:
+
+- The check compares several exchanges.
+- The check needs facts that never cross the wire (`KNOWLEDGE`).
+- Otherwise the recorded bytes suffice, and the missing failure is an error of the proxy.
 """
 
 from __future__ import annotations
@@ -39,24 +42,24 @@ from harmony_conformance.selftest.unchanged_answers import Digests, changed, dig
 _GROUP = "harmony_conformance.through"
 _COMPARES = "several exchanges to compare"
 _MISSED = "nothing but the wire"
-_NOT_SENT = "an API that its bytes do not tell from another"
+_NOT_SENT = "an API that its bytes do not identify"
 _CLIENTS = "client"
-"""The family that looks at requests: scenarios send wrong ones on purpose."""
+"""Family of checks of requests. Scenarios send wrong requests on purpose."""
 _FORCED = frozenset({"structured.answer_is_json", "tool_calls.arguments_fit_the_schema"})
-"""What a server promised and its model broke: the suite knows that no grammar held the script back, and a proxy is right to tell."""
+"""Checks that fail if a script violates the requested grammar. Only the suite knows about the script, so a proxy fails them."""
 _NOTHING = ExpectedDetections(caught_by=frozenset(), also=frozenset())
 
 
 class Between(Protocol):
-    """Something between a client and an application that keeps what goes by."""
+    """A proxy between a client and an application that records the traffic."""
 
     @property
     def app(self) -> ASGIApp:
-        """What the client asks instead."""
+        """The application that the client calls instead."""
         ...
 
     def exchanges(self) -> Sequence[Exchange]:
-        """What has gone by, in the order in which it ended, as the proxy judges it."""
+        """Return the recorded exchanges as the proxy judges them, ordered by their end."""
         ...
 
 
@@ -64,25 +67,25 @@ Through = Callable[[ASGIApp], Between]
 
 
 class UnknownThroughError(LookupError):
-    """Nothing of that name can be put in between."""
+    """No installed package provides a proxy of that name."""
 
 
 def way_named(name: str) -> Through:
-    """What other packages offer to put in between.
+    """Load a proxy that an installed package provides by an entry point.
 
     Raises:
-        NoSuchWay: none of that name is installed.
+        UnknownThroughError: no package provides it.
     """
     points = {point.name: point for point in entry_points(group=_GROUP)}
     if name not in points:
-        raise UnknownThroughError(f"{name!r} is not installed; there is: {', '.join(sorted(points)) or 'nothing'}")
-    way: Through = points[name].load()
-    return way
+        raise UnknownThroughError(f"{name!r} is not installed; available: {', '.join(sorted(points)) or 'none'}")
+    factory: Through = points[name].load()
+    return factory
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScenarioSubset:
-    """What is asked: the scenarios of these names (none: all), over these APIs."""
+    """Names of scenarios (empty: all) and of APIs to run."""
 
     scenarios: tuple[str, ...]
     apis: tuple[str, ...]
@@ -90,9 +93,13 @@ class ScenarioSubset:
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """What was seen of a defect: the checks for it that failed, why others of them did not, and what should not be so.
+    """Checks that detected one defect in the recorded traffic, and those that did not.
 
-    `missed`: the bytes suffice, and it did not fail on what the proxy kept. `unrelated`: failed, and is not there for the defect.
+    Attributes:
+        seen: Checks for the defect that failed.
+        unseen: Reasons why other checks for the defect cannot fail on recorded traffic.
+        missed: Checks that did not fail although the recorded bytes suffice.
+        unrelated: Failed checks that the defect does not explain.
     """
 
     defect: str
@@ -103,11 +110,11 @@ class Watched:
 
     @property
     def is_right(self) -> bool:
-        """Whether the proxy saw what can be seen, and nothing else."""
+        """True if the proxy detected all that it can detect, without a false alarm."""
         return not self.missed and not self.unrelated
 
     def line(self) -> JsonObject:
-        """The JSON form."""
+        """Return the JSON form."""
         return {
             "defect": self.defect,
             "seen": list(self.seen),
@@ -119,7 +126,13 @@ class Watched:
 
 @dataclass(frozen=True, kw_only=True)
 class ThroughTest:
-    """The outcome: how many exchanges of the correct server went through, what went wrong with them, and what was seen of each defect."""
+    """Result of the self-test through a proxy.
+
+    Attributes:
+        exchanges: Number of recorded exchanges with the correct server.
+        faults: Checks that fail on them, as sentences.
+        watched: Result of each defect.
+    """
 
     exchanges: int
     faults: tuple[str, ...]
@@ -127,71 +140,71 @@ class ThroughTest:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was missed and nothing was alarmed falsely."""
+        """True if nothing was missed and no false alarm was raised."""
         return not self.faults and all(one.is_right for one in self.watched)
 
 
 def run_through(
     through: Through,
     defects: Iterable[str],
-    told: Callable[[Watched], None],
+    on_result: Callable[[Watched], None],
     *,
     workers: int,
     part: ScenarioSubset | None = None,
 ) -> ThroughTest:
-    """Ask the correct server over every API, and the server with each defect, in `workers` processes. `told` gets each result as it comes, in order.
+    """Run the correct server over every API, and the server with each defect, in `workers` processes.
 
-    With `part` only some is asked, which proves nothing of the rest.
+    `on_result` gets each result as soon as it is known, in the order of the defects.
+    `part` limits the run to some scenarios and APIs.
     """
-    series, passed = _ask(None, through, part or ScenarioSubset(scenarios=(), apis=tuple(APIS)))
-    right = _Right(sent=digests(series, arrivals=True), passed=frozenset(map(_digest, passed)))
-    failing = {check for check in _failing(passed) if _family(check) != _CLIENTS} - _FORCED
+    series, recorded = _run(None, through, part or ScenarioSubset(scenarios=(), apis=tuple(APIS)))
+    correct = _CorrectRun(sent=digests(series, arrivals=True), recorded=frozenset(map(_digest, recorded)))
+    failing = {check for check in _failing(recorded) if _family(check) != _CLIENTS} - _FORCED
     watch = partial(_watch, through=through, part=part)
-    with ProcessPoolExecutor(workers, forking_if_whole(), initializer=_inherit, initargs=(right,)) as pool:
+    with ProcessPoolExecutor(workers, forking_if_whole(), initializer=_inherit, initargs=(correct,)) as pool:
         watched: list[Watched] = []
         for one in pool.map(watch, defects):
             watched.append(one)
-            told(one)
+            on_result(one)
     return ThroughTest(
-        exchanges=len(passed),
-        faults=tuple(f"the correct server: {check} fails on what went by" for check in sorted(failing)),
+        exchanges=len(recorded),
+        faults=tuple(f"the correct server: {check} fails on the recorded traffic" for check in sorted(failing)),
         watched=tuple(watched),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Right:
-    """What the correct server answers, as the client and as the proxy have it: what a defect leaves as it is need not be judged again."""
+class _CorrectRun:
+    """Digests of the correct server's exchanges, as sent by the client and as recorded. Equal ones are not judged again."""
 
     sent: Digests
-    passed: frozenset[bytes]
+    recorded: frozenset[bytes]
 
 
-_RIGHT: list[_Right] = []
+_CORRECT: list[_CorrectRun] = []
 
 
-def _inherit(right: _Right) -> None:
-    """In a process that watches; by name, so that it finds this module's list where the process was not forked."""
-    _RIGHT.append(right)
+def _inherit(correct: _CorrectRun) -> None:
+    """Initialize a worker process. A module-level function works with every start method of processes."""
+    _CORRECT.append(correct)
 
 
-def _ask(defect: str | None, through: Through, part: ScenarioSubset) -> tuple[tuple[Series, ...], Sequence[Exchange]]:
+def _run(defect: str | None, through: Through, part: ScenarioSubset) -> tuple[tuple[Series, ...], Sequence[Exchange]]:
     target = parse_target("reference" if defect is None else f"reference:defect={defect}")
     between = through(create_app(defects=target.defects))
     plan = _plan(part, with_rows=defect is None or isinstance(DEFECTS[defect].change, READING))
+    options = Options(apis=part.apis)
 
-    async def sent() -> tuple[Series, ...]:
+    async def run_in_memory() -> tuple[Series, ...]:
         async with client_to(between.app) as client:
-            return (
-                await run_with_client(client, target, Options(apis=part.apis), plan, lambda _: None, lambda _: None)
-            ).series
+            return (await run_with_client(client, target, options, plan, lambda _: None, lambda _: None)).series
 
-    return at_once(sent()), between.exchanges()
+    return at_once(run_in_memory()), between.exchanges()
 
 
 @cache
 def _plan(part: ScenarioSubset, *, with_rows: bool) -> Plan:
-    """What is sent; the hand-written rows only to a server that reads the output otherwise, each once, whole and streamed. It is judged later."""
+    """Return the scenarios to send, without checks. Rows are sent once, with and without streaming, if `with_rows` is set."""
     scenarios = (
         one_of_each_row(scenario) if is_of_rows(scenario) else scenario
         for scenario in make_plan(Options(apis=part.apis, select=part.scenarios)).scenarios
@@ -201,25 +214,25 @@ def _plan(part: ScenarioSubset, *, with_rows: bool) -> Plan:
 
 
 def _watch(defect: str, *, through: Through, part: ScenarioSubset | None) -> Watched:
-    right, catch = _RIGHT[0], read_switches().get(defect, _NOTHING)
-    series, passed = _ask(defect, through, part or ScenarioSubset(scenarios=(), apis=apis_of(defect)))
-    failing = _failing(x for x in passed if _digest(x) not in right.passed)
-    changed_ones = [x for one in changed(series, right.sent) for x in one.exchanges.values()]
+    correct, expected = _CORRECT[0], read_switches().get(defect, _NOTHING)
+    series, recorded = _run(defect, through, part or ScenarioSubset(scenarios=(), apis=apis_of(defect)))
+    failing = _failing(x for x in recorded if _digest(x) not in correct.recorded)
+    different = [x for one in changed(series, correct.sent) for x in one.exchanges.values()]
     unseen = {
         rule.id: reasons
         for rule in CHECKS
-        if rule.id in catch.caught_by - failing and (reasons := tuple(_why_not(rule, changed_ones)))
+        if rule.id in expected.caught_by - failing and (reasons := tuple(_why_not(rule, different)))
     }
-    seen = failing & catch.caught_by
-    strange = failing - catch.caught_by - catch.also - catch.by_wire - _FORCED
+    seen = failing & expected.caught_by
+    unrelated = failing - expected.caught_by - expected.also - expected.by_wire - _FORCED
     if not seen and not unseen:
-        unseen = dict.fromkeys(sorted(catch.caught_by), (_NOT_SENT,))
+        unseen = dict.fromkeys(sorted(expected.caught_by), (_NOT_SENT,))
     return Watched(
         defect=defect,
         seen=tuple(sorted(seen)),
         unseen={check: reasons for check, reasons in unseen.items() if _MISSED not in reasons},
         missed=tuple(check for check, reasons in unseen.items() if _MISSED in reasons),
-        unrelated=tuple(sorted(check for check in strange if _family(check) != _CLIENTS)),
+        unrelated=tuple(sorted(check for check in unrelated if _family(check) != _CLIENTS)),
     )
 
 
@@ -228,7 +241,7 @@ def _family(check: str) -> str:
 
 
 def _failing(exchanges: Iterable[Exchange]) -> frozenset[str]:
-    """The checks of single exchanges that fail on one of these."""
+    """Return the ids of the checks of single exchanges that fail on one of these."""
     rules = tuple(rule for rule in CHECKS if not is_comparison(rule))
     return frozenset(
         result.check
@@ -239,7 +252,7 @@ def _failing(exchanges: Iterable[Exchange]) -> frozenset[str]:
 
 
 def _why_not(rule: Check | Comparison, exchanges: Sequence[Exchange]) -> Iterator[str]:
-    """Why a check that is there for a defect does not fail on what went by; nothing, where it does not fail in the suite either."""
+    """Yield the reasons why a check cannot fail on recorded traffic; none if it does not fail in the suite either."""
     if is_comparison(rule):
         yield _COMPARES
         return
@@ -251,12 +264,12 @@ def _why_not(rule: Check | Comparison, exchanges: Sequence[Exchange]) -> Iterato
 
 
 def _digest(x: Exchange) -> bytes:
-    """What tells an exchange from others, ids and times of the moment left out."""
+    """Return the digest of an exchange, without its ids and times."""
     (steps,) = digests((Series(name="", exchanges={"": x}),), arrivals=True).values()
     return steps[""]
 
 
-_CROSSED = frozenset({"id", "request", "response", "failure", "api", "started"})
+_ON_WIRE = frozenset({"id", "request", "response", "failure", "api", "started"})
 _UNKNOWN: Mapping[str, object] = MappingProxyType(
     {
         "scenario": "traffic",
@@ -266,12 +279,12 @@ _UNKNOWN: Mapping[str, object] = MappingProxyType(
         "validity": Validity.UNKNOWN,
         "script": None,
         "expected": None,
-        "unplayed": "",
-        "rendered": None,
-        "counted": None,
-        "waited": (),
-        "rebuilt": False,
-        "together": None,
+        "script_not_played": "",
+        "rendered_prompt": None,
+        "counted_prompt": None,
+        "retry_waits": (),
+        "from_log": False,
+        "concurrency": None,
         "answered_by": AnsweredBy.API,
         "choice": 0,
     }
@@ -279,37 +292,36 @@ _UNKNOWN: Mapping[str, object] = MappingProxyType(
 
 KNOWLEDGE: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "what the model was made to say": ("script", "expected", "unplayed"),
-        "the prompt as a side endpoint shows it": ("rendered", "counted"),
-        "that the request is a valid one, or is not": ("validity",),
-        "which engine it is": ("engine",),
-        "how many requests were under way, and for the how manieth time": ("together", "waited", "attempt"),
-        "which part of a scenario it is": ("scenario", "step"),
+        "the script of the model": ("script", "expected", "script_not_played"),
+        "the prompt from a separate endpoint": ("rendered_prompt", "counted_prompt"),
+        "the intended validity of the request": ("validity",),
+        "the engine": ("engine",),
+        "the number of concurrent requests and of attempts": ("concurrency", "retry_waits", "attempt"),
+        "the scenario and its step": ("scenario", "step"),
     }
 )
-"""What only the suite knows, in words, and the members of an exchange that hold it."""
+"""Facts that only the suite knows, and the members of an exchange that contain them."""
 
 
 def wire_only(x: Exchange) -> Exchange:
-    """The exchange as somebody knows it who saw it go by."""
+    """Reduce an exchange to the facts that its traffic shows."""
     return _without(x, tuple(_UNKNOWN))
 
 
 def fails(rule: Check | Comparison, x: Exchange) -> bool:
-    """Whether a check fails on an exchange by itself."""
+    """Return True if a check fails on a single exchange."""
     return judge_alone(x, (rule,))[0].outcome is Outcome.FAIL
 
 
 def rests_on(rule: Check | Comparison, x: Exchange) -> tuple[str, ...]:
-    """What, beyond the wire, a failure of the check rests on; nothing, where the wire alone shows it.
+    """Return the facts of `KNOWLEDGE` that a failure of the check needs; empty if the traffic suffices.
 
-    Each part is what the check does not fail without. Where no part alone is so, it takes one of several, and all are named that are known.
+    The check does not fail without any one of them. If no single fact is necessary, all available facts are returned.
     """
     if fails(rule, wire_only(x)):
         return ()
-    known = {about: members for about, members in KNOWLEDGE.items() if _without(x, members) != x}
-    needed = tuple(about for about, members in known.items() if not fails(rule, _without(x, members)))
-    return needed or tuple(known)
+    facts = {fact: members for fact, members in KNOWLEDGE.items() if _without(x, members) != x}
+    return tuple(fact for fact, members in facts.items() if not fails(rule, _without(x, members))) or tuple(facts)
 
 
 def _without(x: Exchange, members: tuple[str, ...]) -> Exchange:
@@ -317,5 +329,5 @@ def _without(x: Exchange, members: tuple[str, ...]) -> Exchange:
 
 
 def unaccounted() -> frozenset[str]:
-    """Members of an exchange that are neither bytes nor listed here: a new one has to be given its place."""
-    return frozenset(member.name for member in fields(Exchange)) - _CROSSED - _UNKNOWN.keys()
+    """Return the members of an exchange that are in none of the lists of this module (for the test of new members)."""
+    return frozenset(member.name for member in fields(Exchange)) - _ON_WIRE - _UNKNOWN.keys()

@@ -141,9 +141,9 @@ ROW = Shown(ids=("a.b", "c.d"), counts=("c.d",), changes_counts=True)
     [
         (ROW, []),
         (replace(ROW, ids=("a.b", "c.d", "e.f")), []),
-        (replace(ROW, counts=()), ["by counts golden/evidence.json names c.d, and nothing fails"]),
-        (replace(ROW, ids=("c.d",)), ["by ids golden/evidence.json names a.b, c.d, and c.d fails"]),
-        (replace(ROW, changes_counts=False), ["golden/evidence.json says that it changes counts, which is not so"]),
+        (replace(ROW, counts=()), ["golden/evidence.json expects failures by counts of c.d, got no check"]),
+        (replace(ROW, ids=("c.d",)), ["golden/evidence.json expects failures by ids of a.b, c.d, got c.d"]),
+        (replace(ROW, changes_counts=False), ["golden/evidence.json expects changes_counts True, got False"]),
     ],
 )
 def test_what_no_longer_holds_is_named(computed, said):

@@ -128,7 +128,7 @@ def test_an_answer_that_breaks_off_is_cut_without_a_wire_too():
 
 
 def test_waiting_for_what_never_comes_is_an_error():
-    with pytest.raises(RuntimeError, match="waiting for each other"):
+    with pytest.raises(RuntimeError, match="every task waits for another task"):
         at_once(asyncio.Event().wait())
 
 

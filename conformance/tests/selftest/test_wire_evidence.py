@@ -32,7 +32,7 @@ def test_a_loss_rests_on_what_the_model_was_made_to_say():
     rule = RULES["channels.preamble_is_shown"]
     x = replace(x, script=x.output.ids, response=without_ids(x.response))
     assert fails(rule, x)
-    assert rests_on(rule, x) == ("what the model was made to say",)
+    assert rests_on(rule, x) == ("the script of the model",)
 
 
 def without_ids(response):
