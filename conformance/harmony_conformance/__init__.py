@@ -1,1 +1,1 @@
-"""Checks that live endpoints and logged traffic of gpt-oss models speak Harmony."""
+"""Checks that live endpoints and logged traffic of gpt-oss models conform to the Harmony format."""

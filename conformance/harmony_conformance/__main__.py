@@ -1,4 +1,4 @@
-"""`python -m harmony_conformance`: the command line, where its script is not on the path."""
+"""The command-line interface as `python -m harmony_conformance`."""
 
 import sys
 

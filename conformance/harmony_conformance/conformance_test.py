@@ -1,6 +1,6 @@
 """Every check on every scenario as a pytest item: `pytest --pyargs harmony_conformance.conformance_test --endpoint TARGET`.
 
-With an endpoint, the plugin collects the items in this module's place; what stands here is what runs without one.
+With an endpoint, the plugin collects items in place of this module. Without one, the module is skipped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exit codes, and the error of a command that cannot be carried out as called."""
+"""Exit codes, and the error for invalid use of a command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """Exit codes, the highest applicable counts."""
+    """Exit codes of the commands. If several apply, the highest is used."""
 
     CONFORMS = 0
     DIVERGES = 1
@@ -15,4 +15,4 @@ class Exit(IntEnum):
 
 
 class UsageError(Exception):
-    """The command cannot be carried out as it was called: one line that says what, where and what would be right. Exit code 2."""
+    """The command cannot run with these arguments or files. The message is one line with the remedy. Exit code 2."""

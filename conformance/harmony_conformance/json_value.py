@@ -1,7 +1,7 @@
-"""JSON values, parsed at the border and walked without surprises.
+"""Parse JSON strictly and read values of unknown shape without exceptions.
 
-What a server sends may have any shape. `at` walks a path and answers None where the path ends early; `text`, `number`, `items` and `members`
-narrow a value to one type, and answer an empty value where it has another. A check that cares *that* the type is wrong asks `isinstance` itself.
+`at` follows a path and returns None if the path does not exist. `text`, `number`, `items` and `members` narrow a value to one type and
+return an empty value (for `number` None) for any other type. A check that must report a wrong type uses `isinstance`.
 """
 
 from __future__ import annotations
@@ -16,21 +16,24 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 JsonObject: TypeAlias = "dict[str, Json]"
 
 DEEPEST = 256
-"""Levels of a document that is read; where to stop RFC 8259 leaves to the reader. Every version of Python can walk so many. What it reads by itself are a
-thousand (3.11) to ten thousand (3.13), and what is read and then cannot be walked would be an error of ours."""
+"""The most levels of a document. RFC 8259 leaves the limit to parsers.
+
+Python parses a thousand (3.11) to ten thousand (3.13) levels, but recursive functions of this project could not walk them."""
 
 ENVELOPED = DEEPEST + 16
-"""Levels of a line of a log, in which a document of so many stands."""
+"""The most levels of a log line, which contains such a document."""
 
 
-# what can be the beginning of a number, a name or an escape, read alone
+# the beginning of a number, a literal or an escape
 _PIECE = re.compile(r"-?[\d.eE+-]*|t(?:r(?:ue?)?)?|f(?:a(?:l(?:se?)?)?)?|n(?:u(?:ll?)?)?|\\?(?:u[\da-fA-F]{0,4})?")
 
 
 class InvalidJsonError(ValueError):
-    """A text that is no JSON document; says where (line, column) and what stands there.
+    """A text that is not a JSON document. The message has the reason, the position and the text there.
 
-    `may_go_on`: nothing in it is wrong, it may only have been cut. Where that is in doubt it is said to be so.
+    Attributes:
+        position: The index of the first wrong character.
+        may_go_on: True if the text may be the beginning of a valid document, so that it may only be truncated.
     """
 
     def __init__(self, problem: str, document: str, position: int) -> None:
@@ -44,10 +47,10 @@ class InvalidJsonError(ValueError):
 
 
 def loads(document: str | bytes, *, deepest: int = DEEPEST) -> Json:
-    """The value of a JSON document (RFC 8259: no NaN, no Infinity).
+    """Parse a JSON document (RFC 8259: no NaN, no Infinity). Invalid UTF-8 in bytes is replaced.
 
     Raises:
-        NotJson: the text is no JSON, or has more levels than `deepest`.
+        InvalidJsonError: The text is not JSON, or has more than `deepest` levels.
     """
     if isinstance(document, bytes):
         document = document.decode("utf-8", "replace")
@@ -57,12 +60,11 @@ def loads(document: str | bytes, *, deepest: int = DEEPEST) -> Json:
         if end == len(document) and (end < 2 * deepest or not _is_too_deep(document, value, deepest)):
             return value
     except (ValueError, RecursionError):
-        pass  # blanks around it, or no JSON: told by the longer way
-    return _parsed(document, _DECODER, deepest)
+        pass  # white space around the value, or invalid JSON: use the slower parser
+    return _parse(document, _DECODER, deepest)
 
 
-def _parsed(document: str, decoder: json.JSONDecoder, deepest: int) -> Json:
-    """The value of a document."""
+def _parse(document: str, decoder: json.JSONDecoder, deepest: int) -> Json:
     if document.startswith("\ufeff"):
         raise InvalidJsonError("Unexpected UTF-8 BOM (decode using utf-8-sig)", document, 0)
     try:
@@ -79,7 +81,7 @@ def _parsed(document: str, decoder: json.JSONDecoder, deepest: int) -> Json:
 
 
 def _is_too_deep(document: str, value: Json, deepest: int) -> bool:
-    """Whether a value has more levels. What it was read from tells that of nearly all: so many levels begin with as many brackets."""
+    """Return True if a value has more than `deepest` levels. Counting brackets decides most cases fast."""
     if document.count("[") + document.count("{") <= deepest:
         return False
     level = [value] if isinstance(value, list | dict) else []
@@ -97,70 +99,67 @@ def _refuse_constant(name: str) -> Json:
     raise ValueError(f"{name} is not JSON")
 
 
-# made once: `json.loads` and `json.dumps` make one for every text, where there is an option
+# `json.loads` and `json.dumps` with options create a new one on every call
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CANONICAL = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def dumps(value: Json) -> str:
-    """Compact JSON with non-ASCII characters as they are, members in the order given."""
+    """Return compact JSON, with non-ASCII characters unescaped and members in their order."""
     return _ENCODER.encode(value)
 
 
 def canonical(value: Json) -> str:
-    """JSON that is equal for equal values: sorted members, no blanks."""
+    """Return canonical JSON: sorted members, no white space."""
     return _CANONICAL.encode(value)
 
 
 def equal_json(one: str, other: str) -> bool:
-    """Whether two texts are JSON of the same value.
+    """Return True if two texts are JSON with the same value.
 
-    JSON has one kind of number: 1 and 1.0 are the same value, and so are 1e2 and 100. They are compared to the last digit: 0.1 and
-    0.10000000000000000001 differ, although one float stands for both.
+    JSON has one number type: 1 equals 1.0, and 1e2 equals 100. All digits count: 0.1 and 0.10000000000000000001 differ, although their
+    floats are equal.
     """
     try:
-        return _same(_parsed(one, _EXACT, DEEPEST), _parsed(other, _EXACT, DEEPEST))
+        return _same(_parse(one, _EXACT, DEEPEST), _parse(other, _EXACT, DEEPEST))
     except InvalidJsonError:
         return False
 
 
 def spells_fractions(written: str, shown: str) -> bool:
-    """Whether one of two texts that are equal as JSON spells a whole number of the other with a fraction or an exponent: 1.0 where 1 was written.
+    """Return True if `shown` has a fraction or an exponent in a number that `written` has as an integer: 1.0 instead of 1.
 
-    The value is the same, and a client that reads whole numbers into whole numbers refuses it.
+    Both texts are JSON with equal values. A client with integer types rejects 1.0.
     """
-    return _wholes(written) > _wholes(shown)
+    return _count_integers(written) > _count_integers(shown)
 
 
-def _wholes(document: str) -> int:
-    """How many numbers are spelled as whole ones; of a key that stands there twice, as parsers read it, the last."""
+def _count_integers(document: str) -> int:
+    def count(value: Json) -> int:
+        match value:
+            case dict():
+                return sum(map(count, value.values()))
+            case list():
+                return sum(map(count, value))
+            case _:
+                return int(isinstance(value, int) and not isinstance(value, bool))
+
     try:
-        value: Json = json.loads(document)
-        return _whole_numbers(value)
+        return count(json.loads(document))
     except (ValueError, RecursionError):
         return 0
 
 
-def _whole_numbers(value: Json) -> int:
-    match value:
-        case dict():
-            return sum(map(_whole_numbers, value.values()))
-        case list():
-            return sum(map(_whole_numbers, value))
-        case _:
-            return int(isinstance(value, int) and not isinstance(value, bool))
-
-
-def _exact(spelled: str) -> float | Decimal:
+def _decimal(spelling: str) -> float | Decimal:
     try:
-        return Decimal(spelled)
-    except InvalidOperation:  # an exponent beyond all measure
-        return float(spelled)
+        return Decimal(spelling)
+    except InvalidOperation:  # the exponent is too large
+        return float(spelling)
 
 
-_EXACT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_exact)
-"""A number keeps the spelling of its fraction or exponent."""
+_EXACT = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_decimal)
+"""Reads fractions and exponents exactly."""
 
 
 def _same(one: Json, other: Json) -> bool:
@@ -170,12 +169,11 @@ def _same(one: Json, other: Json) -> bool:
         case (list(), list()):
             return len(one) == len(other) and all(map(_same, one, other))
         case _:
-            is_truth = isinstance(one, bool), isinstance(other, bool)
-            return one == other and is_truth[0] is is_truth[1]
+            return one == other and isinstance(one, bool) is isinstance(other, bool)
 
 
 def object_in(document: str) -> JsonObject | None:
-    """The object that a text is as JSON, None where it is none; a blank text stands for one without members."""
+    """Parse a text as a JSON object. A blank text gives an empty object, any other value None."""
     try:
         value = loads(document if document.strip() else "{}")
     except InvalidJsonError:
@@ -184,10 +182,10 @@ def object_in(document: str) -> JsonObject | None:
 
 
 def at(value: Json, *path: str | int) -> Json:
-    """The value at `path` (member names and indexes), None where there is none."""
+    """Return the value at `path` (member names and indexes), or None."""
     for step in path:
         if isinstance(value, dict):
-            value = value.get(step)  # type: ignore[arg-type] # an index is no member's name, and finds none
+            value = value.get(step)  # type: ignore[arg-type] # an index gives None
         elif isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
             value = value[step]
         else:
@@ -196,32 +194,32 @@ def at(value: Json, *path: str | int) -> Json:
 
 
 def text(value: Json) -> str:
-    """The string, or an empty one."""
+    """Return the value if it is a string, else an empty string."""
     return value if isinstance(value, str) else ""
 
 
 def number(value: Json) -> int | None:
-    """The whole number, or None (true and false are no numbers)."""
+    """Return the value if it is an integer, else None. Booleans are no integers."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def whole_numbers(values: list[Json]) -> tuple[int, ...] | None:
-    """The values as whole numbers, None where one of them is none; of thousands at once."""
+    """Return the values if all are integers, else None. Fast for thousands of values."""
     return tuple(value for value in values if isinstance(value, int)) if set(map(type, values)) <= {int} else None
 
 
 def items(value: Json) -> list[Json]:
-    """The elements of an array, or none."""
+    """Return the value if it is an array, else an empty list."""
     return value if isinstance(value, list) else []
 
 
 def members(value: Json) -> JsonObject:
-    """The members of an object, or none."""
+    """Return the value if it is an object, else an empty dict."""
     return value if isinstance(value, dict) else {}
 
 
 def strings(value: Json) -> Iterator[str]:
-    """Every text in a value, names of members left out, in order."""
+    """Yield all strings in a value, at any depth, in order, without member names."""
     match value:
         case str():
             yield value
@@ -250,19 +248,15 @@ def member_names(value: Json) -> Iterator[str]:
 
 
 def pointer(*path: str | int) -> str:
-    """A JSON pointer (RFC 6901) from member names and indexes."""
-    return "".join([f"/{step}" if isinstance(step, int) else "/" + _escaped(step) for step in path])
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
+    """Return a JSON pointer (RFC 6901) from member names and indexes."""
+    return "".join(["/" + str(step).replace("~", "~0").replace("/", "~1") for step in path])
 
 
 def resolve(value: Json, where: str) -> Json:
-    """The value a JSON pointer names.
+    """Return the value at a JSON pointer (RFC 6901). As an exception to it, `/` is the whole document.
 
     Raises:
-        LookupError: nothing stands there; says at which step the path ends.
+        LookupError: There is no such value. The message has the step where the path ends.
     """
     if where in ("", "/"):
         return value
@@ -273,12 +267,12 @@ def resolve(value: Json, where: str) -> Json:
         elif isinstance(value, dict) and step in value:
             value = value[step]
         else:
-            raise LookupError(f"nothing at {where!r}: no {step!r} there")
+            raise LookupError(f"invalid JSON pointer {where!r}: no {step!r}")
     return value
 
 
 def objects_in(content: str) -> Iterator[Json]:
-    """Every JSON object that a text holds, of at most `DEEPEST` levels."""
+    """Yield every JSON object in a text, nested ones too, of at most `DEEPEST` levels."""
     decoder = json.JSONDecoder()
     for place, character in enumerate(content):
         if character == "{":

@@ -1,4 +1,4 @@
-"""A text of this program with values in it, which may be texts of the traffic: the two stay apart, so that a report can mask the values."""
+"""Texts with values that may come from traffic. Template and values are stored separately, so that a report can mask the values."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import LiteralString, Self, TypeAlias
 
 
 class RedactableText(str):
-    """A template of `str.format`, filled. It is the rendered text; `template` and `values` are what that was made of.
+    """The result of `template.format(*values)`, with its template and values.
 
-    Each value that is a string counts as foreign, whatever it holds. A part of our own is a `Phrase` itself, or a member of an enumeration.
+    Every string among the values is treated as traffic. Exceptions are `RedactableText` and members of an enumeration.
     """
 
     __slots__ = ("template", "values")
@@ -16,34 +16,34 @@ class RedactableText(str):
     values: tuple[str | int, ...]
 
     def __new__(cls, template: LiteralString, *values: object) -> Self:
-        """Fill the template. A value that is no string and no whole number, such as an error, counts by its text."""
+        """Fill the template. A value that is neither a string nor an integer, such as an exception, is converted to text."""
         plain = tuple(value if isinstance(value, str | int) else str(value) for value in values)
-        phrase = super().__new__(cls, template.format(*plain))
-        phrase.template, phrase.values = template, plain
-        return phrase
+        filled = super().__new__(cls, template.format(*plain))
+        filled.template, filled.values = template, plain
+        return filled
 
     def __reduce__(self) -> tuple[type[RedactableText], tuple[object, ...]]:
-        """Return what a copy is made of: phrases go from process to process."""
+        """Return the constructor and its arguments, for pickling between processes."""
         return RedactableText, (self.template, *self.values)
 
 
 ReportText: TypeAlias = LiteralString | RedactableText
-"""A literal is wholly ours; of a phrase the template is. The type checker refuses every other string."""
+"""A text without traffic outside of `values`. The type checker rejects every other string."""
 
 
 class Location(str):
-    """A path into a request or an answer: its indexes and the members that an API names are no secret."""
+    """A path into a request or response. Its indexes and the member names of an API need no masking."""
 
     __slots__ = ()
 
 
 def quote(value: object) -> RedactableText:
-    """Return a value as a text that is foreign as a whole."""
+    """Return a value as a text that consists of traffic only."""
     return RedactableText("{}", value)
 
 
 def shorten(value: str, most: int = 80) -> RedactableText:
-    """Return a foreign text, without its middle where it is longer than `most` characters."""
+    """Return a text of traffic. If it is longer than `most` characters, its middle is omitted."""
     half = most // 2
     if len(value) <= most:
         return quote(value)

@@ -1,4 +1,4 @@
-"""What is computed once: views of a value that stand outside of its class, and what many values have in common."""
+"""Caches: derived values that are stored with their frozen value, and bounded caches for values that recur."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING or sys.version_info >= (3, 12):
     from functools import cached_property as cached_property  # noqa: PLC0414 - for others
 else:
 
-    class cached_property:  # noqa: N801 - it stands for the one of functools
-        """That of functools, as it is from Python 3.12 on: the lock that it takes before costs more than most of what is computed."""
+    class cached_property:  # noqa: N801 - replaces the one of functools
+        """A backport of Python 3.12's `functools.cached_property`. The older one takes a lock, which costs more than most views."""
 
         def __init__(self, view: Callable[[Any], Any]) -> None:
             self._view = view
@@ -24,8 +24,8 @@ else:
         def __get__(self, value: Any, owner: type) -> Any:  # noqa: ANN401 - as in functools
             if value is None:
                 return self
-            told = value.__dict__[self._name] = self._view(value)
-            return told
+            result = value.__dict__[self._name] = self._view(value)
+            return result
 
 
 Value = TypeVar("Value")
@@ -34,38 +34,41 @@ Short = TypeVar("Short", bound="str | tuple[int, ...]")
 
 
 def cached_view(view: Callable[[Value], View]) -> Callable[[Value], View]:
-    """A pure function of one frozen value that is asked for again and again. What it tells is kept as long as the value, and pickled with it."""
+    """Decorate a pure function of one frozen value: store its result in the value, with which it is pickled."""
     name = f"{view.__module__}.{view.__qualname__}"
 
     @wraps(view)
-    def kept(value: Value) -> View:
-        known = vars(value)
-        if name in known:
-            told: View = known[name]
-        else:
-            told = known[name] = view(value)
-        return told
+    def cached(value: Value) -> View:
+        attributes = vars(value)
+        if name not in attributes:
+            attributes[name] = view(value)
+        result: View = attributes[name]
+        return result
 
-    return kept
+    return cached
 
 
 def bounded_cache(
     *, most: int, longest: int, most_long: int = 0
 ) -> Callable[[Callable[[Short], View]], Callable[[Short], View]]:
-    """A pure function of a text, or of token ids, whose last `most` answers are remembered, and `most_long` of those to what is longer than `longest`.
+    """Decorate a pure function of a text or of token ids with a cache of bounded memory.
 
-    For what many exchanges have in common: prompts and answers of the same conversation over several APIs, schemas, system messages. Both bounds together
-    keep its memory small, whatever a log holds.
+    Use it for values that many exchanges share: schemas, system messages, prompts and answers of one conversation over several APIs.
+
+    Args:
+        most: The number of cached results for values up to `longest`.
+        longest: The largest length of a short value, in characters or tokens.
+        most_long: The number of cached results for longer values.
     """
 
-    def of(function: Callable[[Short], View]) -> Callable[[Short], View]:
+    def decorate(function: Callable[[Short], View]) -> Callable[[Short], View]:
         short: Callable[[Short], View] = lru_cache(maxsize=most)(function)
         long: Callable[[Short], View] = lru_cache(maxsize=most_long)(function) if most_long else function
 
         @wraps(function)
-        def told(value: Short) -> View:
+        def cached(value: Short) -> View:
             return short(value) if len(value) <= longest else long(value)
 
-        return told
+        return cached
 
-    return of
+    return decorate

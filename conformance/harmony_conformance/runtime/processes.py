@@ -1,4 +1,4 @@
-"""Processes beside this one, forked where that is safe: what is forked has every module and the vocabulary already."""
+"""Worker processes. They are forked if that is safe: a forked process has all modules and the vocabulary in memory already."""
 
 import asyncio
 import os
@@ -13,87 +13,88 @@ from pathlib import Path
 from threading import Thread, active_count, current_thread, main_thread
 from typing import ParamSpec
 
-Given = ParamSpec("Given")
+Arguments = ParamSpec("Arguments")
 
 
 def may_fork() -> bool:
-    """Whether a copy of this process would be whole: on Linux, while there is one thread, libraries' own among them, and no loop runs."""
+    """Return True if forking is safe: on Linux, with a single thread (those of libraries count) and no running event loop."""
     return sys.platform == "linux" and _threads() == 1 and not _is_in_a_loop()
 
 
 def forking_if_whole() -> BaseContext:
-    """For a pool: its processes are copies of this one where that `may_fork`, else they begin anew. What Python takes by itself differs by its version."""
+    """Return the context for a process pool: fork if `may_fork()`, else spawn. Python's default depends on its version."""
     return get_context("fork" if may_fork() else "spawn")
 
 
-def forked(work: Callable[Given, None], *args: Given.args, **named: Given.kwargs) -> BaseProcess:
-    """A copy of this process that does some work and ends, or ends with this process. Only where `may_fork`."""
+def forked(work: Callable[Arguments, None], *args: Arguments.args, **named: Arguments.kwargs) -> BaseProcess:
+    """Fork a process that calls `work` and exits, at the latest with this process. Requires `may_fork()`."""
 
-    def working() -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # who stops this process by the keyboard stops that one by it
+    def run() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C ends the parent, and with it this process
         follow_parent()
         work(*args, **named)
 
-    process = get_context("fork").Process(target=working, daemon=True)
+    process = get_context("fork").Process(target=run, daemon=True)
     process.start()
     return process
 
 
 @contextmanager
 def starting() -> Generator[None]:
-    """Within it processes are started that are not stopped by the keyboard while they still read their modules: who is, has a traceback to show for it.
+    """Block SIGINT while processes start, since an interrupted import prints a traceback.
 
-    They inherit that; `be_stopped` takes it from them. What was pressed meanwhile is told at the end of it. On Windows nothing of this is known.
+    Processes inherit the blocked signal until they call `be_stopped`. A Ctrl+C during the block is delivered at its end.
+    On Windows this does nothing.
     """
     if sys.platform == "win32":
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with _told_later():
+        with _deferred_interrupt():
             yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def be_stopped() -> None:
-    """Have the keyboard end this process, without a word."""
+    """Let Ctrl+C end this process without a traceback."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.platform != "win32":
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def follow_parent() -> None:
-    """Have this process end when the one that started it does."""
+    """End this process when its parent ends."""
     Thread(target=_end_with_parent, daemon=True).start()
 
 
 def cores() -> int:
-    """On how many this process may run."""
+    """Return the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 @contextmanager
-def _told_later() -> Generator[None]:
-    """Keep the main thread from being told of a key within it: what one thread's mask holds back is taken by any other thread there is."""
+def _deferred_interrupt() -> Generator[None]:
+    """Defer SIGINT in the main thread. The signal mask alone is not enough, since other threads may receive the signal."""
     handler = signal.getsignal(signal.SIGINT)
     if current_thread() is not main_thread() or not callable(handler):
         yield
         return
-    pressed: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _: pressed.append(number))
+    signals: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: signals.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        if pressed:
-            signal.raise_signal(pressed[0])
+        if signals:
+            signal.raise_signal(signals[0])
 
 
 def _threads() -> int:
     try:
         return len(list(Path("/proc/self/task").iterdir()))
-    except OSError:  # nothing is mounted there
+    except OSError:  # /proc is not mounted
         return active_count()
 
 
