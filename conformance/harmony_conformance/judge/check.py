@@ -153,15 +153,15 @@ When = Condition[Subject] | tuple[Condition[Subject], ...]
 
 def check(severity: Severity, *, spec: str, when: When[Exchange]) -> Callable[[Body[Exchange]], Check]:
     """Turn a function on one exchange into a check."""
-    return lambda body: _check_base(severity, spec, when, body, Exchange)
+    return lambda body: _make_check(severity, spec, when, body, Exchange)
 
 
 def comparison(severity: Severity, *, spec: str, when: When[Series]) -> Callable[[Body[Series]], Comparison]:
     """Turn a function on a series into a check."""
-    return lambda body: _check_base(severity, spec, when, body, Series)
+    return lambda body: _make_check(severity, spec, when, body, Series)
 
 
-def _check_base(
+def _make_check(
     severity: Severity, spec: str, when: When[Subject], body: Body[Subject], subject: type[Exchange | Series]
 ) -> CheckBase[Subject]:
     requirement, _, reason = inspect.cleandoc(body.__doc__ or "").partition("\n")

@@ -64,7 +64,7 @@ def has_finished_reasoning(x: Exchange) -> bool:
 
 
 def finished_reasoning(x: Exchange) -> Iterator[PromptPart]:
-    """Yield the reasoning of finished turns: required to be dropped, or treated differently by the official sources."""
+    """Yield the reasoning of finished turns that has to be dropped, or that the official sources treat differently."""
     parts = x.expected_parts
     for index, part in enumerate(parts):
         is_finished = any(later.kind is PartKind.FINAL for later in parts[index:])

@@ -191,8 +191,8 @@ def _pairs(series: Series) -> Iterator[tuple[Exchange, list[int]]]:
     tokenized: list[tuple[Exchange, list[int]]] = []
     for x in series.exchanges.values():
         if x.request.path.endswith(TOKENIZED):
-            ids = [number(at(entry, "id")) for entry in items(at(x.response_json, "tokenize_response"))]
-            tokenized.append((x, [one for one in ids if one is not None]))
+            entries = items(at(x.response_json, "tokenize_response"))
+            tokenized.append((x, [token for entry in entries if (token := number(at(entry, "id"))) is not None]))
     for x in series.exchanges.values():
         for other, ids in tokenized:
             pairs = ((at(x.chat_request, name), at(other.chat_request, name)) for name in ("messages", "tools"))

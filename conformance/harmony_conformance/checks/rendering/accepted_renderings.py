@@ -2,7 +2,7 @@
 
 Styles differ in form. Readings differ in the place of instructions, in retained reasoning, and in the declaration of the answer's schema.
 
-`renderings` returns all of them, the library's first, for requests that `is_readable` accepts.
+All of them are rendered, the library's first, for requests with a predictable prompt.
 """
 
 from __future__ import annotations

@@ -77,9 +77,14 @@ class PromptDifference:
     @property
     def sentence(self) -> RedactableText:
         """The place, the defect class, and the difference."""
-        found = self.difference
+        difference = self.difference
         return RedactableText(
-            "message {} ({}), {}, {}: {}", self.number, self.label, found.part, found.problem, found.words
+            "message {} ({}), {}, {}: {}",
+            self.number,
+            self.label,
+            difference.part,
+            difference.problem,
+            difference.words,
         )
 
     @property
@@ -244,10 +249,10 @@ def _differences(one: Expected, shown: PromptMessage, request: Json, *, is_last:
     elif shown.content != expected.content and one.kind is PartKind.INSTRUCTIONS:
         yield from developer_difference(expected.content, shown.content, request)
     elif shown.content != expected.content:
-        found = difference_of_contents(expected.content, shown.content, expected.role)
+        difference = difference_of_contents(expected.content, shown.content, expected.role)
         is_form = _is_joined_in(one, shown) or shown.content == _joined_by_line_ends(one, request)
         is_form = is_form or (one.kind is PartKind.CALL and equal_json(shown.content, expected.content))
-        yield (varies if is_form else fails)(found.part, found.problem, found.words)
+        yield (varies if is_form else fails)(difference.part, difference.problem, difference.words)
     if shown.end != expected.end and not (shown.end is None and is_last):
         is_form = one.kind is PartKind.CALL and shown.end_name == "⟦end⟧"
         words = f"the message ends in {shown.end_name or 'nothing'} where {expected.end_name} was expected"
@@ -264,11 +269,15 @@ def _header_differences(one: Expected, shown: PromptMessage) -> Iterator[JudgedD
         words = f"the function is {shown.function or shown.name or 'missing'} where {function} was expected"
         yield (varies if is_same_function(function, shown.function) else fails)(part, Problem.DIFFERENT, words)
     is_on_analysis = one.kind in (PartKind.CALL, PartKind.PREAMBLE, PartKind.RESULT) and shown.channel == "analysis"
-    for found in header_differences(one.message, shown):
-        is_form = found.problem is Problem.MISPLACED or found.part is Part.CONTENT_TYPE
-        is_form = is_form or (found.part is Part.CHANNEL and is_on_analysis)
-        if is_form or found.part is Part.CHANNEL or (found.part is Part.RECIPIENT and one.kind is PartKind.RESULT):
-            yield (varies if is_form else fails)(found.part, found.problem, found.words)
+    for difference in header_differences(one.message, shown):
+        is_form = difference.problem is Problem.MISPLACED or difference.part is Part.CONTENT_TYPE
+        is_form = is_form or (difference.part is Part.CHANNEL and is_on_analysis)
+        if (
+            is_form
+            or difference.part is Part.CHANNEL
+            or (difference.part is Part.RECIPIENT and one.kind is PartKind.RESULT)
+        ):
+            yield (varies if is_form else fails)(difference.part, difference.problem, difference.words)
 
 
 def _joined_by_line_ends(one: Expected, request: Json) -> str | None:

@@ -54,8 +54,8 @@ def system_difference(expected: str, shown: str, request: Json) -> Iterator[Judg
             yield varies(part, problem, f"{actual or 'no such line'!r} where {line or 'none'!r} was expected")
     rest, rest_shown = _without(expected, free), _without(shown, free)
     if rest != rest_shown:
-        found = difference_of_contents(rest, rest_shown, "system")
-        yield fails(found.part, found.problem, found.words)
+        difference = difference_of_contents(rest, rest_shown, "system")
+        yield fails(difference.part, difference.problem, difference.words)
 
 
 def _line(content: str, label: str) -> str:
@@ -76,9 +76,9 @@ def developer_difference(expected: str, shown: str, request: Json) -> Iterator[J
         return
     texts = [part.text for part in expected_parts(request) if part.kind is PartKind.INSTRUCTIONS and part.text.strip()]
     instructions = [one for one in texts if one in expected]
-    found = difference_of_contents(expected, shown, "developer")
+    difference = difference_of_contents(expected, shown, "developer")
     if not all(one in shown for one in instructions):
-        yield fails(Part.INSTRUCTIONS, found.problem, found.words)
+        yield fails(Part.INSTRUCTIONS, difference.problem, difference.words)
         return
     if not _are_in_order(instructions, shown):
         yield fails(Part.INSTRUCTIONS, Problem.MOVED, "the instructions are in another order than they were sent")
@@ -93,7 +93,7 @@ def developer_difference(expected: str, shown: str, request: Json) -> Iterator[J
         words = f"it has text that is not in the request: {shorten(rest)!r}"
         differences.append(fails(Part.INSTRUCTIONS, Problem.EXTRA, words))
     worst = sorted(differences, key=lambda one: one.verdict is not Verdict.FAIL)
-    yield from worst[:1] or [varies(found.part, found.problem, found.words)]
+    yield from worst[:1] or [varies(difference.part, difference.problem, difference.words)]
 
 
 def _are_in_order(instructions: Sequence[str], shown: str) -> bool:
@@ -141,9 +141,9 @@ def _tools_difference(expected: str, shown: str, tools: Sequence[Json]) -> Itera
     names, names_shown = [*map(as_identifier, declared)], [*map(as_identifier, declared_shown)]
     if names != names_shown:
         is_moved = Counter(names) == Counter(names_shown)
-        problem = Problem.MOVED if is_moved else Problem.MISSING if len(names_shown) < len(names) else Problem.DIFFERENT
+        kind = Problem.MOVED if is_moved else Problem.MISSING if len(names_shown) < len(names) else Problem.DIFFERENT
         words = f"the functions are {', '.join(names_shown) or 'none'} where {', '.join(names)} were expected"
-        yield fails(Part.TOOLS, problem, words)
+        yield fails(Part.TOOLS, kind, words)
         return
     functions = {text(at(tool, "function", "name")): at(tool, "function") for tool in tools}
     official = declarations_in(official_spelling(tools))

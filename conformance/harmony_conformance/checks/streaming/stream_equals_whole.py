@@ -57,10 +57,10 @@ def calls_equal_whole(series: Series) -> Iterator[Finding]:
     """
     for whole, streamed, streamed_id in _whole_and_streamed(series):
         if _calls(whole) != _calls(streamed) and same_calls(whole, streamed):
-            found = variant(
+            finding = variant(
                 "streamed, the arguments of a call differ as text and are equal as JSON", where="tool_calls"
             )
-            yield replace(found, exchange=streamed_id)
+            yield replace(finding, exchange=streamed_id)
         else:
             yield from _difference_findings(_calls(whole), _calls(streamed), streamed_id)
 
@@ -98,18 +98,18 @@ def _part_findings(series: Series, part: Callable[[Turn], Json]) -> Iterator[Fin
 
 
 def _difference_findings(whole: Json, streamed: Json, streamed_id: str) -> Iterator[Finding]:
-    for found in json_differences(whole, streamed) if whole != streamed else ():
-        one, other = at(whole, found.path), at(streamed, found.path)
+    for difference in json_differences(whole, streamed) if whole != streamed else ():
+        one, other = at(whole, difference.path), at(streamed, difference.path)
         # servers put different white space between several messages of a channel
         is_white_space = (
             isinstance(one, str) and isinstance(other, str) and "".join(one.split()) == "".join(other.split())
         )
         suffix = " in white space only" if is_white_space else ""
         yield Finding(
-            message=RedactableText("streamed, {} differs{}", found.path, RedactableText(suffix)),
-            at=found.path,
-            expected=found.expected,
-            actual=found.actual,
+            message=RedactableText("streamed, {} differs{}", difference.path, RedactableText(suffix)),
+            at=difference.path,
+            expected=difference.expected,
+            actual=difference.actual,
             exchange=streamed_id,
         )
 
