@@ -50,14 +50,14 @@ class HarmonyGuard:
     """ASGI middleware. Without arguments it is configured by the environment; arguments take precedence.
 
     Args:
-        app: the application.
+        app: The application.
         policy: `Rules` made by `configuration.load_rules`, or a TOML file. Default: observe.
-        log: the outcome log; default: none.
-        excerpts: traffic quoted in the log: `none`, `redacted`, `full`.
-        capture: samples of failing exchanges in the log: `none`, `redacted`, `full`.
-        handing: the queue for finished exchanges; default: one with a judge process.
-        limit: memory limit for one exchange, in bytes.
-        clock: returns seconds; one other than `time.perf_counter` requires a custom reader of the queue.
+        log: The outcome log; default: none.
+        excerpts: Traffic quoted in the log: `none`, `redacted`, `full`.
+        capture: Samples of failing exchanges in the log: `none`, `redacted`, `full`.
+        handing: The queue for finished exchanges; default: one with a judge process.
+        limit: Memory limit for one exchange, in bytes.
+        clock: Returns seconds; one other than `time.perf_counter` requires a custom reader of the queue.
 
     Raises:
         InvalidSettingError: a setting is invalid.
