@@ -75,13 +75,13 @@ def client_left(x: Exchange) -> bool:
 
 @condition
 def was_sent(x: Exchange) -> bool:
-    """requests that the endpoint was left to answer"""
+    """requests that the endpoint had the chance to answer"""
     return x.api != METRICS and (x.failure is None or x.failure.kind not in _NOT_THE_ENDPOINT)
 
 
 @condition
 def is_valid(x: Exchange) -> bool:
-    """requests known to be valid, or answered by a server error, or by one for what the model wrote"""
+    """requests known to be valid, or answered by a server error or an error about the model's output"""
     return was_sent.holds(x) and (
         x.validity is Validity.VALID
         or (x.validity is Validity.UNKNOWN and (is_server_error(x) or x.failure is not None or blames_the_model(x)))
@@ -199,7 +199,7 @@ def demands_a_call(x: Exchange) -> bool:
 
 @condition
 def offered_tools(x: Exchange) -> bool:
-    """requests that offer tools and do not forbid them"""
+    """requests that declare tools and do not forbid calls"""
     return bool(x.tools) and at(x.chat_request, "tool_choice") != "none"
 
 

@@ -29,7 +29,7 @@ def was_refused_natively(x: Exchange) -> bool:
 def refusal_is_in_its_own_form(x: Exchange) -> Iterator[Finding]:
     """A refusal has the form that the API's clients read: a string `error`, with TGI also `error_type`.
 
-    The official clients show that text, and fail on an object. TGI's framework rejects a body that is not JSON in plain text.
+    The official clients show that text, and fail on an object. TGI's framework rejects invalid JSON with a plain text, which is accepted.
     """
     body = members(x.response_json)
     missing = [name for name in _MEMBERS[x.api] if not text(body.get(name))]

@@ -83,7 +83,7 @@ _PARTS = {
 def response_has_its_members(x: Exchange) -> Iterator[Finding]:
     """A response object has its id, type, time, status, model and output.
 
-    Clients with typed objects drop incomplete objects, or reject the whole answer.
+    Clients with typed objects omit the missing members, or reject the whole answer.
     """
     yield from _faults(response(x), _RESPONSE, "")
 

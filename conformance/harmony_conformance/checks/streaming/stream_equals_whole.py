@@ -26,7 +26,7 @@ BOTH_WAYS = (on.has_whole_and_streamed, has_same_output_twice)
 
 @comparison(MUST, spec="chat#stream", when=BOTH_WAYS)
 def content_equals_whole(series: Series) -> Iterator[Finding]:
-    """The joined content of a streamed answer equals the content of the same answer without streaming.
+    """The joined content of a streamed answer equals the content of the answer to the same request without streaming.
 
     Only answers with the same output tokens are compared. Parsers lose text that is split over chunks (defects V12, V14).
     """
