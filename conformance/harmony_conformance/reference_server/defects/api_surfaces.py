@@ -5,6 +5,7 @@ Modules of their own: `responses`, `raw_continuation` (Completions, TGI's /gener
 """
 
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 
 from harmony_conformance.json_value import JsonObject, at, dumps, items, members, number, text
@@ -83,62 +84,50 @@ def _tool_prompt(body: JsonObject) -> JsonObject:
     return {**body, "messages": [*messages[:-1], {**last, "content": text(last.get("content")) + tool_prompt}]}
 
 
+_ollama_json = partial(on_json, ApiFamily.OLLAMA)
+_ollama_request = partial(on_request, ApiFamily.OLLAMA)
+_tgi_json = partial(on_json, ApiFamily.TGI)
+_tgi_request = partial(on_request, ApiFamily.TGI)
+
 DEFECTS = (
-    on_json(
-        ApiFamily.OLLAMA,
+    _ollama_json(
         "ollama-header-as-name",
         ["O01"],
         "The name of a called function is a fragment of a Harmony header.",
         _in_calls(lambda function: {**function, "name": "assistant<|channel|>analysis"}),
     ),
-    on_request(
-        ApiFamily.OLLAMA, "ollama-think-ignored", ["O10"], "`think` does not change the prompt.", without("think")
-    ),
-    on_request(
-        ApiFamily.OLLAMA,
+    _ollama_request("ollama-think-ignored", ["O10"], "`think` does not change the prompt.", without("think")),
+    _ollama_request(
         "ollama-thinking-unread",
         ["O19"],
         "The `thinking` of past messages never reaches the prompt.",
         in_list("messages", without("thinking")),
     ),
-    on_json(
-        ApiFamily.OLLAMA,
-        "ollama-prompt-count-missing",
-        ["O20"],
-        "`prompt_eval_count` is missing.",
-        without("prompt_eval_count"),
+    _ollama_json(
+        "ollama-prompt-count-missing", ["O20"], "`prompt_eval_count` is missing.", without("prompt_eval_count")
     ),
-    on_json(
-        ApiFamily.OLLAMA,
+    _ollama_json(
         "ollama-all-in-thinking",
         ["O21"],
         "The answer is returned as `thinking`; the content is empty and `done_reason` is `stop`.",
         in_member("message", _content_to_thinking),
     ),
-    on_json(
-        ApiFamily.TGI,
+    _tgi_json(
         "tgi-channels-in-content",
         ["T01"],
         "The output is not parsed: the content is `analysis…assistantfinal…`.",
         in_list("choices", in_member("message", _unparsed)),
     ),
-    on_request(
-        ApiFamily.TGI,
+    _tgi_request(
         "tgi-results-refused",
         ["T02"],
         "A history with a tool result is rejected by the template.",
         in_list("messages", _refuse_results),
     ),
-    on_request(
-        ApiFamily.TGI,
-        "tgi-tool-prompt",
-        ["T03"],
-        "A prompt about the functions is appended to the user's message.",
-        _tool_prompt,
+    _tgi_request(
+        "tgi-tool-prompt", ["T03"], "A prompt about the functions is appended to the user's message.", _tool_prompt
     ),
-    on_request(
-        ApiFamily.TGI, "tgi-effort-ignored", ["T04"], "`reasoning_effort` is ignored.", without("reasoning_effort")
-    ),
+    _tgi_request("tgi-effort-ignored", ["T04"], "`reasoning_effort` is ignored.", without("reasoning_effort")),
     Defect(
         id="tgi-header-counts-characters",
         summary="The header `x-prompt-tokens` counts the characters of the prompt.",
@@ -154,22 +143,14 @@ DEFECTS = (
         summary="The lines of a stream are framed as server-sent events.",
         change=OnStream(lambda stream: (f"data: {dumps(value)}" for value in stream), ApiFamily.OLLAMA),
     ),
-    on_json(
-        ApiFamily.OLLAMA,
-        "ollama-done-on-every-line",
-        [],
-        "`done` is true on every line.",
-        lambda body: {**body, "done": True},
-    ),
-    on_json(
-        ApiFamily.OLLAMA,
+    _ollama_json("ollama-done-on-every-line", [], "`done` is true on every line.", lambda body: {**body, "done": True}),
+    _ollama_json(
         "ollama-arguments-as-text",
         [],
         "The arguments of a call are a string of JSON instead of an object.",
         _in_calls(lambda function: {**function, "arguments": dumps(function.get("arguments"))}),
     ),
-    on_json(
-        ApiFamily.OLLAMA,
+    _ollama_json(
         "ollama-context-without-the-answer",
         [],
         "The `context` contains the prompt without the answer.",
@@ -183,8 +164,7 @@ DEFECTS = (
 )
 
 SURFACE_DEFECTS = (
-    on_request(
-        ApiFamily.OLLAMA,
+    _ollama_request(
         "ollama-names-underscored",
         ["O18"],
         "Characters of a tool's name are replaced by `_`, in the prompt and in the response.",

@@ -112,11 +112,7 @@ DEFECTS = (
         summary="`usage` counts the tokens of one of several choices.",
         change=OnJson(_usage_of_one_choice),
     ),
-    Defect(
-        id="stop-ignored",
-        summary="`stop` is ignored.",
-        change=OnRequest(without("stop")),
-    ),
+    Defect(id="stop-ignored", summary="`stop` is ignored.", change=OnRequest(without("stop"))),
     Defect(
         id="stop-string-shown",
         summary="Generation ends at a stop string, but the string remains in the content.",

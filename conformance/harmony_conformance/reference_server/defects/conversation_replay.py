@@ -57,11 +57,7 @@ DEFECTS = (
         summary="Reasoning is missing from responses with calls, so clients cannot send it back.",
         change=OnEvents(_calls_without_reasoning),
     ),
-    Defect(
-        id="call-ids-repeated",
-        summary="All calls of a response have the same id.",
-        change=_in_calls(_with_one_id),
-    ),
+    Defect(id="call-ids-repeated", summary="All calls of a response have the same id.", change=_in_calls(_with_one_id)),
     Defect(
         id="calls-returned-twice",
         summary="Each call of a response without streaming is returned twice, with two ids.",

@@ -105,10 +105,7 @@ DEFECTS = (
         _without_markers,
     ),
     _completions_json(
-        "completions-text-trimmed",
-        [],
-        "Leading and trailing white space of the text is removed.",
-        in_choices(_trimmed),
+        "completions-text-trimmed", [], "Leading and trailing white space of the text is removed.", in_choices(_trimmed)
     ),
     _completions_request("completions-echo-ignored", [], "`echo` is ignored.", without("echo")),
     _completions_json(
@@ -130,9 +127,6 @@ DEFECTS = (
         lambda body: {**body, "object": "chat.completion"} if "choices" in body else body,
     ),
     _completions_json(
-        "completions-counted-otherwise",
-        [],
-        "`completion_tokens` is one too high.",
-        in_member("usage", _one_more_token),
+        "completions-counted-otherwise", [], "`completion_tokens` is one too high.", in_member("usage", _one_more_token)
     ),
 )

@@ -5,6 +5,7 @@ Defects of the stages that all APIs share (prompt, sampling, parsing) are in oth
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 from harmony_conformance.reference_server.defects.body_changes import (
@@ -160,16 +161,17 @@ def _first_lost(part: JsonObject) -> JsonObject:
     return {**part, "logprobs": items(part["logprobs"])[1:]} if items(part.get("logprobs")) else part
 
 
+_json = partial(on_json, ApiFamily.RESPONSES)
+_request = partial(on_request, ApiFamily.RESPONSES)
+
 DEFECTS = (
-    on_request(
-        ApiFamily.RESPONSES,
+    _request(
         "responses-logprobs-ignored",
         [],
         "Log probabilities are not returned although `include` requests them.",
         _without_logprobs,
     ),
-    on_json(
-        ApiFamily.RESPONSES,
+    _json(
         "responses-logprobs-shifted",
         [],
         "The first log probability of a text is missing.",
@@ -187,68 +189,52 @@ DEFECTS = (
         summary="Reasoning that the client sends back is rendered without a channel, calls without a content type.",
         change=OnConversation(each_message(_without_channel_or_type)),
     ),
-    on_json(
-        ApiFamily.RESPONSES,
-        "responses-usage-zero",
-        ["V26"],
-        "Every count in `usage` is 0.",
-        in_member("usage", _zero),
-    ),
+    _json("responses-usage-zero", ["V26"], "Every count in `usage` is 0.", in_member("usage", _zero)),
     Defect(
         id="responses-call-without-name",
         catalogue=("V35",),
         summary="The item of a call is announced without a name, and the stream ends with an error event.",
         change=OnStream(_nameless_calls, ApiFamily.RESPONSES),
     ),
-    on_json(
-        ApiFamily.RESPONSES,
+    _json(
         "responses-output-empty-when-cut",
         ["V39"],
         "A response that the token limit cut has no output, not even the reasoning.",
         _no_output_when_cut,
     ),
-    on_json(
-        ApiFamily.RESPONSES,
+    _json(
         "responses-reasoning-as-output-text",
         ["P07"],
         "The parts of reasoning items have the type `output_text`, and the item has the role `assistant`.",
         in_list("output", where("reasoning", _as_assistant_message)),
     ),
-    on_request(
-        ApiFamily.RESPONSES,
+    _request(
         "responses-reasoning-text-unread",
         ["O15"],
         "Only `encrypted_content` and `summary` of a reasoning item are read; its `content` is ignored.",
         in_list("input", where("reasoning", without("content"))),
     ),
-    on_request(
-        ApiFamily.RESPONSES,
+    _request(
         "responses-summary-500",
         ["L10"],
         "A reasoning item without `content` is answered with a 500.",
         in_list("input", where("reasoning", _only_with_content)),
     ),
-    on_json(
-        ApiFamily.RESPONSES,
+    _json(
         "responses-reasoning-tokens-zero",
         ["S09"],
         "`reasoning_tokens` is 0 although there is reasoning.",
         in_member("usage", in_member("output_tokens_details", _zero)),
     ),
-    on_json(
-        ApiFamily.RESPONSES,
-        "responses-object-bare",
-        [],
-        "The response lacks `object` and `created_at`.",
-        without("object", "created_at"),
+    _json(
+        "responses-object-bare", [], "The response lacks `object` and `created_at`.", without("object", "created_at")
     ),
     Defect(
         id="responses-completed-when-cut",
         summary="The status is always `completed`, even if the token limit cut the answer.",
         change=(OnJson(_always_completed, ApiFamily.RESPONSES), OnStream(_ends_completed, ApiFamily.RESPONSES)),
     ),
-    on_json(
-        ApiFamily.RESPONSES,
+    _json(
         "responses-ids-repeated",
         [],
         "All items of a response have the same id.",
@@ -301,22 +287,19 @@ DEFECTS = (
         summary="The response id in the first event of a stream differs from the id in later events.",
         change=_in_events(_another_response_id),
     ),
-    on_json(
-        ApiFamily.RESPONSES,
+    _json(
         "responses-thoughts-last",
         [],
         "Reasoning items are listed after the answer or the call that they led to.",
         _reasoning_last,
     ),
-    on_request(
-        ApiFamily.RESPONSES,
+    _request(
         "responses-previous-unread",
         [],
         "`previous_response_id` is ignored: the model sees the new input only.",
         without("previous_response_id"),
     ),
-    on_json(
-        ApiFamily.RESPONSES,
+    _json(
         "responses-built-in-left-out",
         [],
         "Calls of the browser and Python tools are missing from the output.",

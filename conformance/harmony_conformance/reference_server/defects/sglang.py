@@ -1,6 +1,7 @@
 """Defects of SGLang's native endpoints: /generate, the parsers and the tokenizer."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 from harmony_conformance.reference_server.defects.body_changes import Body, in_member, on_json, on_request
@@ -53,9 +54,11 @@ def _text_as_deltas(stream: Iterator[Json]) -> Iterator[Json]:
         before = whole
 
 
+_json = partial(on_json, ApiFamily.SGLANG)
+_request = partial(on_request, ApiFamily.SGLANG)
+
 DEFECTS = (
-    on_json(
-        ApiFamily.SGLANG,
+    _json(
         "sglang-always-stopped",
         [],
         "The finish reason is always `stop` with `<|return|>` as the matched token.",
@@ -71,36 +74,26 @@ DEFECTS = (
         summary="The stream of /generate ends without `[DONE]`.",
         change=OnStream(lambda stream: (value for value in stream if value != DONE), ApiFamily.SGLANG),
     ),
-    on_json(
-        ApiFamily.SGLANG,
-        "sglang-reasoning-unseparated",
-        [],
-        "/separate_reasoning leaves the reasoning in the text.",
-        _unseparated,
-    ),
-    on_request(
-        ApiFamily.SGLANG,
+    _json("sglang-reasoning-unseparated", [], "/separate_reasoning leaves the reasoning in the text.", _unseparated),
+    _request(
         "sglang-untyped-call-lost",
         ["S01"],
         "/parse_function_call ignores calls whose header has no `<|constrain|>json`.",
         _undeclared(lambda output: _TYPED not in output),
     ),
-    on_request(
-        ApiFamily.SGLANG,
+    _request(
         "sglang-first-call-as-text",
         ["S04"],
         "/parse_function_call ignores a call that is the first message of the completion.",
         _undeclared(lambda output: _CALL_HEADER not in output),
     ),
-    on_request(
-        ApiFamily.SGLANG,
+    _request(
         "sglang-dotted-name-lost",
         ["S02"],
         "/parse_function_call ignores functions whose name has a dot.",
         _dotted_unknown,
     ),
-    on_json(
-        ApiFamily.SGLANG,
+    _json(
         "sglang-tokenize-with-a-beginning",
         [],
         "/v1/tokenize adds `<|startoftext|>` before the text.",

@@ -215,11 +215,7 @@ DEFECTS = (
         summary="If arguments are not JSON, the stream ends without a finish reason, an error or `[DONE]`.",
         change=OnStream(_error_swallowed),
     ),
-    Defect(
-        id="stream-without-role",
-        summary="No delta has a role.",
-        change=_each(_without_role),
-    ),
+    Defect(id="stream-without-role", summary="No delta has a role.", change=_each(_without_role)),
     Defect(
         id="stream-without-usage",
         catalogue=("V27",),
@@ -238,26 +234,10 @@ DEFECTS = (
         summary="No chunk has a finish reason.",
         change=_without(lambda data: bool(_finish(data))),
     ),
-    Defect(
-        id="stream-finish-twice",
-        summary="Two chunks have a finish reason.",
-        change=OnStream(_finish_twice),
-    ),
-    Defect(
-        id="stream-id-changes",
-        summary="Each chunk has a different id.",
-        change=OnStream(_changing_ids),
-    ),
-    Defect(
-        id="stream-chunk-after-done",
-        summary="A chunk follows `[DONE]`.",
-        change=OnStream(_chunk_after_done),
-    ),
-    Defect(
-        id="stream-delta-lost",
-        summary="One delta of the content is lost.",
-        change=OnStream(_one_delta_lost),
-    ),
+    Defect(id="stream-finish-twice", summary="Two chunks have a finish reason.", change=OnStream(_finish_twice)),
+    Defect(id="stream-id-changes", summary="Each chunk has a different id.", change=OnStream(_changing_ids)),
+    Defect(id="stream-chunk-after-done", summary="A chunk follows `[DONE]`.", change=OnStream(_chunk_after_done)),
+    Defect(id="stream-delta-lost", summary="One delta of the content is lost.", change=OnStream(_one_delta_lost)),
     Defect(
         id="stream-delta-doubled",
         summary="One delta of the content is sent twice.",
