@@ -51,8 +51,8 @@ BAD = {
     "a step without a name": ({"steps": [{"request": {}}]}, "example: a step has no name"),
     "an unknown way to send": ({"steps": [{"as": "a", "send": "twice"}]}, "example, step a: 'twice'"),
     "an unknown validity": ({"steps": [{"as": "a", "validity": "maybe"}]}, "example, step a: 'maybe'"),
-    "a script that is none": ({"steps": [{"as": "a", "script": 7}]}, "example, step a: a script is"),
-    "a piece that is none": ({"steps": [{"as": "a", "script": [{}]}]}, "example, step a: {} is no piece"),
+    "a script that is none": ({"steps": [{"as": "a", "script": 7}]}, "example, step a: invalid script"),
+    "a piece that is none": ({"steps": [{"as": "a", "script": [{}]}]}, "example, step a: invalid piece of a script"),
 }
 
 
