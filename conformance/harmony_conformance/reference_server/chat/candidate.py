@@ -54,10 +54,7 @@ class ChoiceGeneration:
 
 
 def logprobs(delta: OutputDelta, top: int) -> list[Json]:
-    """Return the logprobs entries of a content delta.
-
-    The probabilities are invented; the most likely tokens are the token itself and `top` - 1 others.
-    """
+    """Return invented log probabilities of a content delta; the most likely are the token and `top` - 1 others."""
     if delta.field is not OutputField.CONTENT:
         return []
     entries: list[Json] = []

@@ -40,10 +40,10 @@ def read_delivery(body: JsonObject) -> Delivery:
     _options(body.get("options"))
     return Delivery(
         model=_model(body.get("model")),
-        streamed=_switch(body, "stream", otherwise=True),
-        shows_token_ids=_switch(body, "return_token_ids"),
+        streamed=fields.switch(body, "stream", otherwise=True),
+        shows_token_ids=fields.switch(body, "return_token_ids"),
         logprobs=_logprobs(body),
-        renders_only=_switch(body, "_debug_render_only"),
+        renders_only=fields.switch(body, "_debug_render_only"),
         stops=_stops(members(body.get("options")).get("stop")),
         unloads=body.get("keep_alive") in (0, "0", "0s"),
     )
@@ -64,9 +64,9 @@ def asked_of(body: JsonObject, messages: tuple[ChatMessage, ...]) -> ChatRequest
         schema=schema,
         schema_name="answer",
         limit=limit if isinstance(limit, int) and limit > 0 else None,
-        streamed=_switch(body, "stream", otherwise=True),
+        streamed=fields.switch(body, "stream", otherwise=True),
         usage_in_stream=False,
-        shows_token_ids=_switch(body, "return_token_ids"),
+        shows_token_ids=fields.switch(body, "return_token_ids"),
         script=fields.script(body),
         goes_on=fields.goes_on(body),
         token_delay=fields.token_delay(body),
@@ -147,15 +147,6 @@ def _model(value: Json) -> str:
     return value
 
 
-def _switch(body: JsonObject, name: str, *, otherwise: bool = False) -> bool:
-    value = body.get(name)
-    if value is None:
-        return otherwise
-    if not isinstance(value, bool):
-        raise bad(f"{name}: expected true or false")
-    return value
-
-
 def _effort(value: Json) -> Effort:
     """Return the effort for `think`; `false` is the lowest effort, since gpt-oss always reasons."""
     if value is None or value is True:
@@ -216,4 +207,4 @@ def _logprobs(body: JsonObject) -> int | None:
     most = body.get("top_logprobs")
     if most is not None and (isinstance(most, bool) or not isinstance(most, int) or not 0 <= most <= _MOST_LOGPROBS):
         raise bad(f"top_logprobs must be between 0 and {_MOST_LOGPROBS}")
-    return (most or 0) if _switch(body, "logprobs") else None
+    return (most or 0) if fields.switch(body, "logprobs") else None

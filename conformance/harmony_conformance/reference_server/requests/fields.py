@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from http import HTTPStatus
+from math import inf
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
@@ -60,32 +61,22 @@ class Tool:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestOptions:
-    """Generation options common to all APIs.
-
-    Attributes:
-        demanded: a tool that must be called (`tool_choice` names it or requires any); None otherwise.
-        calls_in_parallel: True if an answer may have several calls.
-        schema: JSON schema of the final answer if `form` is `json_schema`; `schema_name` is its name.
-        limit: maximum number of tokens to generate; None for no limit.
-        script: token ids of the output; None for unscripted output.
-        goes_on: True if the model continues unscripted after the script.
-        token_delay: seconds per token.
-    """
+    """Generation options common to all APIs."""
 
     tools: tuple[Tool, ...]
     choice: ToolChoice
-    demanded: Tool | None
-    calls_in_parallel: bool
+    demanded: Tool | None  # must be called: `tool_choice` names it or requires any
+    calls_in_parallel: bool  # an answer may have several calls
     effort: Effort
     form: AnswerForm
-    schema: Json
+    schema: Json  # JSON schema of the final answer if `form` is `json_schema`
     schema_name: str
-    limit: int | None
+    limit: int | None  # maximum number of tokens to generate
     streamed: bool
     shows_token_ids: bool
-    script: tuple[int, ...] | None
-    goes_on: bool
-    token_delay: float
+    script: tuple[int, ...] | None  # None: unscripted output
+    goes_on: bool  # the model continues unscripted after the script
+    token_delay: float  # seconds per token
 
     @property
     def calls_allowed(self) -> bool:
@@ -123,14 +114,19 @@ _SAMPLING: dict[str, tuple[float, float]] = {
 def refuse_bad_sampling(body: JsonObject) -> None:
     """Reject sampling parameters of a wrong type or range; a scripted model ignores valid ones."""
     for name, (least, most) in _SAMPLING.items():
-        value = body.get(name)
-        if value is not None and (
-            isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most
-        ):
-            raise wrong_value(name, f"expected a number from {least:g} to {most:g}.")
+        _number(body, name, least, most)
     seed = body.get("seed")
     if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
         raise wrong_value("seed", "expected a whole number.")
+
+
+def _number(body: JsonObject, name: str, least: float, most: float) -> float | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise wrong_value(name, f"expected a number from {least:g} to {most:g}, got {value!r}.")
+    return value
 
 
 def refuse_unsupported(body: JsonObject, neutral: "dict[str, tuple[Json, ...]]") -> None:
@@ -151,11 +147,12 @@ def switch(body: JsonObject, name: str, *, otherwise: bool = False) -> bool:
     return value
 
 
-def whole_number(body: JsonObject, name: str, least: int, most: int) -> int | None:
+def whole_number(body: JsonObject, name: str, least: int, most: float = inf) -> int | None:
     """Return the integer member `name`; None if it is absent."""
     value = body.get(name)
     if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most):
-        raise wrong_value(name, f"expected a whole number from {least} to {most}.")
+        bounds = f"of at least {least}" if most == inf else f"from {least} to {most}"
+        raise wrong_value(name, f"expected a whole number {bounds}, got {value!r}.")
     return value
 
 
@@ -170,17 +167,8 @@ def stop_strings(value: Json) -> tuple[str, ...]:
 
 def limit(body: JsonObject, *names: str) -> int | None:
     """Return the token limit under the last of `names` that is present; None for no limit."""
-    most: int | None = None
-    for name in names:
-        value = body.get(name)
-        if value is None:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise wrong_value(name, "expected a whole number.")
-        if value < 1:
-            raise wrong_value(name, f"expected at least 1, got {value}.")
-        most = value
-    return most
+    values = [whole_number(body, name, 1) for name in names]
+    return next((value for value in reversed(values) if value is not None), None)
 
 
 def effort(value: Json, where: str) -> Effort:
@@ -289,19 +277,9 @@ def goes_on(body: JsonObject) -> bool:
 
 def token_delay(body: JsonObject) -> float:
     """Return `harmony_token_delay`, in seconds per token."""
-    value = body.get("harmony_token_delay")
-    if value is None:
-        return 0.0
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_DELAY:
-        raise wrong_value("harmony_token_delay", f"expected seconds between 0 and {_LONGEST_DELAY}.")
-    return float(value)
+    return float(_number(body, "harmony_token_delay", 0, _LONGEST_DELAY) or 0)
 
 
 def event_tokens(body: JsonObject) -> int:
     """Return `harmony_event_tokens`, the number of tokens per stream event."""
-    value = body.get("harmony_event_tokens")
-    if value is None:
-        return 1
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise wrong_value("harmony_event_tokens", "expected a whole number from 1.")
-    return value
+    return whole_number(body, "harmony_event_tokens", 1) or 1

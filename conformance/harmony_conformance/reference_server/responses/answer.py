@@ -39,17 +39,13 @@ FAILED = "failed"
 
 @dataclass(kw_only=True)
 class ResponsesAnswer:
-    """An accepted request and its generation; either `whole` or `stream` can be called, once.
-
-    Attributes:
-        output: the completed items.
-    """
+    """An accepted request and its generation; either `whole` or `stream` can be called, once."""
 
     id: str
     created: int
     request: ResponsesRequest
     run: PromptRun
-    output: list[JsonObject] = field(default_factory=list[JsonObject])
+    output: list[JsonObject] = field(default_factory=list[JsonObject])  # completed items
     _calls: int = 0
     _ids: list[int] = field(default_factory=list[int])
     _reasoning_tokens: int = 0

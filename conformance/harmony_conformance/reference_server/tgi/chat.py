@@ -26,7 +26,7 @@ from harmony_conformance.reference_server.requests.chat_request import ChatReque
 from harmony_conformance.reference_server.requests.conversation import conversation
 from harmony_conformance.reference_server.requests.errors import ApiError
 from harmony_conformance.reference_server.requests.fields import MODEL
-from harmony_conformance.reference_server.tgi.request import MOST_STOPS, invalid
+from harmony_conformance.reference_server.tgi.request import invalid, stop_strings
 
 FINGERPRINT = "3.3.7-native"
 
@@ -124,7 +124,7 @@ def accept(body: JsonObject, host: Host) -> Chat:
         offer=host.changes.offer(offer),
         changes=host.changes,
     )
-    return Chat(request=request, run=run, stops=_stops(body.get("stop")), created=int(host.now()))
+    return Chat(request=request, run=run, stops=stop_strings(body.get("stop")), created=int(host.now()))
 
 
 def read_chat(body: JsonObject) -> ChatRequest:
@@ -148,15 +148,6 @@ def _response_format(value: Json) -> JsonObject:
     definition: JsonObject = grammar if "schema" in grammar else {"name": "answer", "schema": grammar}
     json_schema: JsonObject = members(members(value).get("json_schema")) or definition
     return {"response_format": {"type": "json_schema", "json_schema": json_schema}}
-
-
-def _stops(value: Json) -> tuple[str, ...]:
-    texts = tuple(entry for entry in items(value) if isinstance(entry, str))
-    if value is not None and (not isinstance(value, list) or len(texts) != len(value)):
-        raise invalid("`stop`: expected a list of strings")
-    if len(texts) > MOST_STOPS:
-        raise invalid(f"`stop` supports up to {MOST_STOPS} stop sequences. Given: {len(texts)}")
-    return texts
 
 
 def _as_tgi(built: JsonObject) -> JsonObject:

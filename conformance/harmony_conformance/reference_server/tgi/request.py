@@ -59,7 +59,7 @@ def read_request(body: JsonObject, *, streamed: bool) -> TgiGenerateRequest:
         inputs=inputs,
         prompt=prompt[-most:] if isinstance(most, int) and most > 0 else prompt,
         limit=_whole(parameters, "max_new_tokens"),
-        stops=_stops(parameters.get("stop")),
+        stops=stop_strings(parameters.get("stop")),
         seed=_whole(parameters, "seed"),
         shows_details=parameters.get("details") is True or shows_prompt,
         shows_prompt=shows_prompt,
@@ -102,7 +102,8 @@ def _whole(parameters: JsonObject, name: str) -> int | None:
     return value
 
 
-def _stops(value: Json) -> tuple[str, ...]:
+def stop_strings(value: Json) -> tuple[str, ...]:
+    """Return the non-empty strings of `stop`; raise an ApiError (422) if it is invalid."""
     values = [] if value is None else value
     texts = [entry for entry in values if isinstance(entry, str)] if isinstance(values, list) else []
     if not isinstance(values, list) or len(texts) != len(values):
