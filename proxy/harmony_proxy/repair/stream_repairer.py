@@ -250,7 +250,9 @@ class StreamRepairer:
             if not (is_last or self._judge.may_ask(self._size)):
                 return self._no_verdict() if self._buffered.is_full else []
             findings = self._judge.fails(handler.went, self._buffered.pieces, self._stream_checks)
-            if not findings and (is_last or not any(self._may_become_leak(handler, place) for place in statuses)):
+            growing = (tracked for place, tracked in handler.texts.items() if self._may_grow(place))
+            undecided = (tracked for tracked in growing if not tracked.is_read and tracked.unsent)
+            if not findings and (is_last or not any(tracked.goes_on for tracked in undecided)):
                 return self._release_or_drop()
             if not (is_odd := is_odd or (self._buffered.is_suspect and stand_beside(findings))) and not unclear:
                 return self._release()
@@ -265,10 +267,6 @@ class StreamRepairer:
 
     def _may_grow(self, place: Place) -> bool:
         return place[0] not in self._finished_choices
-
-    def _may_become_leak(self, handler: StreamRewriter, place: Place) -> bool:
-        tracked = handler.texts[place]
-        return self._may_grow(place) and not tracked.is_read and bool(tracked.unsent) and tracked.goes_on
 
     def _no_verdict(self) -> list[bytes]:
         """Emit the buffered events and stop tracking their texts; end the answer if the policy says `fail = "closed"`."""

@@ -296,13 +296,8 @@ def _parse(answer: FailingAnswer, member: str, leaked: str) -> list[ParsedText]:
     parsed = [*parser.feed(hidden), *parser.close()]
     if hidden == leaked:
         return parsed
-    return [ParsedText(kind=one.kind, name=one.name, text=_restore_code(one.text, codes)) for one in parsed]
-
-
-def _restore_code(hidden: str, codes: Sequence[str]) -> str:
-    return "".join(
-        codes[ord(letter) - _PRIVATE] if 0 <= ord(letter) - _PRIVATE < len(codes) else letter for letter in hidden
-    )
+    restored = {_PRIVATE + number: code for number, code in enumerate(codes)}
+    return [ParsedText(kind=one.kind, name=one.name, text=one.text.translate(restored)) for one in parsed]
 
 
 def _top_member(place: str) -> str:

@@ -105,12 +105,8 @@ class ChatStream(StreamRewriter):
         def roll_back() -> None:
             self._annotation_movers, self._logprob_rewriters = annotations, logprobs
             self._endings, self._usage = list(endings), usage
-            self._writers, self.cleans_names, self.is_at_work, self._emission = (
-                writers,
-                cleans_names,
-                is_at_work,
-                emission,
-            )
+            self._writers, self._emission = writers, emission
+            self.cleans_names, self.is_at_work = cleans_names, is_at_work
 
         return roll_back
 
@@ -123,9 +119,8 @@ class ChatStream(StreamRewriter):
         super().begin(statuses)
         for (choice, _), tracked in self.texts.items():
             if tracked.reader is not None and choice not in self._annotation_movers:
-                self._annotation_movers[choice] = AnnotationMover(
-                    begun=self._emission.said(choice, self.dialect.content)
-                )
+                content = self._emission.said(choice, self.dialect.content)
+                self._annotation_movers[choice] = AnnotationMover(begun=content)
                 self._logprob_rewriters[choice] = LogprobRewriter()
 
     def tell(self, piece: RawEvent) -> list[bytes]:
@@ -157,11 +152,12 @@ class ChatStream(StreamRewriter):
 
     def rest(self) -> list[bytes]:
         """Return events with the text that parsers still buffer, if the stream ends without a finish reason."""
-        return [
-            self.asking.framed(self.dialect.delta(choice, delta, ()))
-            for choice, writer in self._writers.items()
-            for delta in self._rest_of_choice(choice, writer)
-        ]
+        out: list[bytes] = []
+        for choice, writer in self._writers.items():
+            deltas = self._write(writer, self.rest_of(choice), is_over=True)
+            deltas = self._with_annotations(choice, deltas, is_over=True)
+            out += [self.asking.framed(self.dialect.delta(choice, delta, ())) for delta in deltas]
+        return out
 
     def others(self) -> bytes:
         """Return events with emitted members that are never rewritten."""
@@ -170,10 +166,6 @@ class ChatStream(StreamRewriter):
     def ending(self) -> bytes:
         """Return events with the finish reasons and the usage."""
         return b"".join((*map(self.asking.framed, self._endings), self._usage))
-
-    def _rest_of_choice(self, choice: int, writer: DeltaWriter) -> list[JsonObject]:
-        deltas = self._write(writer, self.rest_of(choice), is_over=True)
-        return self._with_annotations(choice, deltas, is_over=True)
 
     def _without_choices(self, piece: RawEvent) -> bytes:
         """Return an event without choices, with its usage corrected for the rewritten text."""

@@ -205,12 +205,13 @@ class EmittedItems:
         """Yield events with the same content, each text in one delta. `indices`: the server's indexes of its unfinished items."""
         if self.ids:
             yield {"type": "response.in_progress", "token_ids": [*self.ids]}
+        empty: JsonObject = {"content": [], "summary": [], "arguments": ""}
         for item in self.all:
             server_index = (indices or {}).get(item.source) if item.end is None else None
             item_event = replace(
                 item, index=_JUDGE_INDEX + item.index if server_index is None else server_index, is_indexed=True
             )
-            yield item_event.as_item("added", _emptied(item.value))
+            yield item_event.as_item("added", {name: empty.get(name, value) for name, value in item.value.items()})
             for key, fragments in item.texts.items():
                 if key[0] in _STEMS:
                     fragments[:] = ["".join(fragments)]
@@ -225,12 +226,6 @@ class EmittedItems:
             for item in self.all
         ]
         return other
-
-
-def _emptied(value: JsonObject) -> JsonObject:
-    """Return an item without its texts."""
-    empty: JsonObject = {"content": [], "summary": [], "arguments": ""}
-    return {**value, **{name: nothing for name, nothing in empty.items() if name in value}}
 
 
 def item_of(response: JsonObject, name: str, kind: str) -> JsonObject | None:

@@ -142,10 +142,8 @@ class ItemWriter:
                 else emitted.told_part(emitted.said())
                 for key, part in emitted.parts.items() or ((emitted.what, {}),)
             ]
-            if isinstance(value.get("encrypted_content"), str) and value["encrypted_content"]:
-                value["encrypted_content"] = (
-                    emitted.said() if is_same and _is_plain_text(item) else value["encrypted_content"]
-                )
+            if is_same and _is_plain_text(item):
+                value["encrypted_content"] = emitted.said()
         self.items.finish(emitted, value)
         yield emitted.as_item("done", value)
 
@@ -165,5 +163,5 @@ class ItemWriter:
 
 def _is_plain_text(item: JsonObject) -> bool:
     """Return True if the `encrypted_content` of an item is in fact its plain text."""
-    thought = "".join(text(at(part, "text")) for name in ("content", "summary") for part in items(item.get(name)))
-    return item.get("encrypted_content") == thought
+    content = "".join(text(at(part, "text")) for name in ("content", "summary") for part in items(item.get(name)))
+    return content != "" and item.get("encrypted_content") == content

@@ -90,7 +90,10 @@ class EmittedHistory:
             for member, pieces in choice.texts.items():
                 pieces[:] = ["".join(pieces)]
                 message[member] = pieces[0]
-            calls: list[Json] = [*choice.whole_calls, *map(_joined_call, choice.calls.values())]
+            calls: list[Json] = [*choice.whole_calls]
+            for call in choice.calls.values():
+                call.arguments[:] = ["".join(call.arguments)]
+                calls.append({**call.head, "function": {"name": call.name, "arguments": call.arguments[0]}})
             if calls:
                 message["tool_calls"] = calls
             yield self._dialect.delta(index, message, choice.ids)
@@ -107,8 +110,3 @@ class EmittedHistory:
         other = EmittedHistory(self._dialect, keeps_bytes=self._keeps_bytes)
         other.raw, other._choices = list(self.raw), deepcopy(self._choices)
         return other
-
-
-def _joined_call(call: _Call) -> Json:
-    call.arguments[:] = ["".join(call.arguments)]
-    return {**call.head, "function": {"name": call.name, "arguments": call.arguments[0]}}

@@ -144,7 +144,7 @@ class SseSplitter(Splitter):
         """Return the events that `data` completes. An event ends with the carriage return of its last line; a later line feed is a separate event."""
         if not data:
             return []
-        if not self._raw and not self._after_cr and not self._first and _are_events(data):
+        if self.is_between and _are_events(data):
             return [_parse_simple(event + b"\n\n") for event in data[:-2].split(b"\n\n")]
         pieces: list[RawEvent] = []
         if self._after_cr and data.startswith(b"\n"):

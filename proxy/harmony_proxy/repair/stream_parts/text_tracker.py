@@ -76,12 +76,9 @@ class TextTracker:
     @property
     def is_glued(self) -> bool:
         """True if the text begins like one whose special tokens were skipped, and has a second header."""
-        begun = self.unsent.lstrip()
-        return (
-            self.is_start
-            and BEGINS_GLUED.match(begun) is not None
-            and any(one.search(begun) is not None for one in (SEAM, CALL_SEAM))
-        )
+        text = self.unsent.lstrip()
+        is_match = self.is_start and BEGINS_GLUED.match(text) is not None
+        return is_match and any(one.search(text) is not None for one in (SEAM, CALL_SEAM))
 
     def add(self, text: str) -> None:
         """Add text that was not emitted yet."""
@@ -124,18 +121,14 @@ class TextTracker:
         end = self.unsent[-_WINDOW:]
         if self._status_of_start(end) is Status.OPEN:
             return True
-        if any(
-            one is not None for one in (unfinished_marker(end), unfinished_seam(end, self.before), unfinished_call(end))
-        ):
+        partial = (unfinished_marker(end), unfinished_seam(end, self.before), unfinished_call(end))
+        if any(one is not None for one in partial):
             return True
         markers = list(MARKER.finditer(end))
-        if not markers:
-            return False
-        last = markers[-1]
-        suffix = end[last.end() :]
-        if last["marker"] in OPENING:
+        suffix = end[markers[-1].end() :] if markers else end
+        if markers and markers[-1]["marker"] in OPENING:
             return _IN_A_HEADER.fullmatch(suffix) is not None
-        return not suffix.strip()
+        return bool(markers) and not suffix.strip()
 
     def _status_of_start(self, new: str) -> Status:
         """Return the status that follows from the beginning of the text."""
@@ -158,9 +151,8 @@ class TextTracker:
                 return Status.READY
             if unfinished_marker(new) is not None:
                 return Status.OPEN
-        if any(is_seam(new, self.before, match.start()) for match in SEAM_COMPLETE.finditer(new)):
-            return Status.READY
-        if CALL_SEAM.search(new) is not None:
+        headers = SEAM_COMPLETE.finditer(new)
+        if any(is_seam(new, self.before, match.start()) for match in headers) or CALL_SEAM.search(new) is not None:
             return Status.READY
         is_open = unfinished_seam(new, self.before) is not None or unfinished_call(new) is not None
         return Status.OPEN if is_open else Status.CLEAR
