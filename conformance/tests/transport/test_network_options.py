@@ -655,7 +655,7 @@ def test_a_redirect_to_another_host_is_not_followed_with_the_key(capsys, started
 def test_a_secret_in_the_url_of_a_target_is_refused_and_not_repeated(capsys, url):
     code, said = run(capsys, url, *QUICK)
     assert (code, PASSWORD in said) == (2, False)
-    assert one_line(said).startswith("harmony-conformance run: a URL with a ")
+    assert one_line(said).startswith("harmony-conformance run: invalid URL: expected ")
 
 
 def test_a_proxy_without_a_scheme_is_one_of_http():
