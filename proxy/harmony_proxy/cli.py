@@ -57,7 +57,9 @@ def execute(arguments: Namespace) -> int:
         raise UsageError(f"--listen: {problem}") from None
     settings = _settings(arguments, upstream.engine.name)
     if arguments.mitmproxy:
-        _reject_with_mitmproxy(arguments)
+        for flag, is_set in (("--metrics", arguments.metrics is not None), ("--drain", arguments.drain != _DRAIN)):
+            if is_set:
+                raise UsageError(f"{flag} cannot be combined with --mitmproxy, which has no metrics and no drain time")
         _require("mitmproxy")
         _try_to_listen(host, port)
         from harmony_proxy.mitmproxy_addon.running import watch  # noqa: PLC0415 - mitmproxy is slow to import, and an extra
@@ -99,14 +101,6 @@ _DEPENDENT_FLAGS = (
     ("--reasoning-field", "reasoning_field", None, ("repair", "block")),
 )
 """Flags that only modify other flags: the flag, its attribute, its default, and the other flags' attributes."""
-
-
-def _reject_with_mitmproxy(arguments: Namespace) -> None:
-    for flag, is_set in (("--metrics", arguments.metrics is not None), ("--drain", arguments.drain != _DRAIN)):
-        if is_set:
-            raise UsageError(
-                f"{flag} cannot be combined with --mitmproxy, which serves no metrics and stops without a drain time"
-            )
 
 
 def _rules(arguments: Namespace) -> Rules:

@@ -136,7 +136,7 @@ class Recorder:
         self._times: list[float] = []
         self._begun = self._ended_at = 0.0  # the first stands for 0 in the times
         self._end: int | None = None
-        self._gone: _Gone | None = None
+        self._totals: _Totals | None = None
 
     @property
     def cost(self) -> int:
@@ -202,7 +202,7 @@ class Recorder:
 
     def packed(self, name: str, started: float) -> Packed:
         """Return the record for the queue. `name` is the id of the exchange, `started` a Unix time in seconds."""
-        gone = self._gone
+        totals = self._totals
         return (
             name,
             started,
@@ -220,7 +220,7 @@ class Recorder:
             self._limit,
             (
                 self._detail,
-                (gone.request_bytes, gone.response_bytes, gone.chunks, gone.first_byte) if gone else None,
+                (totals.request_bytes, totals.response_bytes, totals.chunks, totals.first_byte) if totals else None,
                 dict(self.repaired),
                 tuple(self.blocked),
                 dict(self.left),
@@ -232,20 +232,20 @@ class Recorder:
         """Return the decoded record."""
         return kept(self.packed(name, started))
 
-    def _past_limit(self) -> _Gone:
-        gone = self._gone
-        if gone is None:
-            gone = self._gone = _Gone()
-            gone.request_bytes = sum(map(len, self._request))
+    def _past_limit(self) -> _Totals:
+        totals = self._totals
+        if totals is None:
+            totals = self._totals = _Totals()
+            totals.request_bytes = sum(map(len, self._request))
             for data, at in zip(self._parts, self._times, strict=True):
-                gone.count(len(data), at)
+                totals.count(len(data), at)
             self._request.clear()
             self._parts.clear()
             self._times.clear()
-        return gone
+        return totals
 
 
-class _Gone:
+class _Totals:
     """Totals of an exchange that is too large to retain."""
 
     __slots__ = ("chunks", "first_byte", "request_bytes", "response_bytes")
@@ -264,24 +264,40 @@ class _Gone:
 
 def kept(packed: Packed) -> RecordedExchange:
     """Decode a packed exchange, which may come from another process."""
-    name, started, method, path, asked, request, status, answered, parts, times, begun, over, end, limit, more = packed
-    detail, gone, repaired, blocked, left, added = more
+    (
+        name,
+        started,
+        method,
+        path,
+        headers,
+        request,
+        status,
+        answer_headers,
+        parts,
+        times,
+        begun,
+        over,
+        end,
+        limit,
+        more,
+    ) = packed
+    detail, totals, repaired, blocked, left, added = more
     request_body = b"".join(request)
     path, _, query = path.partition("?")
     sizes = [len(part) for part in parts]
     whole = (len(request_body), sum(sizes), len(parts), times[0] if times else None)
-    request_bytes, response_bytes, chunks, first_byte = gone or whole
+    request_bytes, response_bytes, chunks, first_byte = totals or whole
     return RecordedExchange(
         id=name,
         started=started,
         method=method,
         path=path,
         query=query,
-        request_headers=tuple((name, value) for name, value in asked),
+        request_headers=tuple((name, value) for name, value in headers),
         request_body=request_body,
         request_bytes=request_bytes,
         status=status,
-        response_headers=tuple((name, value) for name, value in answered),
+        response_headers=tuple((name, value) for name, value in answer_headers),
         response_body=b"".join(parts),
         times=[at - begun for at in times],
         sizes=sizes,
@@ -291,7 +307,7 @@ def kept(packed: Packed) -> RecordedExchange:
         seconds=over - begun,
         end=ENDS[end].value,
         detail=detail,
-        is_whole=gone is None,
+        is_whole=totals is None,
         limit=limit,
         repaired=repaired,
         blocked=tuple(blocked),

@@ -151,15 +151,6 @@ class _Frames:
             wait = _LOOK_SECONDS
 
 
-def _lower_priority() -> None:
-    """Set the lowest scheduling priority; the parent restores it at shutdown."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    except (OSError, AttributeError):  # not Linux
-        with suppress(OSError):
-            os.nice(_NICE)
-
-
 def main(argument: str) -> int:
     """Judge the frames on stdin until its end. `argument` is the result of `JudgeSettings.argument`."""
     settings = read_settings(argument)
@@ -186,7 +177,11 @@ def main(argument: str) -> int:
 
     is_low = settings.priority == LOW
     if is_low:
-        _lower_priority()
+        try:
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # the parent restores it at shutdown
+        except (OSError, AttributeError):  # not Linux
+            with suppress(OSError):
+                os.nice(_NICE)
     judge = ExchangeJudge(settings, write, CHECKS)
     signal.signal(signal.SIGALRM, judge.look_up)
     signal.setitimer(signal.ITIMER_REAL, _LOOK_SECONDS, _LOOK_SECONDS)
