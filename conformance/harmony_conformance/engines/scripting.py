@@ -150,11 +150,11 @@ def as_played(x: Exchange, way: Scripting) -> Exchange:
         return replace(x, script_not_played=_NO_SCRIPT)
     expected = cut_at_stop(x.script)[: x.limit]
     returned, usage = x.turn.output_ids, x.turn.usage
-    if returned is not None:
-        count, is_plausible = len(cut_at_stop(returned)), cut_at_stop(returned) == expected[: len(returned)]
-    else:
+    if returned is None:
         count = usage.completion_tokens if usage is not None else None
         is_plausible = not any(at(x.chat_request, name) for name in way.grammar_members)
+    else:
+        count, is_plausible = len(cut_at_stop(returned)), cut_at_stop(returned) == expected[: len(returned)]
     uncounted = int(returned is None and not way.counts_stop and ends_a_turn(expected))
     is_played = is_plausible and (count in (None, len(expected) - uncounted) or x.meets_stop_string)
     return x if is_played else _without_script(x)
