@@ -141,7 +141,7 @@ class StreamRewriter(ABC):
             return statuses
         leaking = {choice_of(finding) for findings in found.values() for finding in findings}
         if leaking == {0} and all(place[0] or status is Status.CLEAR for place, status in statuses.items()):
-            return statuses  # findings without a choice count as those of the first one
+            return statuses  # the checks give the first choice that they see the number 0
         return {
             place: Status.OPEN if status is Status.READY and place[0] not in leaking else status
             for place, status in statuses.items()
@@ -172,7 +172,7 @@ class StreamRewriter(ABC):
                 continue
             home = home_of(self.dialect, place[1])
             if home is TextKind.CONTENT and not tracked.is_start and _ends_a_thought(tracked.unsent):
-                raise NoDestinationError("its thought as content, which went out before its end showed it")
+                raise NoDestinationError("reasoning as content, which was emitted before its end identified it")
             tracked.reader = LeakedTextParser(home, self.may_be_called, before=tracked.before, glued=tracked.is_glued)
 
     def spoken(self, part: ChoiceContent) -> tuple[list[ParsedText], frozenset[str]]:

@@ -198,7 +198,7 @@ class LeakedTextParser:
             if len(self._rest) > _LONGEST_HEADER:
                 if self._open_unmarked_message((self._header or "") + self._rest, ""):
                     return True
-                raise NoDestinationError("a header that does not end")
+                raise NoDestinationError("a header without an end")
             return False
         header = (self._header or "") + self._rest[: marker.start()]
         if marker["marker"] != "message" and self._open_unmarked_message(header, self._rest[marker.start() :]):
@@ -235,7 +235,7 @@ class LeakedTextParser:
         if recipient is not None and recipient[1] not in ("json", "all", "assistant"):
             name = recipient[1].removeprefix(_FUNCTIONS)
             if name not in self._declared:
-                raise NoDestinationError("a call of something that the request does not declare, or forbids")
+                raise NoDestinationError("a call of a function that the request does not declare or allow")
             self._results.append(ParsedText(kind=TextKind.CALL, name=name))
             return TextKind.CALL
         if _OTHER_ROLE.match(header) is not None:
