@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from harmony_conformance.json_value import InvalidJsonError, JsonObject, items, loads, members
+from harmony_conformance.json_value import InvalidJsonError, JsonObject, items, loads, members, number
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnJson, OnRequest
 
 Body = Callable[[JsonObject], JsonObject]
@@ -37,6 +37,11 @@ def without(*names: str) -> Body:
 def where(kind: str, change: Body) -> Body:
     """Apply `change` to items of one `type` only."""
     return lambda item: change(item) if item.get("type") == kind else item
+
+
+def all_zero(usage: JsonObject) -> JsonObject:
+    """Set all counts of a `usage` object to 0."""
+    return {name: 0 if number(value) is not None else value for name, value in usage.items()}
 
 
 def is_json(document: str) -> bool:

@@ -4,13 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members
-from harmony_conformance.reference_server.defects.stages import (
-    Defect,
-    OnCrowd,
-    OnDeparture,
-    OnJson,
-    OnStream,
-)
+from harmony_conformance.reference_server.defects.stages import Defect, OnCrowd, OnDeparture, OnJson, OnStream
 
 
 def _finish_is_stop(stream: Iterator[Json]) -> Iterator[Json]:

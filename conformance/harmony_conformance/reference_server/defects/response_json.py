@@ -5,7 +5,7 @@ from dataclasses import replace
 from http import HTTPStatus
 
 from harmony_conformance.json_value import Json, JsonObject, items, members, number, text
-from harmony_conformance.reference_server.defects.body_changes import Body, in_choices
+from harmony_conformance.reference_server.defects.body_changes import Body, all_zero, in_choices
 from harmony_conformance.reference_server.defects.stages import Defect, OnJson, OnReply
 from harmony_conformance.reference_server.requests.errors import Reply
 
@@ -41,10 +41,6 @@ def _finish(old: str, new: str) -> OnJson:
     return OnJson(in_choices(change))
 
 
-def _all_zero(usage: JsonObject) -> JsonObject:
-    return {name: 0 if number(value) is not None else value for name, value in usage.items()}
-
-
 def _more_reasoning_than_output(usage: JsonObject) -> JsonObject:
     count = (number(usage.get("total_tokens")) or 0) + 1
     return {**usage, "completion_tokens_details": {"reasoning_tokens": count}}
@@ -65,7 +61,7 @@ DEFECTS = (
         id="usage-all-zero",
         catalogue=("V26",),
         summary="Every count in `usage` is 0.",
-        change=_in_usage(_all_zero),
+        change=_in_usage(all_zero),
     ),
     Defect(
         id="reasoning-tokens-too-many",

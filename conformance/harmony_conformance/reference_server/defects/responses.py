@@ -10,6 +10,7 @@ from functools import partial
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 from harmony_conformance.reference_server.defects.body_changes import (
     Body,
+    all_zero,
     in_list,
     in_member,
     on_json,
@@ -21,10 +22,6 @@ from harmony_conformance.reference_server.defects.message_changes import each_me
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnConversation, OnJson, OnStream
 from harmony_conformance.reference_server.requests.errors import server_failure
 from harmony_ref import Message, Role
-
-
-def _zero(usage: JsonObject) -> JsonObject:
-    return {name: 0 if number(value) is not None else value for name, value in usage.items()}
 
 
 def _no_output_when_cut(body: JsonObject) -> JsonObject:
@@ -189,7 +186,7 @@ DEFECTS = (
         summary="Reasoning that the client sends back is rendered without a channel, calls without a content type.",
         change=OnConversation(each_message(_without_channel_or_type)),
     ),
-    _json("responses-usage-zero", ["V26"], "Every count in `usage` is 0.", in_member("usage", _zero)),
+    _json("responses-usage-zero", ["V26"], "Every count in `usage` is 0.", in_member("usage", all_zero)),
     Defect(
         id="responses-call-without-name",
         catalogue=("V35",),
@@ -224,7 +221,7 @@ DEFECTS = (
         "responses-reasoning-tokens-zero",
         ["S09"],
         "`reasoning_tokens` is 0 although there is reasoning.",
-        in_member("usage", in_member("output_tokens_details", _zero)),
+        in_member("usage", in_member("output_tokens_details", all_zero)),
     ),
     _json(
         "responses-object-bare", [], "The response lacks `object` and `created_at`.", without("object", "created_at")

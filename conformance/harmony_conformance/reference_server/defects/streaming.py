@@ -138,22 +138,17 @@ def _chunk_after_done(stream: Iterator[Json]) -> Iterator[Json]:
             yield _with_finish(_with_delta(last, {"content": ""}), None)
 
 
-def _one_delta_lost(stream: Iterator[Json]) -> Iterator[Json]:
-    count = 0
-    for data in stream:
-        count += bool(_delta(data).get("content"))
-        if count == 2 and _delta(data).get("content"):  # noqa: PLR2004 - the second of them
-            continue
-        yield data
+def _second_delta(times: int) -> OnStream:
+    """Send the second delta of the content `times` times."""
 
+    def changed(stream: Iterator[Json]) -> Iterator[Json]:
+        count = 0
+        for data in stream:
+            has_content = bool(_delta(data).get("content"))
+            count += has_content
+            yield from [data] * (times if has_content and count == 2 else 1)  # noqa: PLR2004 - the second of them
 
-def _one_delta_doubled(stream: Iterator[Json]) -> Iterator[Json]:
-    count = 0
-    for data in stream:
-        yield data
-        count += bool(_delta(data).get("content"))
-        if count == 2 and _delta(data).get("content"):  # noqa: PLR2004 - the second of them
-            yield data
+    return OnStream(changed)
 
 
 def _all_at_once(stream: Iterator[Json]) -> Iterator[Json]:
@@ -237,11 +232,11 @@ DEFECTS = (
     Defect(id="stream-finish-twice", summary="Two chunks have a finish reason.", change=OnStream(_finish_twice)),
     Defect(id="stream-id-changes", summary="Each chunk has a different id.", change=OnStream(_changing_ids)),
     Defect(id="stream-chunk-after-done", summary="A chunk follows `[DONE]`.", change=OnStream(_chunk_after_done)),
-    Defect(id="stream-delta-lost", summary="One delta of the content is lost.", change=OnStream(_one_delta_lost)),
+    Defect(id="stream-delta-lost", summary="One delta of the content is lost.", change=_second_delta(0)),
     Defect(
         id="stream-delta-doubled",
         summary="One delta of the content is sent twice.",
-        change=OnStream(_one_delta_doubled),
+        change=_second_delta(2),
     ),
     Defect(
         id="stream-all-at-once",
