@@ -182,7 +182,8 @@ def read_ids(ids: Sequence[int]) -> ExpectedOutput | None:
     for message in messages:
         body = text_of(message)
         channel, recipient = message.channel, message.recipient
-        if channel not in by_channel or message.author.role is not Role.ASSISTANT or _has_special(message.content_type):
+        content_type = (message.content_type or "").removeprefix("<|constrain|>")
+        if channel not in by_channel or message.author.role is not Role.ASSISTANT or "<|" in content_type:
             return None
         if (
             recipient is not None
@@ -295,10 +296,6 @@ def _content_ids(ids: Sequence[int]) -> Iterator[int]:
             yield token
         elif token == tokens.MESSAGE:
             inside = True
-
-
-def _has_special(*texts: str | None) -> bool:
-    return any(text is not None and "<|" in text.removeprefix("<|constrain|>") for text in texts)
 
 
 def _texts(value: Json) -> tuple[str, ...]:

@@ -102,10 +102,7 @@ def _conversation(request: Json, reading: RequestReading, date: str | None) -> t
             system, model_identity="\n".join([system.model_identity or "", *map(_instructions_of, leading)])
         )
         messages = messages[len(leading) :]
-    return (
-        Message(author=Role.SYSTEM, content=system),
-        *_with_declarations(messages, _declarations(request, reading)),
-    )
+    return (Message(author=Role.SYSTEM, content=system), *_with_declarations(messages, _declarations(request, reading)))
 
 
 _BUILT_IN = {"browser": ToolNamespaceConfig.browser(), "python": ToolNamespaceConfig.python()}

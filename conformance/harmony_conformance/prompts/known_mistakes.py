@@ -13,15 +13,7 @@ from dataclasses import dataclass, replace
 from harmony_conformance.json_value import Json, at, items, members
 from harmony_conformance.prompts.conversation import RequestReading, conversation_of
 from harmony_conformance.prompts.prompt_parser import Retention
-from harmony_ref import (
-    DeveloperContent,
-    Message,
-    Role,
-    TextContent,
-    decode,
-    encode_with_special_tokens,
-    text_of,
-)
+from harmony_ref import DeveloperContent, Message, Role, TextContent, decode, encode_with_special_tokens, text_of
 
 Messages = tuple[Message, ...]
 Conversation = Callable[[Json, RequestReading], Messages]

@@ -145,16 +145,8 @@ def _without_blank_line(content: DeveloperContent) -> str:
 
 ACCEPTED_STYLES = (
     *STYLES.values(),
-    replace(
-        HARMONY_0_0_8,
-        name="harmony_0_0_8, a blank line after instructions",
-        developer_text=_with_blank_line,
-    ),
-    replace(
-        HF_TEMPLATE,
-        name="hf_template, no blank line after instructions",
-        developer_text=_without_blank_line,
-    ),
+    replace(HARMONY_0_0_8, name="harmony_0_0_8, a blank line after instructions", developer_text=_with_blank_line),
+    replace(HF_TEMPLATE, name="hf_template, no blank line after instructions", developer_text=_without_blank_line),
 )
 """The named styles, and known small variants of them."""
 

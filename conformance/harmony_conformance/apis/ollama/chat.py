@@ -59,7 +59,7 @@ def spell(request: JsonObject) -> JsonObject:
     return {
         **without(request, moved),
         **({"messages": _write_messages(request["messages"])} if "messages" in request else {}),
-        **({"tools": _check_tools(request["tools"])} if "tools" in request else {}),
+        **({"tools": _write_tools(request["tools"])} if "tools" in request else {}),
         "stream": request.get("stream", False),
         **({"options": options} if options else {}),
         **({"think": request["reasoning_effort"]} if request.get("reasoning_effort") is not None else {}),
@@ -84,7 +84,7 @@ def spelled_format(response_format: Json) -> JsonObject:
             raise UnsupportedByApiError("`response_format` of this type")
 
 
-def _check_tools(tools: Json) -> Json:
+def _write_tools(tools: Json) -> Json:
     if any(at(tool, "function", "strict") is True for tool in items(tools)):
         raise UnsupportedByApiError("`strict` functions")
     return tools
@@ -144,9 +144,11 @@ def asked(request: Json) -> Json:
     if not isinstance(request, dict):
         return request
     tools = request.get("tools")
+    history = _History()
+    messages = [history.read(message, place) for place, message in enumerate(items(request.get("messages")))]
     return {
         **asked_settings(request),
-        **({"messages": _read_messages(request["messages"])} if "messages" in request else {}),
+        **({"messages": messages} if "messages" in request else {}),
         **({"tools": tools} if tools is not None else {}),
     }
 
@@ -177,11 +179,6 @@ def _read_format(form: Json) -> JsonObject:
             return {"response_format": {"type": "json_schema", "json_schema": described}}
         case _:
             return {}
-
-
-def _read_messages(messages: Json) -> Json:
-    history = _History()
-    return [history.read(message, place) for place, message in enumerate(items(messages))]
 
 
 @dataclass(kw_only=True)

@@ -53,10 +53,7 @@ _TRANSLATED = frozenset(
 LOGPROBS: Final = "message.output_text.logprobs"
 """The value in `include` that requests log probabilities."""
 _BUILT_IN: Mapping[str, JsonObject] = MappingProxyType(
-    {
-        "browser": {"type": "web_search_preview"},
-        "python": {"type": "code_interpreter", "container": {"type": "auto"}},
-    }
+    {"browser": {"type": "web_search_preview"}, "python": {"type": "code_interpreter", "container": {"type": "auto"}}}
 )
 
 

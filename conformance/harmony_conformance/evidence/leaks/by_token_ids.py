@@ -162,7 +162,8 @@ class Emitted:
             if one.place not in _MODEL_TEXTS or one.where.endswith(_SERVER_MEMBERS):
                 continue
             text = _squeeze(readable(one.text))
-            leaked = next((seam for seam in seams if _holds(text, seam)), None)
+            matches = (seam for seam in seams if (text.startswith(seam) if len(seam) < _DISTINCTIVE else seam in text))
+            leaked = next(matches, None)
             if leaked is not None:
                 yield Leaked(field=one, text=leaked)
 
@@ -243,10 +244,6 @@ def _seams_of(message: EmittedMessage, before: str) -> Iterator[str]:
 
 def _is_call(message: EmittedMessage) -> bool:
     return any("to=" in part for part in message.header)
-
-
-def _holds(text: str, seam: str) -> bool:
-    return seam in text if len(seam) >= _DISTINCTIVE else text.startswith(seam)
 
 
 def _canonical(arguments: str) -> str:

@@ -26,9 +26,7 @@ STRUCTURE = re.compile(
 """Markup structure: markers in a header's order, a marker with a recipient, or a text that begins with a channel and a marker."""
 
 _LEFT = r"<\|(?:start|channel|constrain|message|end|return|call|endoftext|reserved_\d{6})\|>"
-LEFT_BEHIND = re.compile(
-    rf"\A\s*{_LEFT}(?=\S)|<\|start\|>{_ROLE}|<\|channel\|>{_CHANNEL}|(?<=\S){_LEFT}\s*\Z",
-)
+LEFT_BEHIND = re.compile(rf"\A\s*{_LEFT}(?=\S)|<\|start\|>{_ROLE}|<\|channel\|>{_CHANNEL}|(?<=\S){_LEFT}\s*\Z")
 """A single marker where parsers typically leave one: at the beginning or end of the text, or before a header word."""
 
 _ESCAPES = (
