@@ -5,8 +5,7 @@
     prompt = render_conversation_for_completion([Message(author=Role.USER, content="What is 2 + 2?")])
     messages = parse(completion, Role.ASSISTANT)
 
-Token for token equal to openai-harmony 0.0.8, errors included. The vocabulary is packaged; it is loaded by the first
-call that needs it.
+Equal to openai-harmony 0.0.8 token for token, errors included. The vocabulary is packaged and loaded on first use.
 """
 
 from importlib import import_module
@@ -82,7 +81,7 @@ _LATER = {
     "lenient.result": ("LenientParse", "Remainder", "Segment", "SegmentKind"),
     "styles": ("STYLES", "History", "Rendering", "Style", "accepted_renderings", "render_in_style"),
 }
-"""What is imported by its first use, by module: most programs render and parse, and need none of it."""
+"""Names by the module that defines them; imported on first use, because most programs only render and parse."""
 
 _MODULES = {name: module for module, names in _LATER.items() for name in names}
 
@@ -90,9 +89,9 @@ _MODULES = {name: module for module, names in _LATER.items() for name in names}
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-    globals()[name] = found
-    return found
+    value: object = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 __all__ = [

@@ -1,17 +1,17 @@
-"""Every error that this package raises on purpose.
+"""Exceptions of this package.
 
     HarmonyError                    (a RuntimeError, as in openai_harmony)
-    ├── EncodingError               text that the tokenizer cannot take (in `encoding_guard`)
-    ├── UnknownTokenError           a token id that the vocabulary does not have
-    ├── InvalidUtf8Error            tokens whose bytes are not UTF-8, where text was asked for
-    ├── MessageError                a dict that is no message or conversation (also a ValueError)
+    ├── EncodingError               text that the tokenizer cannot encode (in `tokenizer.encoding_guard`)
+    ├── UnknownTokenError           a token id outside the vocabulary
+    ├── InvalidUtf8Error            tokens whose bytes are not UTF-8
+    ├── MessageError                a dict that is not a message or conversation (also a ValueError)
     ├── RenderError                 a message that Harmony cannot express
     └── ParseError                  tokens that are not Harmony
         ├── UnexpectedTokenError    something other than `<|start|>` between two messages
         ├── UnexpectedEndError      the input ended inside a header
         └── HeaderError             a complete header that cannot be read
 
-`str()` of each is the text of openai-harmony 0.0.8; what it is made of is in the attributes.
+`str()` of each error is the text of openai-harmony 0.0.8. The attributes hold its parts.
 """
 
 from collections.abc import Sequence
@@ -22,15 +22,11 @@ from harmony_ref.stream_state import ParserEvent, StreamState
 
 
 class HarmonyError(RuntimeError):
-    """The base of all errors of this package."""
+    """Base of all errors of this package."""
 
 
 class UnknownTokenError(HarmonyError):
-    """A token id outside the vocabulary.
-
-    Attributes:
-        token: the id.
-    """
+    """A token id, `token`, outside the vocabulary."""
 
     def __init__(self, token: int, *, text: str | None = None) -> None:
         super().__init__(f"Invalid token for decoding: {token}" if text is None else text)
@@ -41,13 +37,13 @@ class InvalidUtf8Error(HarmonyError):
     """Token bytes that are not UTF-8.
 
     Attributes:
-        start: index of the first offending byte.
-        length: number of offending bytes; None when the bytes stop inside a character.
+        start: index of the first invalid byte.
+        length: number of invalid bytes; None when the bytes end inside a character.
     """
 
     def __init__(self, *, start: int, length: int | None) -> None:
-        found = "incomplete utf-8 byte sequence" if length is None else f"invalid utf-8 sequence of {length} bytes"
-        super().__init__(f"Could not decode tokens: Invalid utf-8 sequence: {found} from index {start}")
+        reason = "incomplete utf-8 byte sequence" if length is None else f"invalid utf-8 sequence of {length} bytes"
+        super().__init__(f"Could not decode tokens: Invalid utf-8 sequence: {reason} from index {start}")
         self.start = start
         self.length = length
 
@@ -55,11 +51,11 @@ class InvalidUtf8Error(HarmonyError):
 class MessageError(HarmonyError, ValueError):
     """A value that is not a message or conversation in the wire form.
 
-    The text is the library's without its ` at line 1 column N`: a dict has no columns.
+    The text is the library's without its ` at line 1 column N`, because a dict has no columns.
 
     Attributes:
-        subject: `message` or `conversation`: what was being read.
-        problem: what is wrong and what would have been right.
+        subject: `message` or `conversation`.
+        problem: the actual and the expected value.
     """
 
     def __init__(self, *, subject: str, problem: str) -> None:
@@ -69,11 +65,11 @@ class MessageError(HarmonyError, ValueError):
 
 
 class RenderError(HarmonyError):
-    """A message that Harmony has no form for.
+    """A message that Harmony cannot express.
 
     Attributes:
         found: the part that cannot be rendered.
-        expected: what would have been right.
+        expected: the part that would be valid.
     """
 
     def __init__(self, text: str, *, found: str, expected: str) -> None:
@@ -86,10 +82,10 @@ class ParseError(HarmonyError):
     """Tokens that are not Harmony.
 
     Attributes:
-        position: index, among all tokens fed so far, of the token that was refused; their number at the end of input.
-        state: the parser's state when it met that token.
-        expected: what would have been right.
-        events: what the failing call had found before the error; those events are returned nowhere else.
+        position: index of the refused token among all tokens fed; their count at the end of input.
+        state: the parser's state at that token.
+        expected: the input that would be valid.
+        events: events of the failing call before the error; they are returned nowhere else.
     """
 
     def __init__(self, text: str, *, position: int, state: StreamState, expected: str) -> None:
@@ -101,11 +97,7 @@ class ParseError(HarmonyError):
 
 
 class UnexpectedTokenError(ParseError):
-    """Something other than `<|start|>` where a message has to begin.
-
-    Attributes:
-        token: the id that was refused.
-    """
+    """An id, `token`, other than `<|start|>` where a message has to begin."""
 
     def __init__(self, text: str, *, token: int, position: int, expected: str) -> None:
         super().__init__(text, position=position, state=StreamState.EXPECT_START, expected=expected)
@@ -117,7 +109,7 @@ class UnexpectedEndError(ParseError):
 
 
 class HeaderProblem(StrEnum):
-    """Why a header cannot be read."""
+    """Rules of headers that strict parsing enforces, by their breach."""
 
     NOT_TEXT = "not text"
     NO_CHANNEL_VALUE = "no channel value"
@@ -128,12 +120,12 @@ class HeaderProblem(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeaderFault:
-    """Why a header cannot be read.
+    """The reason why a header cannot be read.
 
     Attributes:
-        problem: the rule that was broken.
-        text: the library's text.
-        expected: what would have been right.
+        problem: the broken rule.
+        text: the library's error text.
+        expected: the header that would be valid.
     """
 
     problem: HeaderProblem
@@ -145,7 +137,7 @@ class HeaderError(ParseError):
     """A complete header that cannot be read.
 
     Attributes:
-        problem: the rule that was broken.
+        problem: the broken rule.
         header: the ids of the header, without `<|start|>` and `<|message|>`.
     """
 

@@ -1,24 +1,24 @@
-"""What was worked out once, remembered for as long as there is room."""
+"""A bounded cache."""
 
 from typing import Final, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-_MOST: Final = 4096
+_CAPACITY: Final = 4096
 
 
 class Memo(dict[K, V]):
-    """A dict that forgets everything when it is full: `remember` instead of `[key] = value`, otherwise as a dict.
+    """A dict that is cleared when it is full; add entries by `remember` instead of `[key] = value`.
 
-    For values that are asked for per message, where `functools.lru_cache` cannot leave out the long ones.
+    Used where `functools.lru_cache` does not fit, because it cannot leave out long values.
     """
 
     __slots__ = ()
 
     def remember(self, key: K, value: V) -> V:
-        """Keep a value, and return it."""
-        if len(self) >= _MOST:
+        """Store a value, and return it."""
+        if len(self) >= _CAPACITY:
             self.clear()
         self[key] = value
         return value

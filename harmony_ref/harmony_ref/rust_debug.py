@@ -1,7 +1,7 @@
-"""Text as Rust's `{:?}` quotes it, which is how the library quotes words in an error.
+"""Quoting of text as Rust's `{:?}` does it, which the library uses for words in an error.
 
-The rule is Rust's: a character stands as it is when it is printable and does not extend the one before it. The two
-tables make the answer that of the library's Unicode version (16), whichever one Python has.
+Rust leaves a character unescaped if it is printable and does not extend the one before it. The two tables give the
+result of the library's Unicode version (16), independent of Python's.
 """
 
 import unicodedata
@@ -19,14 +19,14 @@ _NEWLY_ASSIGNED: Final = (
     "1FA75-1FA77 1FA87-1FA89 1FA8F 1FAAD-1FAAF 1FABB-1FABF 1FAC6 1FACE-1FACF 1FADA-1FADC 1FADF 1FAE8-1FAE9 "
     "1FAF7-1FAF8 1FBCB-1FBEF 2B739 2EBF0-2EE5D 31350-323AF"
 )
-"""What stands as it is since Unicode 15 or 16, in hexadecimal."""
+"""Characters that Rust leaves unescaped since Unicode 15 or 16, in hexadecimal."""
 
 _EXTENDING: Final = (
     "9BE 9D7 B3E B57 BBE BD7 CC0 CC2 CC7-CC8 CCA-CCB CD5-CD6 D3E D57 DCF DDF 1715 1734 1B35 1B3B 1B3D 1B43-1B44 "
     "1BAA 1BF2-1BF3 302E-302F A953 A9C0 FF9E-FF9F 111C0 11235 1133E 1134D 11357 114B0 114BD 115AF 116B6 11930 "
     "1193D 16FF0-16FF1 1D165-1D166 1D16D-1D172"
 )
-"""Grapheme_Extend although not of the categories Mn and Me, in hexadecimal."""
+"""Characters with Grapheme_Extend outside the categories Mn and Me, in hexadecimal."""
 
 
 def _characters(spans: str) -> frozenset[str]:
@@ -35,11 +35,11 @@ def _characters(spans: str) -> frozenset[str]:
 
 
 _PRINTABLE: Final = _characters(_NEWLY_ASSIGNED)
-_ESCAPED: Final = _characters(_EXTENDING)
+_EXTENDERS: Final = _characters(_EXTENDING)
 
 
 def debug_quoted(text: str) -> str:
-    r"""The text in quotes, with `\u{…}` for what does not print on its own."""
+    r"""Return the text in quotes, with `\u{…}` for characters that do not print on their own."""
     return f'"{"".join(map(_debug, text))}"'
 
 
@@ -48,5 +48,5 @@ def _debug(character: str) -> str:
         return _ESCAPES[character]
     if character in _PRINTABLE:
         return character
-    extends = character in _ESCAPED or unicodedata.category(character) in {"Mn", "Me"}
+    extends = character in _EXTENDERS or unicodedata.category(character) in {"Mn", "Me"}
     return character if character.isprintable() and not extends else f"\\u{{{ord(character):x}}}"

@@ -1,4 +1,4 @@
-"""What a growing list holds at one moment, without a copy."""
+"""An immutable view of the first items of a growing list."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -8,14 +8,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Snapshot(Sequence[T_co], Generic[T_co]):
-    """The first items of a list that is only ever appended to, hence a value: it never changes.
+    """The first items of a list that is only ever appended to, so the snapshot never changes.
 
-    Made in constant time, so that reading a parser after every token takes linear time in total. Equal to a list or
-    tuple of the same items; a slice is a list; `list(snapshot)` is a copy that may be changed.
+    It is made in constant time: reading a parser after every token takes linear time in total. It equals a list or
+    tuple of the same items. A slice is a list; `list(snapshot)` is a mutable copy.
     """
 
     __slots__ = ("_items", "_length")
-    __hash__ = None  # type: ignore[assignment]  # like the list it stands for
+    __hash__ = None  # type: ignore[assignment]  # like the list it shows
 
     def __init__(self, items: Sequence[T_co]) -> None:
         self._items = items

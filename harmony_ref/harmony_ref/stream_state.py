@@ -1,4 +1,4 @@
-"""The state of a parser between two tokens, and the base of its events."""
+"""The state of a parser between two tokens, and the base class of its events."""
 
 from enum import StrEnum
 
@@ -12,6 +12,6 @@ class StreamState(StrEnum):
 
 
 class ParserEvent:
-    """The base of the events in `events`. The errors are below that module and carry its values."""
+    """Base of the events in `messages.events`; defined here because `errors` carries events and is imported by them."""
 
     __slots__ = ()

@@ -1,1 +1,1 @@
-"""Parsing of malformed completions: every token is accounted for, no error is raised."""
+"""Parsing of malformed completions: it accounts for every token and raises no parse error."""

@@ -1,19 +1,20 @@
-"""What lenient parsing says about a completion that is not Harmony, or that strict parsing misreads.
+"""Errors that lenient parsing reports for malformed completions and for those that strict parsing misreads.
 
     ParseError
     └── RecoveredError              carries `rule` and `span`; reported in `LenientParse.errors`, never raised
         ├── JunkError               tokens that belong to no message
         ├── MissingMarkerError      `<|start|>`, `<|message|>` or `<|end|>` was left out
         ├── HeaderWordsError        a header whose words break a rule
-        ├── ContentTokensError      content with tokens that are no text
+        ├── ContentTokensError      content with tokens that are not text
         └── CutHeaderError          the input ended inside a header (also an UnexpectedEndError)
 
-The rules themselves stand in the table of `lenient`.
+The rules are listed in `lenient.parse`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 
 from harmony_ref.errors import ParseError, UnexpectedEndError
@@ -21,7 +22,7 @@ from harmony_ref.stream_state import StreamState
 
 
 class RecoveryRule(StrEnum):
-    """What was wrong, and thereby which recovery was made."""
+    """A kind of malformed output, with one way to recover from each."""
 
     JUNK = "junk between messages"
     ABANDONED_HEADER = "abandoned header"
@@ -55,22 +56,22 @@ class RecoveryRule(StrEnum):
 
 
 UNREAD = frozenset(
-    {
+    (
         RecoveryRule.DOUBLED_CHANNEL,
         RecoveryRule.DOUBLED_RECIPIENT,
         RecoveryRule.DOUBLED_CONTENT_TYPE,
         RecoveryRule.EXTRA_WORDS,
-    }
+    )
 )
-"""Rules that leave words of a header in no field of the message: they are junk inside the header."""
+"""Rules that leave words of a header in no field of the message. Those words are junk inside the header."""
 
 
 class RecoveredError(ParseError):
-    """Something that was wrong and was recovered from.
+    """A fault that lenient parsing recovered from.
 
     Attributes:
-        rule: what was wrong.
-        span: the tokens concerned, first and after the last; empty where something is missing.
+        rule: the kind of fault.
+        span: index of the first token concerned and index after the last; empty where something is missing.
     """
 
     def __init__(
@@ -102,34 +103,24 @@ class HeaderWordsError(RecoveredError):
 
 
 class ContentTokensError(RecoveredError):
-    """Content with tokens that are no text: stray special tokens, unknown ids, broken characters."""
+    """Content with tokens that are not text: stray special tokens, unknown ids, incomplete characters."""
 
 
 class CutHeaderError(RecoveredError, UnexpectedEndError):
     """The input ended inside a header; `position` is the number of tokens."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Entry:
     kind: type[RecoveredError]
     state: StreamState
     expected: str
 
 
-def _junk(state: StreamState, expected: str) -> _Entry:
-    return _Entry(kind=JunkError, state=state, expected=expected)
-
-
-def _missing(state: StreamState, expected: str) -> _Entry:
-    return _Entry(kind=MissingMarkerError, state=state, expected=expected)
-
-
-def _words(expected: str) -> _Entry:
-    return _Entry(kind=HeaderWordsError, state=StreamState.HEADER, expected=expected)
-
-
-def _content(expected: str) -> _Entry:
-    return _Entry(kind=ContentTokensError, state=StreamState.CONTENT, expected=expected)
+_junk = partial(_Entry, JunkError)
+_missing = partial(_Entry, MissingMarkerError)
+_words = partial(_Entry, HeaderWordsError, StreamState.HEADER)
+_content = partial(_Entry, ContentTokensError, StreamState.CONTENT)
 
 
 RULES: Mapping[RecoveryRule, _Entry] = MappingProxyType(
@@ -164,7 +155,7 @@ RULES: Mapping[RecoveryRule, _Entry] = MappingProxyType(
         RecoveryRule.STRAY_IN_CONTENT: _content("text"),
         RecoveryRule.UNKNOWN_ID: _content("an id of the vocabulary"),
         RecoveryRule.INVALID_UTF8: _content("tokens that are UTF-8 together"),
-        RecoveryRule.CUT_HEADER: _Entry(kind=CutHeaderError, state=StreamState.HEADER, expected="<|message|>"),
+        RecoveryRule.CUT_HEADER: _Entry(CutHeaderError, StreamState.HEADER, "<|message|>"),
     }
 )
-"""Of each rule: the class of its error, the parser's state, and what would have been right."""
+"""The class of each rule's error, the parser's state, and the input that would be valid."""

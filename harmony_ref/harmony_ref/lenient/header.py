@@ -1,7 +1,7 @@
-"""One message header, read for what it means: whatever its words are, something is made of them and nothing raised.
+"""Lenient reading of one decoded message header: it interprets any words and raises no error.
 
-Works on decoded text, as `header` does. The rules and their sources stand in the table of `lenient`. Where no rule is
-broken, the fields are those that `header.read_header` reads.
+The rules and their sources are listed in `lenient.parse`. For a valid header the fields are those that
+`messages.header.read_header` reads.
 """
 
 import re
@@ -33,7 +33,7 @@ _SEPARATOR: Final = re.compile(r"[ \t\n\x0c\r]+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """A rule that a header breaks, and which of its characters do."""
+    """A rule that a header breaks, with the character offsets of the part that breaks it."""
 
     rule: RecoveryRule
     start: int
@@ -42,22 +42,22 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeaderReading:
-    """What a header says.
+    """The fields of a header.
 
     Attributes:
-        author: who speaks, from the words, else from the caller.
+        author: from the words, else from the caller.
         recipient: without `to=`.
         channel: its value.
-        content_type: with its `<|constrain|>`, and without a blank after that.
-        says_something: whether any word was understood.
-        faults: the rules that are broken, in no order.
+        content_type: with its `<|constrain|>`, and without a blank after it.
+        is_understood: True if any word was understood.
+        faults: the broken rules, in no order.
     """
 
     author: Author
     recipient: str | None
     channel: str | None
     content_type: str | None
-    says_something: bool
+    is_understood: bool
     faults: tuple[Fault, ...]
 
 
@@ -66,15 +66,15 @@ def read_leniently(text: str, *, role: Role | None, fallback: Author, extent: Ex
 
     Args:
         text: its text.
-        role: the role that stood in the prompt after the last `<|start|>`.
-        fallback: who speaks if neither that nor the words say so.
-        extent: whether all of the text is known to be header.
+        role: the role that the prompt had after the last `<|start|>`.
+        fallback: the author if neither `role` nor the words name one.
+        extent: `ALL` if all of the text is known to be header.
     """
-    return _Words(text, role=role, fallback=fallback, extent=extent).read()
+    return _HeaderReader(text, role=role, fallback=fallback, extent=extent).read()
 
 
-class _Words:
-    """The words of one header while they are given their meanings, the surest first."""
+class _HeaderReader:
+    """Assigns the words of one header to fields, the most certain first."""
 
     def __init__(self, text: str, *, role: Role | None, fallback: Author, extent: Extent) -> None:
         self.text = text
@@ -95,16 +95,19 @@ class _Words:
         self._check_separators()
         words = self._without_marked(lexemes)
         rest = self._without_author(words, lexemes)
-        is_tool_by_name = self.role is None and self.author is not None and self.author.name is not None
-        said = self.author is not None
+        tool = self.author if self.role is None and self.author and self.author.role is Role.TOOL else None
+        has_author = self.author is not None
         for step in (self._without_recipient, self._without_known_words, self._without_bare_words):
             rest = step(rest)
         for word in rest:
             self._fault(RecoveryRule.EXTRA_WORDS, word.start, word.end)
         if self.content_type is not None:
-            self._check_content_type(words)
-        if is_tool_by_name and self.author is not None and self.author.role is Role.TOOL and self.recipient is None:
-            self._check_tool(words[0])
+            if self.recipient is None:
+                self._fault(RecoveryRule.LONE_CONTENT_TYPE, self.type_start, self.type_end)
+            if words and words[-1].start > self.type_start:
+                self._fault(RecoveryRule.CONTENT_TYPE_NOT_LAST, self.type_start, self.type_end)
+        if tool is not None and self.recipient is None and not tool.name == words[0].text == Role.TOOL.value:
+            self._fault(RecoveryRule.TOOL_ALONE, words[0].start, words[0].end)
         author = self.author or (None if self.role is None else Author(role=self.role)) or self.fallback
         channel = None if self.channel is None else self.channel.text
         return HeaderReading(
@@ -112,7 +115,7 @@ class _Words:
             recipient=self.recipient,
             channel=channel,
             content_type=self.content_type,
-            says_something=said or any(part is not None for part in (self.recipient, channel, self.content_type)),
+            is_understood=has_author or any(part is not None for part in (self.recipient, channel, self.content_type)),
             faults=tuple(self.faults),
         )
 
@@ -120,16 +123,16 @@ class _Words:
         self.faults.append(Fault(rule=rule, start=start, end=end))
 
     def _check_separators(self) -> None:
-        found = list(LEXEME.finditer(self.text))
-        for index, match in enumerate(found):
-            inner = 0 < index < len(found) - 1
+        matches = list(LEXEME.finditer(self.text))
+        for index, match in enumerate(matches):
+            inner = 0 < index < len(matches) - 1
             if match.lastgroup == "stray":
                 self._fault(RecoveryRule.STRAY_IN_HEADER, match.start(), match.end())
             elif match.lastgroup == "space" and inner and not _SEPARATOR.fullmatch(match.group()):
                 self._fault(RecoveryRule.ODD_WHITE_SPACE, match.start(), match.end())
 
     def _without_marked(self, lexemes: Sequence[Lexeme]) -> list[Lexeme]:
-        """Take what has a marker, the channel and a constrained content type."""
+        """Consume the channel and the constrained content type, which have markers."""
         words: list[Lexeme] = []
         index = 0
         while index < len(lexemes):
@@ -156,13 +159,13 @@ class _Words:
             return
         if value.start > marker.end:
             self._fault(RecoveryRule.SPACED_CHANNEL, marker.start, value.end)
-        found = Lexeme(LexemeKind.CHANNEL, value.text, marker.start, value.end)
-        kept = self.channel
-        if kept is not None and (kept.text in CHANNELS or found.text not in CHANNELS):
-            kept, found = found, kept
-        if kept is not None:
-            self._fault(RecoveryRule.DOUBLED_CHANNEL, kept.start, kept.end)
-        self.channel = found
+        channel = Lexeme(LexemeKind.CHANNEL, value.text, marker.start, value.end)
+        rejected = self.channel
+        if rejected is not None and (rejected.text in CHANNELS or channel.text not in CHANNELS):
+            rejected, channel = channel, rejected
+        if rejected is not None:
+            self._fault(RecoveryRule.DOUBLED_CHANNEL, rejected.start, rejected.end)
+        self.channel = channel
 
     def _take_constrained(self, marker: Lexeme, value: Lexeme | None) -> None:
         end = marker.end if value is None else value.end
@@ -186,15 +189,11 @@ class _Words:
         return words[used:]
 
     def _author_words(self, words: list[Lexeme], lexemes: Sequence[Lexeme]) -> int:
-        """Take the author; return of how many words."""
+        """Set the author, and return the number of words that name it."""
         if not words:
             return 0
         first = words[0]
         expected = ROLES if self.role is None else {self.role.value: self.role}
-        if first.text in expected:
-            role = expected[first.text]
-            self.author = Author(role=role, name=role.value if role is Role.TOOL and self.role is None else None)
-            return 1
         named = NAMED.fullmatch(first.text)
         if named is not None and named["role"] in expected:
             self._fault(RecoveryRule.NAMED_AUTHOR, first.start, first.end)
@@ -202,7 +201,8 @@ class _Words:
             return 1
         spelling = SPELLING.fullmatch(first.text)
         if spelling is not None and spelling["role"].lower() in expected:
-            self._fault(RecoveryRule.ROLE_SPELLING, first.start, first.end)
+            if first.text not in expected:
+                self._fault(RecoveryRule.ROLE_SPELLING, first.start, first.end)
             role = expected[spelling["role"].lower()]
             self.author = Author(role=role, name=role.value if role is Role.TOOL and self.role is None else None)
             if spelling["channel"] and self.channel is None:
@@ -222,15 +222,14 @@ class _Words:
         rest: list[Lexeme] = []
         index = 0
         while index < len(words):
-            word = words[index]
             used = self._recipient_words(words[index : index + 3])
             if not used:
-                rest.append(word)
+                rest.append(words[index])
             index += used or 1
         return rest
 
     def _recipient_words(self, words: Sequence[Lexeme]) -> int:
-        """Take a recipient that begins here; return of how many words."""
+        """Set the recipient if the words begin with one, and return the number of words used."""
         first = words[0]
         following = words[1] if len(words) > 1 else None
         used = 1
@@ -258,7 +257,7 @@ class _Words:
         return used
 
     def _without_known_words(self, words: list[Lexeme]) -> list[Lexeme]:
-        """Take words that have only one meaning, though their markers are missing."""
+        """Consume words that have only one meaning even without their markers."""
         rest: list[Lexeme] = []
         for word in words:
             if word.text in CHANNELS and self.channel is None:
@@ -275,7 +274,7 @@ class _Words:
         return rest
 
     def _without_bare_words(self, words: list[Lexeme]) -> list[Lexeme]:
-        """Take a recipient and a content type by their places, as strict parsers do."""
+        """Consume a recipient and a content type by their positions, as strict parsers do."""
         if self.extent is Extent.GUESSED or not words:
             return words
         names = words[:]
@@ -291,17 +290,6 @@ class _Words:
 
     def _take_bare_type(self, word: Lexeme) -> None:
         self.content_type, self.type_start, self.type_end = word.text, word.start, word.end
-
-    def _check_content_type(self, words: Sequence[Lexeme]) -> None:
-        if self.recipient is None:
-            self._fault(RecoveryRule.LONE_CONTENT_TYPE, self.type_start, self.type_end)
-        if words and words[-1].start > self.type_start:
-            self._fault(RecoveryRule.CONTENT_TYPE_NOT_LAST, self.type_start, self.type_end)
-
-    def _check_tool(self, name: Lexeme) -> None:
-        assert self.author is not None, "the tool is the author"
-        if self.author.name != Role.TOOL.value or name.text != Role.TOOL.value:
-            self._fault(RecoveryRule.TOOL_ALONE, name.start, name.end)
 
 
 def _is_split(words: Sequence[Lexeme]) -> bool:

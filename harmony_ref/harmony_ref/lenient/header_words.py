@@ -1,4 +1,4 @@
-"""The words of a header, told apart from the text that follows where no `<|message|>` does."""
+"""Words of a header, and the boundary between header and content where `<|message|>` is missing."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -10,13 +10,12 @@ from harmony_ref.messages.header import CHANNEL_MARKER, CONSTRAIN_MARKER, RECIPI
 from harmony_ref.messages.message_types import Role
 
 CHANNELS: Final = frozenset({"analysis", "commentary", "final"})
-"""The channels of the format. Others are kept as they are, for a system message may declare its own."""
+"""The channels of the format. Other names are accepted too, because a system message may declare its own."""
 
 CONTENT_TYPES: Final = frozenset({"json", "code"})
 """Content types that models write without `<|constrain|>`; any other single word may be a recipient."""
 
 ROLES: Final = {role.value: role for role in Role}
-"""The roles by their words."""
 
 SPELLING: Final = re.compile(
     f"(?P<role>{'|'.join(ROLES)})(?P=role)*(?P<channel>{'|'.join(sorted(CHANNELS))})?", re.IGNORECASE
@@ -24,33 +23,33 @@ SPELLING: Final = re.compile(
 """A role as models misspell it."""
 
 NAMED: Final = re.compile("(?P<role>user|assistant|system|developer):(?P<name>.*)", re.DOTALL)
-"""A role with a name, which may be empty; that of a tool stands alone."""
+"""A role with a name, which may be empty. A tool's name has no role before it."""
 
 TOOL_NAME: Final = re.compile(r"[\w-]+(?:[.:][\w-]+)+")
-"""The name of a tool, told from any other word by its namespace."""
+"""The name of a tool, which differs from any other word by its namespace."""
 
-_BEFORE_JSON: Final = re.compile(r"[^{\[\"<]*")
-"""A recipient or a content type, where JSON may follow without a blank."""
+_JSON_OPENING: Final = re.compile(r"[{\[\"<]")
+"""Ends a recipient or a content type, because JSON may follow without a blank."""
 
 _IN_NAMES: Final = frozenset("_-.:")
-"""Characters that go on with a name where text would not."""
+"""Characters that continue a name, but not a word that text follows."""
 
 _STRAY: Final = r"\|(?:startoftext|endoftext|return|start|end|message|call|reserved_\d+)\|>"
 _MARKER: Final = r"\|(?:channel|constrain)\|>"
 LEXEME: Final = re.compile(
-    # Python's white space has U+001C to U+001F besides Unicode's White_Space, which is what the format goes by.
+    # The format uses Unicode's White_Space; Python's `\s` also has U+001C to U+001F.
     rf"(?P<marker><{_MARKER})|(?P<stray><{_STRAY})|(?P<space>[^\S\x1c-\x1f]+)"
     rf"|(?P<word>(?:[^\s<]|[\x1c-\x1f]|<(?!{_MARKER}|{_STRAY}))+)"
 )
 
 
 class Extent(Enum):
-    """What is known of where a header ends."""
+    """Knowledge about the end of a header."""
 
     ALL = auto()
     """`<|message|>` ended it: words without a marker can be recipient and content type."""
     GUESSED = auto()
-    """It was told from the content that follows it without a marker."""
+    """Its end was inferred from the content that follows without a marker."""
 
 
 class LexemeKind(Enum):
@@ -63,7 +62,7 @@ class LexemeKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Lexeme:
-    """A word or marker, and which characters of the header it is."""
+    """A word or marker, with its character offsets in the header."""
 
     kind: LexemeKind
     text: str
@@ -78,23 +77,22 @@ def header_length(
     begins_token: Callable[[int], bool],
     unfinished: re.Pattern[str] | None = None,
 ) -> int:
-    """How many characters of a text without `<|message|>` are header; the rest is content.
+    """Return how many characters of a text without `<|message|>` are header; the rest is content.
 
     Args:
-        text: what followed `<|start|>`, or the role in the prompt.
+        text: the text after `<|start|>`, or after the role in the prompt.
         role: that role.
-        begins_token: whether a token begins at a character. Where nothing but `<|message|>` was left out, text follows
-            a known word without a blank, and only this tells the two apart.
-        unfinished: a rest that is still header, where the input was cut.
+        begins_token: returns True if a token begins at a character. If only `<|message|>` is missing, content follows a
+            known word without a blank. Only token boundaries separate the two.
+        unfinished: a rest that is still header where the input was cut.
     """
     length = _length_of_words(list(lexemes_of(text)), role, begins_token)
     rest = text[length:]
-    is_header = not rest.strip() or (unfinished is not None and unfinished.fullmatch(rest) is not None)
-    return len(text) if is_header else length
+    return len(text) if not rest.strip() or (unfinished is not None and unfinished.fullmatch(rest)) else length
 
 
 def _length_of_words(lexemes: Sequence[Lexeme], role: Role | None, begins_token: Callable[[int], bool]) -> int:
-    """Where the words that belong to a header end. All that stands before the first channel is header."""
+    """Return where the words that belong to a header end. All text before the first channel is header."""
     first = next((index for index, lexeme in enumerate(lexemes) if lexeme.kind is LexemeKind.CHANNEL), None)
     index = first or 0
     length = 0
@@ -124,7 +122,7 @@ def _length_of_words(lexemes: Sequence[Lexeme], role: Role | None, begins_token:
 
 
 def _length_of_value(marker: Lexeme, value: Lexeme, begins_token: Callable[[int], bool]) -> int:
-    """How much of the word after a marker is its value, where content may follow without a blank."""
+    """Return the length of the value in the word after a marker; content may follow it without a blank."""
     if marker.kind is LexemeKind.CONSTRAIN:
         return len(_before_json(value.text))
     known = (len(name) for name in CHANNELS if value.text.startswith(name))
@@ -132,21 +130,20 @@ def _length_of_value(marker: Lexeme, value: Lexeme, begins_token: Callable[[int]
 
 
 def _before_json(word: str) -> str:
-    found = _BEFORE_JSON.match(word)
-    return found.group() if found else ""
+    return _JSON_OPENING.split(word, maxsplit=1)[0]
 
 
 def _author_before_text(word: Lexeme, begins_token: Callable[[int], bool]) -> int:
-    """Where an assistant that text follows without a blank ends; 0 where there is none."""
-    found = SPELLING.match(word.text) if word.kind is LexemeKind.WORD else None
-    if found is None or found["role"] != Role.ASSISTANT or word.text[found.end() : found.end() + 1] in _IN_NAMES:
+    """Return where an assistant role that text follows without a blank ends; 0 without such a role."""
+    match = SPELLING.match(word.text) if word.kind is LexemeKind.WORD else None
+    if match is None or match["role"] != Role.ASSISTANT or word.text[match.end() : match.end() + 1] in _IN_NAMES:
         return 0
-    end = word.start + found.end()
+    end = word.start + match.end()
     return end if begins_token(end) else 0
 
 
 def value_of(marker: Lexeme, word: Lexeme | None, *, extent: Extent) -> Lexeme | None:
-    """The part of the next word that is the value of a marker; after a blank only if it can be nothing else."""
+    """Return the part of the next word that is a marker's value; after a blank only if nothing else is possible."""
     if word is None or word.kind is not LexemeKind.WORD:
         return None
     text = word.text.partition("<")[0] if marker.kind is LexemeKind.CHANNEL else word.text
@@ -158,7 +155,7 @@ def value_of(marker: Lexeme, word: Lexeme | None, *, extent: Extent) -> Lexeme |
 
 
 def is_author(lexemes: Sequence[Lexeme], role: Role | None) -> bool:
-    """Whether the first word says who speaks, where text may follow it."""
+    """Return True if the first word names the author where text may follow it."""
     first = lexemes[0]
     if first.kind is not LexemeKind.WORD:
         return False
@@ -176,9 +173,8 @@ def is_author(lexemes: Sequence[Lexeme], role: Role | None) -> bool:
 
 
 def lexemes_of(text: str) -> Iterator[Lexeme]:
-    """The words and markers, without white space and stray special tokens."""
+    """Yield the words and markers, without white space and stray special tokens."""
     kinds = {CHANNEL_MARKER: LexemeKind.CHANNEL, CONSTRAIN_MARKER: LexemeKind.CONSTRAIN}
-    for found in LEXEME.finditer(text):
-        if found.lastgroup in {"word", "marker"}:
-            kind = kinds.get(found.group(), LexemeKind.WORD)
-            yield Lexeme(kind, found.group(), found.start(), found.end())
+    for match in LEXEME.finditer(text):
+        if match.lastgroup in {"word", "marker"}:
+            yield Lexeme(kinds.get(match.group(), LexemeKind.WORD), match.group(), match.start(), match.end())

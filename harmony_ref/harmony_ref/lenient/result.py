@@ -1,17 +1,18 @@
-"""What lenient parsing returns: messages, what was left open, what was wrong, and where every token went."""
+"""Results of lenient parsing: messages, the unfinished one, errors, and a segment for every token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from harmony_ref.lenient.errors import RecoveredError
+from harmony_ref.messages.construction import message_of
 from harmony_ref.messages.header import Header
 from harmony_ref.messages.message_types import Message
 from harmony_ref.stream_state import StreamState
 
 
 class SegmentKind(StrEnum):
-    """What a run of tokens is for."""
+    """The purpose of a run of tokens."""
 
     START = "start"
     HEADER = "header"
@@ -25,14 +26,14 @@ class SegmentKind(StrEnum):
 class Segment:
     """A run of tokens of one kind.
 
+    A token that holds the end of a header without `<|message|>` and the beginning of its content counts as header.
+
     Attributes:
-        kind: `start`, `message` and `stop` are the markers themselves. Junk is in no message, though it may stand
-            inside a header. A token that holds both the end of a header without `<|message|>` and the beginning of
-            its content is header.
+        kind: `start`, `message` and `stop` are the markers. Junk is in no message, but may be inside a header.
         start: index of the first token.
         tokens: the ids; never empty.
         text: their text, with U+FFFD for unknown ids and invalid bytes.
-        message: index of the message among the finished ones, or their number for the remainder; None for junk.
+        message: index of the finished message, or their count for the remainder; None for junk.
     """
 
     kind: SegmentKind
@@ -52,11 +53,11 @@ class Remainder:
     """A message that the input did not finish.
 
     Attributes:
-        state: HEADER or CONTENT: what the input ended in.
-        header: what is known of its header; None when that is nothing.
-        text: its content so far. Text in a header that can be no header word counts as content.
+        state: HEADER or CONTENT, the state at the end of input.
+        header: the known fields of its header; None if no field is known.
+        text: its content so far. Text inside a header that cannot be a header word counts as content.
         tokens: all its ids, from `<|start|>` on.
-        start: index of the first of them.
+        start: index of the first of these ids.
     """
 
     state: StreamState
@@ -67,7 +68,7 @@ class Remainder:
 
     @property
     def message(self) -> Message | None:
-        """The message as far as it goes, once its content has begun."""
+        """The message so far, once its content has begun."""
         if self.header is None or (self.state is StreamState.HEADER and not self.text):
             return None
         return message_of(self.header, self.text)
@@ -75,12 +76,12 @@ class Remainder:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LenientParse:
-    """A completion, whatever it was.
+    """The result of lenient parsing.
 
     Attributes:
-        messages: the finished messages: a stop token, or the next `<|start|>`, ended them.
-        remainder: the message that the input ended in, if any.
-        errors: what was wrong, by position.
+        messages: the messages that a stop token or the next `<|start|>` ended.
+        remainder: the unfinished message at the end of the input, if any.
+        errors: the faults, by position.
         segments: every token, once, in order.
     """
 
@@ -91,22 +92,11 @@ class LenientParse:
 
     @property
     def closed(self) -> Sequence[Message]:
-        """The messages when the end of the input ends the last one, as it does for strict parsers."""
+        """The messages if the end of the input finishes the last one, as it does for strict parsers."""
         open_message = None if self.remainder is None else self.remainder.message
         return self.messages if open_message is None else (*self.messages, open_message)
 
     @property
     def tokens(self) -> list[int]:
-        """The input again: the tokens of all segments."""
+        """The input: the tokens of all segments."""
         return [token for segment in self.segments for token in segment.tokens]
-
-
-def message_of(header: Header, text: str) -> Message:
-    """The message with this header and this text."""
-    return Message(
-        author=header.author,
-        content=text,
-        channel=header.channel,
-        recipient=header.recipient,
-        content_type=header.content_type,
-    )

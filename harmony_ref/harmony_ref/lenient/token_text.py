@@ -1,4 +1,4 @@
-"""Tokens as text when some of them are no text, and headers read from them, with every fault traced to its tokens."""
+"""Text of any tokens, and headers read from them with each fault traced to its tokens."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -19,21 +19,21 @@ from harmony_ref.tokenizer import tokens
 _REPLACEMENT: Final = "\ufffd".encode()
 _MARKER: Final = re.compile("|".join(map(re.escape, (CHANNEL_MARKER, CONSTRAIN_MARKER))))
 _UNFINISHED: Final = re.compile(r"\s+to")
-"""The beginning of ` to=`, where the input was cut."""
+"""The beginning of ` to=` where the input was cut."""
 
 _INVALID: Final = re.compile("[\udc80-\udcff]+")
-"""Bytes that are no UTF-8, as `surrogateescape` writes them."""
+"""Bytes that are not UTF-8, as `surrogateescape` writes them."""
 
 _LONGEST_BEGINNING: Final = 3
-"""Bytes of a character that is not finished, at most."""
+"""Maximum number of bytes of an unfinished character."""
 
-_REMEMBERED_LENGTH: Final = 64
-"""Longer headers are not remembered, so that the cache stays small."""
+_CACHED_LENGTH: Final = 64
+"""Headers of more tokens are not cached, to keep the cache small."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TracedFault:
-    """A rule that a header breaks, and which of its tokens do: from `start` up to `stop`."""
+    """A rule that a header breaks, and the tokens that break it: from `start` up to `stop`."""
 
     rule: RecoveryRule
     start: int
@@ -46,13 +46,13 @@ class TracedHeader:
 
     Attributes:
         header: its fields.
-        says_something: whether any word was understood.
-        stop: how many of the tokens are header.
+        is_understood: True if any word was understood.
+        stop: the number of tokens that are header.
         faults: by their first token.
     """
 
     header: Header
-    says_something: bool
+    is_understood: bool
     stop: int
     faults: Sequence[TracedFault]
 
@@ -62,11 +62,10 @@ def read_header_tokens(run: Sequence[int], *, role: Role | None, fallback: Autho
 
     Args:
         run: its tokens.
-        role: the role that stood in the prompt after the last `<|start|>`.
-        fallback: who speaks if neither that nor the words say so.
+        role: the role that the prompt had after the last `<|start|>`.
+        fallback: the author if neither `role` nor the words name one.
     """
-    read = _read_remembered if len(run) <= _REMEMBERED_LENGTH else _read_all
-    return read(tuple(run), role, fallback)
+    return (_read_cached if len(run) <= _CACHED_LENGTH else _read_all)(tuple(run), role, fallback)
 
 
 def read_header_and_text(
@@ -76,21 +75,21 @@ def read_header_and_text(
 
     Args:
         run: the tokens of both.
-        role: the role that stood in the prompt after the last `<|start|>`.
-        fallback: who speaks if neither that nor the words say so.
-        is_cut: whether the input ended here.
+        role: the role that the prompt had after the last `<|start|>`.
+        fallback: the author if neither `role` nor the words name one.
+        is_cut: True if the input ended here.
     """
     traced = TracedText(run)
     # Text that only looks like a marker is content: no model writes its header in ordinary tokens.
-    typed = next((found for found in _MARKER.finditer(traced.text) if not traced.is_special_at(found.start())), None)
-    candidate = traced.text if typed is None else traced.text[: typed.start()]
+    fake = next((match for match in _MARKER.finditer(traced.text) if not traced.is_special_at(match.start())), None)
+    candidate = traced.text if fake is None else traced.text[: fake.start()]
     length = header_length(
         candidate,
         role=role,
         begins_token=traced.begins_token,
-        unfinished=_UNFINISHED if is_cut and typed is None else None,
+        unfinished=_UNFINISHED if is_cut and fake is None else None,
     )
-    if length == len(candidate) and typed is not None:
+    if length == len(candidate) and fake is not None:
         length = len(candidate.rstrip())
     text = traced.text[length:]
     stop = traced.token_from(length) if text else len(run)
@@ -104,7 +103,7 @@ def _read_all(run: tuple[int, ...], role: Role | None, fallback: Author) -> Trac
     return _traced(reading, traced, length=len(traced.text), stop=len(run))
 
 
-_read_remembered = lru_cache(maxsize=4096)(_read_all)
+_read_cached = lru_cache(maxsize=4096)(_read_all)
 
 
 def _traced(reading: HeaderReading, traced: "TracedText", *, length: int, stop: int) -> TracedHeader:
@@ -125,14 +124,14 @@ def _traced(reading: HeaderReading, traced: "TracedText", *, length: int, stop: 
             channel=_cleaned(reading.channel),
             content_type=_cleaned(reading.content_type),
         ),
-        says_something=reading.says_something,
+        is_understood=reading.is_understood,
         stop=stop,
         faults=tuple(sorted(_joined(faults), key=lambda fault: fault.start)),
     )
 
 
 def _joined(faults: Iterable[TracedFault]) -> list[TracedFault]:
-    """The faults, those of one rule that follow each other as one."""
+    """Merge adjacent faults of the same rule."""
     joined: list[TracedFault] = []
     for fault in sorted(faults, key=lambda fault: (fault.rule, fault.start)):
         last = joined[-1] if joined else None
@@ -148,7 +147,7 @@ def _cleaned(text: str | None) -> str | None:
 
 
 def bytes_of(run: Sequence[int]) -> bytes:
-    """The bytes of the tokens; an unknown id is one U+FFFD."""
+    """Return the bytes of the tokens; an unknown id gives one U+FFFD."""
     try:
         return tokens.decode_bytes(run)
     except UnknownTokenError:
@@ -156,19 +155,19 @@ def bytes_of(run: Sequence[int]) -> bytes:
 
 
 def text_of_tokens(run: Sequence[int]) -> str:
-    """The text of the tokens, with U+FFFD for unknown ids and maximal invalid parts."""
+    """Return the text of the tokens, with U+FFFD for unknown ids and maximal invalid parts."""
     return bytes_of(run).decode("utf-8", "replace")
 
 
 def place_of_recipient(run: Sequence[int]) -> int:
-    """Where the last `to=` of a text begins, or the name of a tool before it; the number of tokens where there is none."""
+    """Return the token of the last `to=`, or of a tool's name before it; the number of tokens without `to=`."""
     traced = TracedText(run)
-    found = traced.text.rfind(RECIPIENT_PREFIX)
-    while found > 0 and not traced.text[found - 1].isspace():
-        found = traced.text.rfind(RECIPIENT_PREFIX, 0, found)
-    if found < 0:
+    start = traced.text.rfind(RECIPIENT_PREFIX)
+    while start > 0 and not traced.text[start - 1].isspace():
+        start = traced.text.rfind(RECIPIENT_PREFIX, 0, start)
+    if start < 0:
         return len(run)
-    before = traced.text[:found].rstrip()
+    before = traced.text[:start].rstrip()
     name = "".join(before.rsplit(maxsplit=1)[-1:])
     return traced.token_with(len(before) - (len(name) if TOOL_NAME.fullmatch(name) else 0))
 
@@ -178,10 +177,10 @@ def _bytes_of_one(token: int) -> bytes:
 
 
 class TracedText:
-    """The text of a run of tokens, and for each character the token it comes from.
+    """The text of a run of tokens, with the token that each character comes from.
 
     Attributes:
-        text: bytes that are no UTF-8 are lone surrogates in it; `clean` makes them U+FFFD.
+        text: bytes that are not UTF-8 are lone surrogates in it; `clean` replaces them by U+FFFD.
     """
 
     def __init__(self, run: Sequence[int]) -> None:
@@ -201,19 +200,19 @@ class TracedText:
         return list(accumulate(lengths, initial=0))
 
     def invalid_runs(self, *, is_cut: bool) -> Iterator[tuple[int, int]]:
-        """The tokens that hold bytes that are no UTF-8, first and after the last of each run.
+        """Yield spans of tokens that hold bytes that are not UTF-8.
 
         Args:
-            is_cut: whether the input ended here, which breaks no rule where it did so inside a character.
+            is_cut: True if the input ended here; a character cut by that is no fault.
         """
         last: tuple[int, int] | None = None
-        for found in () if self.text.isascii() else _INVALID.finditer(self.text):
-            end = found.end()
+        for match in () if self.text.isascii() else _INVALID.finditer(self.text):
+            end = match.end()
             if is_cut and end == len(self.text):
-                end -= _unfinished_length(found.group())
-            if end == found.start():
+                end -= _unfinished_length(match.group())
+            if end == match.start():
                 continue
-            first, after = self.token_with(found.start()), self.token_with(end - 1) + 1
+            first, after = self.token_with(match.start()), self.token_with(end - 1) + 1
             if last is not None and first > last[1]:
                 yield last
                 last = None
@@ -222,32 +221,32 @@ class TracedText:
             yield last
 
     def is_text(self, length: int) -> bool:
-        """Whether the first characters are known tokens and valid UTF-8."""
+        """Return True if the first `length` characters are known tokens and valid UTF-8."""
         known = all(map(tokens.is_known, self._run[: self.token_from(length)]))
         return known and (self.text.isascii() or clean(self.text[:length]) == self.text[:length])
 
     def token_with(self, character: int) -> int:
-        """The index of the token that holds the character; of the end, the number of tokens."""
+        """Return the index of the token that holds the character; for the end, the number of tokens."""
         return bisect_right(self._token_ends, self._byte_offsets[character])
 
     def token_from(self, character: int) -> int:
-        """The index of the first token that begins at the character or after it."""
+        """Return the index of the first token that begins at the character or after it."""
         offset = self._byte_offsets[character]
         return 0 if offset == 0 else bisect_left(self._token_ends, offset) + 1
 
     def begins_token(self, character: int) -> bool:
-        """Whether a token begins at the character."""
+        """Return True if a token begins at the character."""
         index = self.token_with(character)
         return (self._token_ends[index - 1] if index else 0) == self._byte_offsets[character]
 
     def is_special_at(self, character: int) -> bool:
-        """Whether a special token begins at the character, and not text that looks like one."""
+        """Return True if a special token begins at the character, not ordinary text that looks like one."""
         index = self.token_with(character)
         return self.begins_token(character) and index < len(self._run) and tokens.is_special(self._run[index])
 
 
 def _unfinished_length(invalid: str) -> int:
-    """How many of the last bytes could begin a character."""
+    """Return how many of the last bytes could begin a character."""
     data = invalid.encode("utf-8", "surrogateescape")
     for length in range(1, min(len(data), _LONGEST_BEGINNING) + 1):
         try:
@@ -259,5 +258,5 @@ def _unfinished_length(invalid: str) -> int:
 
 
 def clean(text: str) -> str:
-    """The text with U+FFFD for each maximal invalid part."""
+    """Replace each maximal invalid part by U+FFFD."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""The two tools that gpt-oss was trained with, word for word (openai-harmony 0.0.8, chat.rs:264-330), in the wire form."""
+"""The built-in tools of gpt-oss in the wire form, word for word (openai-harmony 0.0.8, chat.rs:264-330)."""
 
 from typing import Final
 

@@ -1,8 +1,7 @@
-"""Frozen values made without their `__init__`.
+"""Creation of frozen values without their `__init__`, in a third of the time.
 
-A frozen class writes each field through `object.__setattr__`, and `Message` looks at what it is given. Where a value is
-made for every message or call and its parts are known to be right, its slots are filled directly, in a third of the
-time. What comes out cannot be told from what the classes make.
+A frozen class writes each field through `object.__setattr__`, and `Message` checks its arguments. These functions fill
+the slots directly, for values created per message or call from valid parts. The results equal those of the classes.
 """
 
 from collections.abc import Callable
@@ -28,7 +27,7 @@ _set_finished_stop: Final[Callable[[MessageFinished, int | None], None]] = vars(
 
 
 def message_of(header: Header, text: str) -> Message:
-    """The message that has this header and this text."""
+    """Return the message with this header and this text."""
     part = _new(TextContent)
     _set_part_text(part, text)
     message = _new(Message)
@@ -40,23 +39,23 @@ def message_of(header: Header, text: str) -> Message:
     return message
 
 
-def started(header: Header) -> MessageStarted:
-    """`MessageStarted(header=header)`."""
+def started_event(header: Header) -> MessageStarted:
+    """Return `MessageStarted(header=header)`."""
     event = _new(MessageStarted)
     _set_started_header(event, header)
     return event
 
 
-def delta(text: str, header: Header) -> Delta:
-    """`Delta(text=text, header=header)`."""
+def delta_event(text: str, header: Header) -> Delta:
+    """Return `Delta(text=text, header=header)`."""
     event = _new(Delta)
     _set_delta_text(event, text)
     _set_delta_header(event, header)
     return event
 
 
-def finished(message: Message, stop: int | None) -> MessageFinished:
-    """`MessageFinished(message=message, stop=stop)`."""
+def finished_event(message: Message, stop: int | None) -> MessageFinished:
+    """Return `MessageFinished(message=message, stop=stop)`."""
     event = _new(MessageFinished)
     _set_finished_message(event, message)
     _set_finished_stop(event, stop)

@@ -1,10 +1,10 @@
-"""The tokens of a message's content → text, as they come.
+"""Incremental decoding of the tokens of a message's content.
 
-A token may hold a part of a character, so text can lag behind the tokens. The rules are those of openai-harmony 0.0.8
-(encoding.rs:1118-1315), its losses included:
+A token may end inside a character, so text can lag behind the tokens. The rules are those of openai-harmony 0.0.8
+(encoding.rs:1118-1315), including its losses:
 
-- invalid bytes become U+FFFD, at most one per token: what follows them in the same token waits for the next one;
-- an id outside the vocabulary makes it and everything after it one U+FFFD, which appears at the end.
+- Invalid bytes become U+FFFD, at most one per token; the bytes after them wait for the next token.
+- An id outside the vocabulary makes it and everything after it one U+FFFD, which appears at the end.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from harmony_ref.tokenizer import tokens
 
 _REPLACEMENT: Final = "\ufffd"
 _WINDOW: Final = 256
-"""Bytes looked at first; doubled while they are valid, so that waiting bytes are not read again for every token."""
+"""Bytes decoded first; doubled while they are valid, so that pending bytes are not decoded again for every token."""
 
 
 class TokenTexts(dict[int, str]):
     """The text of each token that is whole UTF-8 and does not end a message; "" for every other id.
 
-    Such a token, where no bytes are waiting, is its text and nothing else: one look-up instead of the rules above.
-    `table` holds what is known so far: a plain dict is read faster than one with a `__missing__`.
+    Without pending bytes, such a token is decoded by one look-up instead of the rules above. `table` holds the entries
+    so far, because reading a plain dict is faster than one with a `__missing__`.
     """
 
     __slots__ = ("table",)
@@ -41,68 +41,67 @@ class TokenTexts(dict[int, str]):
             except UnicodeDecodeError:
                 text = ""
             except UnknownTokenError:
-                # Not remembered: there is no end of unknown ids.
+                # Not stored, because the number of unknown ids is unlimited.
                 return ""
         self[token] = self.table[token] = text
         return text
 
 
 class NoText(TokenTexts):
-    """The same table where no token may be taken for its text: in a header, or while bytes are waiting."""
+    """An empty table, for headers and for pending bytes, where a token must not be decoded by itself."""
 
     def __missing__(self, token: int) -> str:
         return ""
 
 
 PLAIN_TEXT: Final = TokenTexts()
-"""The shared table; it fills as it is used."""
+"""The shared table; it is filled on use."""
 
 NO_TEXT: Final = NoText()
-"""Stays empty."""
 
 
 class ContentDecoder:
     """Decodes the content of one message."""
 
-    __slots__ = ("_lost", "_waiting")
+    __slots__ = ("_has_unknown_id", "_pending")
 
     def __init__(self) -> None:
-        self._waiting = bytearray()
-        self._lost = False
+        self._pending = bytearray()
+        self._has_unknown_id = False
 
     @property
     def is_clear(self) -> bool:
-        """Whether nothing that came before bears on the next token."""
-        return not self._waiting and not self._lost
+        """True if earlier tokens do not influence the decoding of the next one."""
+        return not self._pending and not self._has_unknown_id
 
     def push(self, token: int) -> str:
-        """The text that this token completes; may be empty."""
+        """Return the text that this token completes; may be empty."""
         text, replacement = self.push_apart(token)
         return text + replacement
 
     def push_apart(self, token: int) -> tuple[str, str]:
-        """As `push`: the valid text, and then U+FFFD if bytes after it are invalid."""
-        if self._lost:
+        """Return the result of `push` in two parts: the valid text, and U+FFFD if bytes after it are invalid."""
+        if self._has_unknown_id:
             return "", ""
         try:
             data = tokens.TOKEN_BYTES[token]
         except UnknownTokenError:
-            self._lost = True
+            self._has_unknown_id = True
             return "", ""
-        if not self._waiting:
+        if not self._pending:
             try:
                 return data.decode("utf-8"), ""
             except UnicodeDecodeError:
                 pass
-        self._waiting += data
-        return self._take()
+        self._pending += data
+        return self._decode_pending()
 
     def push_run(self, run: Sequence[int]) -> str:
-        """The text that these tokens complete: what `push` returns for each of them, joined."""
-        if self._lost or not run:
+        """Return the text that these tokens complete: the results of `push` for each of them, joined."""
+        if self._has_unknown_id or not run:
             return ""
         try:
-            data = bytes(self._waiting) + tokens.decode_bytes(run)
+            data = bytes(self._pending) + tokens.decode_bytes(run)
             text = data.decode("utf-8")
         except UnknownTokenError:
             return "".join(map(self.push, run))
@@ -110,42 +109,41 @@ class ContentDecoder:
             if not _ends_early(error):
                 return "".join(map(self.push, run))
             text = error.object[: error.start].decode("utf-8")
-            self._waiting = bytearray(error.object[error.start :])
+            self._pending = bytearray(error.object[error.start :])
             return text
-        self._waiting.clear()
+        self._pending.clear()
         return text
 
     def flush(self) -> str:
-        """What is left when the message ends; never part of the library's deltas."""
-        rest = self._waiting.decode("utf-8", "replace")
-        return _REPLACEMENT + rest if self._lost else rest
+        """Return the text left when the message ends; it is never part of the library's deltas."""
+        return (_REPLACEMENT if self._has_unknown_id else "") + self._pending.decode("utf-8", "replace")
 
-    def _take(self) -> tuple[str, str]:
-        """The waiting text up to the first invalid byte or unfinished character."""
-        waiting = self._waiting
-        taken: list[str] = []
+    def _decode_pending(self) -> tuple[str, str]:
+        """Decode the pending bytes up to the first invalid byte or unfinished character."""
+        pending = self._pending
+        texts: list[str] = []
         window = _WINDOW
-        while waiting:
-            head = bytes(waiting[:window])
+        while pending:
+            head = bytes(pending[:window])
             try:
-                taken.append(head.decode("utf-8"))
-                del waiting[: len(head)]
+                texts.append(head.decode("utf-8"))
+                del pending[: len(head)]
             except UnicodeDecodeError as error:
-                taken.append(head[: error.start].decode("utf-8"))
+                texts.append(head[: error.start].decode("utf-8"))
                 if not _ends_early(error):
-                    del waiting[: error.end]
-                    return "".join(taken), _REPLACEMENT
-                del waiting[: error.start]
+                    del pending[: error.end]
+                    return "".join(texts), _REPLACEMENT
+                del pending[: error.start]
                 if len(head) < window:
                     break
             window *= 2
-        return "".join(taken), ""
+        return "".join(texts), ""
 
 
 class ContentTokens:
-    """The library's `content_tokens`: not the ids that were fed, but those of the text that each of them completed.
+    """The library's `content_tokens`: the ids of the text that each token completed, not the tokens themselves.
 
-    Brought up to date when asked, so that asking after every token takes linear time in total.
+    They are updated on demand, so that reading them after every token takes linear time in total.
     """
 
     __slots__ = ("_decoder", "_read", "ids")
@@ -158,18 +156,18 @@ class ContentTokens:
         """Only ever appended to."""
 
     def read(self, run: list[int]) -> None:
-        """Read what was appended to the tokens since the last time."""
+        """Read the tokens appended since the last call."""
         for token in run[self._read :]:
             for piece in self._decoder.push_apart(token):
-                self.ids += _spelled(piece) if len(piece) < _WINDOW else tokens.encode(piece)
+                self.ids += _encode_piece(piece) if len(piece) < _WINDOW else tokens.encode(piece)
         self._read = len(run)
 
 
 @lru_cache(maxsize=4096)
-def _spelled(piece: str) -> tuple[int, ...]:
+def _encode_piece(piece: str) -> tuple[int, ...]:
     return tuple(tokens.encode(piece))
 
 
 def _ends_early(error: UnicodeDecodeError) -> bool:
-    """Whether the bytes stop inside a character, rather than being invalid."""
+    """Return True if the bytes end inside a character, False if they are invalid."""
     return error.reason == "unexpected end of data"

@@ -1,7 +1,7 @@
-"""What a system or developer message declares: channels, tools, and the forms an answer may take.
+"""Declarations of system and developer messages: channels, tools, and response formats.
 
-All classes are frozen and keyword-only. `from_dict` reads and `to_dict` writes the wire form of openai_harmony;
-`ResponseFormat` has none there: the library has no API for that section of the guide.
+All classes are frozen and keyword-only. `from_dict` reads and `to_dict` writes the wire form of openai_harmony.
+`ResponseFormat` is not part of it: the library has no API for that section of the guide.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,38 +21,36 @@ class ChannelConfig:
 
     @classmethod
     def require_channels(cls, channels: Iterable[str]) -> "ChannelConfig":
-        """These channels, one of which each message has to name."""
+        """Return a configuration with these channels; each message has to name one."""
         return cls(valid_channels=tuple(channels), channel_required=True)
 
     @classmethod
     def from_dict(cls, data: Json) -> "ChannelConfig":
-        """Read the wire form; ShapeError when it is something else."""
+        """Read the wire form, or raise ShapeError."""
         fields = wire_form.struct(data, "ChannelConfig")
+        channels = wire_form.sequence(wire_form.required(fields, "valid_channels"))
         return cls(
-            valid_channels=tuple(
-                wire_form.string(channel)
-                for channel in wire_form.sequence(wire_form.required(fields, "valid_channels"))
-            ),
+            valid_channels=tuple(map(wire_form.string, channels)),
             channel_required=wire_form.boolean(wire_form.required(fields, "channel_required")),
         )
 
     def to_dict(self) -> dict[str, Json]:
-        """The wire form."""
+        """Return the wire form."""
         return {"valid_channels": list(self.valid_channels), "channel_required": self.channel_required}
 
 
 THREE_CHANNELS: Final = ChannelConfig(valid_channels=("analysis", "commentary", "final"), channel_required=True)
-"""The channels that the models know, each message on one of them."""
+"""The channels that the models know; each message is on one of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolDescription:
-    """One function that the model may call.
+    """A function that the model may call.
 
     Attributes:
         name: without its namespace.
-        description: may have several lines; empty for none.
-        parameters: JSON schema of the arguments; None for a function without any.
+        description: may have several lines or be empty.
+        parameters: JSON schema of the arguments; None for a function without arguments.
     """
 
     name: str
@@ -61,7 +59,7 @@ class ToolDescription:
 
     @classmethod
     def from_dict(cls, data: Json) -> "ToolDescription":
-        """Read the wire form; ShapeError when it is something else."""
+        """Read the wire form, or raise ShapeError."""
         fields = wire_form.struct(data, "ToolDescription")
         return cls(
             name=wire_form.string(wire_form.required(fields, "name")),
@@ -70,7 +68,7 @@ class ToolDescription:
         )
 
     def to_dict(self) -> dict[str, Json]:
-        """The wire form."""
+        """Return the wire form."""
         return wire_form.without_none(
             {"name": self.name, "description": self.description, "parameters": self.parameters}
         )
@@ -86,47 +84,45 @@ class ToolNamespaceConfig:
 
     @classmethod
     def browser(cls) -> "ToolNamespaceConfig":
-        """The built-in browser, in the words the models were trained on (openai-harmony 0.0.8, chat.rs:264-300)."""
+        """Return the built-in browser as in training (openai-harmony 0.0.8, chat.rs:264-300)."""
         from harmony_ref.messages import builtin_tools  # noqa: PLC0415 - long texts, seldom needed
 
         return cls.from_dict(builtin_tools.BROWSER)
 
     @classmethod
     def python(cls) -> "ToolNamespaceConfig":
-        """The built-in Python tool, in the words the models were trained on (openai-harmony 0.0.8, chat.rs)."""
+        """Return the built-in Python tool as in training (openai-harmony 0.0.8, chat.rs)."""
         from harmony_ref.messages import builtin_tools  # noqa: PLC0415 - as above
 
         return cls.from_dict(builtin_tools.PYTHON)
 
     @classmethod
     def from_dict(cls, data: Json) -> "ToolNamespaceConfig":
-        """Read the wire form; ShapeError when it is something else."""
+        """Read the wire form, or raise ShapeError."""
         fields = wire_form.struct(data, "ToolNamespaceConfig")
         return cls(
             name=wire_form.string(wire_form.required(fields, "name")),
             description=wire_form.optional_string(fields.get("description")),
-            tools=tuple(
-                ToolDescription.from_dict(tool) for tool in wire_form.sequence(wire_form.required(fields, "tools"))
-            ),
+            tools=tuple(map(ToolDescription.from_dict, wire_form.sequence(wire_form.required(fields, "tools")))),
         )
 
     def to_dict(self) -> dict[str, Json]:
-        """The wire form."""
+        """Return the wire form."""
         return wire_form.without_none(
             {"name": self.name, "description": self.description, "tools": [tool.to_dict() for tool in self.tools]}
         )
 
 
 Tools: TypeAlias = Mapping[str, ToolNamespaceConfig]
-"""Namespaces by key; they are rendered in the order of their keys, under their names."""
+"""Namespaces by key. They are rendered in the order of their keys, under their names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResponseFormat:
-    """A form that the answer may take (Harmony guide, "Structured output").
+    """A format of the answer (Harmony guide, "Structured output").
 
     Attributes:
-        name: what the format is called.
+        name: the name of the format.
         schema: JSON schema of the answer.
         description: may have several lines; None for none.
     """
@@ -137,7 +133,7 @@ class ResponseFormat:
 
     @classmethod
     def from_dict(cls, data: Json) -> "ResponseFormat":
-        """Read what `to_dict` writes; ShapeError when it is something else."""
+        """Read the result of `to_dict`, or raise ShapeError."""
         fields = wire_form.struct(data, "ResponseFormat")
         return cls(
             name=wire_form.string(wire_form.required(fields, "name")),
@@ -146,6 +142,5 @@ class ResponseFormat:
         )
 
     def to_dict(self) -> dict[str, Json]:
-        """`{"name", "description"?, "schema"}`, the schema as it is."""
-        described: dict[str, Json] = {} if self.description is None else {"description": self.description}
-        return {"name": self.name, **described, "schema": self.schema}
+        """Return `{"name", "description"?, "schema"}` with the schema unchanged."""
+        return wire_form.without_none({"name": self.name, "description": self.description}) | {"schema": self.schema}

@@ -1,4 +1,4 @@
-"""What a StreamParser finds, as values.
+"""Events of a StreamParser.
 
     MessageStarted → Delta* → MessageFinished
 
@@ -15,18 +15,18 @@ from harmony_ref.stream_state import ParserEvent
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageStarted(ParserEvent):
-    """A header was read; what follows is the content of this message."""
+    """A header was read; the content of this message follows."""
 
     header: Header
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delta(ParserEvent):
-    """A piece of the text of the message that has started. Never empty.
+    """A non-empty piece of the text of the open message.
 
     Attributes:
         text: the piece; whole characters only.
-        header: the header of the message that it belongs to.
+        header: the header of its message.
     """
 
     text: str
@@ -39,7 +39,7 @@ class MessageFinished(ParserEvent):
 
     Attributes:
         message: the message.
-        stop: the id of the token that ended it (`<|end|>`, `<|call|>`, `<|return|>`); None when the input ended.
+        stop: the id of the stop token (`<|end|>`, `<|call|>`, `<|return|>`); None when the input ended.
     """
 
     message: Message
@@ -47,4 +47,3 @@ class MessageFinished(ParserEvent):
 
 
 Event: TypeAlias = MessageStarted | Delta | MessageFinished
-"""Anything that a StreamParser reports."""

@@ -1,9 +1,9 @@
-"""One message header: what stands between `<|start|>` and `<|message|>`.
+"""Message headers, the part between `<|start|>` and `<|message|>`.
 
     AUTHOR [" to=" RECIPIENT] [<|channel|> CHANNEL] [" " CONTENT_TYPE]
 
 The library writes the recipient before the channel; the guide's examples and the models write it after. Both are read.
-Reading works on decoded text, so a marker that was typed in ordinary tokens counts as well (encoding.rs:1332-1471).
+Reading works on decoded text, so a marker typed in ordinary tokens counts as well (encoding.rs:1332-1471).
 """
 
 import re
@@ -27,23 +27,23 @@ _WHITE_SPACE: Final = (
     "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
 )
-"""Unicode White_Space. str.strip() would also take U+001C to U+001F."""
+"""Unicode White_Space. `str.strip()` would also strip U+001C to U+001F."""
 
 _CHANNEL_VALUE: Final = re.compile(f"[^<{_WHITE_SPACE}]*")
 _WORD: Final = re.compile(r"[^ \t\n\x0c\r]+")
 _ROLES: Final = {role.value: role for role in Role}
 _CACHED_LENGTH: Final = 64
-"""Longer headers and header strings are not remembered, so that the caches stay small."""
+"""Longer headers and header strings are not cached, to keep the caches small."""
 _CACHED_CHARACTERS: Final = 4 * _CACHED_LENGTH
-"""The same for headers as text."""
+"""The same limit for headers as text."""
 
 _WRITTEN: Final = Memo[tuple[Role, str | None, str | None, str | None, str | None], tuple[int, ...]]()
-"""Headers by their fields: conversations have few different ones."""
+"""Headers by their fields; conversations have few different ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Header:
-    """The fields of a header. A content type keeps its `<|constrain|>`."""
+    """The fields of a header. A content type includes its `<|constrain|>`."""
 
     author: Author
     recipient: str | None = None
@@ -56,32 +56,27 @@ def read_header(header: Sequence[int], *, role: Role | None = None, position: in
 
     Args:
         header: the ids between `<|start|>` and `<|message|>`.
-        role: the role that is known beforehand, when `<|start|>` and role stood in the prompt.
-        position: where in its stream the header ended; goes into the error.
+        role: the role of the prompt, if `<|start|>` and the role are its last tokens.
+        position: index of the header's end in its stream; part of the error.
 
     Raises:
         HeaderError: the header breaks a rule.
     """
-    read = _read_remembered if len(header) <= _CACHED_LENGTH else _read
-    found = read(tuple(header), role)
-    if isinstance(found, Header):
-        return found
-    raise HeaderError(found, header=header, position=position)
+    result = (_read_cached if len(header) <= _CACHED_LENGTH else _read)(tuple(header), role)
+    if isinstance(result, Header):
+        return result
+    raise HeaderError(result, header=header, position=position)
 
 
 def read_header_text(text: str, role: Role | None) -> Header | HeaderFault:
-    """Read a header that was decoded; what `read_header` does after that.
-
-    Returns:
-        The header, or why it cannot be read.
-    """
-    return (_read_text_remembered if len(text) <= _CACHED_CHARACTERS else _read_text)(text, role)
+    """Read a decoded header as `read_header` does; return the header, or the reason why it cannot be read."""
+    return (_read_text_cached if len(text) <= _CACHED_CHARACTERS else _read_text)(text, role)
 
 
 def write_header(header: Header) -> list[int]:
-    """The ids of a header, `<|start|>` and `<|message|>` included (encoding.rs:813-903).
+    """Return the ids of a header, with `<|start|>` and `<|message|>` (encoding.rs:813-903).
 
-    Every field is ordinary text, whatever it contains, but for a content type that begins with `<|constrain|>`.
+    Every field is ordinary text, except that a content type may begin with a special `<|constrain|>`.
 
     Raises:
         RenderError: a tool without a name.
@@ -102,22 +97,26 @@ def write_header(header: Header) -> list[int]:
         written.append(tokens.CHANNEL)
         written += encode_field(header.channel)
     if header.content_type is not None:
-        written += _content_type(header.content_type)
+        if header.content_type.startswith(CONSTRAIN_MARKER):
+            content_type = encode_field(header.content_type.removeprefix(CONSTRAIN_MARKER))
+            written += [*encode_field(" "), tokens.CONSTRAIN, *content_type]
+        else:
+            written += encode_field(f" {header.content_type}")
     written.append(tokens.MESSAGE)
     return written
 
 
 def header_ids(message: Message) -> Sequence[int]:
-    """The ids of a message's header, as `write_header` writes it, remembered.
+    """Return the ids of a message's header as `write_header` writes it, cached.
 
     Raises:
         RenderError: a tool without a name.
     """
     author = message.author
     fields = (author.role, author.name, message.recipient, message.channel, message.content_type)
-    found = _WRITTEN.get(fields)
-    if found is not None:
-        return found
+    cached = _WRITTEN.get(fields)
+    if cached is not None:
+        return cached
     header = Header(
         author=author, recipient=message.recipient, channel=message.channel, content_type=message.content_type
     )
@@ -126,12 +125,12 @@ def header_ids(message: Message) -> Sequence[int]:
 
 
 def encode_field(text: str) -> Sequence[int]:
-    """The ids of a string in a header, remembered: the same few come again and again."""
-    return _encode_remembered(text) if len(text) <= _CACHED_LENGTH else tokens.encode_text(text)
+    """Return the ids of a string in a header, cached because the same few strings recur."""
+    return _encode_cached(text) if len(text) <= _CACHED_LENGTH else tokens.encode_text(text)
 
 
 def split_channel(text: str) -> tuple[str | None, str] | HeaderFault:
-    """The channel, if there is one, and the text without it: what stood before and after is joined without a space."""
+    """Return the channel, if any, and the text without it; the text before and after is joined without a space."""
     before, marker, rest = text.partition(CHANNEL_MARKER)
     if not marker:
         return None, text
@@ -147,19 +146,12 @@ def split_channel(text: str) -> tuple[str | None, str] | HeaderFault:
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a header without its channel; `<|constrain|>` begins a word wherever it stands."""
-    spaced = text.strip(_WHITE_SPACE).replace(CONSTRAIN_MARKER, f" {CONSTRAIN_MARKER}")
-    return _WORD.findall(spaced.strip(_WHITE_SPACE))
-
-
-def _content_type(content_type: str) -> list[int]:
-    if not content_type.startswith(CONSTRAIN_MARKER):
-        return list(encode_field(f" {content_type}"))
-    return [*encode_field(" "), tokens.CONSTRAIN, *encode_field(content_type.removeprefix(CONSTRAIN_MARKER))]
+    """Return the words of a header without its channel; `<|constrain|>` always begins a word."""
+    return _WORD.findall(text.strip(_WHITE_SPACE).replace(CONSTRAIN_MARKER, f" {CONSTRAIN_MARKER}").strip(_WHITE_SPACE))
 
 
 @lru_cache(maxsize=4096)
-def _encode_remembered(text: str) -> tuple[int, ...]:
+def _encode_cached(text: str) -> tuple[int, ...]:
     return tuple(tokens.encode_text(text))
 
 
@@ -184,7 +176,7 @@ def _read_text(text: str, role: Role | None) -> Header | HeaderFault:
         return author
     recipient, content_type = _addressee(words)
     if words:
-        from harmony_ref.rust_debug import debug_quoted  # noqa: PLC0415 - its tables would be a fifth of first use
+        from harmony_ref.rust_debug import debug_quoted  # noqa: PLC0415 - a fifth of the time of first use
 
         left = debug_quoted(" ".join(words))
         return HeaderFault(
@@ -195,12 +187,12 @@ def _read_text(text: str, role: Role | None) -> Header | HeaderFault:
     return Header(author=author, recipient=recipient, channel=channel, content_type=content_type)
 
 
-_read_remembered = lru_cache(maxsize=4096)(_read)
-_read_text_remembered = lru_cache(maxsize=4096)(_read_text)
+_read_cached = lru_cache(maxsize=4096)(_read)
+_read_text_cached = lru_cache(maxsize=4096)(_read_text)
 
 
 def _author(words: list[str], role: Role | None) -> Author | HeaderFault:
-    """The author; the words that said so are removed."""
+    """Return the author, and remove its words."""
     name = None
     if role is None:
         if not words:
@@ -220,14 +212,14 @@ def _author(words: list[str], role: Role | None) -> Author | HeaderFault:
             del words[0]
         if role is Role.TOOL:
             name = word
-    # The word of a role may stand in the text although it was given, and after the name of a tool.
+    # The role may be repeated: after the caller's role, and after the name of a tool.
     if words and words[0] == role.value:
         del words[0]
     return Author(role=role, name=name)
 
 
 def _addressee(words: list[str]) -> tuple[str | None, str | None]:
-    """The recipient and the content type; their words are removed."""
+    """Return the recipient and the content type, and remove their words."""
     if not words:
         return None, None
     last = words.pop()

@@ -1,8 +1,10 @@
-"""JSON text as the library prints it, after reading it as the library reads it.
+"""JSON text as openai-harmony 0.0.8 reads and prints it.
 
-openai-harmony 0.0.8 receives a schema as JSON text and prints its defaults again, both with serde_json. That reader
-rounds twice (`float_roundtrip` is off), so a float of 16 or 17 digits may come back one unit in the last place off;
-that printer writes `1e16` and `0.00001` where Python writes `1e+16` and `1e-05`. Both are followed here.
+The library receives a schema as JSON text and prints its defaults again, both with serde_json:
+
+- The reader rounds twice (`float_roundtrip` is off): a float of 16 or 17 digits may be off by one unit in the last
+  place.
+- The printer writes `1e16` and `0.00001` where Python writes `1e+16` and `1e-05`.
 """
 
 import json
@@ -26,17 +28,18 @@ _ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
 
 
 def json_text(value: Json) -> str:
-    """Compact JSON, members in their order, characters beyond ASCII as they are.
+    """Return compact JSON, members in their order, characters beyond ASCII unescaped.
 
     Raises:
-        MessageError: a number that JSON cannot carry (NaN, infinities) or that the library refuses (10**400).
+        MessageError: a number that JSON cannot express (NaN, infinities) or that the library refuses (10**400).
     """
     if value is None:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return _int_text(value)
+        is_integer = _I64_MIN <= value < _U64
+        return str(value) if is_integer else _float_text(math.copysign(_from_digits(str(abs(value)), 0), value))
     if isinstance(value, float):
         return _float_text(_read_float(value))
     if isinstance(value, str):
@@ -51,14 +54,7 @@ def _string_text(value: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    found = match.group()
-    return _ESCAPES.get(found) or f"\\u{ord(found):04x}"
-
-
-def _int_text(value: int) -> str:
-    if _I64_MIN <= value < _U64:
-        return str(value)
-    return _float_text(math.copysign(_from_digits(str(abs(value)), 0), value))
+    return _ESCAPES.get(match[0]) or f"\\u{ord(match[0]):04x}"
 
 
 def _read_float(value: float) -> float:
@@ -70,12 +66,12 @@ def _read_float(value: float) -> float:
 
 
 def _from_digits(digits: str, power: int) -> float:
-    """The digits as an integer, times ten to a power, in the reader's own steps."""
-    kept = len(digits)
-    while int(digits[:kept]) >= _U64:
-        kept -= 1
-    power += len(digits) - kept
-    value = float(int(digits[:kept]))
+    """Return the digits as an integer, times ten to a power, in the reader's own steps."""
+    count = len(digits)
+    while int(digits[:count]) >= _U64:
+        count -= 1
+    power += len(digits) - count
+    value = float(int(digits[:count]))
     while power < -_LARGEST_POWER and value:
         value /= _POWERS[_LARGEST_POWER]
         power += _LARGEST_POWER

@@ -1,13 +1,13 @@
 """Conversations as values, with the names of openai_harmony.
 
-All classes are frozen and keyword-only; a changed copy comes from `dataclasses.replace` or a `with_…` method.
+All classes are frozen and keyword-only; `dataclasses.replace` and the `with_…` methods return changed copies.
 `from_dict` reads and `to_dict` writes the JSON that openai_harmony exchanges with its Rust core ("wire form"):
 
     {"role", "name"?, "recipient"?, "content", "channel"?, "content_type"?}
 
 `content` is a string, or a list of `{"type": "text", "text"}`, `{"type": "system_content", …}` and
-`{"type": "developer_content", …}`. Members that are None are not written. Unknown members are ignored when read.
-One spelling that the library's reader accepts by accident is refused: an array of its members for an object.
+`{"type": "developer_content", …}`. Members equal to None are not written. Unknown members are ignored when read.
+An array of members instead of an object is refused, although the library's reader accepts it by accident.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from harmony_ref.messages.wire_form import ShapeError
 
 
 class Role(StrEnum):
-    """Who speaks (Harmony guide, "Roles")."""
+    """The role of an author (Harmony guide, "Roles")."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -40,7 +40,7 @@ class Role(StrEnum):
 
 
 class ReasoningEffort(StrEnum):
-    """How much the model is asked to reason; the value is that of the wire form."""
+    """The requested amount of reasoning, with the values of the wire form."""
 
     LOW = "Low"
     MEDIUM = "Medium"
@@ -49,7 +49,7 @@ class ReasoningEffort(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Author:
-    """A role, and for tools the name that stands in its place in a header."""
+    """A role, and for tools the name that replaces it in a header."""
 
     role: Role
     name: str | None = None
@@ -57,12 +57,12 @@ class Author:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextContent:
-    """Text, rendered as it is."""
+    """Text, rendered unchanged."""
 
     text: str
 
     def to_dict(self) -> dict[str, Json]:
-        """The wire form."""
+        """Return the wire form."""
         return {"type": "text", "text": self.text}
 
 
@@ -70,7 +70,7 @@ class TextContent:
 class SystemContent:
     """The content of a system message. The defaults are those of openai_harmony's Python class.
 
-    A member that is None leaves out its line. In the wire form every absent member is None, not the default.
+    A member equal to None omits its line. In the wire form every absent member is None, not the default.
     """
 
     model_identity: str | None = "You are ChatGPT, a large language model trained by OpenAI."
@@ -81,12 +81,12 @@ class SystemContent:
     tools: Tools | None = None
 
     def with_tools(self, namespace: ToolNamespaceConfig) -> "SystemContent":
-        """A copy that also declares this namespace, keyed by its name."""
+        """Return a copy that also declares this namespace, keyed by its name."""
         return replace(self, tools={**(self.tools or {}), namespace.name: namespace})
 
     @classmethod
     def from_dict(cls, data: Json) -> "SystemContent":
-        """Read the wire form; ShapeError when it is something else."""
+        """Read the wire form, or raise ShapeError."""
         fields = wire_form.struct(data, "SystemContent")
         effort = fields.get("reasoning_effort")
         channels = fields.get("channel_config")
@@ -100,7 +100,7 @@ class SystemContent:
         )
 
     def to_dict(self) -> dict[str, Json]:
-        """The wire form."""
+        """Return the wire form."""
         return wire_form.without_none(
             {
                 "type": "system_content",
@@ -118,7 +118,7 @@ class SystemContent:
 class DeveloperContent:
     """The content of a developer message: instructions (the "system prompt" of other formats), functions, formats.
 
-    Response formats are the guide's; in the wire form they are a member that openai_harmony ignores.
+    Response formats are defined by the guide; openai_harmony ignores their member in the wire form.
     """
 
     instructions: str | None = None
@@ -126,31 +126,31 @@ class DeveloperContent:
     response_formats: Sequence[ResponseFormat] = ()
 
     def with_tools(self, namespace: ToolNamespaceConfig) -> "DeveloperContent":
-        """A copy that also declares this namespace, keyed by its name."""
+        """Return a copy that also declares this namespace, keyed by its name."""
         return replace(self, tools={**(self.tools or {}), namespace.name: namespace})
 
     def with_function_tools(self, tools: Iterable[ToolDescription]) -> "DeveloperContent":
-        """A copy that declares these functions in the namespace `functions`."""
+        """Return a copy that declares these functions in the namespace `functions`."""
         return self.with_tools(ToolNamespaceConfig(name="functions", tools=tuple(tools)))
 
     def with_response_format(self, response_format: ResponseFormat) -> "DeveloperContent":
-        """A copy that also declares this format."""
+        """Return a copy that also declares this format."""
         return replace(self, response_formats=(*self.response_formats, response_format))
 
     @classmethod
     def from_dict(cls, data: Json) -> "DeveloperContent":
-        """Read the wire form; ShapeError when it is something else."""
+        """Read the wire form, or raise ShapeError."""
         fields = wire_form.struct(data, "DeveloperContent")
         return cls(
             instructions=wire_form.optional_string(fields.get("instructions")),
             tools=_tools_from_dict(fields.get("tools")),
             response_formats=tuple(
-                ResponseFormat.from_dict(form) for form in wire_form.sequence(fields.get("response_formats") or [])
+                map(ResponseFormat.from_dict, wire_form.sequence(fields.get("response_formats") or []))
             ),
         )
 
     def to_dict(self) -> dict[str, Json]:
-        """The wire form."""
+        """Return the wire form."""
         return wire_form.without_none(
             {
                 "type": "developer_content",
@@ -162,14 +162,13 @@ class DeveloperContent:
 
 
 Content: TypeAlias = TextContent | SystemContent | DeveloperContent
-"""One part of a message."""
 
 
 @dataclass(frozen=True, kw_only=True, init=False, slots=True)
 class Message:
     """One message: its header's fields and its content.
 
-    Made with an author or a bare role, and with a string, one part or several:
+    The constructor accepts an author or a role, and a string, one part or several:
     `Message(author=Role.USER, content="Hi")`.
     """
 
@@ -190,7 +189,11 @@ class Message:
     ) -> None:
         assign = object.__setattr__
         assign(self, "author", Author(role=author) if isinstance(author, Role) else author)
-        assign(self, "content", _parts(content))
+        if isinstance(content, str):
+            content = (TextContent(text=content),)
+        elif isinstance(content, TextContent | SystemContent | DeveloperContent):
+            content = (content,)
+        assign(self, "content", tuple(content))
         assign(self, "channel", channel)
         assign(self, "recipient", recipient)
         assign(self, "content_type", content_type)
@@ -200,7 +203,7 @@ class Message:
         """Read the wire form.
 
         Raises:
-            MessageError: it is something else; the text is the library's, without line and column.
+            MessageError: invalid data; the text is the library's, without line and column.
         """
         try:
             return _message_from_dict(data)
@@ -208,7 +211,7 @@ class Message:
             raise MessageError(subject="message", problem=error.problem) from None
 
     def to_dict(self) -> dict[str, Json]:
-        """The wire form; a single text part is written as a plain string."""
+        """Return the wire form; a single text part is a plain string."""
         match self.content:
             case (TextContent(text=text),):
                 content: Json = text
@@ -246,7 +249,7 @@ class Conversation:
         """Read the wire form, `{"messages": […]}`.
 
         Raises:
-            MessageError: it is something else; the text is the library's, without line and column.
+            MessageError: invalid data; the text is the library's, without line and column.
         """
         try:
             fields = wire_form.struct(data, "Conversation")
@@ -256,16 +259,8 @@ class Conversation:
             raise MessageError(subject="conversation", problem=error.problem) from None
 
     def to_dict(self) -> dict[str, Json]:
-        """The wire form."""
+        """Return the wire form."""
         return {"messages": [message.to_dict() for message in self.messages]}
-
-
-def _parts(content: str | Content | Iterable[Content]) -> tuple[Content, ...]:
-    if isinstance(content, str):
-        return (TextContent(text=content),)
-    if isinstance(content, TextContent | SystemContent | DeveloperContent):
-        return (content,)
-    return tuple(content)
 
 
 def _text_from_dict(data: Json) -> TextContent:
@@ -290,12 +285,9 @@ def _message_from_dict(data: Json) -> Message:
     raw = wire_form.required(fields, "content")
     if not isinstance(raw, str | list | tuple):
         raise ShapeError(f"invalid type: {wire_form.described(raw)}, expected string or list of content")
-    author = Author(
-        role=wire_form.variant(Role, wire_form.required(fields, "role")),
-        name=wire_form.optional_string(fields.get("name")),
-    )
+    role = wire_form.variant(Role, wire_form.required(fields, "role"))
     return Message(
-        author=author,
+        author=Author(role=role, name=wire_form.optional_string(fields.get("name"))),
         content=raw if isinstance(raw, str) else [_content_from_dict(part) for part in wire_form.sequence(raw)],
         channel=wire_form.optional_string(fields.get("channel")),
         recipient=wire_form.optional_string(fields.get("recipient")),

@@ -1,6 +1,6 @@
-"""Reading JSON values as the shapes of the wire form, with the error texts of the library's reader (serde).
+"""Conversion of JSON values to the shapes of the wire form, with the error texts of the library's reader (serde).
 
-Each function takes a JSON value, returns it under a narrower type, and raises ShapeError when it has another shape.
+Each function takes a JSON value, returns it under a narrower type, and raises ShapeError if it has another shape.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,11 +14,7 @@ _Variant = TypeVar("_Variant", bound=StrEnum)
 
 
 class ShapeError(ValueError):
-    """A JSON value of another shape than expected.
-
-    Attributes:
-        problem: what was found and what was expected, as serde says it.
-    """
+    """A JSON value of an unexpected shape; `problem` has the actual and the expected shape in serde's words."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
@@ -26,55 +22,55 @@ class ShapeError(ValueError):
 
 
 def struct(data: Json, name: str) -> Mapping[str, Json]:
-    """An object that stands for the named structure."""
+    """Return the object of the named structure."""
     return _object(data, f"struct {name}")
 
 
 def tagged(data: Json, name: str) -> Mapping[str, Json]:
-    """An object that stands for one of the variants of the named structure."""
+    """Return the object of one variant of the named structure."""
     return _object(data, f"internally tagged enum {name}")
 
 
 def mapping(data: Json) -> Mapping[str, Json]:
-    """Any object."""
+    """Return any object."""
     return _object(data, "a map")
 
 
 def sequence(data: Json) -> Sequence[Json]:
-    """An array."""
+    """Return an array."""
     if isinstance(data, list | tuple):
         return data
     raise ShapeError(f"invalid type: {described(data)}, expected a sequence")
 
 
 def string(data: Json) -> str:
-    """A string."""
+    """Return a string."""
     if isinstance(data, str):
         return data
     raise ShapeError(f"invalid type: {described(data)}, expected a string")
 
 
 def optional_string(data: Json) -> str | None:
-    """A string or null."""
+    """Return a string or None."""
     return None if data is None else string(data)
 
 
 def boolean(data: Json) -> bool:
-    """True or false."""
+    """Return a boolean."""
     if isinstance(data, bool):
         return data
     raise ShapeError(f"invalid type: {described(data)}, expected a boolean")
 
 
 def required(fields: Mapping[str, Json], name: str) -> Json:
-    """The value of a member that has to be there."""
+    """Return the value of a mandatory member."""
     if name in fields:
         return fields[name]
     raise ShapeError(f"missing field `{name}`")
 
 
 def one_of(names: Iterable[str], data: str) -> str:
-    """One of the named strings."""
+    """Return one of the named strings."""
     allowed = list(names)
     if data in allowed:
         return data
@@ -82,14 +78,14 @@ def one_of(names: Iterable[str], data: str) -> str:
 
 
 def tag(data: Json, names: Iterable[str]) -> str:
-    """The `type` of a structure that comes in several variants."""
+    """Return the `type` of a structure with several variants."""
     if isinstance(data, str):
         return one_of(names, data)
     raise ShapeError(f"invalid type: {described(data)}, expected variant identifier")
 
 
 def variant(kind: type[_Variant], data: Json) -> _Variant:
-    """The member of an enumeration that has this value; serde also reads it as the name of an empty member."""
+    """Return the member of an enumeration; serde also accepts the value as the name of an empty member."""
     names = [member.value for member in kind]
     if isinstance(data, str):
         return kind(one_of(names, data))
@@ -98,19 +94,19 @@ def variant(kind: type[_Variant], data: Json) -> _Variant:
     if len(data) != 1:
         raise ShapeError("invalid value: map, expected map with a single key")
     ((name, value),) = data.items()
-    found = kind(one_of(names, name))
+    member = kind(one_of(names, name))
     if value is None or (isinstance(value, Mapping) and not value):
-        return found
+        return member
     raise ShapeError(f"invalid type: {described(value)}, expected unit")
 
 
 def without_none(fields: Mapping[str, Json]) -> dict[str, Json]:
-    """The members that are not None, in the given order."""
+    """Return the members other than None, in their order."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def described(data: Json) -> str:
-    """The value as serde names it in an error."""
+    """Return the value as serde names it in an error."""
     if data is None:
         return "null"
     if isinstance(data, bool):

@@ -1,10 +1,8 @@
-"""A whole completion that is framed as it should be, read at once from its text.
+"""Parsing of a whole, well-framed completion from its text, without looking at each token.
 
-A marker typed in ordinary tokens looks in text like the special token. Where every `<|` of the text comes from a
-special token there is no such thing, and the text can be cut at its markers. That leaves one decoding of everything
-and a few searches in strings instead of looking at each token.
-
-Whatever is unusual is not decided here: `None` sends it to the state machine, which knows every rule and every error.
+A marker typed in ordinary tokens looks in text like the special token. If every `<|` of the text comes from a special
+token, the text can be split at its markers: one decoding and a few string searches. Any other completion gives `None`;
+the state machine, which knows every rule and error, then parses it.
 """
 
 import sys
@@ -22,7 +20,7 @@ _OPENING: Final = "<|"
 _START: Final = tokens.NAMED_SPECIALS[tokens.START]
 _MESSAGE: Final = tokens.NAMED_SPECIALS[tokens.MESSAGE]
 _STOPS: Final = frozenset(tokens.NAMED_SPECIALS[token].removeprefix(_OPENING) for token in tokens.STOP_TOKENS)
-"""What the texts of the stop tokens have after `<|`."""
+"""The texts of the stop tokens after `<|`."""
 
 _MARKER_CHARACTERS: Final = [chr(token) for token in tokens.NAMED_SPECIALS]
 _STOP_CHARACTERS: Final = [chr(token) for token in tokens.STOP_TOKENS]
@@ -30,25 +28,26 @@ _UTF_32: Final = f"utf-32-{sys.byteorder[0]}e"
 
 
 def read_well_framed(completion: Sequence[int], role: Role | None) -> list[Message] | None:
-    """The messages of a completion of the form
+    """Return the messages of a completion of the form
 
         [header] <|message|> content stop (<|start|> header <|message|> content stop)*
 
-    where the last stop may be missing, and no `<|` is in ordinary tokens and no content broken UTF-8.
+    where the last stop may be missing, no `<|` is in ordinary tokens, and all content is UTF-8.
 
     Args:
         completion: the ids.
-        role: the role that stood in the prompt after the last `<|start|>`; None when the tokens begin with `<|start|>`.
+        role: the role that the prompt had after the last `<|start|>`; None if the tokens begin with `<|start|>`.
 
     Returns:
-        The messages; None when the completion has another form, be it right or wrong.
+        The messages; None if the completion has another form, valid or not.
     """
     try:
-        characters = _as_characters(completion)
+        # One character per id: counting in a string takes a hundredth of the time of a list.
+        characters = array("I", completion).tobytes().decode(_UTF_32, "surrogatepass")
         text = tokens.decode_bytes(completion).decode("utf-8")
     except (OverflowError, TypeError, UnicodeDecodeError, UnknownTokenError):
         return None
-    if text.count(_OPENING) != _occurrences(characters, _MARKER_CHARACTERS):
+    if text.count(_OPENING) != sum(map(characters.count, _MARKER_CHARACTERS)):
         return None
     pieces = text.split(_START)
     if role is None and pieces.pop(0):
@@ -56,22 +55,13 @@ def read_well_framed(completion: Sequence[int], role: Role | None) -> list[Messa
     messages: list[Message] = []
     cut_off = False
     for piece in pieces:
-        written, marker, rest = piece.partition(_MESSAGE)
-        header = read_header_text(written, role)
+        header_text, marker, rest = piece.partition(_MESSAGE)
+        header = read_header_text(header_text, role)
         if cut_off or not marker or not isinstance(header, Header):
             return None
         content, _, last = rest.rpartition(_OPENING)
         cut_off = last not in _STOPS
         messages.append(message_of(header, rest if cut_off else content))
         role = None
-    # A stop token in any other place is the state machine's.
-    return messages if _occurrences(characters, _STOP_CHARACTERS) == len(messages) - cut_off else None
-
-
-def _as_characters(run: Sequence[int]) -> str:
-    """A string that has the ids as its characters: counting in it takes a hundredth of the time of a list."""
-    return array("I", run).tobytes().decode(_UTF_32, "surrogatepass")
-
-
-def _occurrences(characters: str, wanted: Sequence[str]) -> int:
-    return sum(map(characters.count, wanted))
+    # The state machine reads completions with a stop token in any other place.
+    return messages if sum(map(characters.count, _STOP_CHARACTERS)) == len(messages) - cut_off else None

@@ -1,11 +1,11 @@
-"""Tokens of the model → messages, at once or as they come."""
+"""Parsing of completions into messages, whole or as a stream."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
 from harmony_ref.errors import ParseError
 from harmony_ref.json_value import Json
-from harmony_ref.messages.construction import delta, finished, started
+from harmony_ref.messages.construction import delta_event, finished_event, started_event
 from harmony_ref.messages.events import Delta, Event
 from harmony_ref.messages.header import Header
 from harmony_ref.messages.message_types import Message, Role
@@ -31,28 +31,25 @@ def parse(completion: Iterable[int], role: Role | None = None, *, lenient: Liter
 def parse(
     completion: Iterable[int], role: Role | None = None, *, strict: bool = True, lenient: bool = False
 ) -> "list[Message] | LenientParse":
-    """The messages of a whole completion.
+    """Return the messages of a whole completion.
 
     Args:
         completion: the ids, with or without the last stop token.
-        role: the role that stood in the prompt after the last `<|start|>`; None when the tokens begin with `<|start|>`.
-        strict: False to take a message without `<|message|>` as content, as StreamParser does.
-        lenient: True for all that can be made of it, whatever it is; then nothing but ValueError is raised. See
-            `lenient.parse_leniently`.
+        role: the role that the prompt had after the last `<|start|>`; None if the tokens begin with `<|start|>`.
+        strict: False to accept a message without `<|message|>` as content, as StreamParser does.
+        lenient: True to parse any completion, see `lenient.parse.parse_leniently`. Only ValueError is raised then.
 
     Raises:
         ParseError: the tokens are not Harmony; its `events` hold the messages before the error.
     """
     if lenient:
-        from harmony_ref.lenient.parse import parse_leniently  # noqa: PLC0415 - strict parsing does not pay for it
+        from harmony_ref.lenient.parse import parse_leniently  # noqa: PLC0415 - not needed by strict parsing
 
         return parse_leniently(completion, role)
     run = completion if isinstance(completion, list) else list(completion)
     messages = read_well_framed(run, role)
-    return _read_as_stream(run, role, strict=strict) if messages is None else messages
-
-
-def _read_as_stream(run: list[int], role: Role | None, *, strict: bool) -> list[Message]:
+    if messages is not None:
+        return messages
     parser = StreamParser(role, strict=strict)
     events = parser.feed(run)
     try:
@@ -64,13 +61,13 @@ def _read_as_stream(run: list[int], role: Role | None, *, strict: bool) -> list[
 
 
 class StreamParser(StreamMachine):
-    """Takes tokens as they come and says what they begin, continue and end.
+    """Reads tokens in chunks of any size, and returns events.
 
-    Events do not depend on how the tokens are split over calls, but for the deltas: those of one call are merged. The
-    attributes after each `process` equal those of the library's StreamableParser after each of its tokens.
+    Events do not depend on how the tokens are split over calls, except that the deltas of one call are merged. After
+    each `process` the attributes equal those of the library's StreamableParser after that token.
 
-    After an error the parser is where the library's would be, and can be fed further tokens; those that followed the
-    refused token in the same call were not read.
+    After an error the parser is in the state of the library's parser, and accepts further tokens. Tokens after the
+    refused one in the same call were not read.
     """
 
     __slots__ = ("_events",)
@@ -79,9 +76,9 @@ class StreamParser(StreamMachine):
         """Start before the first token.
 
         Args:
-            role: the role that stood in the prompt after the last `<|start|>`; None when `<|start|>` comes first.
-            strict: False to take a first message that stops before its `<|message|>` as content without a header,
-                its white space reduced to single spaces. Later ones vanish.
+            role: the role that the prompt had after the last `<|start|>`; None if `<|start|>` comes first.
+            strict: False to accept a first message that ends before its `<|message|>` as content without a header,
+                its white space reduced to single spaces. Later ones are dropped.
         """
         super().__init__(role, strict=strict)
         self._events: list[Event] = []
@@ -90,10 +87,10 @@ class StreamParser(StreamMachine):
         """Read tokens.
 
         Returns:
-            What they brought, in order; the deltas of a message merged into one.
+            Their events in order; consecutive deltas of a message are merged.
 
         Raises:
-            ParseError: a token that cannot stand where it does. `error.events` are those of the tokens before it.
+            ParseError: a token is invalid in the current state. `error.events` holds the events before it.
         """
         chunk = run if isinstance(run, list) else list(run)
         if len(chunk) == 1:
@@ -108,12 +105,12 @@ class StreamParser(StreamMachine):
         return self._events
 
     def process(self, token: int) -> list[Event]:
-        """Read one token; otherwise as `feed`."""
+        """Read one token as `feed` does."""
         text = self._plain[token]
         if text:
             self._tokens.append(token)
             self._delta = text
-            return [delta(text, self._open_header)]
+            return [delta_event(text, self._open_header)]
         self._events = []
         try:
             self._step(token)
@@ -123,7 +120,7 @@ class StreamParser(StreamMachine):
         return self._events
 
     def finish(self) -> list[Event]:
-        """Read the end of the input, which ends a message that is still open. May be called again.
+        """Read the end of the input, which ends an open message. May be called again.
 
         Raises:
             UnexpectedEndError: the input ended inside a header.
@@ -134,21 +131,21 @@ class StreamParser(StreamMachine):
 
     @property
     def state(self) -> StreamState:
-        """Where the parser stands."""
+        """The current state."""
         return self._state
 
     @property
     def state_data(self) -> Mapping[str, Json]:
-        """The library's description of the state; takes time in proportion to what was read since the last time.
+        """The library's description of the state, in time proportional to the tokens read since the last call.
 
-        `{"state"}`, and `header_tokens`, or `header` and `content_tokens`. The latter are not the ids that were fed but
-        those of the text that each of them completed, as in the library.
+        `{"state"}`, and `header_tokens`, or `header` and `content_tokens`. As in the library, the latter are the ids of
+        the text that each token completed, not the tokens themselves.
         """
         return self._described()
 
     @property
     def current_role(self) -> Role | None:
-        """The role of the open message, or the one known beforehand."""
+        """The role of the open message, or the one that the prompt had."""
         return self._known_role()
 
     @property
@@ -158,18 +155,18 @@ class StreamParser(StreamMachine):
 
     @property
     def tokens(self) -> Sequence[int]:
-        """Every id that was read, a refused one included."""
+        """All ids read, including refused ones."""
         return Snapshot(self._tokens)
 
-    def _started(self, header: Header) -> None:
-        self._events.append(started(header))
+    def _on_start(self, header: Header) -> None:
+        self._events.append(started_event(header))
 
-    def _continued(self, text: str) -> None:
+    def _on_text(self, text: str) -> None:
         newest = self._events[-1] if self._events else None
         if isinstance(newest, Delta):
-            self._events[-1] = delta(newest.text + text, newest.header)
+            self._events[-1] = delta_event(newest.text + text, newest.header)
         else:
-            self._events.append(delta(text, self._open_header))
+            self._events.append(delta_event(text, self._open_header))
 
-    def _finished(self, message: Message, stop: int | None) -> None:
-        self._events.append(finished(message, stop))
+    def _on_finish(self, message: Message, stop: int | None) -> None:
+        self._events.append(finished_event(message, stop))

@@ -1,10 +1,12 @@
-"""The state machine of streams (openai-harmony 0.0.8, encoding.rs:1118-1315), which every parser of this package is.
+"""The state machine of streams (openai-harmony 0.0.8, encoding.rs:1118-1315), the base of every strict parser here.
 
     EXPECT_START --<|start|>--> HEADER --<|message|>--> CONTENT --<|end|>, <|call|>, <|return|>, end--> EXPECT_START
 
-It does what the library does, also where that loses data: a header swallows everything up to the next `<|message|>`;
-every special token that is not a stop token is text inside content; a message that was cut off is as good as a
-finished one, but for its stop token.
+It equals the library even where the library loses data:
+
+- A header includes everything up to the next `<|message|>`.
+- Every special token other than a stop token is text inside content.
+- A message that was cut off equals a finished one, except for its stop token.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,21 +25,22 @@ from harmony_ref.messages.construction import message_of
 from harmony_ref.messages.content_decoder import NO_TEXT, PLAIN_TEXT, ContentDecoder, ContentTokens, TokenTexts
 from harmony_ref.messages.header import Header, read_header, split_channel, words_of
 from harmony_ref.messages.message_types import Author, Message, Role
+from harmony_ref.messages.wire_form import without_none
 from harmony_ref.snapshot import Snapshot
 from harmony_ref.stream_state import StreamState
 from harmony_ref.tokenizer import tokens
 
 _FIRST_WINDOW: Final = 32
-"""Tokens looked at first; doubled as long as none is refused."""
+"""Tokens read first; doubled as long as none is refused."""
 
 _HEADER_END: Final = frozenset({tokens.MESSAGE})
 _LENIENT_HEADER_END: Final = _HEADER_END | tokens.STOP_TOKENS
 _SHORT_RUN: Final = 16
-"""Up to here looking each token up beats decoding them together."""
+"""Up to this length, looking each token up is faster than decoding them together."""
 
 
 class StreamMachine:
-    """The states and what leads from one to another. A subclass decides how tokens come in and what is reported."""
+    """The states and transitions. A subclass defines how tokens are fed and which events are reported."""
 
     __slots__ = (
         "_content_start",
@@ -51,11 +54,11 @@ class StreamMachine:
         "_next_role",
         "_pieces",
         "_plain",
+        "_plain_start",
         "_state",
         "_strict",
         "_text",
         "_tokens",
-        "_untold",
     )
 
     def __init__(self, role: Role | None, *, strict: bool) -> None:
@@ -66,14 +69,14 @@ class StreamMachine:
         self._header_tokens: list[int] = []
         self._header: Header | None = None
         self._decoder = ContentDecoder()
-        # What may be taken from the next token without asking for the state: its text, or nothing.
+        # The text of the next token by itself, whatever the state; "" if the state has to decide.
         self._plain: TokenTexts = NO_TEXT
         self._known = NO_TEXT.table
-        # The open message's content: text, pieces of text that follow it, and from `_untold` on the tokens that the
-        # short cut through `_plain` took, which become text when somebody asks.
+        # The open message's content: text, pieces of text that follow it, and from `_plain_start` on the tokens that the
+        # short cut through `_plain` took, which are decoded on demand.
         self._text = ""
         self._pieces: list[str] = []
-        self._untold = 0
+        self._plain_start = 0
         self._content_start = 0
         self._content_tokens: ContentTokens | None = None
         self._messages: list[Message] = []
@@ -97,9 +100,9 @@ class StreamMachine:
     @property
     def current_content(self) -> str:
         """The text of the open message so far, whole characters only."""
-        self._tell()
+        self._decode_plain()
         if self._pieces:
-            # Nobody else holds the text, so it grows in place: reading it after every token takes linear time.
+            # With one reference the text grows in place: reading it after every token takes linear time.
             text, self._text = self._text, ""
             text += "".join(self._pieces)
             self._text = text
@@ -111,20 +114,20 @@ class StreamMachine:
         """The text that the last token completed, if any."""
         return self._delta
 
-    def _started(self, header: Header) -> None:
-        """A header was read."""
+    def _on_start(self, header: Header) -> None:
+        """Handle a header that was read."""
 
-    def _continued(self, text: str) -> None:
-        """Text was added to the open message, but not by the short cut through `_plain`."""
+    def _on_text(self, text: str) -> None:
+        """Handle text added to the open message, except by the short cut through `_plain`."""
 
-    def _finished(self, message: Message, stop: int | None) -> None:
-        """A message ended, by a stop token or with the input."""
+    def _on_finish(self, message: Message, stop: int | None) -> None:
+        """Handle a message that a stop token or the end of the input ended."""
 
     def _known_role(self) -> Role | None:
         return self._next_role if self._header is None else self._header.author.role
 
     def _described(self) -> Mapping[str, Json]:
-        """The library's description of the state."""
+        """Return the library's description of the state."""
         match self._state:
             case StreamState.EXPECT_START:
                 return {"state": self._state.value}
@@ -134,9 +137,15 @@ class StreamMachine:
                 if self._content_tokens is None:
                     self._content_tokens = ContentTokens(self._content_start)
                 self._content_tokens.read(self._tokens)
+                header = self._open_header
                 return {
                     "state": self._state.value,
-                    "header": _header_data(self._open_header),
+                    "header": {
+                        "author": without_none({"role": header.author.role.value, "name": header.author.name}),
+                        "recipient": header.recipient,
+                        "channel": header.channel,
+                        "content_type": header.content_type,
+                    },
                     "content_tokens": Snapshot(self._content_tokens.ids),
                 }
 
@@ -145,19 +154,19 @@ class StreamMachine:
         assert self._header is not None, "there is a header in CONTENT and only there"
         return self._header
 
-    def _tell(self) -> None:
-        """Turn the tokens that the short cut took into text."""
-        if self._untold < len(self._tokens):
-            run = self._tokens[self._untold :]
+    def _decode_plain(self) -> None:
+        """Decode the tokens that the short cut took."""
+        if self._plain_start < len(self._tokens):
+            run = self._tokens[self._plain_start :]
             short = len(run) <= _SHORT_RUN
             self._pieces.append("".join(map(PLAIN_TEXT.__getitem__, run)) if short else tokens.decode_utf8(run))
-            self._untold = len(self._tokens)
+            self._plain_start = len(self._tokens)
 
     def _step(self, token: int) -> None:
-        """Read one token, whatever it is."""
-        self._tell()
+        """Read one token of any kind."""
+        self._decode_plain()
         self._tokens.append(token)
-        self._untold += 1
+        self._plain_start += 1
         self._delta = None
         match self._state:
             case StreamState.CONTENT:
@@ -186,16 +195,16 @@ class StreamMachine:
                 self._header_tokens = []
 
     def _read(self, chunk: list[int]) -> None:
-        """Read tokens run by run; each is looked at a fixed number of times, however they are framed.
+        """Read tokens in windows; each is looked at a fixed number of times, independent of the framing.
 
-        Not all at once: what follows a token that is refused would be looked at again when it is fed again.
+        One window for all would be slow: tokens after a refused one would be looked at again when they are fed again.
         """
         if self._plain is PLAIN_TEXT and len(chunk) <= _SHORT_RUN:
             texts = list(map(PLAIN_TEXT.__getitem__, chunk))
             if all(texts):
                 self._tokens += chunk
                 self._delta = texts[-1]
-                self._continued("".join(texts))
+                self._on_text("".join(texts))
                 return
         if self._state is StreamState.CONTENT and tokens.STOP_TOKENS.isdisjoint(chunk):
             self._extend(chunk)
@@ -215,8 +224,8 @@ class StreamMachine:
         header_end = _HEADER_END if self._strict else _LENIENT_HEADER_END
         while index < size:
             if self._state is not StreamState.EXPECT_START:
-                wanted = tokens.STOP_TOKENS if self._state is StreamState.CONTENT else header_end
-                while marks[mark] < index or (marks[mark] < size and chunk[marks[mark]] not in wanted):
+                ends = tokens.STOP_TOKENS if self._state is StreamState.CONTENT else header_end
+                while marks[mark] < index or (marks[mark] < size and chunk[marks[mark]] not in ends):
                     mark += 1
                 end = marks[mark]
                 if end > index:
@@ -227,20 +236,20 @@ class StreamMachine:
             index += 1
 
     def _extend(self, run: list[int]) -> None:
-        """Read tokens that do not end the present header or content."""
-        self._tell()
+        """Read tokens that do not end the current header or content."""
+        self._decode_plain()
         self._tokens += run
-        self._untold += len(run)
+        self._plain_start += len(run)
         if self._state is StreamState.HEADER:
             self._header_tokens += run
             self._delta = None
             return
-        text, newest = self._decoded(run)
+        text, newest = self._decode_run(run)
         self._delta = newest or None
         self._add(text)
 
-    def _decoded(self, run: list[int]) -> tuple[str, str]:
-        """The text that these tokens complete, and the end of it that the last of them completes."""
+    def _decode_run(self, run: list[int]) -> tuple[str, str]:
+        """Return the text that these tokens complete, and the part of it that the last one completes."""
         if self._plain is PLAIN_TEXT and len(run) <= _SHORT_RUN:
             texts = list(map(PLAIN_TEXT.__getitem__, run))
             if all(texts):
@@ -249,7 +258,7 @@ class StreamMachine:
             try:
                 return tokens.decode_utf8(run), newest
             except HarmonyError:
-                # A part of a character, or an unknown id: what comes of it is the decoder's.
+                # The decoder handles a part of a character, or an unknown id.
                 pass
         earlier = self._decoder.push_run(run[:-1])
         newest = self._decoder.push(run[-1])
@@ -258,18 +267,15 @@ class StreamMachine:
     def _end(self) -> None:
         """Read the end of the input."""
         self._delta = None
-        match self._state:
-            case StreamState.EXPECT_START:
-                pass
-            case StreamState.HEADER:
-                raise UnexpectedEndError(
-                    "Unexpected EOS while waiting for message header to complete",
-                    position=len(self._tokens),
-                    state=self._state,
-                    expected="<|message|>",
-                )
-            case StreamState.CONTENT:
-                self._finish_message(None)
+        if self._state is StreamState.HEADER:
+            raise UnexpectedEndError(
+                "Unexpected EOS while waiting for message header to complete",
+                position=len(self._tokens),
+                state=self._state,
+                expected="<|message|>",
+            )
+        if self._state is StreamState.CONTENT:
+            self._finish_message(None)
 
     def _finish_header(self) -> None:
         position = len(self._tokens) - 1
@@ -288,22 +294,22 @@ class StreamMachine:
             self._decoder = ContentDecoder()
         self._plain = PLAIN_TEXT
         self._known = PLAIN_TEXT.table
-        self._started(header)
+        self._on_start(header)
 
     def _add(self, text: str) -> None:
-        """Add what the decoder found, and see whether the next token is plain again."""
+        """Add text of the decoder, and update the table for the next token."""
         self._plain = PLAIN_TEXT if self._decoder.is_clear else NO_TEXT
         self._known = self._plain.table
         if text:
             self._pieces.append(text)
-            self._continued(text)
+            self._on_text(text)
 
     def _finish_message(self, stop: int | None) -> None:
         if not self._decoder.is_clear:
             self._add(self._decoder.flush())
         message = message_of(self._open_header, self.current_content)
         self._messages.append(message)
-        self._finished(message, stop)
+        self._on_finish(message, stop)
         self._header = None
         self._text = ""
         self._plain = NO_TEXT
@@ -311,7 +317,7 @@ class StreamMachine:
         self._state = StreamState.EXPECT_START
 
     def _recover(self, stop: int) -> None:
-        """Take a header that a stop token ended as content, if it is the first message's (openai/harmony#80)."""
+        """Accept a header that a stop token ended as content, if it is the first message's (openai/harmony#80)."""
         position = len(self._tokens) - 1
         role = self._next_role
         if role is not None and self._header_tokens:
@@ -337,15 +343,3 @@ def _content_in_header(raw: Sequence[int], role: Role, position: int) -> tuple[H
     if words and words[0] == role.value:
         del words[0]
     return Header(author=Author(role=role), channel=channel), " ".join(words)
-
-
-def _header_data(header: Header) -> Mapping[str, Json]:
-    author: dict[str, Json] = {"role": header.author.role.value}
-    if header.author.name is not None:
-        author["name"] = header.author.name
-    return {
-        "author": author,
-        "recipient": header.recipient,
-        "channel": header.channel,
-        "content_type": header.content_type,
-    }

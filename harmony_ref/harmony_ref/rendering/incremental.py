@@ -1,10 +1,10 @@
-"""A conversation that gets longer, and its tokens: a new message costs what it costs to render that message.
+"""A growing conversation and its tokens: adding a message only renders that message.
 
-What may change in the tokens that are there already is no more than this, and neither needs the rest encoded again:
+Two events change earlier tokens, and neither encodes the other messages again:
 
-- a `final` of the assistant takes out the reasoning before the first `final`, and the assistant's next message puts it
-  back unless it is a `final` too (`render.without_dropped_analysis`);
-- the first function that a developer message declares adds a sentence to each system message.
+- A `final` of the assistant removes the reasoning before the first `final`. The assistant's next message restores it,
+  unless it is a `final` too (`render.without_dropped_analysis`).
+- The first function that a developer message declares adds a sentence to each system message.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,24 +12,24 @@ from collections.abc import Iterable, Sequence
 from harmony_ref.errors import MessageError
 from harmony_ref.messages.header import encode_field
 from harmony_ref.messages.message_types import Message, Role, SystemContent
-from harmony_ref.rendering.render import ANALYSIS, FINAL, has_function_tools, render
+from harmony_ref.rendering.render import ANALYSIS, FINAL, has_function_tools, is_final_answer, render
 from harmony_ref.snapshot import Snapshot
 from harmony_ref.tokenizer import tokens
 
 
 class GrowingConversation:
-    """Messages and their tokens; the latter are always those of `render_conversation(messages)`.
+    """Messages and their tokens, which always equal `render_conversation(messages)`.
 
-    A message that cannot be rendered is refused, and not part of it.
+    A message that cannot be rendered is refused and not added.
     """
 
     __slots__ = (
         "_auto_drop_analysis",
         "_ends",
-        "_final_seen",
+        "_ends_in_final",
+        "_has_final",
+        "_has_note",
         "_messages",
-        "_note",
-        "_says_final",
         "_shortened",
         "_whole",
     )
@@ -38,12 +38,12 @@ class GrowingConversation:
         """Begin with these messages; for `auto_drop_analysis` see `render_conversation`."""
         self._auto_drop_analysis = auto_drop_analysis
         self._messages: list[Message] = []
-        self._note = False
-        # Whether any message was on `final`, and whether the assistant's last was.
-        self._final_seen = False
-        self._says_final = False
-        # The tokens of all messages, those without the reasoning before the first final, and where each message ends
-        # in the former. Both are kept, because a tool call after a final answer turns from one to the other and back.
+        self._has_note = False
+        # True if any message was on `final`, and if the assistant's last one was.
+        self._has_final = False
+        self._ends_in_final = False
+        # The tokens of all messages, those without the reasoning before the first final, and the end of each message
+        # in the former. A tool call after a final answer switches from one list to the other and back.
         self._whole: list[int] = []
         self._shortened: list[int] = []
         self._ends: list[int] = []
@@ -57,15 +57,15 @@ class GrowingConversation:
             The ids of that message.
 
         Raises:
-            RenderError: a message that Harmony has no form for.
-            MessageError: a string or number that JSON cannot carry.
+            RenderError: a message that Harmony cannot express.
+            MessageError: a string or number that JSON cannot express.
         """
-        note = self._note or has_function_tools([message])
+        note = self._has_note or has_function_tools([message])
         try:
             rendered = render(message, conversation_has_function_tools=note)
         except MessageError as error:
             raise MessageError(subject="conversation", problem=error.problem) from None
-        if note and not self._note:
+        if note and not self._has_note:
             self._add_note()
         self._add(message, rendered)
         return rendered
@@ -78,51 +78,49 @@ class GrowingConversation:
     @property
     def tokens(self) -> Sequence[int]:
         """The ids of the conversation, as of `render_conversation`; not copied."""
-        return Snapshot(self._kept)
+        return Snapshot(self._current)
 
     def for_completion(self, next_turn_role: Role = Role.ASSISTANT) -> list[int]:
-        """The ids of a prompt, as of `render_conversation_for_completion`; copied, not rendered again."""
-        return [*self._kept, tokens.START, *encode_field(next_turn_role.value)]
+        """Return the ids of `render_conversation_for_completion`; copied, not rendered again."""
+        return [*self._current, tokens.START, *encode_field(next_turn_role.value)]
 
     def for_training(self) -> list[int]:
-        """The ids of a training example, as of `render_conversation_for_training`; copied, not rendered again."""
-        rendered = self._kept.copy()
-        if self._messages and _is_final_answer(self._messages[-1]):
+        """Return the ids of `render_conversation_for_training`; copied, not rendered again."""
+        rendered = self._current.copy()
+        if self._messages and is_final_answer(self._messages[-1]):
             rendered[-1] = tokens.RETURN
         return rendered
 
     @property
-    def _kept(self) -> list[int]:
-        return self._shortened if self._auto_drop_analysis and self._says_final else self._whole
+    def _current(self) -> list[int]:
+        return self._shortened if self._auto_drop_analysis and self._ends_in_final else self._whole
 
     def _add(self, message: Message, rendered: Sequence[int]) -> None:
         if message.channel == FINAL:
-            self._final_seen = True
+            self._has_final = True
         if message.author.role is Role.ASSISTANT:
-            self._says_final = message.channel == FINAL
+            self._ends_in_final = message.channel == FINAL
         self._messages.append(message)
         self._whole += rendered
         self._ends.append(len(self._whole))
-        if self._final_seen or message.channel != ANALYSIS:
+        if self._has_final or message.channel != ANALYSIS:
             self._shortened += rendered
 
     def _add_note(self) -> None:
-        """Render the system messages once more, now with the note, and put everything together anew."""
-        self._note = True
+        """Render the system messages again, now with the note, and rebuild the tokens."""
+        self._has_note = True
         if not any(_has_system_content(message) for message in self._messages):
             return
         before, starts, messages = self._whole, [0, *self._ends], self._messages
         # New lists: snapshots of the old ones stay as they are.
         self._whole, self._shortened, self._ends, self._messages = [], [], [], []
-        self._final_seen = False
+        self._has_final = False
         for message, start, end in zip(messages, starts, starts[1:], strict=False):
-            noted = _has_system_content(message)
-            self._add(message, render(message, conversation_has_function_tools=True) if noted else before[start:end])
+            is_system = _has_system_content(message)
+            self._add(
+                message, render(message, conversation_has_function_tools=True) if is_system else before[start:end]
+            )
 
 
 def _has_system_content(message: Message) -> bool:
     return any(isinstance(part, SystemContent) for part in message.content)
-
-
-def _is_final_answer(message: Message) -> bool:
-    return message.author.role is Role.ASSISTANT and message.channel == FINAL

@@ -1,8 +1,11 @@
-"""JSON schema → the TypeScript of a tool definition, exactly as openai-harmony 0.0.8 writes it (encoding.rs:407-753).
+"""JSON schema as the TypeScript of a tool definition, exactly as openai-harmony 0.0.8 writes it (encoding.rs:407-753).
 
-The rules have quirks that are kept: `anyOf`, `allOf`, `$ref` and `const` become `any`; an array of a union has no
-parentheses; strings in enums and defaults are not escaped; only the first line of a property's description is
-commented; ` | null` is suppressed by the letters "null" anywhere in the type.
+The library's quirks are reproduced:
+
+- `anyOf`, `allOf`, `$ref` and `const` become `any`; an array of a union has no parentheses.
+- Strings in enums and defaults are not escaped.
+- Only the first line of a property's description is commented.
+- The letters "null" anywhere in the type suppress ` | null`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,14 +23,14 @@ _PROPERTY_INDENT = "    "
 
 
 def json_schema_to_typescript(schema: Json, indent: str = "") -> str:
-    """The type that stands between `(_: ` and `) => any;`.
+    """Return the type between `(_: ` and `) => any;`.
 
     Args:
-        schema: a JSON schema; anything that is not an object means `any`.
-        indent: what each line of properties begins with.
+        schema: a JSON schema; any value but an object means `any`.
+        indent: the prefix of each line of properties.
 
     Raises:
-        MessageError: a default is a number that JSON cannot carry, or the schema is nested deeper than Python goes.
+        MessageError: a default is a number that JSON cannot express, or the nesting exceeds Python's recursion limit.
     """
     try:
         return _type(schema, indent)
@@ -43,14 +46,14 @@ def _type(schema: Json, indent: str) -> str:
         return "".join(f"\n{indent} | {_union_member(variant, indent)}" for variant in variants)
     kind = schema.get("type")
     if isinstance(kind, list | tuple):
-        names = [name for name in kind if isinstance(name, str)]
+        names = _strings(kind)
         return " | ".join("number" if name == "integer" else name for name in names) if names else "any"
     if not isinstance(kind, str):
         return "any"
     match kind:
         case "object":
             return _object(schema, indent)
-        case "string" if choices := _enum_strings(schema):
+        case "string" if choices := _strings(schema.get("enum")):
             return " | ".join(f'"{choice}"' for choice in choices)
         case "array":
             return f"{_type(schema['items'], indent)}[]" if "items" in schema else "Array<any>"
@@ -62,7 +65,7 @@ def _object(schema: _Schema, indent: str) -> str:
     description = schema.get("description")
     head = f"{indent}// {description}\n" if isinstance(description, str) else ""
     properties = schema.get("properties")
-    required = _required(schema)
+    required = frozenset(_strings(schema.get("required")))
     body = (
         "".join(_property(name, value, indent, "" if name in required else "?") for name, value in properties.items())
         if isinstance(properties, Mapping)
@@ -71,20 +74,12 @@ def _object(schema: _Schema, indent: str) -> str:
     return f"{head}{{\n{body}{indent}}}"
 
 
-def _required(schema: _Schema) -> frozenset[str]:
-    names = schema.get("required")
-    return (
-        frozenset(name for name in names if isinstance(name, str)) if isinstance(names, list | tuple) else frozenset()
-    )
-
-
 def _property(name: str, value: Json, indent: str, mark: str) -> str:
     schema: _Schema = value if isinstance(value, Mapping) else {}
     variants = schema.get("oneOf")
     head = "".join(f"{indent}{line}\n" for line in _comments(schema))
     if isinstance(variants, list | tuple):
-        body = "".join(_union_lines(schema, variants, indent, mark, name))
-        return head + body
+        return head + "".join(_union_lines(schema, variants, indent, mark, name))
     kind = _nullable(_type(value, indent + _PROPERTY_INDENT), schema)
     default = f" // default: {_default(schema)}" if "default" in schema and "oneOf" not in schema else ""
     return f"{head}{indent}{name}{mark}: {kind},{default}\n"
@@ -101,18 +96,19 @@ def _comments(schema: _Schema) -> Iterator[str]:
     examples = schema.get("examples")
     if isinstance(examples, list | tuple) and examples:
         yield "// Examples:"
-        for example in examples:
-            if isinstance(example, str):
-                yield f'// - "{example}"'
+        for example in _strings(examples):
+            yield f'// - "{example}"'
 
 
 def _union_lines(
     schema: _Schema, variants: list[Json] | tuple[Json, ...], indent: str, mark: str, name: str
 ) -> Iterator[str]:
     description = schema.get("description")
-    first = _member(variants[0], "description") if variants else None
-    described = isinstance(description, str) and description != first
-    if described:
+    first = variants[0] if variants else None
+    is_described = isinstance(description, str) and (
+        not isinstance(first, Mapping) or description != first.get("description")
+    )
+    if is_described:
         yield f"{indent}// {description}\n"
     if "default" in schema:
         yield f"{indent}// default: {_default(schema)}\n"
@@ -121,8 +117,8 @@ def _union_lines(
         member: _Schema = variant if isinstance(variant, Mapping) else {}
         kind = _nullable(_type(variant, indent + _VARIANT_INDENT), member)
         own = member.get("description")
-        said_already = own == description or (index == 0 and described)
-        notes = [own] if isinstance(own, str) and not said_already else []
+        is_repeated = own == description or (index == 0 and is_described)
+        notes = [own] if isinstance(own, str) and not is_repeated else []
         if "default" in member:
             notes.append(f"default: {_default(member)}")
         yield f"{indent} | {_annotated(kind, notes)}\n"
@@ -161,10 +157,6 @@ def _has_enum(schema: _Schema) -> bool:
     return isinstance(choices, list | tuple) and len(choices) > 0
 
 
-def _enum_strings(schema: _Schema) -> list[str]:
-    choices = schema.get("enum")
-    return [choice for choice in choices if isinstance(choice, str)] if isinstance(choices, list | tuple) else []
-
-
-def _member(schema: Json, name: str) -> Json:
-    return schema.get(name) if isinstance(schema, Mapping) else None
+def _strings(value: Json) -> list[str]:
+    """Return the strings of a list, else an empty list."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list | tuple) else []

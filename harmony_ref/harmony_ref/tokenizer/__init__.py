@@ -1,1 +1,1 @@
-"""Text to tokens and back: the vocabulary, special tokens, limits of tiktoken."""
+"""Encoding and decoding of text: the vocabulary, special tokens, limits of tiktoken."""

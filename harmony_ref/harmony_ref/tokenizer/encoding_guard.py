@@ -1,8 +1,8 @@
-"""What tiktoken cannot do, as an error of this package.
+"""Failures of tiktoken as an error of this package.
 
-A Rust panic arrives as `pyo3_runtime.PanicException`. It is no Exception, so that `except Exception` lets it pass and a
-server ends where a request should have failed; and its class cannot be imported. Where tiktoken foresees the same
-failure it raises a bare ValueError.
+A Rust panic arrives as `pyo3_runtime.PanicException`. It is not an Exception, so `except Exception` misses it and it
+ends a server instead of one request; and its class cannot be imported. A failure that tiktoken itself detects is a
+bare ValueError.
 """
 
 from typing import Final
@@ -10,14 +10,14 @@ from typing import Final
 from harmony_ref.errors import HarmonyError
 
 _PANIC: Final = ("pyo3_runtime", "PanicException")
-_FORESEEN: Final = "Regex error"
+_DETECTED: Final = "Regex error"
 
 
 class EncodingError(HarmonyError):
-    """tiktoken gave up. No text is known that makes it do so; white space that did is encoded apart.
+    """tiktoken failed. No text is known to cause it; white space that does is encoded separately.
 
     Attributes:
-        reason: what tiktoken said.
+        reason: tiktoken's error text.
     """
 
     def __init__(self, reason: str) -> None:
@@ -26,12 +26,12 @@ class EncodingError(HarmonyError):
 
 
 def raise_if_given_up(error: BaseException) -> None:
-    """Do nothing, unless the error says that tiktoken gave up.
+    """Translate an error of tiktoken; return for any other error.
 
     Raises:
-        EncodingError: it does.
+        EncodingError: the error is a failure of tiktoken.
     """
     kind = type(error)
     panicked = (kind.__module__, kind.__qualname__) == _PANIC
-    if panicked or (kind is ValueError and str(error).startswith(_FORESEEN)):
+    if panicked or (kind is ValueError and str(error).startswith(_DETECTED)):
         raise EncodingError(str(error)) from None

@@ -1,11 +1,10 @@
 """The encoding of the gpt-oss models: o200k_base and 1,091 special tokens.
 
-tiktoken does the work. Its own `o200k_harmony` is not used: it lacks id 201088 and reads 200018 as `<|endofprompt|>`,
+It is built on tiktoken, but not on its `o200k_harmony`. That lacks id 201088 and reads 200018 as `<|endofprompt|>`,
 where the models' vocabulary has `<|reserved_201088|>` and `<|reserved_200018|>`
 (openai-harmony 0.0.8, src/tiktoken_ext/public_encodings.rs:146,270-287).
 
-Token ids are plain `int`; what is not a sequence of integers is a TypeError. The vocabulary is loaded by the first
-function that needs it.
+Token ids are plain `int`; any other argument is a TypeError. The vocabulary is loaded on first use.
 """
 
 import json
@@ -36,7 +35,7 @@ STOP_TOKENS: Final = frozenset({RETURN, END, CALL})
 """The tokens that end a message."""
 
 STOP_TOKENS_FOR_ASSISTANT_ACTIONS: Final = frozenset({RETURN, CALL})
-"""The tokens that end the model's turn, hence stop sampling."""
+"""The tokens that end the model's turn, and so stop sampling."""
 
 FIRST_SPECIAL: Final = STARTOFTEXT
 LAST_SPECIAL: Final = 201088
@@ -52,12 +51,12 @@ NAMED_SPECIALS: Final = {
     MESSAGE: "<|message|>",
     CALL: "<|call|>",
 }
-"""The special tokens that have a name; each other one is `<|reserved_ID|>`."""
+"""The special tokens with a name; each other one is `<|reserved_ID|>`."""
 
 SPECIAL_TOKENS: Final = {
     NAMED_SPECIALS.get(token, f"<|reserved_{token}|>"): token for token in range(FIRST_SPECIAL, LAST_SPECIAL + 1)
 }
-"""The text of every special token and its id."""
+"""The id of every special token by its text."""
 
 _PATTERN: Final = (
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -68,7 +67,7 @@ _PATTERN: Final = (
     r"|\s+(?!\S)"
     r"|\s+"
 )
-"""How text is split before tokens are formed: that of o200k_base."""
+"""The pattern of o200k_base that splits text before tokens are formed."""
 
 
 _SPECIAL_TOKEN: Final = re.compile(r"<\|[a-z0-9_]+\|>")
@@ -79,7 +78,7 @@ _FIRST_SECOND_HALF: Final = "\udc00"
 
 @cache
 def encoding() -> tiktoken.Encoding:
-    """The encoding itself, made on the first call (about half a second) and then shared."""
+    """Return the encoding, built on the first call (about half a second) and then shared."""
     return tiktoken.Encoding(
         "o200k_harmony",
         pat_str=_PATTERN,
@@ -89,10 +88,10 @@ def encoding() -> tiktoken.Encoding:
 
 
 def encode(text: str) -> list[int]:
-    """The ids of a text in which nothing is special: a typed `<|start|>` is seven ordinary tokens.
+    """Return the ids of a text without special tokens: a typed `<|start|>` is seven ordinary tokens.
 
-    Lone surrogates become U+FFFD. The time grows with the length, whatever the text is; the ids of white space that is
-    too long for tiktoken are what tiktoken would give.
+    Lone surrogates become U+FFFD. The time is linear for any text. White space that is too long for tiktoken has the
+    ids that tiktoken would give.
 
     Raises:
         EncodingError: tiktoken cannot encode the text.
@@ -107,16 +106,19 @@ def encode(text: str) -> list[int]:
 
 
 def encode_text(text: str) -> list[int]:
-    """As `encode`, but only for text that can cross the wire.
+    """Encode as `encode` does, but only text that JSON can carry.
 
-    Two surrogates that make a pair become their character, as JSON makes them.
+    Two surrogates that form a pair become their character, as in JSON.
 
     Raises:
         MessageError: a lone surrogate.
         EncodingError: tiktoken cannot encode the text.
     """
-    if not (text.isascii() or _is_unicode(text)):
-        text = _without_surrogate_pairs(text)
+    if not text.isascii():
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            text = _without_surrogate_pairs(text)
     try:
         if len(text) <= LONGEST_RUN:
             return _encode_ordinary()(text)
@@ -127,7 +129,7 @@ def encode_text(text: str) -> list[int]:
 
 
 def encode_with_special_tokens(text: str, *, allowed: AbstractSet[str] | Literal["all"] = "all") -> list[int]:
-    """The ids of a text in which the allowed special tokens are special, and all others ordinary text.
+    """Return the ids of a text in which the allowed special tokens are special, and all others ordinary text.
 
     Raises:
         EncodingError: tiktoken cannot encode the text.
@@ -137,8 +139,8 @@ def encode_with_special_tokens(text: str, *, allowed: AbstractSet[str] | Literal
         return encoding().encode(part, allowed_special=allowed, disallowed_special=())
 
     def special_at(whole: str, place: int) -> bool:
-        found = _SPECIAL_TOKEN.match(whole, place)
-        return found is not None and found[0] in SPECIAL_TOKENS and (allowed == "all" or found[0] in allowed)
+        match = _SPECIAL_TOKEN.match(whole, place)
+        return match is not None and match[0] in SPECIAL_TOKENS and (allowed == "all" or match[0] in allowed)
 
     try:
         if len(text) <= LONGEST_RUN:
@@ -150,34 +152,34 @@ def encode_with_special_tokens(text: str, *, allowed: AbstractSet[str] | Literal
 
 
 def decode_bytes(tokens: Sequence[int]) -> bytes:
-    """The bytes of the tokens; those of a special token are its text.
+    """Return the bytes of the tokens; those of a special token are its text.
 
     Raises:
-        UnknownTokenError: an id that is not in the vocabulary.
+        UnknownTokenError: an id outside the vocabulary.
     """
     try:
         return encoding().decode_bytes(tokens)
     except (KeyError, OverflowError):
-        raise UnknownTokenError(_first_unknown(tokens)) from None
+        raise UnknownTokenError(next(token for token in tokens if not is_known(token))) from None
     except BaseException as error:
         raise_if_given_up(error)
         raise
 
 
 def decode(tokens: Sequence[int]) -> str:
-    """The text of the tokens, with U+FFFD for each maximal invalid part.
+    """Return the text of the tokens, with U+FFFD for each maximal invalid part.
 
     Raises:
-        UnknownTokenError: an id that is not in the vocabulary.
+        UnknownTokenError: an id outside the vocabulary.
     """
     return decode_bytes(tokens).decode("utf-8", "replace")
 
 
 def decode_utf8(tokens: Sequence[int]) -> str:
-    """The text of the tokens, which have to be whole UTF-8.
+    """Return the text of the tokens, which have to be whole UTF-8.
 
     Raises:
-        UnknownTokenError: an id that is not in the vocabulary.
+        UnknownTokenError: an id outside the vocabulary.
         InvalidUtf8Error: the bytes are not UTF-8.
     """
     try:
@@ -191,48 +193,35 @@ def decode_utf8(tokens: Sequence[int]) -> str:
 
 
 def is_special(token: int) -> bool:
-    """Whether the id is one of the 1,091 special tokens."""
+    """Return True for the 1,091 special tokens."""
     return FIRST_SPECIAL <= token <= LAST_SPECIAL
 
 
 def is_known(token: int) -> bool:
-    """Whether the vocabulary has the id."""
+    """Return True if the vocabulary has the id."""
     return 0 <= token <= LAST_SPECIAL
 
 
 class TokenBytes(dict[int, bytes]):
-    """The bytes of each token, looked up once: `TokenBytes()[token]`.
+    """The bytes of each token, decoded once: `TokenBytes()[token]`.
 
     Raises:
-        UnknownTokenError: an id that is not in the vocabulary.
+        UnknownTokenError: an id outside the vocabulary.
     """
 
     def __missing__(self, token: int) -> bytes:
-        found = decode_bytes((token,))
-        self[token] = found
-        return found
+        self[token] = data = decode_bytes((token,))
+        return data
 
 
 TOKEN_BYTES: Final = TokenBytes()
-"""The shared table; it fills as it is used."""
+"""The shared table; it is filled on use."""
 
 
 @cache
 def _encode_ordinary() -> Callable[[str], list[int]]:
-    """What encodes short texts, looked up once: the look-up would be a fifth of the time of a word."""
+    """Return the encoder of short texts, cached because the look-up would be a fifth of the time of a word."""
     return encoding().encode_ordinary
-
-
-def _first_unknown(tokens: Sequence[int]) -> int:
-    return next(token for token in tokens if not is_known(token))
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _without_surrogate_pairs(text: str) -> str:
@@ -240,7 +229,7 @@ def _without_surrogate_pairs(text: str) -> str:
     lone = _LONE_SURROGATE.search(whole)
     if lone is None:
         return whole
-    # JSON writes most of what is not printable ASCII as a \u escape, which the reader takes for a second half.
+    # JSON writes most characters other than printable ASCII as a \u escape, which the reader mistakes for a second half.
     half, after = lone["half"], lone["after"]
     misread = half >= _FIRST_SECOND_HALF or (after != "" and json.dumps(after).startswith('"\\u'))
     problem = "lone leading surrogate in hex escape" if misread else "unexpected end of hex escape"

@@ -1,7 +1,7 @@
 """The packaged vocabulary: 199,998 byte strings and their ranks, read on first use and never fetched.
 
-The file is `o200k_base.tiktoken`, gzipped; what it unpacks to is checked against the digest that tiktoken and
-openai-harmony 0.0.8 both demand. This is the only module of the package that reads a file.
+The file is `o200k_base.tiktoken`, gzipped. Its content is checked against the digest that tiktoken and
+openai-harmony 0.0.8 both require. No other module of the package reads a file.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ SIZE = 199_998
 """Number of ordinary tokens; their ids are 0 to SIZE - 1."""
 
 _GZIP: Final = zlib.MAX_WBITS | 16
-"""What tells zlib that the data has gzip's frame. The module `gzip` adds nothing here but the time to import it."""
+"""Selects gzip's frame in zlib; the module `gzip` would only add the time to import it."""
 
 
 class VocabularyError(ImportError):
@@ -26,7 +26,7 @@ class VocabularyError(ImportError):
 
     Attributes:
         expected: the published SHA-256 digest.
-        actual: the digest of what is installed.
+        actual: the digest of the installed file.
     """
 
     def __init__(self, *, expected: str, actual: str) -> None:
@@ -39,7 +39,7 @@ class VocabularyError(ImportError):
 
 
 def unpacked() -> bytes:
-    """The vocabulary file as published: one line `base64(token) rank` per token.
+    """Return the vocabulary file as published: one line `base64(token) rank` per token.
 
     Raises:
         VocabularyError: the installed file is damaged.
@@ -58,7 +58,7 @@ def unpacked() -> bytes:
 
 @cache
 def ranks() -> dict[bytes, int]:
-    """The bytes of each ordinary token and its id. Shared: not to be changed."""
-    # Of each line the rank is its number, in the file with this digest; reading it would take longer than the rest.
+    """Return the id of each ordinary token by its bytes. The result is shared; do not change it."""
+    # In the file with this digest, the rank is the line number; parsing the ranks would take longer than the rest.
     tokens = unpacked().split()[::2]
     return dict(zip(map(a2b_base64, tokens), range(SIZE), strict=True))

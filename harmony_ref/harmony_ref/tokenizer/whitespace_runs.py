@@ -1,12 +1,11 @@
-r"""Long white space, encoded apart from its text, because tiktoken panics where 999,999 such characters follow each other.
+r"""Separate encoding of long white space, because tiktoken panics on 999,999 consecutive white space characters.
 
-Its pattern takes a run of white space by `\s+(?!\S)`, which keeps one place on a stack of 1,000,000 for each character
-(tiktoken 0.14, fancy-regex). Only runs without a line break come to that rule: what reaches to the last line break of a
-run is taken by `\s*[\r\n]+`, which needs no stack. So a run of blanks, as it is called here, holds no line break
-and is not followed by one. The rule makes it one piece, but for its last character, which it leaves to the text that
-follows, if any does.
+Its pattern matches a run of white space by `\s+(?!\S)`, which needs one place per character on a stack of
+1,000,000 (tiktoken 0.14, fancy-regex). Only runs without a line break reach that rule: white space up to the last line break of
+a run is matched by `\s*[\r\n]+`, which needs no stack. So a run of blanks here holds no line break and does not
+precede one. The rule makes it one piece, without its last character if text follows.
 
-That piece is given to a second encoding, whose pattern takes any text whole. Both ends of it are ends of a piece in the
+A second encoding, whose pattern matches any text whole, encodes that piece. Both ends of it are ends of a piece in the
 whole text as well, so the ids are those of the whole text.
 """
 
@@ -20,13 +19,13 @@ import tiktoken
 from harmony_ref.tokenizer import vocabulary
 
 LONGEST_RUN: Final = 100_000
-"""Characters of a run that stays in its text; far below what tiktoken can take."""
+"""Characters of a run that stays in its text; far below tiktoken's limit."""
 
 BLANKS: Final = (
     "\t\x0b\x0c \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
 )
-"""Unicode White_Space but for CR and LF: what `\\s` takes and `[\\r\\n]` does not."""
+r"""Unicode White_Space without CR and LF: the characters of `\s` outside `[\r\n]`."""
 
 _RUN: Final = re.compile(f"[{BLANKS}]*")
 _LINE_BREAKS: Final = frozenset("\r\n")
@@ -40,13 +39,13 @@ def encode_apart(
     breaks_before: Callable[[str, int], bool] = lambda _text, _place: False,
     longest: int,
 ) -> list[int]:
-    """The ids that `encode` gives for the text, though it is never given a long run of blanks.
+    """Return the ids that `encode` gives for the text, without passing it a long run of blanks.
 
     Args:
         text: any text.
         encode: the encoding by o200k_base's pattern.
-        breaks_before: whether `encode` ends a text at this place and begins another, as it does at a special token.
-        longest: a run of more characters than this is long; at least 2.
+        breaks_before: returns True if `encode` splits a text at this place, as it does at a special token.
+        longest: the maximum length of a run passed to `encode`; at least 2.
     """
     runs = list(long_runs(text, longest=longest))
     if not runs:
@@ -64,16 +63,17 @@ def encode_apart(
 
 
 def long_runs(text: str, *, longest: int) -> Iterator[tuple[int, int]]:
-    """Where the runs of more than `longest` blanks begin and end; those before a line break are left out.
+    """Yield the start and end of runs of more than `longest` blanks, except those before a line break.
 
-    Looks at few characters of a text that has none: a long run reaches over two places that are half its length apart.
+    Few characters of a text without such runs are read: a long run covers two places that are half its length apart.
     """
     stride = longest // 2
     done = 0
     for place in range(0, len(text), stride):
         if place < done:
             continue
-        end = _end_of_run(text, place)
+        match = _RUN.match(text, place)
+        end = match.end() if match else place
         if end - place < stride:
             continue
         before = text[done:place]
@@ -83,16 +83,11 @@ def long_runs(text: str, *, longest: int) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
-def _end_of_run(text: str, place: int) -> int:
-    found = _RUN.match(text, place)
-    return found.end() if found else place
-
-
 @cache
 def _blanks_only() -> tiktoken.Encoding:
-    """Encodes any text of blanks as one piece.
+    """Return an encoding that takes any text of blanks as one piece.
 
-    Merging a piece looks up nothing but parts of that piece, so the tokens made of other bytes are not missed.
+    Merging a piece only looks up parts of that piece, so tokens made of other bytes are not needed.
     """
     return tiktoken.Encoding(
         "o200k_base of blanks",
