@@ -188,7 +188,7 @@ def test_a_prompt_in_no_style_is_told_where(file, tmp_path, capsys):
     prompt.write_text(f"{ASKED}{IN_STYLES['harmony_0_0_8']}<|start|>assistant".replace("Weather?", "Whether?"))
     assert call(render, file(json.dumps(LOOP)), "--explain", prompt) == Exit.DIVERGES
     first, second, third = capsys.readouterr().out.splitlines()
-    assert first == "message 0 (user): the content differs from character 1 on: 'Whether?' for 'Weather?'"
+    assert first == "message 0 (user): the content differs from character 1 on: 'Whether?' instead of 'Weather?'"
     assert second.startswith("token 3: ")
     assert (
         third

@@ -1,6 +1,6 @@
-"""Which style a prompt is in, or where it first is in none, in words.
+"""Name the style of a prompt, or describe the first place where it differs from every accepted style.
 
-`explain(prompt, conversation)` answers with `Recognised` or `Divergence`; `str` of either is for people.
+`explain(prompt, conversation)` returns `Recognised` or `Divergence`; `str` of either is a readable description.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from harmony_ref.messages.message_types import Message, Role
 from harmony_ref.styles import STYLES, Style, accepted_renderings
 
 _SHOWN: Final = 8
-"""How many tokens of each side a divergence shows."""
+"""Number of tokens of each side in a divergence."""
 
 
 def explain(
@@ -25,13 +25,13 @@ def explain(
     styles: Iterable[Style] = STYLES.values(),
     next_turn_role: Role | None = Role.ASSISTANT,
 ) -> Recognised | Divergence:
-    """Which accepted rendering of a conversation a prompt is, or the first difference from the nearest one.
+    """Identify a prompt as an accepted rendering of a conversation, or find the first difference from the nearest one.
 
     Args:
         prompt: token ids, any integers.
-        conversation: a Conversation, or its messages: what was to be said.
-        styles: the styles to look for, at least one.
-        next_turn_role: who is to speak next; None for the messages alone.
+        conversation: the intended Conversation, or its messages.
+        styles: the styles to compare with, at least one.
+        next_turn_role: role of the next turn; None if the prompt ends after the last message.
 
     Raises:
         RenderError: a message of the conversation that Harmony has no form for.
@@ -39,30 +39,30 @@ def explain(
     """
     messages = list(conversation)
     ids = tuple(prompt)
-    known = list(accepted_renderings(messages, styles=styles, next_turn_role=next_turn_role))
-    exact = next((one for one in known if one.ids == ids), None)
+    accepted = list(accepted_renderings(messages, styles=styles, next_turn_role=next_turn_role))
+    exact = next((rendering for rendering in accepted if rendering.ids == ids), None)
     if exact is not None:
         return Recognised(styles=exact.styles, histories=exact.histories)
-    near = nearest(ids, known)
+    near = nearest(ids, accepted)
     at = shared_length(near.ids, ids)
-    forms = forms_in_prompt(ids, near, known)
-    found = first_difference(near, ids, at, forms)
+    forms = forms_in_prompt(ids, near, accepted)
+    located = first_difference(near, ids, at, forms)
     expected, actual = near.ids[at : at + _SHOWN], ids[at : at + _SHOWN]
     return Divergence(
         styles=near.styles,
         histories=near.histories,
         token=at,
-        message=found.message,
-        label="" if found.message is None else _label(messages[found.message]),
-        part=found.difference.part,
-        problem=found.difference.problem,
-        words=found.difference.words,
+        message=located.message,
+        label="" if located.message is None else _label(messages[located.message]),
+        part=located.difference.part,
+        problem=located.difference.problem,
+        words=located.difference.words,
         expected=expected,
         actual=actual,
         expected_text=show(expected),
         actual_text=show(actual),
-        is_only=found.is_only,
-        message_styles=() if found.message is None else forms.styles.get(found.message, ()),
+        is_only=located.is_only,
+        message_styles=() if located.message is None else forms.styles.get(located.message, ()),
         is_mixed=forms.is_whole,
     )
 

@@ -1,4 +1,4 @@
-"""What `explain` answers: the styles that a prompt is in, or the first place where it is in none."""
+"""Results of `explain`: the styles of a prompt, or the first place where it differs from all of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Part(StrEnum):
 
 
 class Problem(StrEnum):
-    """What is the matter with a part."""
+    """A kind of difference."""
 
     EMPTY = "empty"
     CUT = "cut"
@@ -59,13 +59,7 @@ class Problem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference between a prompt and what it should be.
-
-    Attributes:
-        part: what differs.
-        problem: in which way.
-        words: the same as a clause.
-    """
+    """A difference between a prompt and its rendering: the part that differs, in which way, and both as a clause."""
 
     part: Part
     problem: Problem
@@ -73,17 +67,12 @@ class Difference:
 
 
 _TO_THE_END: Final = frozenset({Problem.CUT, Problem.LONGER})
-"""Problems to which all belongs that is missing, or that is too much."""
+"""Problems that extend to the end of the prompt or of the rendering."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recognised:
-    """A prompt that is one of the accepted renderings.
-
-    Attributes:
-        styles: the names of the styles that give it.
-        histories: the ways to leave out earlier reasoning that give it.
-    """
+    """An accepted prompt: the names of its styles, and the ways to drop earlier reasoning that it agrees with."""
 
     styles: tuple[str, ...]
     histories: tuple[History, ...]
@@ -96,24 +85,24 @@ class Recognised:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Divergence:
-    """The first place where a prompt is not the accepted rendering that it is nearest to.
+    """The first difference between a prompt and the nearest accepted rendering.
 
     Attributes:
-        styles: the names of the styles that give that rendering.
-        histories: the ways to leave out earlier reasoning that give it.
-        token: index of the first token that differs, or the prompt's length where it ends early.
-        message: index in the conversation, from 0, of the message that it concerns; None for none.
-        label: that message in a few words, such as `assistant → functions.f`; empty for none.
-        part: what differs.
-        problem: in which way.
-        words: the same as a clause.
+        styles: names of the styles that produce the rendering.
+        histories: ways to drop earlier reasoning that produce it.
+        token: index of the first token that differs, or the prompt's length if it ends early.
+        message: index of the message in the conversation, from 0. None if no message is concerned.
+        label: short name of that message, such as `assistant → functions.f`; empty without a message.
+        part: the part that differs.
+        problem: the kind of difference.
+        words: part and problem as a clause.
         expected: up to eight ids of the rendering from that index on.
         actual: up to eight ids of the prompt from that index on.
-        expected_text: the former as text, special tokens as ⟦name⟧.
-        actual_text: the latter as text.
-        is_only: whether everything after this difference is as expected.
-        message_styles: the names of other styles in which that message is as the prompt has it.
-        is_mixed: whether each message is in an accepted form, but not all of them in one style.
+        expected_text: `expected` as text, special tokens as ⟦name⟧.
+        actual_text: `actual` as text.
+        is_only: True if everything after this difference is as expected.
+        message_styles: names of other styles that write the message as the prompt has it.
+        is_mixed: True if each message is in an accepted form, but they do not share a style.
     """
 
     styles: tuple[str, ...]
@@ -134,7 +123,7 @@ class Divergence:
 
     @property
     def sentence(self) -> str:
-        """Where and what, such as `message 3 (assistant → functions.f): the recipient stands after the channel`."""
+        """The message and the problem: `message 3 (assistant → functions.f): the recipient is after the channel`."""
         place = "" if self.message is None else f"message {self.message} ({self.label}): "
         like = f", as in the style {' or '.join(self.message_styles)}" if self.message_styles else ""
         return f"{place}{self.words}{like}"

@@ -1,4 +1,4 @@
-"""The accepted rendering that a prompt is nearest to, and the forms in which a prompt has its messages."""
+"""Find the accepted rendering nearest to a prompt, and the styles of the prompt's messages."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,12 +14,12 @@ _START_TEXT: Final = tokens.NAMED_SPECIALS[tokens.START]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptForms:
-    """The forms of a prompt's messages, from the first on, as far as they are known.
+    """The forms of a prompt's leading messages, up to the first unknown form.
 
     Attributes:
-        styles: names of the styles that have the form of a message, by its index in the conversation; only messages
-            that the nearest rendering has in another form.
-        is_whole: whether the prompt consists of messages in an accepted form, and nothing else.
+        styles: names of the styles that write a message as the prompt has it, by its index in the conversation. Has
+            only messages that the nearest rendering writes in another form.
+        is_whole: True if the prompt consists only of messages in an accepted form.
     """
 
     styles: Mapping[int, tuple[str, ...]]
@@ -27,27 +27,22 @@ class PromptForms:
 
 
 def nearest(prompt: Sequence[int], among: Sequence[Rendering]) -> Rendering:
-    """The rendering that shares most whole messages with the prompt, then the longest beginning, then the longest end."""
-    spelled = _with_markers(prompt)
-    counted = Counter(_all_messages(spelled))
+    """Return the rendering that shares most whole messages with the prompt, then the longest prefix, then suffix."""
+    if tokens.START not in prompt:  # markers that were fed as ordinary text are read as markers
+        text = tokens.decode([token for token in prompt if tokens.is_known(token)])
+        prompt = tokens.encode_with_special_tokens(text) if _START_TEXT in text else prompt
+    counts = Counter(_all_messages(prompt))
 
     def nearness(rendering: Rendering) -> tuple[int, int, int]:
         own = Counter(message.ids for message in rendering.messages)
-        shared = 2 * (own & counted).total() - len(rendering.messages)
-        end = shared_length(rendering.ids[::-1], spelled[::-1])
-        return shared, shared_length(rendering.ids, spelled), end
+        shared = 2 * (own & counts).total() - len(rendering.messages)
+        return shared, shared_length(rendering.ids, prompt), shared_length(rendering.ids[::-1], prompt[::-1])
 
     return max(among, key=nearness)
 
 
 def forms_in_prompt(prompt: tuple[int, ...], near: Rendering, among: Iterable[Rendering]) -> PromptForms:
-    """The forms of the messages that the nearest rendering has.
-
-    Args:
-        prompt: its ids.
-        near: the rendering that it is nearest to.
-        among: every accepted rendering.
-    """
+    """Return the forms of the prompt's messages, given the nearest rendering and every accepted one."""
     forms: dict[int, dict[tuple[int, ...], list[str]]] = {}
     for rendering in among:
         for message in rendering.messages:
@@ -66,17 +61,9 @@ def forms_in_prompt(prompt: tuple[int, ...], near: Rendering, among: Iterable[Re
 
 
 def shared_length(one: Sequence[object], other: Sequence[object]) -> int:
-    """How many tokens or characters two sequences begin with in common."""
+    """Return the length of the common prefix of two sequences of tokens or characters."""
     both = enumerate(zip(one, other, strict=False))
     return next((at for at, (first, second) in both if first != second), min(len(one), len(other)))
-
-
-def _with_markers(prompt: Sequence[int]) -> Sequence[int]:
-    """The prompt; when its markers were fed as ordinary text, as it would have been with markers."""
-    if tokens.START in prompt:
-        return prompt
-    text = tokens.decode([token for token in prompt if tokens.is_known(token)])
-    return tokens.encode_with_special_tokens(text) if _START_TEXT in text else prompt
 
 
 def _all_messages(prompt: Sequence[int]) -> Iterator[tuple[int, ...]]:

@@ -1,6 +1,7 @@
-"""A prompt as it is, read without any demand: its messages, the fields of their headers, and any ids as text.
+"""Read any prompt, valid or not: its messages, the fields of their headers, and any ids as text.
 
-Special tokens are shown as ⟦name⟧, unknown ones as ⟦unknown N⟧. A text may hold the same letters, so special tokens are counted apart.
+Special tokens are shown as ⟦name⟧, unknown ones as ⟦unknown N⟧. A text may contain the same characters, so special
+tokens are also counted.
 """
 
 import re
@@ -24,7 +25,7 @@ _RECIPIENT: Final = "to="
 
 
 class RecipientPosition(StrEnum):
-    """Where a header names the recipient: among the words of the role, or after the channel."""
+    """Position of the recipient in a header: among the words of the role, or after the channel."""
 
     NONE = "no recipient"
     ROLE = "recipient before the channel"
@@ -36,20 +37,20 @@ class PromptMessage:
     """One message of a prompt.
 
     Attributes:
-        ids: all its tokens, from `<|start|>` to the one that ends it.
-        header_ids: those between `<|start|>` and `<|message|>`; all of them when there is no such marker.
-        content_ids: those after `<|message|>`; None when there is no such marker.
-        end: the token that ends it; None when another message or the end of the prompt does.
+        ids: all tokens, from `<|start|>` to the end marker.
+        header_ids: tokens between `<|start|>` and `<|message|>`; all tokens after `<|start|>` without that marker.
+        content_ids: tokens after `<|message|>`; None without that marker.
+        end: the end marker; None if the message ends with the next one or with the prompt.
         header: text of the header.
-        content: text of the content; empty for none.
+        content: text of the content, empty without one.
         specials: number of special tokens inside the content.
         author: first word of the header.
-        role: its role; `tool` when the author is none of the roles.
-        name: the name behind a role, or the author that is no role.
-        recipient: the word behind `to=`; None for none.
-        place: where the recipient is.
-        channel: the word behind the channel marker; None without the marker.
-        content_type: all other words; None for none.
+        role: the role of the author; `tool` if the author is not a role.
+        name: the name after a role and a colon, or the author if it is not a role.
+        recipient: the word after `to=`, if any.
+        recipient_position: position of the recipient.
+        channel: the word after the channel marker; None without the marker.
+        content_type: all other words; None without any.
     """
 
     ids: tuple[int, ...]
@@ -69,23 +70,23 @@ class PromptMessage:
 
     @property
     def function(self) -> str | None:
-        """The function that a call goes to or a result comes from, without its namespace."""
-        named = self.name if self.role == "tool" else self.recipient
-        return named.removeprefix("functions.") if named is not None and named.startswith("functions.") else None
+        """The function of a call or a result, without its namespace."""
+        name = self.name if self.role == "tool" else self.recipient
+        return name.removeprefix("functions.") if name is not None and name.startswith("functions.") else None
 
     @property
     def end_name(self) -> str:
-        """The token that ends it, as ⟦name⟧; empty for none."""
+        """The end marker as ⟦name⟧; empty without one."""
         return show((self.end,)) if self.end is not None else ""
 
     def __str__(self) -> str:
-        """The header, and the beginning of the content."""
+        """Return the header and the content, shortened in its middle."""
         return f"{self.header}⟦message⟧{shorten(self.content)}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParsedPrompt:
-    """The messages of a prompt, the text behind the last of them, and the texts between them."""
+    """The messages of a prompt, the text after the last one, and the texts between them."""
 
     messages: tuple[PromptMessage, ...]
     generation_prompt: str
@@ -93,17 +94,17 @@ class ParsedPrompt:
 
 
 def read_prompt(ids: Sequence[int]) -> ParsedPrompt:
-    """Split ids into messages that are as long as can be: `<|start|>` inside a content ends none.
+    """Split ids into messages as long as possible: `<|start|>` inside a content does not end the message.
 
-    Nothing is dropped: tokens outside of messages are in `stray` or `trailer`.
+    Nothing is dropped: tokens outside of messages are in `unparsed_tokens` or `generation_prompt`.
     """
     messages: list[PromptMessage] = []
-    stray: list[str] = []
+    unparsed: list[str] = []
     position = 0
     ends = [place for place, token in enumerate(ids) if token in tokens.STOP_TOKENS]
     while (start := _find(ids, tokens.START, position)) is not None:
         if start > position:
-            stray.append(show(ids[position:start]))
+            unparsed.append(show(ids[position:start]))
         position = start
         marker = _find(ids, tokens.MESSAGE, start)
         if marker is None:
@@ -111,11 +112,12 @@ def read_prompt(ids: Sequence[int]) -> ParsedPrompt:
         later = bisect_right(ends, marker)
         position = ends[later] + 1 if later < len(ends) else len(ids)
         messages.append(_message(ids[start:position]))
-    return ParsedPrompt(messages=tuple(messages), generation_prompt=show(ids[position:]), unparsed_tokens=tuple(stray))
+    generation_prompt = show(ids[position:])
+    return ParsedPrompt(messages=tuple(messages), generation_prompt=generation_prompt, unparsed_tokens=tuple(unparsed))
 
 
 def prompt_messages(prompt: Sequence[int], start: int) -> Iterator[PromptMessage]:
-    """The messages from a `<|start|>` on, each up to the next; stops where something else is between two."""
+    """Yield the messages from a `<|start|>` on, each up to the next. Stop at tokens that belong to no message."""
     while start < len(prompt) and prompt[start] == tokens.START:
         message = read_message(prompt, start)
         yield message
@@ -123,25 +125,25 @@ def prompt_messages(prompt: Sequence[int], start: int) -> Iterator[PromptMessage
 
 
 def read_message(prompt: Sequence[int], start: int = 0) -> PromptMessage:
-    """The message that begins at a `<|start|>`; the next one ends it."""
+    """Read the message that begins at a `<|start|>`, up to its end marker or the next message."""
     stop = next((at for at in range(start + 1, len(prompt)) if prompt[at] in _CLOSING), len(prompt))
     closed = stop < len(prompt) and prompt[stop] != tokens.START
     return _message(prompt[start : stop + closed])
 
 
 def show(ids: Sequence[int]) -> str:
-    """Any ids as text, each special token as ⟦name⟧."""
+    """Return any ids as text, each special token as ⟦name⟧."""
     return "".join(f"⟦{text[2:-2]}⟧" if is_special else text for text, is_special in pieces(ids))
 
 
 def pieces(ids: Sequence[int]) -> Iterator[tuple[str, bool]]:
-    """The texts of ids in order, and of each whether it is a special token; ordinary tokens in a row are one text."""
+    """Yield the texts of ids, each with True for a special token; consecutive ordinary tokens are one text."""
     for run, is_special in runs(ids):
         yield tokens.decode(run) if tokens.is_known(run[0]) else f"<|unknown {run[0]}|>", is_special
 
 
 def runs(ids: Sequence[int]) -> Iterator[tuple[Sequence[int], bool]]:
-    """The ids in order, each special or unknown token alone, ordinary ones in a row together; and whether it is one of the former."""
+    """Yield runs of ids in order: each special or unknown token alone with True, consecutive ordinary ones with False."""
     begin = 0
     first = tokens.FIRST_SPECIAL
     for place in [place for place, token in enumerate(ids) if not 0 <= token < first]:
@@ -154,18 +156,18 @@ def runs(ids: Sequence[int]) -> Iterator[tuple[Sequence[int], bool]]:
 
 
 def shorten(value: str, most: int = 80) -> str:
-    """The text, its middle left out where it is long."""
+    """Return the text; cut the middle out of a long one."""
     half = most // 2
     return value if len(value) <= most else f"{value[:half]}…({len(value) - 2 * half} characters)…{value[-half:]}"
 
 
 def quoted(text: str) -> str:
-    """The text in quotes, its end left out where it is long."""
+    """Return the text in quotes; cut the end off a long one."""
     return repr(text if len(text) <= _LONGEST_QUOTED else f"{text[:_LONGEST_QUOTED]}…")
 
 
 def raw_bytes(ids: Sequence[int]) -> bytes:
-    """The bytes of ids, those of special tokens being their text; nothing for unknown ones."""
+    """Return the bytes of ids: a special token counts as its text, an unknown one is skipped."""
     return tokens.decode_bytes([token for token in ids if tokens.is_known(token)])
 
 
@@ -189,12 +191,11 @@ def _read(ids: tuple[int, ...]) -> PromptMessage:
     has_specials = bool(content_ids) and max(content_ids or ()) >= tokens.FIRST_SPECIAL
     header = show(header_ids)
     channel = _CHANNEL.search(header)
-    before = header[: channel.start()] if channel else header
-    author, *role_words = _words(before) or [""]
+    author, *role_words = _words(header[: channel.start()] if channel else header) or [""]
     words = [(word, RecipientPosition.ROLE) for word in role_words]
     words += [(word, RecipientPosition.CHANNEL) for word in _words(header[channel.end() :] if channel else "")]
-    recipients = [(word.removeprefix(_RECIPIENT), place) for word, place in words if word.startswith(_RECIPIENT)]
-    recipient, place = recipients[0] if recipients else (None, RecipientPosition.NONE)
+    recipients = ((word.removeprefix(_RECIPIENT), place) for word, place in words if word.startswith(_RECIPIENT))
+    recipient, position = next(recipients, (None, RecipientPosition.NONE))
     role, _, name = author.partition(":")
     return PromptMessage(
         ids=ids,
@@ -208,7 +209,7 @@ def _read(ids: tuple[int, ...]) -> PromptMessage:
         role=role if role in _ROLES else "tool",
         name=(name or None) if role in _ROLES else author,
         recipient=recipient,
-        recipient_position=place,
+        recipient_position=position,
         channel=channel[1] if channel else None,
         content_type=" ".join(word for word, _ in words if not word.startswith(_RECIPIENT)) or None,
     )
