@@ -11,7 +11,8 @@
         ├── UnexpectedEndError      the input ended inside a header
         └── HeaderError             a complete header that cannot be read
 
-`str()` of each error is the text of openai-harmony 0.0.8. The attributes hold its parts.
+`str()` of each error is the text of openai-harmony 0.0.8. The attributes hold its parts; `expected` is the input that
+would be valid.
 """
 
 from collections.abc import Sequence
@@ -36,9 +37,8 @@ class UnknownTokenError(HarmonyError):
 class InvalidUtf8Error(HarmonyError):
     """Token bytes that are not UTF-8.
 
-    Attributes:
-        start: index of the first invalid byte.
-        length: number of invalid bytes; None when the bytes end inside a character.
+    `start` is the index of the first invalid byte. `length` is the number of invalid bytes; None if the bytes end inside
+    a character.
     """
 
     def __init__(self, *, start: int, length: int | None) -> None:
@@ -51,11 +51,8 @@ class InvalidUtf8Error(HarmonyError):
 class MessageError(HarmonyError, ValueError):
     """A value that is not a message or conversation in the wire form.
 
-    The text is the library's without its ` at line 1 column N`, because a dict has no columns.
-
-    Attributes:
-        subject: `message` or `conversation`.
-        problem: the actual and the expected value.
+    The text is the library's without its ` at line 1 column N`, because a dict has no columns. `subject` is `message` or
+    `conversation`; `problem` has the actual and the expected value.
     """
 
     def __init__(self, *, subject: str, problem: str) -> None:
@@ -65,12 +62,7 @@ class MessageError(HarmonyError, ValueError):
 
 
 class RenderError(HarmonyError):
-    """A message that Harmony cannot express.
-
-    Attributes:
-        found: the part that cannot be rendered.
-        expected: the part that would be valid.
-    """
+    """A message that Harmony cannot express; `found` is the part that cannot be rendered."""
 
     def __init__(self, text: str, *, found: str, expected: str) -> None:
         super().__init__(text)
@@ -118,15 +110,9 @@ class HeaderProblem(StrEnum):
     WORDS_LEFT = "words left"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class HeaderFault:
-    """The reason why a header cannot be read.
-
-    Attributes:
-        problem: the broken rule.
-        text: the library's error text.
-        expected: the header that would be valid.
-    """
+    """A reason why a header cannot be read: the broken rule, the library's error text, and the valid form."""
 
     problem: HeaderProblem
     text: str
@@ -134,12 +120,7 @@ class HeaderFault:
 
 
 class HeaderError(ParseError):
-    """A complete header that cannot be read.
-
-    Attributes:
-        problem: the broken rule.
-        header: the ids of the header, without `<|start|>` and `<|message|>`.
-    """
+    """A complete header that breaks the rule `problem`; `header` has its ids between `<|start|>` and `<|message|>`."""
 
     def __init__(self, fault: HeaderFault, *, header: Sequence[int], position: int) -> None:
         super().__init__(fault.text, position=position, state=StreamState.HEADER, expected=fault.expected)

@@ -69,9 +69,8 @@ UNREAD = frozenset(
 class RecoveredError(ParseError):
     """A fault that lenient parsing recovered from.
 
-    Attributes:
-        rule: the kind of fault.
-        span: index of the first token concerned and index after the last; empty where something is missing.
+    `rule` is the kind of fault. `span` has the first token concerned and the one after the last; it is empty where
+    something is missing.
     """
 
     def __init__(

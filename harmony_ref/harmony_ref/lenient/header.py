@@ -24,16 +24,15 @@ from harmony_ref.lenient.header_words import (
     lexemes_of,
     value_of,
 )
-from harmony_ref.messages.header import CONSTRAIN_MARKER, RECIPIENT_PREFIX
+from harmony_ref.messages.header import CONSTRAIN_MARKER, RECIPIENT_PREFIX, Header
 from harmony_ref.messages.message_types import Author, Role
 
-_SEPARATOR: Final = re.compile(r"[ \t\n\x0c\r]+")
-"""White space that separates words for strict parsers too."""
+_SEPARATOR: Final = re.compile(r"[ \t\n\x0c\r]+")  # white space that separates words for strict parsers too
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """A rule that a header breaks, with the character offsets of the part that breaks it."""
+    """A rule that a header breaks; `start` and `end` of the part that breaks it count characters, or tokens if traced."""
 
     rule: RecoveryRule
     start: int
@@ -42,21 +41,15 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HeaderReading:
-    """The fields of a header.
+    """The result of reading a header.
 
     Attributes:
-        author: from the words, else from the caller.
-        recipient: without `to=`.
-        channel: its value.
-        content_type: with its `<|constrain|>`, and without a blank after it.
+        header: its fields. The content type has its `<|constrain|>`, without a blank after it.
         is_understood: True if any word was understood.
         faults: the broken rules, in no order.
     """
 
-    author: Author
-    recipient: str | None
-    channel: str | None
-    content_type: str | None
+    header: Header
     is_understood: bool
     faults: tuple[Fault, ...]
 
@@ -110,12 +103,10 @@ class _HeaderReader:
             self._fault(RecoveryRule.TOOL_ALONE, words[0].start, words[0].end)
         author = self.author or (None if self.role is None else Author(role=self.role)) or self.fallback
         channel = None if self.channel is None else self.channel.text
+        fields = (self.recipient, channel, self.content_type)
         return HeaderReading(
-            author=author,
-            recipient=self.recipient,
-            channel=channel,
-            content_type=self.content_type,
-            is_understood=has_author or any(part is not None for part in (self.recipient, channel, self.content_type)),
+            header=Header(author=author, recipient=self.recipient, channel=channel, content_type=self.content_type),
+            is_understood=has_author or any(field is not None for field in fields),
             faults=tuple(self.faults),
         )
 

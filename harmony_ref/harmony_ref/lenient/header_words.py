@@ -31,9 +31,7 @@ TOOL_NAME: Final = re.compile(r"[\w-]+(?:[.:][\w-]+)+")
 _JSON_OPENING: Final = re.compile(r"[{\[\"<]")
 """Ends a recipient or a content type, because JSON may follow without a blank."""
 
-_IN_NAMES: Final = frozenset("_-.:")
-"""Characters that continue a name, but not a word that text follows."""
-
+_IN_NAMES: Final = frozenset("_-.:")  # characters that continue a name, but not a word that text follows
 _STRAY: Final = r"\|(?:startoftext|endoftext|return|start|end|message|call|reserved_\d+)\|>"
 _MARKER: Final = r"\|(?:channel|constrain)\|>"
 LEXEME: Final = re.compile(
@@ -71,11 +69,7 @@ class Lexeme:
 
 
 def header_length(
-    text: str,
-    *,
-    role: Role | None,
-    begins_token: Callable[[int], bool],
-    unfinished: re.Pattern[str] | None = None,
+    text: str, *, role: Role | None, begins_token: Callable[[int], bool], unfinished: re.Pattern[str] | None = None
 ) -> int:
     """Return how many characters of a text without `<|message|>` are header; the rest is content.
 

@@ -52,10 +52,10 @@ from operator import index
 from typing import Final
 
 from harmony_ref.lenient.errors import RULES, UNREAD, RecoveredError, RecoveryRule
+from harmony_ref.lenient.header import Fault
 from harmony_ref.lenient.header_words import CHANNELS
 from harmony_ref.lenient.result import LenientParse, Remainder, Segment, SegmentKind
 from harmony_ref.lenient.token_text import (
-    TracedFault,
     TracedHeader,
     TracedText,
     clean,
@@ -73,11 +73,8 @@ from harmony_ref.tokenizer import tokens
 _FRAME: Final = tokens.STOP_TOKENS | {tokens.START, tokens.MESSAGE}
 _OPENS_HEADER: Final = frozenset({tokens.CHANNEL, tokens.CONSTRAIN, tokens.MESSAGE})
 _ROLES: Final = frozenset(role.value for role in Role)
-_HEADER_LIMIT: Final = 64
-"""Maximum tokens of a header that begins inside content; the limit keeps the time linear."""
-
-_QUOTED: Final = 40
-"""Maximum characters of the input that an error quotes."""
+_HEADER_LIMIT: Final = 64  # maximum tokens of a header that begins inside content; the limit keeps the time linear
+_QUOTED: Final = 40  # maximum characters of the input that an error quotes
 
 
 def parse_leniently(completion: Iterable[int], role: Role | None = None) -> LenientParse:
@@ -100,19 +97,12 @@ def parse_leniently(completion: Iterable[int], role: Role | None = None) -> Leni
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Opening:
-    """The beginning of a header.
+    """The beginning of a header: the index of its `<|start|>`, if any, the index of its first token, and its context."""
 
-    Attributes:
-        begin: index of its `<|start|>`; equal to `start` if that is missing.
-        start: index of its first token.
-        role: the role that the prompt had.
-        ignored_rules: rules whose breach another error reports.
-    """
-
-    begin: int
+    begin: int  # equal to `start` if `<|start|>` is missing
     start: int
-    role: Role | None = None
-    ignored_rules: AbstractSet[RecoveryRule] = frozenset()
+    role: Role | None = None  # of the prompt
+    ignored_rules: AbstractSet[RecoveryRule] = frozenset()  # another error reports their breach
 
 
 class _Reader:
@@ -311,7 +301,7 @@ class _Reader:
         if not is_open_turn:
             # Faults that further words could have corrected are not reported.
             faults = [
-                fault for fault in read.faults if fault.stop < read.stop and fault.rule is not RecoveryRule.TOOL_ALONE
+                fault for fault in read.faults if fault.end < read.stop and fault.rule is not RecoveryRule.TOOL_ALONE
             ]
             self._header_errors(faults, opening)
             self._errors.append(
@@ -330,20 +320,20 @@ class _Reader:
             start=begin,
         )
 
-    def _header_errors(self, faults: Iterable[TracedFault], opening: _Opening) -> None:
+    def _header_errors(self, faults: Iterable[Fault], opening: _Opening) -> None:
         for fault in faults:
             if fault.rule not in opening.ignored_rules:
-                self._error(fault.rule, opening.start + fault.start, opening.start + fault.stop)
+                self._error(fault.rule, opening.start + fault.start, opening.start + fault.end)
 
     def _header_segments(self, read: TracedHeader, start: int) -> None:
         """Add the header as one segment, or split by its junk words."""
         at = start
         for fault in read.faults:
-            if fault.rule in UNREAD and start + fault.stop > at:
+            if fault.rule in UNREAD and start + fault.end > at:
                 first = max(at, start + fault.start)
                 self._segment(SegmentKind.HEADER, at, first)
-                self._segment(SegmentKind.JUNK, first, start + fault.stop)
-                at = start + fault.stop
+                self._segment(SegmentKind.JUNK, first, start + fault.end)
+                at = start + fault.end
         self._segment(SegmentKind.HEADER, at, start + read.stop)
 
     def _junk(self, rule: RecoveryRule, start: int, end: int) -> None:

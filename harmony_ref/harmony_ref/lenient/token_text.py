@@ -10,7 +10,7 @@ from typing import Final
 
 from harmony_ref.errors import UnknownTokenError
 from harmony_ref.lenient.errors import RecoveryRule
-from harmony_ref.lenient.header import HeaderReading, read_leniently
+from harmony_ref.lenient.header import Fault, HeaderReading, read_leniently
 from harmony_ref.lenient.header_words import TOOL_NAME, Extent, header_length
 from harmony_ref.messages.header import CHANNEL_MARKER, CONSTRAIN_MARKER, RECIPIENT_PREFIX, Header
 from harmony_ref.messages.message_types import Author, Role
@@ -18,26 +18,10 @@ from harmony_ref.tokenizer import tokens
 
 _REPLACEMENT: Final = "\ufffd".encode()
 _MARKER: Final = re.compile("|".join(map(re.escape, (CHANNEL_MARKER, CONSTRAIN_MARKER))))
-_UNFINISHED: Final = re.compile(r"\s+to")
-"""The beginning of ` to=` where the input was cut."""
-
-_INVALID: Final = re.compile("[\udc80-\udcff]+")
-"""Bytes that are not UTF-8, as `surrogateescape` writes them."""
-
-_LONGEST_BEGINNING: Final = 3
-"""Maximum number of bytes of an unfinished character."""
-
-_CACHED_LENGTH: Final = 64
-"""Headers of more tokens are not cached, to keep the cache small."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TracedFault:
-    """A rule that a header breaks, and the tokens that break it: from `start` up to `stop`."""
-
-    rule: RecoveryRule
-    start: int
-    stop: int
+_UNFINISHED: Final = re.compile(r"\s+to")  # the beginning of ` to=` where the input was cut
+_INVALID: Final = re.compile("[\udc80-\udcff]+")  # bytes that are not UTF-8, as `surrogateescape` writes them
+_LONGEST_BEGINNING: Final = 3  # maximum number of bytes of an unfinished character
+_CACHED_LENGTH: Final = 64  # headers of more tokens are not cached, to keep the cache small
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,13 +32,13 @@ class TracedHeader:
         header: its fields.
         is_understood: True if any word was understood.
         stop: the number of tokens that are header.
-        faults: by their first token.
+        faults: the broken rules with their tokens, by the first token.
     """
 
     header: Header
     is_understood: bool
     stop: int
-    faults: Sequence[TracedFault]
+    faults: Sequence[Fault]
 
 
 def read_header_tokens(run: Sequence[int], *, role: Role | None, fallback: Author) -> TracedHeader:
@@ -71,13 +55,9 @@ def read_header_tokens(run: Sequence[int], *, role: Role | None, fallback: Autho
 def read_header_and_text(
     run: Sequence[int], *, role: Role | None, fallback: Author, is_cut: bool
 ) -> tuple[TracedHeader, str]:
-    """Read a header without `<|message|>`, and the content that follows it.
+    """Read a header without `<|message|>`, and the content that follows it; `run` has the tokens of both.
 
-    Args:
-        run: the tokens of both.
-        role: the role that the prompt had after the last `<|start|>`.
-        fallback: the author if neither `role` nor the words name one.
-        is_cut: True if the input ended here.
+    For `role` and `fallback` see `read_header_tokens`. `is_cut` is True if the input ended here.
     """
     traced = TracedText(run)
     # Text that only looks like a marker is content: no model writes its header in ordinary tokens.
@@ -107,22 +87,23 @@ _read_cached = lru_cache(maxsize=4096)(_read_all)
 
 
 def _traced(reading: HeaderReading, traced: "TracedText", *, length: int, stop: int) -> TracedHeader:
+    header = reading.header
     faults = [
-        TracedFault(
+        Fault(
             rule=fault.rule,
             start=traced.token_with(fault.start) if fault.end else 0,
-            stop=traced.token_with(fault.end - 1) + 1 if fault.end else 0,
+            end=traced.token_with(fault.end - 1) + 1 if fault.end else 0,
         )
         for fault in reading.faults
     ]
     if not traced.is_text(length):
-        faults.append(TracedFault(rule=RecoveryRule.HEADER_BYTES, start=0, stop=stop))
+        faults.append(Fault(rule=RecoveryRule.HEADER_BYTES, start=0, end=stop))
     return TracedHeader(
         header=Header(
-            author=Author(role=reading.author.role, name=_cleaned(reading.author.name)),
-            recipient=_cleaned(reading.recipient),
-            channel=_cleaned(reading.channel),
-            content_type=_cleaned(reading.content_type),
+            author=Author(role=header.author.role, name=_cleaned(header.author.name)),
+            recipient=_cleaned(header.recipient),
+            channel=_cleaned(header.channel),
+            content_type=_cleaned(header.content_type),
         ),
         is_understood=reading.is_understood,
         stop=stop,
@@ -130,13 +111,13 @@ def _traced(reading: HeaderReading, traced: "TracedText", *, length: int, stop: 
     )
 
 
-def _joined(faults: Iterable[TracedFault]) -> list[TracedFault]:
+def _joined(faults: Iterable[Fault]) -> list[Fault]:
     """Merge adjacent faults of the same rule."""
-    joined: list[TracedFault] = []
+    joined: list[Fault] = []
     for fault in sorted(faults, key=lambda fault: (fault.rule, fault.start)):
         last = joined[-1] if joined else None
-        if last is not None and last.rule is fault.rule and fault.start <= last.stop:
-            joined[-1] = TracedFault(rule=fault.rule, start=last.start, stop=max(last.stop, fault.stop))
+        if last is not None and last.rule is fault.rule and fault.start <= last.end:
+            joined[-1] = Fault(rule=fault.rule, start=last.start, end=max(last.end, fault.end))
         else:
             joined.append(fault)
     return joined

@@ -33,16 +33,12 @@ class TokenTexts(dict[int, str]):
         self.table: dict[int, str] = {}
 
     def __missing__(self, token: int) -> str:
-        if token in tokens.STOP_TOKENS:
+        try:
+            text = "" if token in tokens.STOP_TOKENS else tokens.TOKEN_BYTES[token].decode("utf-8")
+        except UnicodeDecodeError:
             text = ""
-        else:
-            try:
-                text = tokens.TOKEN_BYTES[token].decode("utf-8")
-            except UnicodeDecodeError:
-                text = ""
-            except UnknownTokenError:
-                # Not stored, because the number of unknown ids is unlimited.
-                return ""
+        except UnknownTokenError:
+            return ""  # not stored, because the number of unknown ids is unlimited
         self[token] = self.table[token] = text
         return text
 

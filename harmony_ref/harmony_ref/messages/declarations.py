@@ -45,12 +45,9 @@ THREE_CHANNELS: Final = ChannelConfig(valid_channels=("analysis", "commentary", 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolDescription:
-    """A function that the model may call.
+    """A function that the model may call, named without its namespace.
 
-    Attributes:
-        name: without its namespace.
-        description: may have several lines or be empty.
-        parameters: JSON schema of the arguments; None for a function without arguments.
+    The description may have several lines or be empty. `parameters` is the JSON schema of the arguments, or None.
     """
 
     name: str
@@ -119,13 +116,7 @@ Tools: TypeAlias = Mapping[str, ToolNamespaceConfig]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResponseFormat:
-    """A format of the answer (Harmony guide, "Structured output").
-
-    Attributes:
-        name: the name of the format.
-        schema: JSON schema of the answer.
-        description: may have several lines; None for none.
-    """
+    """A format of the answer: its name, JSON schema and description (Harmony guide, "Structured output")."""
 
     name: str
     schema: Json

@@ -22,12 +22,7 @@ class MessageStarted(ParserEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delta(ParserEvent):
-    """A non-empty piece of the text of the open message.
-
-    Attributes:
-        text: the piece; whole characters only.
-        header: the header of its message.
-    """
+    """A non-empty piece of the text of the open message, in whole characters, with the message's header."""
 
     text: str
     header: Header
@@ -35,12 +30,7 @@ class Delta(ParserEvent):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageFinished(ParserEvent):
-    """A message is complete.
-
-    Attributes:
-        message: the message.
-        stop: the id of the stop token (`<|end|>`, `<|call|>`, `<|return|>`); None when the input ended.
-    """
+    """A message is complete; `stop` is the id of its stop token, or None when the input ended."""
 
     message: Message
     stop: int | None

@@ -29,14 +29,11 @@ _WHITE_SPACE: Final = (
 )
 """Unicode White_Space. `str.strip()` would also strip U+001C to U+001F."""
 
-_CHANNEL_VALUE: Final = re.compile(f"[^<{_WHITE_SPACE}]*")
+_CHANNEL_VALUE: Final = re.compile(f"[^<{_WHITE_SPACE}]+")
 _WORD: Final = re.compile(r"[^ \t\n\x0c\r]+")
 _ROLES: Final = {role.value: role for role in Role}
-_CACHED_LENGTH: Final = 64
-"""Longer headers and header strings are not cached, to keep the caches small."""
-_CACHED_CHARACTERS: Final = 4 * _CACHED_LENGTH
-"""The same limit for headers as text."""
-
+_CACHED_LENGTH: Final = 64  # longer headers and header strings are not cached, to keep the caches small
+_CACHED_CHARACTERS: Final = 4 * _CACHED_LENGTH  # the same limit for headers as text
 _WRITTEN: Final = Memo[tuple[Role, str | None, str | None, str | None, str | None], tuple[int, ...]]()
 """Headers by their fields; conversations have few different ones."""
 
@@ -134,15 +131,11 @@ def split_channel(text: str) -> tuple[str | None, str] | HeaderFault:
     before, marker, rest = text.partition(CHANNEL_MARKER)
     if not marker:
         return None, text
-    matched = _CHANNEL_VALUE.match(rest)
-    channel = matched.group() if matched else ""
-    if not channel:
-        return HeaderFault(
-            problem=HeaderProblem.NO_CHANNEL_VALUE,
-            text="channel marker present but no channel value found in header",
-            expected="a channel directly after <|channel|>",
-        )
-    return channel, before + rest[len(channel) :]
+    match = _CHANNEL_VALUE.match(rest)
+    if match is None:
+        text = "channel marker present but no channel value found in header"
+        return HeaderFault(HeaderProblem.NO_CHANNEL_VALUE, text, "a channel directly after <|channel|>")
+    return match[0], before + rest[match.end() :]
 
 
 def words_of(text: str) -> list[str]:
@@ -159,9 +152,7 @@ def _read(header: tuple[int, ...], role: Role | None) -> Header | HeaderFault:
     try:
         text = tokens.decode_utf8(header)
     except HarmonyError:
-        return HeaderFault(
-            problem=HeaderProblem.NOT_TEXT, text="could not decode header", expected="known tokens that are UTF-8"
-        )
+        return HeaderFault(HeaderProblem.NOT_TEXT, "could not decode header", "known tokens that are UTF-8")
     return _read_text(text, role)
 
 
@@ -178,12 +169,8 @@ def _read_text(text: str, role: Role | None) -> Header | HeaderFault:
     if words:
         from harmony_ref.rust_debug import debug_quoted  # noqa: PLC0415 - a fifth of the time of first use
 
-        left = debug_quoted(" ".join(words))
-        return HeaderFault(
-            problem=HeaderProblem.WORDS_LEFT,
-            text=f"unexpected tokens remaining in message header: Some({left})",
-            expected="at most a recipient and a content type after the role",
-        )
+        text = f"unexpected tokens remaining in message header: Some({debug_quoted(' '.join(words))})"
+        return HeaderFault(HeaderProblem.WORDS_LEFT, text, "at most a recipient and a content type after the role")
     return Header(author=author, recipient=recipient, channel=channel, content_type=content_type)
 
 
@@ -196,18 +183,13 @@ def _author(words: list[str], role: Role | None) -> Author | HeaderFault:
     name = None
     if role is None:
         if not words:
-            return HeaderFault(
-                problem=HeaderProblem.NO_ROLE, text="message header did not contain a role", expected="a role"
-            )
+            return HeaderFault(HeaderProblem.NO_ROLE, "message header did not contain a role", "a role")
         word = words[0]
         role = _ROLES.get(word)
         if role is None:
             if len(words) == 1 and not word.startswith(RECIPIENT_PREFIX):
-                return HeaderFault(
-                    problem=HeaderProblem.UNKNOWN_ROLE,
-                    text=f"Unknown role: {word}",
-                    expected="a role, or the name of a tool and a recipient",
-                )
+                expected = "a role, or the name of a tool and a recipient"
+                return HeaderFault(HeaderProblem.UNKNOWN_ROLE, f"Unknown role: {word}", expected)
             role = Role.TOOL
             del words[0]
         if role is Role.TOOL:

@@ -2,11 +2,9 @@
 
     EXPECT_START --<|start|>--> HEADER --<|message|>--> CONTENT --<|end|>, <|call|>, <|return|>, end--> EXPECT_START
 
-It equals the library even where the library loses data:
-
-- A header includes everything up to the next `<|message|>`.
-- Every special token other than a stop token is text inside content.
-- A message that was cut off equals a finished one, except for its stop token.
+It equals the library even where data is lost. A header includes everything up to the next `<|message|>`. Every special
+token other than a stop token is text inside content. A message that was cut off equals a finished one, except for its
+stop token.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,13 +28,10 @@ from harmony_ref.snapshot import Snapshot
 from harmony_ref.stream_state import StreamState
 from harmony_ref.tokenizer import tokens
 
-_FIRST_WINDOW: Final = 32
-"""Tokens read first; doubled as long as none is refused."""
-
+_FIRST_WINDOW: Final = 32  # tokens read first; doubled as long as none is refused
 _HEADER_END: Final = frozenset({tokens.MESSAGE})
 _LENIENT_HEADER_END: Final = _HEADER_END | tokens.STOP_TOKENS
-_SHORT_RUN: Final = 16
-"""Up to this length, looking each token up is faster than decoding them together."""
+_SHORT_RUN: Final = 16  # up to this length, looking each token up is faster than decoding them together
 
 
 class StreamMachine:
@@ -333,7 +328,7 @@ def _content_in_header(raw: Sequence[int], role: Role, position: int) -> tuple[H
     try:
         text = tokens.decode_utf8(raw)
     except HarmonyError as error:
-        fault = HeaderFault(problem=HeaderProblem.NOT_TEXT, text=str(error), expected="known tokens that are UTF-8")
+        fault = HeaderFault(HeaderProblem.NOT_TEXT, str(error), "known tokens that are UTF-8")
         raise HeaderError(fault, header=raw, position=position) from None
     split = split_channel(text)
     if isinstance(split, HeaderFault):

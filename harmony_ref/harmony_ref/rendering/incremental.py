@@ -51,15 +51,7 @@ class GrowingConversation:
             self.append(message)
 
     def append(self, message: Message) -> Sequence[int]:
-        """Add a message at the end.
-
-        Returns:
-            The ids of that message.
-
-        Raises:
-            RenderError: a message that Harmony cannot express.
-            MessageError: a string or number that JSON cannot express.
-        """
+        """Add a message at the end, and return its ids. Raises as `render` does."""
         note = self._has_note or has_function_tools([message])
         try:
             rendered = render(message, conversation_has_function_tools=note)

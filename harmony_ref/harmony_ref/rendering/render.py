@@ -5,6 +5,9 @@
 Messages follow each other directly. Every string of the caller is ordinary text, never a special token. Parts of a
 message are encoded one by one. An assistant message with a recipient ends in `<|call|>`; `<|return|>` is only written
 for training.
+
+All functions here raise MessageError for a string or number that JSON cannot express, for example in a tool's schema.
+The `render…` functions also raise RenderError for a message that Harmony cannot express.
 """
 
 import marshal
@@ -29,11 +32,8 @@ FUNCTIONS: Final = "functions"
 _FUNCTIONS_NOTE: Final = "\nCalls to these tools must go to the commentary channel: 'functions'."
 _SECTION: Final = "\n\n"
 
-_SIGNATURES: Final = Memo[bytes, str]()
-"""The TypeScript of schemas by their value; the same tools come with every turn."""
-
-_LONGEST_KEY: Final = 16_384
-"""Maximum bytes of a cached schema."""
+_SIGNATURES: Final = Memo[bytes, str]()  # the TypeScript of schemas by their value; the same tools come with every turn
+_LONGEST_KEY: Final = 16_384  # maximum bytes of a cached schema
 
 
 def render(message: Message, *, conversation_has_function_tools: bool = False) -> list[int]:
@@ -53,16 +53,7 @@ def render(message: Message, *, conversation_has_function_tools: bool = False) -
 
 
 def render_conversation(conversation: Iterable[Message], *, auto_drop_analysis: bool = True) -> list[int]:
-    """Return the ids of all messages in order.
-
-    Args:
-        conversation: a Conversation, or its messages.
-        auto_drop_analysis: True to omit reasoning as `without_dropped_analysis` does.
-
-    Raises:
-        RenderError: a message that Harmony cannot express.
-        MessageError: a string or number that JSON cannot express.
-    """
+    """Return the ids of all messages in order; `auto_drop_analysis` applies `without_dropped_analysis` first."""
     messages = list(conversation)
     note = has_function_tools(messages)
     if auto_drop_analysis:
@@ -79,12 +70,7 @@ def render_conversation(conversation: Iterable[Message], *, auto_drop_analysis: 
 def render_conversation_for_completion(
     conversation: Iterable[Message], next_turn_role: Role = Role.ASSISTANT, *, auto_drop_analysis: bool = True
 ) -> list[int]:
-    """Return the ids of a prompt: all messages, then `<|start|>` and the role of the next message.
-
-    Raises:
-        RenderError: a message that Harmony cannot express.
-        MessageError: a string or number that JSON cannot express.
-    """
+    """Return the ids of a prompt: all messages, then `<|start|>` and the role of the next message."""
     prompt = render_conversation(conversation, auto_drop_analysis=auto_drop_analysis)
     prompt.append(tokens.START)
     prompt += encode_field(next_turn_role.value)
@@ -92,12 +78,7 @@ def render_conversation_for_completion(
 
 
 def render_conversation_for_training(conversation: Iterable[Message], *, auto_drop_analysis: bool = True) -> list[int]:
-    """Return the ids of a training example: `<|return|>` ends it if the last message is the assistant's final answer.
-
-    Raises:
-        RenderError: a message that Harmony cannot express.
-        MessageError: a string or number that JSON cannot express.
-    """
+    """Return the ids of a training example; `<|return|>` ends it if the assistant's final answer is last."""
     messages = list(conversation)
     rendered = render_conversation(messages, auto_drop_analysis=auto_drop_analysis)
     if messages and is_final_answer(messages[-1]):
@@ -137,11 +118,7 @@ def text_of(message: Message) -> str:
 
 
 def system_text(content: SystemContent, *, conversation_has_function_tools: bool = False) -> str:
-    """Return the text of a system message. A section equal to None is omitted; an empty string is a line.
-
-    Raises:
-        MessageError: a default in a tool's schema that JSON cannot express.
-    """
+    """Return the text of a system message. A section equal to None is omitted; an empty string is a line."""
     lines = [] if content.model_identity is None else [content.model_identity]
     if content.knowledge_cutoff is not None:
         lines.append(f"Knowledge cutoff: {content.knowledge_cutoff}")
@@ -161,11 +138,7 @@ def system_text(content: SystemContent, *, conversation_has_function_tools: bool
 
 
 def developer_text(content: DeveloperContent) -> str:
-    """Return the text of a developer message: the instructions unchanged, then the tools, then the response formats.
-
-    Raises:
-        MessageError: a default in a tool's schema that JSON cannot express.
-    """
+    """Return the text of a developer message: the instructions unchanged, the tools, then the response formats."""
     sections: list[str] = []
     if content.instructions is not None:
         sections += ["# Instructions", content.instructions]
@@ -177,11 +150,7 @@ def developer_text(content: DeveloperContent) -> str:
 
 
 def response_formats_text(formats: Iterable[ResponseFormat]) -> str:
-    """Return the section `# Response Formats` (Harmony guide, "Structured output"); schemas are compact JSON.
-
-    Raises:
-        MessageError: a number in a schema that JSON cannot express.
-    """
+    """Return the section `# Response Formats` (Harmony guide, "Structured output"); schemas are compact JSON."""
     sections = ["# Response Formats"]
     for form in formats:
         comments = [f"// {line}" for line in _lines(form.description or "")]
@@ -190,11 +159,7 @@ def response_formats_text(formats: Iterable[ResponseFormat]) -> str:
 
 
 def tools_text(tools: Tools) -> str:
-    """Return the section `# Tools`: a block per namespace, in the order of the keys (encoding.rs:756-794).
-
-    Raises:
-        MessageError: a default in a tool's schema that JSON cannot express.
-    """
+    """Return the section `# Tools`: a block per namespace, in the order of the keys (encoding.rs:756-794)."""
     return _SECTION.join(["# Tools", *(_namespace_text(tools[key]) for key in sorted(tools))])
 
 

@@ -14,11 +14,7 @@ _DETECTED: Final = "Regex error"
 
 
 class EncodingError(HarmonyError):
-    """tiktoken failed. No text is known to cause it; white space that does is encoded separately.
-
-    Attributes:
-        reason: tiktoken's error text.
-    """
+    """tiktoken failed with the text `reason`. No text is known to cause it; long white space is encoded separately."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"tiktoken cannot encode or decode this: {reason}")
@@ -26,11 +22,7 @@ class EncodingError(HarmonyError):
 
 
 def raise_if_given_up(error: BaseException) -> None:
-    """Translate an error of tiktoken; return for any other error.
-
-    Raises:
-        EncodingError: the error is a failure of tiktoken.
-    """
+    """Raise EncodingError if the error is a failure of tiktoken; return for any other error."""
     kind = type(error)
     panicked = (kind.__module__, kind.__qualname__) == _PANIC
     if panicked or (kind is ValueError and str(error).startswith(_DETECTED)):

@@ -4,7 +4,8 @@ It is built on tiktoken, but not on its `o200k_harmony`. That lacks id 201088 an
 where the models' vocabulary has `<|reserved_201088|>` and `<|reserved_200018|>`
 (openai-harmony 0.0.8, src/tiktoken_ext/public_encodings.rs:146,270-287).
 
-Token ids are plain `int`; any other argument is a TypeError. The vocabulary is loaded on first use.
+Token ids are plain `int`; any other argument is a TypeError. Encoding raises EncodingError if tiktoken fails. Decoding
+raises UnknownTokenError for an id outside the vocabulary. The vocabulary is loaded on first use.
 """
 
 import json
@@ -80,10 +81,7 @@ _FIRST_SECOND_HALF: Final = "\udc00"
 def encoding() -> tiktoken.Encoding:
     """Return the encoding, built on the first call (about half a second) and then shared."""
     return tiktoken.Encoding(
-        "o200k_harmony",
-        pat_str=_PATTERN,
-        mergeable_ranks=vocabulary.ranks(),
-        special_tokens=SPECIAL_TOKENS,
+        "o200k_harmony", pat_str=_PATTERN, mergeable_ranks=vocabulary.ranks(), special_tokens=SPECIAL_TOKENS
     )
 
 
@@ -92,9 +90,6 @@ def encode(text: str) -> list[int]:
 
     Lone surrogates become U+FFFD. The time is linear for any text. White space that is too long for tiktoken has the
     ids that tiktoken would give.
-
-    Raises:
-        EncodingError: tiktoken cannot encode the text.
     """
     try:
         if len(text) <= LONGEST_RUN:
@@ -106,9 +101,7 @@ def encode(text: str) -> list[int]:
 
 
 def encode_text(text: str) -> list[int]:
-    """Encode as `encode` does, but only text that JSON can carry.
-
-    Two surrogates that form a pair become their character, as in JSON.
+    """Encode as `encode` does, but only text that JSON can carry: a pair of surrogates becomes its character.
 
     Raises:
         MessageError: a lone surrogate.
@@ -129,11 +122,7 @@ def encode_text(text: str) -> list[int]:
 
 
 def encode_with_special_tokens(text: str, *, allowed: AbstractSet[str] | Literal["all"] = "all") -> list[int]:
-    """Return the ids of a text in which the allowed special tokens are special, and all others ordinary text.
-
-    Raises:
-        EncodingError: tiktoken cannot encode the text.
-    """
+    """Return the ids of a text; the allowed special tokens are special, and all others ordinary text."""
 
     def encode_marked(part: str) -> list[int]:
         return encoding().encode(part, allowed_special=allowed, disallowed_special=())
@@ -152,11 +141,7 @@ def encode_with_special_tokens(text: str, *, allowed: AbstractSet[str] | Literal
 
 
 def decode_bytes(tokens: Sequence[int]) -> bytes:
-    """Return the bytes of the tokens; those of a special token are its text.
-
-    Raises:
-        UnknownTokenError: an id outside the vocabulary.
-    """
+    """Return the bytes of the tokens; those of a special token are its text."""
     try:
         return encoding().decode_bytes(tokens)
     except (KeyError, OverflowError):
@@ -167,21 +152,12 @@ def decode_bytes(tokens: Sequence[int]) -> bytes:
 
 
 def decode(tokens: Sequence[int]) -> str:
-    """Return the text of the tokens, with U+FFFD for each maximal invalid part.
-
-    Raises:
-        UnknownTokenError: an id outside the vocabulary.
-    """
+    """Return the text of the tokens, with U+FFFD for each maximal invalid part."""
     return decode_bytes(tokens).decode("utf-8", "replace")
 
 
 def decode_utf8(tokens: Sequence[int]) -> str:
-    """Return the text of the tokens, which have to be whole UTF-8.
-
-    Raises:
-        UnknownTokenError: an id outside the vocabulary.
-        InvalidUtf8Error: the bytes are not UTF-8.
-    """
+    """Return the text of the tokens, or raise InvalidUtf8Error if their bytes are not UTF-8."""
     try:
         return decode_bytes(tokens).decode("utf-8")
     except UnknownTokenError as error:
@@ -203,11 +179,7 @@ def is_known(token: int) -> bool:
 
 
 class TokenBytes(dict[int, bytes]):
-    """The bytes of each token, decoded once: `TokenBytes()[token]`.
-
-    Raises:
-        UnknownTokenError: an id outside the vocabulary.
-    """
+    """The bytes of each token, decoded once: `TokenBytes()[token]`. Raises UnknownTokenError as `decode_bytes` does."""
 
     def __missing__(self, token: int) -> bytes:
         self[token] = data = decode_bytes((token,))

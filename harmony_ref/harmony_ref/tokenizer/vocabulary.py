@@ -22,12 +22,7 @@ _GZIP: Final = zlib.MAX_WBITS | 16
 
 
 class VocabularyError(ImportError):
-    """The packaged vocabulary is not the published one.
-
-    Attributes:
-        expected: the published SHA-256 digest.
-        actual: the digest of the installed file.
-    """
+    """The packaged vocabulary is not the published one: its SHA-256 digest is `actual` instead of `expected`."""
 
     def __init__(self, *, expected: str, actual: str) -> None:
         super().__init__(
@@ -39,11 +34,7 @@ class VocabularyError(ImportError):
 
 
 def unpacked() -> bytes:
-    """Return the vocabulary file as published: one line `base64(token) rank` per token.
-
-    Raises:
-        VocabularyError: the installed file is damaged.
-    """
+    """Return the published file, a line `base64(token) rank` per token; VocabularyError if the installed one is damaged."""
     packed = pkgutil.get_data("harmony_ref", "data/o200k_base.tiktoken.gz")
     assert packed is not None, "a package from files or an archive has data"
     try:

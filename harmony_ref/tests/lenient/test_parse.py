@@ -818,5 +818,5 @@ def test_parse_is_the_other_door_to_it():
 
 @pytest.mark.parametrize("completion", ["text", [1.0], [None], [[]]], ids=["text", "a float", "None", "a list"])
 def test_what_is_no_sequence_of_integers_is_a_value_error(completion):
-    with pytest.raises(ValueError, match="sequence of token ids"):
+    with pytest.raises(ValueError, match="expected token ids"):
         parse_leniently(completion)
