@@ -1,4 +1,4 @@
-"""Rendering styles by name: the forms of a prompt that are accepted.
+"""Rendering styles by name: the accepted forms of a prompt.
 
 from harmony_ref.styles import STYLES, accepted_renderings, render_in_style
 

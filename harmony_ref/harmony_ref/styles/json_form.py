@@ -1,17 +1,17 @@
-"""How the JSON of a call is spelled: spacing, order of keys, escapes. What it says stays.
+"""Respell the JSON of a call without changing its meaning: spacing, order of keys, escapes.
 
-A template is given the arguments as an object and writes them anew. That is a matter of form only while nothing is
-lost, so text that another writer would change in meaning is left as it is: text that is no JSON object, a key that
-comes twice, a number with more digits than the writer keeps, a lone surrogate.
+A template receives the arguments as an object and serializes them again. Text that would lose something is left
+unchanged: text that is not a JSON object, a duplicate key, a number with more digits than the writer writes, a lone
+surrogate.
 """
 
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 from harmony_ref.json_value import Json
@@ -26,33 +26,36 @@ class JsonForm(StrEnum):
 
 
 class _LossyError(ValueError):
-    """The value cannot be written again without a loss."""
+    """The value cannot be respelled without a loss."""
 
 
+@dataclass(frozen=True, slots=True)
 class _Number:
     """A number as it was written."""
 
-    __slots__ = ("text",)
-
-    def __init__(self, text: str) -> None:
-        self.text = text
+    text: str
 
 
 _Value = str | bool | None | _Number | list["_Value"] | dict[str, "_Value"]
 
 
 def respelled(text: str, form: JsonForm) -> str:
-    """The same JSON object in another spelling; the text itself when it is none, or would lose something."""
+    """Return the same JSON object in another spelling; the text unchanged if it is not one or would lose something."""
     if form is JsonForm.AS_GIVEN:
         return text
     try:
-        return _WRITERS[form](_read(text))
+        value: _Value = json.loads(
+            text, object_pairs_hook=_without_duplicates, parse_int=_Number, parse_float=_Number, parse_constant=_refuse
+        )
+        if not isinstance(value, dict):
+            return text
+        return _python(value) if form is JsonForm.PYTHON else _go(value)
     except (ValueError, ArithmeticError, RecursionError):
         return text
 
 
 def python_json(value: Json) -> str:
-    """A JSON value as `json.dumps(value, ensure_ascii=False)` writes it, which is `tojson` of transformers."""
+    """Write a JSON value as `json.dumps(value, ensure_ascii=False)`, which is `tojson` of transformers."""
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
@@ -62,20 +65,11 @@ def _plain(value: Json) -> Json:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _read(text: str) -> dict[str, _Value]:
-    value: _Value = json.loads(
-        text, object_pairs_hook=_without_doubles, parse_int=_Number, parse_float=_Number, parse_constant=_refuse
-    )
-    if not isinstance(value, dict):
+def _without_duplicates(pairs: list[tuple[str, _Value]]) -> dict[str, _Value]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise _LossyError
-    return value
-
-
-def _without_doubles(pairs: list[tuple[str, _Value]]) -> dict[str, _Value]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _LossyError
-    return found
+    return members
 
 
 def _refuse(_constant: str) -> _Value:
@@ -88,34 +82,29 @@ def _python(value: _Value) -> str:
             return "{" + ", ".join(f"{_python(key)}: {_python(member)}" for key, member in value.items()) + "}"
         case list():
             return "[" + ", ".join(map(_python, value)) + "]"
-        case _Number():
-            return _same(value, _python_number(value.text))
+        case _Number(text):
+            return _check_same(text, str(int(text)) if text.lstrip("-").isdigit() else repr(float(text)))
         case _:
-            return _unicode(json.dumps(value, ensure_ascii=False))
-
-
-def _python_number(text: str) -> str:
-    return str(int(text)) if text.lstrip("-").isdigit() else repr(float(text))
+            return _check_unicode(json.dumps(value, ensure_ascii=False))
 
 
 def _go(value: _Value) -> str:
     match value:
         case dict():
-            keys = sorted(value, key=lambda key: key.encode())
-            return "{" + ",".join(f"{_go(key)}:{_go(value[key])}" for key in keys) + "}"
+            return "{" + ",".join(f"{_go(key)}:{_go(value[key])}" for key in sorted(value, key=str.encode)) + "}"
         case list():
             return "[" + ",".join(map(_go, value)) + "]"
-        case _Number():
-            return _same(value, _go_number(value.text))
+        case _Number(text):
+            return _check_same(text, _go_number(text))
         case str():
-            escaped = _unicode(json.dumps(value, ensure_ascii=False))
-            return _GO_ESCAPED.sub(lambda found: f"\\u{ord(found.group()):04x}", escaped)
+            escaped = _check_unicode(json.dumps(value, ensure_ascii=False))
+            return _GO_ESCAPED.sub(lambda match: f"\\u{ord(match.group()):04x}", escaped)
         case _:
             return json.dumps(value)
 
 
 def _go_number(text: str) -> str:
-    """encoding/json writes a float64 without exponent between 1e-6 and 1e21."""
+    """Write a float64 as encoding/json: without exponent between 1e-6 and 1e21."""
     value = float(text)
     if not math.isfinite(value):
         raise _LossyError
@@ -127,20 +116,17 @@ def _go_number(text: str) -> str:
     return f"{digits.removesuffix('.0')}e{sign}{exponent.lstrip('+-').lstrip('0').rjust(1, '0')}"
 
 
-def _same(number: _Number, written: str) -> str:
-    if Decimal(number.text) != Decimal(written) or number.text.startswith("-") != written.startswith("-"):
+def _check_same(number: str, respelling: str) -> str:
+    if Decimal(number) != Decimal(respelling) or number.startswith("-") != respelling.startswith("-"):
         raise _LossyError
-    return written
+    return respelling
 
 
-def _unicode(text: str) -> str:
-    text.encode("utf-8")  # a lone surrogate, from an escape, has no other spelling
+def _check_unicode(text: str) -> str:
+    text.encode("utf-8")  # UnicodeEncodeError for a lone surrogate, which can only be written as an escape
     return text
 
 
 _GO_SMALLEST: Final = 1e-6
 _GO_LARGEST: Final = 1e21
 _GO_ESCAPED: Final = re.compile("[<>&\u2028\u2029]")
-_WRITERS: Final[Mapping[JsonForm, Callable[[dict[str, _Value]], str]]] = MappingProxyType(
-    {JsonForm.PYTHON: _python, JsonForm.GO: _go}
-)

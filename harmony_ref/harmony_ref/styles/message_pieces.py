@@ -1,6 +1,6 @@
-"""One message in one style, in pieces that each belong to one part of it; joined they are the message's tokens."""
+"""Render one message in one style, as pieces: one piece for each part. Joined, they are the message's tokens."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -19,7 +19,7 @@ FUNCTIONS_PREFIX: Final = "functions."
 
 
 class MessagePart(StrEnum):
-    """A part of a rendered message, in words."""
+    """A part of a rendered message."""
 
     START = "start marker"
     AUTHOR = "role"
@@ -40,51 +40,53 @@ class Piece:
 
 
 def message_pieces(message: Message, style: Style, *, conversation_has_function_tools: bool) -> list[Piece]:
-    """The pieces of a message, in order.
+    """Render a message as pieces, in order.
 
     Raises:
         RenderError: a tool without a name, or content in a role that may not carry it.
-        MessageError: a string or number that JSON cannot carry.
+        MessageError: a string or number that JSON cannot represent.
     """
     form = header_form(message, style)
     pieces = [
         Piece(part=MessagePart.START, ids=(tokens.START,)),
-        # Without its first and last token, which are markers, a header of an author alone is the author.
+        # The first and the last token of a header are markers.
         Piece(part=MessagePart.AUTHOR, ids=write_header(Header(author=form.author))[1:-1]),
-        *_addressed(form, style),
+        *_recipient_and_channel(form, style),
     ]
     if form.content_type is not None:
-        pieces.append(Piece(part=MessagePart.CONTENT_TYPE, ids=_content_type(form.content_type)))
-    pieces.append(Piece(part=MessagePart.MESSAGE, ids=(tokens.MESSAGE,)))
+        # the tokens by which the header of a user grows with this content type
+        header = write_header(Header(author=_USER, content_type=form.content_type))
+        content_type = header[len(write_header(Header(author=_USER))) - 1 : -1]
+        pieces.append(Piece(part=MessagePart.CONTENT_TYPE, ids=content_type))
     content: list[int] = []
     for part in form.content:
         content += _content(part, form, style, note=conversation_has_function_tools)
-    pieces.append(Piece(part=MessagePart.CONTENT, ids=content))
     is_call = message.author.role is Role.ASSISTANT and message.recipient is not None
-    pieces.append(Piece(part=MessagePart.END, ids=(tokens.CALL if is_call else tokens.END,)))
-    return pieces
+    return [
+        *pieces,
+        Piece(part=MessagePart.MESSAGE, ids=(tokens.MESSAGE,)),
+        Piece(part=MessagePart.CONTENT, ids=content),
+        Piece(part=MessagePart.END, ids=(tokens.CALL if is_call else tokens.END,)),
+    ]
 
 
 def header_form(message: Message, style: Style) -> Message:
-    """The message with the channel, the content type and the arguments that the style writes."""
-    is_result = message.author.role is Role.TOOL
-    omitted = is_result and style.result_channel is ResultChannel.OMITTED
-    written = replace(
-        message,
-        channel=None if omitted else message.channel,
-        content_type=_content_type_name(message, style),
-    )
-    if style.arguments is JsonForm.AS_GIVEN or not _carries_json(message):
-        return written
+    """Return the message with the channel, the content type and the arguments that the style writes."""
+    is_omitted = message.author.role is Role.TOOL and style.result_channel is ResultChannel.OMITTED
+    channel = None if is_omitted else message.channel
+    form = replace(message, channel=channel, content_type=_content_type(message, style))
+    content_type = (message.content_type or JSON).removeprefix(CONSTRAIN_MARKER).strip()
+    if style.arguments is JsonForm.AS_GIVEN or not _calls_function(message) or content_type != JSON:
+        return form
     match message.content:
         case (TextContent(text=text),):
-            return replace(written, content=(TextContent(text=respelled(text, style.arguments)),))
+            return replace(form, content=(TextContent(text=respelled(text, style.arguments)),))
         case _:
-            return written
+            return form
 
 
 def stands_after_channel(message: Message, style: Style) -> bool:
-    """Whether the style names the recipient of this message after its channel."""
+    """Return True if the style writes the recipient of this message after its channel."""
     match style.recipient:
         case RecipientPlace.ROLE:
             return False
@@ -94,36 +96,25 @@ def stands_after_channel(message: Message, style: Style) -> bool:
             return message.channel is not None and message.author.role is Role.ASSISTANT
 
 
-def _addressed(message: Message, style: Style) -> Iterator[Piece]:
-    recipient, channel = list(_recipient(message)), list(_channel(message))
-    yield from [*channel, *recipient] if stands_after_channel(message, style) else [*recipient, *channel]
-
-
-def _recipient(message: Message) -> Iterator[Piece]:
+def _recipient_and_channel(message: Message, style: Style) -> list[Piece]:
+    pieces: list[Piece] = []
     if message.recipient is not None and message.recipient != EVERYONE:
-        yield Piece(part=MessagePart.RECIPIENT, ids=encode_field(f" to={message.recipient}"))
-
-
-def _channel(message: Message) -> Iterator[Piece]:
+        pieces.append(Piece(part=MessagePart.RECIPIENT, ids=encode_field(f" to={message.recipient}")))
     if message.channel is not None:
-        yield Piece(part=MessagePart.CHANNEL, ids=(tokens.CHANNEL, *encode_field(message.channel)))
+        pieces.append(Piece(part=MessagePart.CHANNEL, ids=(tokens.CHANNEL, *encode_field(message.channel))))
+    return pieces[::-1] if stands_after_channel(message, style) else pieces
 
 
-def _content_type(content_type: str) -> Sequence[int]:
-    header = write_header(Header(author=_ANYONE, content_type=content_type))
-    return header[len(write_header(Header(author=_ANYONE))) - 1 : -1]
-
-
-def _content_type_name(message: Message, style: Style) -> str | None:
-    given = message.content_type
+def _content_type(message: Message, style: Style) -> str | None:
+    content_type = message.content_type
     match style.content_type:
         case ContentTypeForm.AS_GIVEN:
-            return given
+            return content_type
         case ContentTypeForm.MARKER_ADDED:
-            marked = given is None or given.startswith(CONSTRAIN_MARKER)
-            return given if marked else f"{CONSTRAIN_MARKER}{given}"
+            is_complete = content_type is None or content_type.startswith(CONSTRAIN_MARKER)
+            return content_type if is_complete else f"{CONSTRAIN_MARKER}{content_type}"
         case ContentTypeForm.MARKED | ContentTypeForm.PLAIN:
-            name = (given or "").removeprefix(CONSTRAIN_MARKER).strip()
+            name = (content_type or "").removeprefix(CONSTRAIN_MARKER).strip()
             name = name or (style.call_type if _calls_function(message) else None) or ""
             marker = CONSTRAIN_MARKER if style.content_type is ContentTypeForm.MARKED else ""
             return f"{marker}{name}" if name else None
@@ -134,35 +125,29 @@ def _calls_function(message: Message) -> bool:
     return is_addressed and message.author.role is Role.ASSISTANT
 
 
-def _carries_json(message: Message) -> bool:
-    name = (message.content_type or JSON).removeprefix(CONSTRAIN_MARKER).strip()
-    return _calls_function(message) and name == JSON
-
-
 def _content(part: Content, message: Message, style: Style, *, note: bool) -> Sequence[int]:
     match part:
         case TextContent():
             return tokens.encode_text(part.text)
         case SystemContent() if message.author.role is Role.SYSTEM:
-            content = style.system_content(part)
-            return _encoded(system_text(content, conversation_has_function_tools=note))
+            return _encode(system_text(style.system_content(part), conversation_has_function_tools=note))
         case DeveloperContent() if message.author.role is Role.DEVELOPER:
-            return _encoded(style.developer_text(part))
+            return _encode(style.developer_text(part))
         case _:
             return render(message)  # raises: no style has a form for this content in this role
 
 
 _ENCODED: Final = Memo[str, tuple[int, ...]]()
-"""What system and developer messages say: much the same in every conversation and reading of it."""
-_REMEMBERED: Final = 4096
-"""The longest of them, in characters."""
+"""Texts of system and developer messages, which recur in most conversations and renderings."""
+_LONGEST_CACHED: Final = 4096
+"""In characters."""
 
 
-def _encoded(text: str) -> Sequence[int]:
-    if len(text) > _REMEMBERED:
+def _encode(text: str) -> Sequence[int]:
+    if len(text) > _LONGEST_CACHED:
         return tokens.encode_text(text)
-    found = _ENCODED.get(text)
-    return found if found is not None else _ENCODED.remember(text, tuple(tokens.encode_text(text)))
+    ids = _ENCODED.get(text)
+    return ids if ids is not None else _ENCODED.remember(text, tuple(tokens.encode_text(text)))
 
 
-_ANYONE: Final = Message(author=Role.USER).author
+_USER: Final = Message(author=Role.USER).author

@@ -1,10 +1,10 @@
-"""The texts of system and developer messages in each style: layout only, every instruction and tool stays.
+"""Write the texts of system and developer messages in each style. Only the layout differs; nothing is dropped.
 
-The layout of the tools section is the library's (encoding.rs:756-794) in every style; what differs is how one function
-is written, and how the sections of a developer message follow each other.
+In every style, the layout of the tools section is the library's (encoding.rs:756-794). Styles differ in the text of a
+function and in the order and spacing of the developer sections.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final, Self
 
@@ -21,13 +21,14 @@ _TRAINED_CUTOFF: Final = "2024-06"
 
 
 def hf_developer_text(content: DeveloperContent) -> str:
-    """Instructions, always followed by a blank line; then the tools; then response formats."""
+    """Write the instructions, always followed by a blank line, then the tools, then response formats."""
     instructions = f"# Instructions\n\n{content.instructions}\n\n" if content.instructions else ""
-    return instructions + _BLANK_LINE.join(_declared(content, typescript_hf.function_text))
+    tools = [_tools_text(content.tools, typescript_hf.function_text)] if content.tools else []
+    return instructions + _BLANK_LINE.join([*tools, *_formats(content)])
 
 
 def ollama_developer_text(content: DeveloperContent) -> str:
-    """The tools before the instructions, and a blank line before the instructions even when they come first."""
+    """Write the tools before the instructions, and a blank line before the instructions even if they come first."""
     instructions = f"\n\n# Instructions\n\n{content.instructions}" if content.instructions else ""
     tools, *formats = ["", *_formats(content)]
     if content.tools:
@@ -36,28 +37,23 @@ def ollama_developer_text(content: DeveloperContent) -> str:
 
 
 def oss_developer_text(content: DeveloperContent) -> str:
-    """As the library, with the numbers that its fork writes in another way."""
+    """Write the library's text, with numbers as its fork writes them."""
     return developer_text(replace(content, tools=_with_plus(content.tools)))
 
 
 def oss_system_content(content: SystemContent) -> SystemContent:
-    """As given, with the numbers that the fork writes in another way."""
+    """Return the content with numbers as the fork writes them."""
     return replace(content, tools=_with_plus(content.tools))
 
 
 def template_system_content(content: SystemContent) -> SystemContent:
-    """With the lines that a chat template always writes: its cutoff and its three channels."""
+    """Return the content with the lines that a chat template always writes: its cutoff and its three channels."""
     return replace(content, knowledge_cutoff=_TRAINED_CUTOFF, channel_config=THREE_CHANNELS)
 
 
 def as_given(content: SystemContent) -> SystemContent:
-    """The content itself."""
+    """Return the content unchanged."""
     return content
-
-
-def _declared(content: DeveloperContent, function_text: Callable[[ToolDescription], str]) -> list[str]:
-    tools = [_tools_text(content.tools, function_text)] if content.tools else []
-    return [*tools, *_formats(content)]
 
 
 def _formats(content: DeveloperContent) -> list[str]:
@@ -79,33 +75,35 @@ def _namespace_text(namespace: ToolNamespaceConfig, function_text: Callable[[Too
 
 
 def _lines(text: str) -> list[str]:
-    """As the library counts lines: a last line end begins no other line."""
+    """Split a text as the library does: a trailing line end does not begin another line."""
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
-class _Spelled(int):
-    """A number that is printed as it is spelled."""
+class _SpelledNumber(int):
+    """A number that is printed as the given text."""
 
     text: str
 
     def __new__(cls, text: str) -> Self:
-        made = super().__new__(cls, 0)
-        made.text = text
-        return made
+        number = super().__new__(cls, 0)
+        number.text = text
+        return number
 
     def __str__(self) -> str:
         return self.text
 
 
 def _with_plus(tools: Tools | None) -> Tools | None:
-    """The tools with `1e+16` where the library prints `1e16`, as newer versions of its JSON printer do."""
+    """Replace `1e16`, as the library prints it, by `1e+16`, as newer versions of its JSON printer do."""
     if tools is None:
         return None
-    return {key: replace(namespace, tools=tuple(_tool_with_plus(namespace.tools))) for key, namespace in tools.items()}
-
-
-def _tool_with_plus(tools: Iterable[ToolDescription]) -> Iterable[ToolDescription]:
-    return (replace(tool, parameters=_numbers_with_plus(tool.parameters)) for tool in tools)
+    return {
+        key: replace(
+            namespace,
+            tools=tuple(replace(tool, parameters=_numbers_with_plus(tool.parameters)) for tool in namespace.tools),
+        )
+        for key, namespace in tools.items()
+    }
 
 
 def _numbers_with_plus(value: Json) -> Json:
@@ -113,16 +111,12 @@ def _numbers_with_plus(value: Json) -> Json:
         case bool() | str() | None:
             return value
         case int() | float():
-            return _number_with_plus(value)
+            try:
+                digits, letter, exponent = json_text(value).partition("e")
+            except MessageError:
+                return value
+            return value if not letter or exponent.startswith("-") else _SpelledNumber(f"{digits}e+{exponent}")
         case Mapping():
             return {key: _numbers_with_plus(member) for key, member in value.items()}
         case _:
             return [_numbers_with_plus(item) for item in value]
-
-
-def _number_with_plus(value: float) -> Json:
-    try:
-        digits, letter, exponent = json_text(value).partition("e")
-    except MessageError:
-        return value
-    return value if not letter or exponent.startswith("-") else _Spelled(f"{digits}e+{exponent}")

@@ -1,9 +1,9 @@
-"""The named styles: what each fixes of a prompt's form.
+"""The named styles: the form of a prompt, but never its content.
 
-A style fixes the order of recipient and channel, how a content type is written, whether a tool's result names its
-channel, the blank lines and the order of the developer's sections, the spelling of tools and of the JSON of calls, and
-the lines of cutoff and channels. It never fixes what is kept: every message stands once, in order, under its role and
-name, with its whole content. What a chat template loses, or quotes twice, is no part of its style.
+A style fixes the order of recipient and channel, the form of content types, and the channel of results. It also fixes
+blank lines and order of the developer's sections, the spelling of tools and of the JSON of calls, and the lines of
+cutoff and channels. In every style, each message appears once, in order, under its role and name, with its whole
+content. Texts that a chat template loses or quotes twice are not a part of its style.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,15 +19,15 @@ from harmony_ref.styles.json_form import JsonForm
 
 
 class RecipientPlace(StrEnum):
-    """Where a header names the recipient. Without a channel there is only the role section."""
+    """Position of the recipient in a header. A header without a channel has only the role section."""
 
     ROLE = "in the role section, before the channel"
-    COMMENTARY = "after the channel when that is commentary, whoever speaks"
+    COMMENTARY = "after the channel if that is commentary, for every role"
     CALLS = "after the channel in messages of the assistant"
 
 
 class ContentTypeForm(StrEnum):
-    """How a header writes a content type."""
+    """The form of a content type in a header."""
 
     AS_GIVEN = "as given"
     MARKER_ADDED = "as given, behind <|constrain|>"
@@ -36,7 +36,7 @@ class ContentTypeForm(StrEnum):
 
 
 class ResultChannel(StrEnum):
-    """Whether the result of a tool names its channel."""
+    """The channel in the result of a tool."""
 
     AS_GIVEN = "as given"
     OMITTED = "omitted"
@@ -44,18 +44,18 @@ class ResultChannel(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Style:
-    """What one renderer fixes of a prompt's form.
+    """The form in which one renderer writes a prompt.
 
     Attributes:
         name: the style's name, and its key in `STYLES`.
-        source: whose form it is.
-        recipient: where a header names the recipient.
-        content_type: how a header writes a content type.
-        call_type: the content type of a call to a function that names none; None to leave it without.
-        result_channel: whether the result of a tool names its channel.
-        arguments: how the JSON of a call is spelled.
-        system_content: the content that a system message is written from.
-        developer_text: the text of a developer message.
+        source: the renderer or document that defines it.
+        recipient: position of the recipient in a header.
+        content_type: form of a content type in a header.
+        call_type: default content type of calls to functions, if any.
+        result_channel: form of the channel in the result of a tool.
+        arguments: spelling of the JSON of a call.
+        system_content: returns the content that a system message is rendered from.
+        developer_text: returns the text of a developer message.
     """
 
     name: str

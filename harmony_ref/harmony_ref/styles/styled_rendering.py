@@ -1,10 +1,10 @@
-"""Conversation → tokens in a named style, and every rendering that is accepted for a conversation."""
+"""Render a conversation in a named style, and list every accepted rendering of a conversation."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain
-from typing import Final
+from typing import Final, TypeAlias
 
 from harmony_ref.errors import MessageError
 from harmony_ref.memo import Memo
@@ -19,13 +19,7 @@ from harmony_ref.tokenizer import tokens
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RenderedMessage:
-    """One message of a rendering.
-
-    Attributes:
-        index: its place in the conversation, from 0.
-        pieces: its parts, in order.
-        ids: all its tokens.
-    """
+    """One message of a rendering: its index in the conversation, its parts in order, and all its tokens."""
 
     index: int
     pieces: Sequence[Piece]
@@ -37,12 +31,12 @@ class Rendering:
     """One accepted prompt.
 
     Attributes:
-        styles: the names of the styles that give it, the library's first.
-        histories: the ways to leave out earlier reasoning that give it, under the first of those styles.
-        ids: its tokens.
-        messages: those that are rendered.
-        dropped: those that are left out, in the same style.
-        disputed: indices of the reasoning that some histories keep and some drop.
+        styles: names of the styles that produce it, the library's first.
+        histories: ways to drop earlier reasoning that produce it, in the first of those styles.
+        ids: token ids.
+        messages: the rendered messages.
+        dropped: the dropped messages, in the same style.
+        disputed: indices of the reasoning that only some histories drop.
     """
 
     styles: tuple[str, ...]
@@ -54,7 +48,7 @@ class Rendering:
 
     @property
     def text(self) -> str:
-        """The text of its tokens."""
+        """The text of the tokens."""
         return tokens.decode(self.ids)
 
     @property
@@ -70,17 +64,17 @@ def render_in_style(
     history: History = History.AS_0_0_8,
     next_turn_role: Role | None = Role.ASSISTANT,
 ) -> list[int]:
-    """The ids of a prompt in a style.
+    """Render a conversation as the ids of a prompt in a style.
 
     Args:
         conversation: a Conversation, or its messages.
         style: one of `STYLES`.
-        history: which earlier reasoning is left out; not a matter of style.
-        next_turn_role: who is to speak next; None for the messages alone.
+        history: the rule that drops earlier reasoning; independent of style.
+        next_turn_role: role of the next turn; None for the messages alone.
 
     Raises:
         RenderError: a message that Harmony has no form for.
-        MessageError: a string or number that JSON cannot carry.
+        MessageError: a string or number that JSON cannot represent.
     """
     messages = list(conversation)
     if style is HARMONY_0_0_8 and history is History.AS_0_0_8:
@@ -88,8 +82,8 @@ def render_in_style(
             return render_conversation(messages)
         return render_conversation_for_completion(messages, next_turn_role)
     rendered = rendered_messages(messages, style)
-    kept = (rendered[index].ids for index in kept_indices(messages, history))
-    return [*chain.from_iterable(kept), *next_turn(next_turn_role)]
+    retained = (rendered[index].ids for index in kept_indices(messages, history))
+    return [*chain.from_iterable(retained), *next_turn(next_turn_role)]
 
 
 def accepted_renderings(
@@ -99,30 +93,22 @@ def accepted_renderings(
     histories: Iterable[History] = tuple(History),
     next_turn_role: Role | None = Role.ASSISTANT,
 ) -> Iterator[Rendering]:
-    """Every distinct prompt that one of the styles gives, each once, with the names of all that give it.
+    """Yield every distinct prompt of the styles once, with the names of all styles that produce it.
 
-    Args:
-        conversation: a Conversation, or its messages.
-        styles: those to look at.
-        histories: the ways to leave out earlier reasoning to look at.
-        next_turn_role: who is to speak next; None for the messages alone.
-
-    Raises:
-        RenderError: a message that Harmony has no form for.
-        MessageError: a string or number that JSON cannot carry.
+    Args and Raises as of `render_in_style`; `styles` and `histories` are those to combine.
     """
     messages = list(conversation)
-    kept = {history: kept_indices(messages, history) for history in histories}
-    times = Counter(chain.from_iterable(kept.values()))
-    disputed = frozenset(index for index, count in times.items() if count < len(kept))
-    found: dict[tuple[int, ...], Rendering] = {}
+    retained = {history: kept_indices(messages, history) for history in histories}
+    times = Counter(chain.from_iterable(retained.values()))
+    disputed = frozenset(index for index, count in times.items() if count < len(retained))
+    renderings: dict[tuple[int, ...], Rendering] = {}
     for style in styles:
         rendered = rendered_messages(messages, style)
-        for history, indices in kept.items():
+        for history, indices in retained.items():
             ids = (*chain.from_iterable(rendered[index].ids for index in indices), *next_turn(next_turn_role))
-            first = found.get(ids)
+            first = renderings.get(ids)
             if first is None:
-                found[ids] = Rendering(
+                renderings[ids] = Rendering(
                     styles=(style.name,),
                     histories=(history,),
                     ids=ids,
@@ -133,26 +119,22 @@ def accepted_renderings(
                 continue
             of_first = (history,) if style.name == first.styles[0] else ()
             names = tuple(dict.fromkeys((*first.styles, style.name)))
-            found[ids] = replace(first, styles=names, histories=(*first.histories, *of_first))
-    yield from found.values()
+            renderings[ids] = replace(first, styles=names, histories=(*first.histories, *of_first))
+    yield from renderings.values()
 
 
 def rendered_messages(messages: Sequence[Message], style: Style) -> list[RenderedMessage]:
-    """Each message in a style, none left out.
-
-    Raises:
-        RenderError: a message that Harmony has no form for.
-        MessageError: a string or number that JSON cannot carry.
-    """
+    """Render each message in a style, without dropping any; raises as `render_in_style`."""
     return list(each_rendered(messages, style))
 
 
 def each_rendered(messages: Sequence[Message], style: Style) -> Iterator[RenderedMessage]:
-    """The same, one by one, each when it is asked for."""
+    """Render each message in a style lazily, without dropping any; raises as `render_in_style`."""
     note = has_function_tools(messages)
     try:
         for index, message in enumerate(messages):
-            yield _rendered(index, message, style, note=note)
+            pieces, ids = _render_cached(message, style, note=note)
+            yield RenderedMessage(index=index, pieces=pieces, ids=ids)
     except MessageError as error:
         raise MessageError(subject="conversation", problem=error.problem) from None
     except RecursionError:
@@ -160,27 +142,27 @@ def each_rendered(messages: Sequence[Message], style: Style) -> Iterator[Rendere
 
 
 def next_turn(role: Role | None) -> tuple[int, ...]:
-    """The open header that a prompt ends in."""
+    """Return the open header at the end of a prompt."""
     return () if role is None else (tokens.START, *encode_field(role.value))
 
 
-_WRITTEN: Final = Memo[tuple[Message, Style], tuple[tuple[Piece, ...], tuple[int, ...]]]()
-"""Messages of one short text: each stands in many renderings of its conversation, and those of one conversation in the next."""
-_REMEMBERED: Final = 1024
-"""The longest of them, in characters."""
+_PiecesAndIds: TypeAlias = tuple[tuple[Piece, ...], tuple[int, ...]]
+
+_RENDERED: Final = Memo[tuple[Message, Style], _PiecesAndIds]()
+"""Messages of one short text: each recurs in many renderings of its conversation and of continued conversations."""
+_LONGEST_CACHED: Final = 1024
+"""In characters."""
 
 
-def _rendered(index: int, message: Message, style: Style, *, note: bool) -> RenderedMessage:
+def _render_cached(message: Message, style: Style, *, note: bool) -> _PiecesAndIds:
     match message.content:
-        case (TextContent(text=text),) if len(text) <= _REMEMBERED:  # what `note` is about is no text
-            pieces, ids = _WRITTEN.get((message, style)) or _WRITTEN.remember(
-                (message, style), _written(message, style)
-            )
+        case (TextContent(text=text),) if len(text) <= _LONGEST_CACHED:  # `note` only affects system messages
+            key = message, style
+            return _RENDERED.get(key) or _RENDERED.remember(key, _render(message, style, note=False))
         case _:
-            pieces, ids = _written(message, style, note=note)
-    return RenderedMessage(index=index, pieces=pieces, ids=ids)
+            return _render(message, style, note=note)
 
 
-def _written(message: Message, style: Style, *, note: bool = False) -> tuple[tuple[Piece, ...], tuple[int, ...]]:
+def _render(message: Message, style: Style, *, note: bool) -> _PiecesAndIds:
     pieces = tuple(message_pieces(message, style, conversation_has_function_tools=note))
     return pieces, tuple(chain.from_iterable(piece.ids for piece in pieces))

@@ -1,11 +1,14 @@
-r"""Tools as the Hugging Face chat template of gpt-oss writes them (openai/gpt-oss-120b, `chat_template.jinja`).
+r"""Write tools as the Hugging Face chat template of gpt-oss does (openai/gpt-oss-120b, `chat_template.jinja`).
 
-It differs from the library's TypeScript: the default's comment ends in a comma and is Python's JSON; a nested object
-has each property after a newline and 16 blanks, without comments; titles, examples and descriptions of nested
-properties do not appear; only arrays and plain strings may be `| null`; types in an array are not translated; a
-function without properties takes no argument; a description is commented on its first line only.
+Differences from the library's TypeScript:
 
-Where the template raises an error (a description that is no string, properties that are no object), it has no form:
+- The comment of a default ends in a comma and has Python's JSON.
+- A nested object has each property after a newline and 16 blanks, without comments.
+- Titles, examples and descriptions of nested properties do not appear.
+- Only arrays and plain strings may be `| null`. Types in an array are not translated.
+- A function without properties takes no argument. Only the first line of a description is commented.
+
+The template raises an error for a description that is not a string, and for properties that are not an object. Here
 such a value is written as JSON, or counts as absent.
 """
 
@@ -26,12 +29,12 @@ _LONGEST_ITEM: Final = 50
 
 
 def function_text(tool: ToolDescription) -> str:
-    """The lines of one function, without the blank line after it."""
+    """Return the lines of one function, without the blank line after it."""
     return f"// {tool.description}\ntype {tool.name} = {signature(tool.parameters)} => any;"
 
 
 def signature(parameters: Json) -> str:
-    """What stands before ` => any`: `()`, or the properties in `(_: {…})`."""
+    """Return the parameters, the text before ` => any`: `()`, or the properties in `(_: {…})`."""
     schema = _mapping(parameters)
     properties = _mapping(schema.get("properties"))
     if not properties:
@@ -41,15 +44,17 @@ def signature(parameters: Json) -> str:
 
 
 def type_text(value: Json) -> str:
-    """The type of one property."""
+    """Return the type of one property."""
     schema = _mapping(value)
     kind = schema.get("type")
     if kind == "array":
         return _array(schema)
     if isinstance(kind, list | tuple) and kind:
         return " | ".join(map(_plain, kind))
-    if schema.get("oneOf"):
-        return _union(schema["oneOf"])
+    if variants := schema.get("oneOf"):
+        # A mapping is iterated by its keys, as Jinja does.
+        members = list(variants) if isinstance(variants, str | list | tuple | Mapping) else []
+        return " | \n".join(map(_union_member, members))
     if kind == "string":
         return _string(schema)
     if kind == "object":
@@ -66,12 +71,11 @@ def _property(name: str, value: Json, required: Json) -> str:
 def _default(schema: _Schema) -> str:
     if "default" not in schema:
         return ""
-    default = schema["default"]
     if schema.get("enum"):
-        return f", // default: {_plain(default)}"
+        return f", // default: {_plain(schema['default'])}"
     if schema.get("oneOf"):
-        return f"// default: {_plain(default)}"
-    return f", // default: {python_json(default)}"
+        return f"// default: {_plain(schema['default'])}"
+    return f", // default: {python_json(schema['default'])}"
 
 
 def _array(schema: _Schema) -> str:
@@ -80,10 +84,9 @@ def _array(schema: _Schema) -> str:
     if not items:
         return f"any[]{null}"
     kind = _mapping(items).get("type")
-    scalar = _ITEMS.get(kind) if isinstance(kind, str) else None
-    inner = scalar or type_text(items)
-    too_long = inner == "object | object" or len(inner) > _LONGEST_ITEM
-    return f"{'any' if too_long else inner}[]{null}"
+    inner = (_ITEMS.get(kind) if isinstance(kind, str) else None) or type_text(items)
+    is_too_long = inner == "object | object" or len(inner) > _LONGEST_ITEM
+    return f"{'any' if is_too_long else inner}[]{null}"
 
 
 def _string(schema: _Schema) -> str:
@@ -100,14 +103,8 @@ def _object(schema: _Schema) -> str:
     if not properties:
         return "object"
     required = schema.get("required")
-    written = [f"{name}{_mark(name, required)}: {_NESTED}{type_text(value)}" for name, value in properties.items()]
-    return "{\n" + ", ".join(written) + "}"
-
-
-def _union(variants: Json) -> str:
-    # A mapping is walked by its keys, as Jinja does.
-    members = list(variants) if isinstance(variants, str | list | tuple | Mapping) else []
-    return " | \n".join(map(_union_member, members))
+    members = [f"{name}{_mark(name, required)}: {_NESTED}{type_text(value)}" for name, value in properties.items()]
+    return "{\n" + ", ".join(members) + "}"
 
 
 def _union_member(variant: Json) -> str:

@@ -1,8 +1,8 @@
-"""Tools as Ollama's Go template for gpt-oss writes them.
+"""Write tools as Ollama's Go template for gpt-oss does.
 
 Source: ollama/ollama, `gptossDefaultTemplate` in `x/create/client/create.go`, with `toTypeScriptType` of
 `template/template.go` and `ToolProperty.ToTypeScriptType` of `api/types.go`. The properties are a Go map there, so
-they come sorted. Each takes one line, two blanks in, always without `?`; of its schema only `type` or `anyOf` is
+they are sorted. Each takes one line, indented by two blanks, always without `?`. Only `type` or `anyOf` of a schema is
 translated: enums, defaults, items and nested properties do not appear.
 """
 
@@ -24,7 +24,7 @@ _TYPES: Final = {
 
 
 def function_text(tool: ToolDescription) -> str:
-    """The lines of one function, without the blank line after it."""
+    """Return the lines of one function, without the blank line after it."""
     comment = f"// {tool.description}\n" if tool.description else ""
     properties = _mapping(_mapping(tool.parameters).get("properties"))
     if not properties:
@@ -34,7 +34,7 @@ def function_text(tool: ToolDescription) -> str:
 
 
 def type_text(value: Json) -> str:
-    """The type of one property."""
+    """Return the type of one property."""
     schema = _mapping(value)
     variants = schema.get("anyOf")
     if isinstance(variants, list | tuple) and variants:
