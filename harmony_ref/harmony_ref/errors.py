@@ -35,10 +35,9 @@ class UnknownTokenError(HarmonyError):
 
 
 class InvalidUtf8Error(HarmonyError):
-    """Token bytes that are not UTF-8.
+    """Token bytes that are not UTF-8, from the index `start` on.
 
-    `start` is the index of the first invalid byte. `length` is the number of invalid bytes; None if the bytes end inside
-    a character.
+    `length` is the number of invalid bytes; None if the bytes end inside a character.
     """
 
     def __init__(self, *, start: int, length: int | None) -> None:
@@ -49,10 +48,10 @@ class InvalidUtf8Error(HarmonyError):
 
 
 class MessageError(HarmonyError, ValueError):
-    """A value that is not a message or conversation in the wire form.
+    """A value that is not a message or conversation in the wire form; `subject` names which.
 
-    The text is the library's without its ` at line 1 column N`, because a dict has no columns. `subject` is `message` or
-    `conversation`; `problem` has the actual and the expected value.
+    `problem` has the actual and the expected value. The text is the library's without its ` at line 1 column N`,
+    because a dict has no columns.
     """
 
     def __init__(self, *, subject: str, problem: str) -> None:

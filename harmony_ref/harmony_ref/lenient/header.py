@@ -32,7 +32,7 @@ _SEPARATOR: Final = re.compile(r"[ \t\n\x0c\r]+")  # white space that separates 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
-    """A rule that a header breaks; `start` and `end` of the part that breaks it count characters, or tokens if traced."""
+    """A broken rule, and the span of the part that breaks it: in characters, or in tokens when traced."""
 
     rule: RecoveryRule
     start: int
@@ -57,11 +57,8 @@ class HeaderReading:
 def read_leniently(text: str, *, role: Role | None, fallback: Author, extent: Extent) -> HeaderReading:
     """Read a header.
 
-    Args:
-        text: its text.
-        role: the role that the prompt had after the last `<|start|>`.
-        fallback: the author if neither `role` nor the words name one.
-        extent: `ALL` if all of the text is known to be header.
+    `role` is the role that the prompt had after the last `<|start|>`. `fallback` is the author if neither `role` nor
+    the words name one. `extent` is `ALL` if all of the text is known to be header.
     """
     return _HeaderReader(text, role=role, fallback=fallback, extent=extent).read()
 

@@ -18,8 +18,8 @@ entry of `golden/defects.json` (`V04`). A rule without a source follows from str
 | missing role | the caller's role, else the assistant, is the author | header matrix, no-role |
 | misspelt role | letter case, repetition (`assistantassistant`) and a glued channel are ignored | header matrix |
 | named author | `user:bob` is the user bob, as rendered | |
-| tool without a recipient | an unknown first word is the name of a tool; the recipient is None | #62 |
-| empty channel | the channel is None | #48 |
+| tool without a recipient | an unknown first word is the name of a tool, without a recipient | #62 |
+| empty channel | no channel | #48 |
 | space before the channel | the next word is the channel | |
 | doubled channel | with markers, the first of the three channels counts, else the first; the other is junk | V04, V05 |
 | channel without its marker | a lone `analysis`, `commentary` or `final` is the channel | V02, header matrix, no-role |
@@ -97,7 +97,7 @@ def parse_leniently(completion: Iterable[int], role: Role | None = None) -> Leni
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Opening:
-    """The beginning of a header: the index of its `<|start|>`, if any, the index of its first token, and its context."""
+    """The beginning of a header: the index of its `<|start|>` and of its first token, and its context."""
 
     begin: int  # equal to `start` if `<|start|>` is missing
     start: int
@@ -225,8 +225,7 @@ class _Reader:
         return after
 
     def _content_end(self, start: int) -> int:
-        place = bisect_left(self._non_text, start)
-        while place < len(self._non_text):
+        for place in range(bisect_left(self._non_text, start), len(self._non_text)):
             at = self._non_text[place]
             token = self._ids[at]
             if token in tokens.STOP_TOKENS or token == tokens.START:
@@ -234,7 +233,6 @@ class _Reader:
             if token == tokens.CHANNEL and self._is_next_header(at):
                 has_role = text_of_tokens((self._ids[at - 1],)) == Role.ASSISTANT
                 return at - 1 if has_role else at
-            place += 1
         return len(self._ids)
 
     def _is_next_header(self, at: int) -> bool:

@@ -31,8 +31,8 @@ class TracedHeader:
     Attributes:
         header: its fields.
         is_understood: True if any word was understood.
-        stop: the number of tokens that are header.
-        faults: the broken rules with their tokens, by the first token.
+        stop: the number of header tokens.
+        faults: the broken rules, by token.
     """
 
     header: Header
@@ -42,12 +42,10 @@ class TracedHeader:
 
 
 def read_header_tokens(run: Sequence[int], *, role: Role | None, fallback: Author) -> TracedHeader:
-    """Read a header that `<|message|>` ended.
+    """Read a header that `<|message|>` ended; `run` has its tokens.
 
-    Args:
-        run: its tokens.
-        role: the role that the prompt had after the last `<|start|>`.
-        fallback: the author if neither `role` nor the words name one.
+    `role` is the role that the prompt had after the last `<|start|>`. `fallback` is the author if neither `role` nor
+    the words name one.
     """
     return (_read_cached if len(run) <= _CACHED_LENGTH else _read_all)(tuple(run), role, fallback)
 

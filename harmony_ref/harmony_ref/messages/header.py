@@ -53,8 +53,8 @@ def read_header(header: Sequence[int], *, role: Role | None = None, position: in
 
     Args:
         header: the ids between `<|start|>` and `<|message|>`.
-        role: the role of the prompt, if `<|start|>` and the role are its last tokens.
-        position: index of the header's end in its stream; part of the error.
+        role: the role, if the prompt ends in `<|start|>` and a role.
+        position: index of the header's end in its stream, for the error.
 
     Raises:
         HeaderError: the header breaks a rule.
@@ -104,11 +104,7 @@ def write_header(header: Header) -> list[int]:
 
 
 def header_ids(message: Message) -> Sequence[int]:
-    """Return the ids of a message's header as `write_header` writes it, cached.
-
-    Raises:
-        RenderError: a tool without a name.
-    """
+    """Return the ids of a message's header as `write_header` does, cached."""
     author = message.author
     fields = (author.role, author.name, message.recipient, message.channel, message.content_type)
     cached = _WRITTEN.get(fields)

@@ -70,7 +70,7 @@ class TextContent:
 class SystemContent:
     """The content of a system message. The defaults are those of openai_harmony's Python class.
 
-    A member equal to None omits its line. In the wire form every absent member is None, not the default.
+    None omits a line. In the wire form every absent member is None, not the default.
     """
 
     model_identity: str | None = "You are ChatGPT, a large language model trained by OpenAI."
@@ -200,11 +200,7 @@ class Message:
 
     @classmethod
     def from_dict(cls, data: Json) -> "Message":
-        """Read the wire form.
-
-        Raises:
-            MessageError: invalid data; the text is the library's, without line and column.
-        """
+        """Read the wire form, or raise MessageError with the library's text, without line and column."""
         try:
             return _message_from_dict(data)
         except ShapeError as error:
@@ -246,11 +242,7 @@ class Conversation:
 
     @classmethod
     def from_dict(cls, data: Json) -> "Conversation":
-        """Read the wire form, `{"messages": […]}`.
-
-        Raises:
-            MessageError: invalid data; the text is the library's, without line and column.
-        """
+        """Read `{"messages": […]}`, or raise MessageError with the library's text, without line and column."""
         try:
             fields = wire_form.struct(data, "Conversation")
             raw = wire_form.sequence(wire_form.required(fields, "messages"))

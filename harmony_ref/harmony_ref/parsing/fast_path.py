@@ -1,8 +1,8 @@
 """Parsing of a whole, well-framed completion from its text, without looking at each token.
 
-A marker typed in ordinary tokens looks in text like the special token. If every `<|` of the text comes from a special
-token, the text can be split at its markers: one decoding and a few string searches. Any other completion gives `None`;
-the state machine, which knows every rule and error, then parses it.
+A marker typed in ordinary tokens looks in text like the special token. If no `<|` comes from ordinary tokens, the text
+can be split at its markers: one decoding and a few string searches. Any other completion gives `None`; the state
+machine, which knows every rule and error, then parses it.
 """
 
 import sys

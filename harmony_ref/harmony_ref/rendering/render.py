@@ -191,7 +191,7 @@ def _cache_key(schema: Json) -> bytes | None:
     """Return a schema as bytes, different for any two that could be rendered differently; None if it is not plain JSON.
 
     Schemas are mutable dicts, so neither identity nor a hash identifies them. marshal is the fastest encoder that
-    distinguishes 1, 1.0 and True and preserves the order of keys. Its version 2 depends only on the value.
+    distinguishes 1, 1.0 and True. It preserves the order of keys; its version 2 depends only on the value.
     """
     try:
         return marshal.dumps(schema, 2)  # type: ignore[arg-type]  # other values raise the ValueError

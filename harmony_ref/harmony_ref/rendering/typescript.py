@@ -66,11 +66,8 @@ def _object(schema: _Schema, indent: str) -> str:
     head = f"{indent}// {description}\n" if isinstance(description, str) else ""
     properties = schema.get("properties")
     required = frozenset(_strings(schema.get("required")))
-    body = (
-        "".join(_property(name, value, indent, "" if name in required else "?") for name, value in properties.items())
-        if isinstance(properties, Mapping)
-        else ""
-    )
+    members = properties.items() if isinstance(properties, Mapping) else ()
+    body = "".join(_property(name, value, indent, "" if name in required else "?") for name, value in members)
     return f"{head}{{\n{body}{indent}}}"
 
 

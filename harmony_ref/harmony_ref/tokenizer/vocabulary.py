@@ -34,7 +34,11 @@ class VocabularyError(ImportError):
 
 
 def unpacked() -> bytes:
-    """Return the published file, a line `base64(token) rank` per token; VocabularyError if the installed one is damaged."""
+    """Return the vocabulary file as published: one line `base64(token) rank` per token.
+
+    Raises:
+        VocabularyError: the installed file is damaged.
+    """
     packed = pkgutil.get_data("harmony_ref", "data/o200k_base.tiktoken.gz")
     assert packed is not None, "a package from files or an archive has data"
     try:

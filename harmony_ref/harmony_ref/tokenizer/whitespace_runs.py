@@ -1,7 +1,7 @@
 r"""Separate encoding of long white space, because tiktoken panics on 999,999 consecutive white space characters.
 
-Its pattern matches a run of white space by `\s+(?!\S)`, which needs one place per character on a stack of
-1,000,000 (tiktoken 0.14, fancy-regex). Only runs without a line break reach that rule: white space up to the last line break of
+Its pattern matches a run of white space by `\s+(?!\S)`, which needs one place per character on a stack of 1,000,000
+(tiktoken 0.14, fancy-regex). Only runs without a line break reach that rule. White space up to the last line break of
 a run is matched by `\s*[\r\n]+`, which needs no stack. So a run of blanks here holds no line break and does not
 precede one. The rule makes it one piece, without its last character if text follows.
 
@@ -44,7 +44,7 @@ def encode_apart(
     Args:
         text: any text.
         encode: the encoding by o200k_base's pattern.
-        breaks_before: returns True if `encode` splits a text at this place, as it does at a special token.
+        breaks_before: True if `encode` splits a text at this place, as at a special token.
         longest: the maximum length of a run passed to `encode`; at least 2.
     """
     runs = list(long_runs(text, longest=longest))
