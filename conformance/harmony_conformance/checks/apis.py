@@ -10,7 +10,17 @@ from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import ACROSS, Exchange, Series
 from harmony_conformance.json_value import Json, object_in
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, condition, evidence, series_only, variant
+from harmony_conformance.judge.check import (
+    MUST,
+    SHOULD,
+    Finding,
+    comparison,
+    condition,
+    evidence,
+    mismatch,
+    series_only,
+    variant,
+)
 from harmony_conformance.prompts.conversation import RequestReading, conversation_of
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote
 from harmony_ref import Message
@@ -77,13 +87,8 @@ def _calls(turn: Turn) -> Json:
 def _differences(first: Json, second: Json, one: _Answer, other: _Answer) -> Iterator[Finding]:
     template = f"over {other.x.api_adapter.title}, {{}} differs from the one over {one.x.api_adapter.title}"
     for difference in json_differences(first, second) if first != second else ():
-        yield Finding(
-            message=RedactableText(template, difference.path),
-            at=difference.path,
-            expected=difference.expected,
-            actual=difference.actual,
-            exchange=other.x.id,
-        )
+        message = RedactableText(template, difference.path)
+        yield mismatch(message, difference.path, difference.expected, difference.actual, exchange=other.x.id)
 
 
 SAME_OUTPUT = (uses_several_apis, has_same_output)
@@ -148,13 +153,8 @@ def same_usage(series: Series) -> Iterator[Finding]:
     for one, other in _same_output(series):
         counts = (_completion_tokens(one), _completion_tokens(other))
         if None not in counts and counts[0] != counts[1]:
-            yield Finding(
-                message=f"the same tokens have another count than over {one.x.api_adapter.title}",
-                at="/usage/completion_tokens",
-                expected=quote(counts[0]),
-                actual=quote(counts[1]),
-                exchange=other.x.id,
-            )
+            message = f"the same tokens have another count than over {one.x.api_adapter.title}"
+            yield mismatch(message, "/usage/completion_tokens", quote(counts[0]), quote(counts[1]), exchange=other.x.id)
 
 
 @evidence
@@ -179,24 +179,16 @@ def same_prompt(series: Series) -> Iterator[Finding]:
             if first != second:
                 longest = max(len(first), len(second))
                 place = next(i for i in range(longest) if first[i : i + 1] != second[i : i + 1])
-                yield Finding(
-                    message=f"the prompt differs from the one over {one.api_adapter.title}",
-                    at=f"prompt message {place}",
-                    expected=_message(one, place),
-                    actual=_message(other, place),
-                    exchange=other.id,
-                )
+                message = f"the prompt differs from the one over {one.api_adapter.title}"
+                actual = _message(other, place)
+                yield mismatch(message, f"prompt message {place}", _message(one, place), actual, exchange=other.id)
             elif shown[0] != shown[1]:
                 form = variant(f"the prompt has another form than over {one.api_adapter.title}", where="prompt")
                 yield replace(form, exchange=other.id)
         elif None not in (one.prompt.count, other.prompt.count) and one.prompt.count != other.prompt.count:
-            yield Finding(
-                message=f"the prompt has another number of tokens than over {one.api_adapter.title}",
-                at="/usage/prompt_tokens",
-                expected=quote(one.prompt.count),
-                actual=quote(other.prompt.count),
-                exchange=other.id,
-            )
+            message = f"the prompt has another number of tokens than over {one.api_adapter.title}"
+            actual = quote(other.prompt.count)
+            yield mismatch(message, "/usage/prompt_tokens", quote(one.prompt.count), actual, exchange=other.id)
 
 
 def _meaning(x: Exchange) -> tuple[Message, ...]:

@@ -15,7 +15,7 @@ from harmony_conformance.evidence.leaks.by_token_ids import emitted
 from harmony_conformance.evidence.leaks.repetition import asks_again, doubled, looping
 from harmony_conformance.evidence.leaks.role_play import asks_for_talk, goes_on_as_the_user
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, evidence, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, evidence, mismatch, variant
 from harmony_conformance.prompts.chat_request import may_be_called
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 from harmony_ref import encode
@@ -96,12 +96,9 @@ def quoted_markers_arrive(x: Exchange) -> Iterator[Finding]:
     """
     for answer in x.answers:
         for marker in emitted(answer.ids).unsaid(answer) if answer.ids is not None else ():
-            yield Finding(
-                message=RedactableText("the model spelled {} in ordinary tokens, and it did not arrive", marker),
-                at="content",
-                expected=quote(marker),
-                actual=shorten(answer.text_of(FieldKind.CONTENT)) or "no content",
-            )
+            message = RedactableText("the model spelled {} in ordinary tokens, and it did not arrive", marker)
+            actual = shorten(answer.text_of(FieldKind.CONTENT)) or "no content"
+            yield mismatch(message, "content", quote(marker), actual)
 
 
 @check(MUST, spec="harmony#final", when=(on.model_spoke, on.output_is_known))
@@ -113,11 +110,8 @@ def characters_are_whole(x: Exchange) -> Iterator[Finding]:
     for answer in x.answers:
         for broken in emitted(answer.ids).broken(answer) if answer.ids is not None else ():
             where = Location(broken.field.where)
-            yield Finding(
-                message=RedactableText("{} contains U+FFFD, and the tokens are whole characters", where),
-                at=broken.field.where,
-                excerpt=near(broken.field.text, broken.text),
-            )
+            message = RedactableText("{} contains U+FFFD, and the tokens are whole characters", where)
+            yield Finding(message=message, at=broken.field.where, excerpt=near(broken.field.text, broken.text))
 
 
 @condition
@@ -141,11 +135,8 @@ def nobody_else_speaks(x: Exchange) -> Iterator[Finding]:
     for answer in x.answers:
         for leak in emitted(answer.ids).run_on(answer) if answer.ids is not None else ():
             where = Location(leak.field.where)
-            yield Finding(
-                message=RedactableText("{} continues with text that the model wrote as another role", where),
-                at=leak.field.where,
-                excerpt=near(leak.field.text, leak.text.strip()[:40]),
-            )
+            message = RedactableText("{} continues with text that the model wrote as another role", where)
+            yield Finding(message=message, at=leak.field.where, excerpt=near(leak.field.text, leak.text.strip()[:40]))
 
 
 @check(SHOULD, spec="harmony#roles", when=(on.is_read, on.model_spoke, asks_for_no_dialogue))
@@ -177,11 +168,8 @@ def no_suspected_broken_character(x: Exchange) -> Iterator[Finding]:
         for field in answer.fields:
             shown = field.text.rstrip(REPLACEMENT) if was_cut else field.text
             if field.place is not FieldKind.OTHER and REPLACEMENT in shown:
-                yield Finding(
-                    message=RedactableText("{} contains U+FFFD, and the request does not", Location(field.where)),
-                    at=field.where,
-                    excerpt=near(shown, REPLACEMENT),
-                )
+                message = RedactableText("{} contains U+FFFD, and the request does not", Location(field.where))
+                yield Finding(message=message, at=field.where, excerpt=near(shown, REPLACEMENT))
 
 
 @condition
@@ -221,12 +209,9 @@ def answer_is_more_than_reasoning(x: Exchange) -> Iterator[Finding]:
     if (written is not None and not written.shown and not written.called) or _shows_all_as_reasoning(x):
         yield variant("the model wrote nothing that is not shown as reasoning", where="content")
         return
-    yield Finding(
-        message="the answer is reasoning alone, although it stopped by itself",
-        at="content",
-        expected="content or tool_calls",
-        actual=RedactableText("finish_reason {}, only {}", turn.finish_reason, Location(turn.reasoning_field)),
-    )
+    message = "the answer is reasoning alone, although it stopped by itself"
+    actual = RedactableText("finish_reason {}, only {}", turn.finish_reason, Location(turn.reasoning_field))
+    yield mismatch(message, "content", "content or tool_calls", actual)
 
 
 @check(SHOULD, spec="harmony#final", when=(on.is_read, on.model_spoke, on.output_is_unknown))
@@ -241,8 +226,7 @@ def answer_is_told_once(x: Exchange) -> Iterator[Finding]:
         content = answer.text_of(FieldKind.CONTENT)
         again = doubled(content) or (looping(content) if may_loop else None)
         if again is not None and not asks_again(x, again):
-            message = "the content repeats the same text"
-            yield Finding(message=message, at="content", expected="the text once", actual=shorten(again))
+            yield mismatch("the content repeats the same text", "content", "the text once", shorten(again))
 
 
 @condition
@@ -314,12 +298,7 @@ def preamble_is_shown(x: Exchange) -> Iterator[Finding]:
         if trimmed in (turn.reasoning or ""):
             yield variant("the preamble is shown as reasoning", where="reasoning")
         else:
-            yield Finding(
-                message="the preamble is lost",
-                at="content",
-                expected=shorten(text),
-                actual=shorten(turn.content or "") or "nothing",
-            )
+            yield mismatch("the preamble is lost", "content", shorten(text), shorten(turn.content or "") or "nothing")
 
 
 @evidence

@@ -18,6 +18,7 @@ from harmony_conformance.judge.check import (
     comparison,
     condition,
     evidence,
+    mismatch,
     series_only,
     variant,
 )
@@ -42,12 +43,9 @@ def as_many_as_asked(x: Exchange) -> Iterator[Finding]:
     wanted = (number(at(x.chat_request, "n")) or 1) * len(prompts)
     indexes = sorted(_indexes(x))
     if indexes != list(range(wanted)):
-        yield Finding(
-            message=RedactableText("{} choices were asked for", wanted),
-            at="/choices",
-            expected=RedactableText("indexes 0 to {}", wanted - 1),
-            actual=RedactableText("indexes {}", ", ".join(map(str, indexes))),
-        )
+        message = RedactableText("{} choices were asked for", wanted)
+        actual = RedactableText("indexes {}", ", ".join(map(str, indexes)))
+        yield mismatch(message, "/choices", RedactableText("indexes 0 to {}", wanted - 1), actual)
 
 
 def _indexes(x: Exchange) -> Iterator[int]:
@@ -109,12 +107,8 @@ def logprobs_are_returned(x: Exchange) -> Iterator[Finding]:
     Otherwise clients that measure certainty silently get none (defect M15).
     """
     if not _entries(x):
-        yield Finding(
-            message="log probabilities were requested and not returned",
-            at="/logprobs/content",
-            expected="an entry for each token, or a refusal",
-            actual="nothing",
-        )
+        message = "log probabilities were requested and not returned"
+        yield mismatch(message, "/logprobs/content", "an entry for each token, or a refusal", "nothing")
 
 
 @check(
@@ -140,7 +134,7 @@ def logprobs_spell_the_text(x: Exchange) -> Iterator[Finding]:
         return
     expected, actual = text_difference(content, spelled)
     message = "the tokens of the log probabilities do not spell the content"
-    yield Finding(message=message, at="/logprobs/content", expected=expected, actual=actual)
+    yield mismatch(message, "/logprobs/content", expected, actual)
 
 
 def _bytes(entry: Json) -> bytes | None:
@@ -178,20 +172,13 @@ def logprobs_are_logarithms(x: Exchange) -> Iterator[Finding]:
         where, likely = f"/logprobs/content/{index}", items(at(entry, "top_logprobs"))
         wrong = next((one for one in (entry, *likely) if not _is_logarithm(one)), None)
         if wrong is not None:
-            yield Finding(
-                message="an entry has no valid log probability",
-                at=where,
-                expected="a token and a number that is not above 0",
-                actual=shorten(dumps({"token": at(wrong, "token"), "logprob": at(wrong, "logprob")})),
-            )
+            message = "an entry has no valid log probability"
+            actual = shorten(dumps({"token": at(wrong, "token"), "logprob": at(wrong, "logprob")}))
+            yield mismatch(message, where, "a token and a number that is not above 0", actual)
             return
         if most is not None and len(likely) > most + 1:
-            yield Finding(
-                message="more likely tokens than requested",
-                at=where + "/top_logprobs",
-                expected=RedactableText("at most {}", most),
-                actual=quote(len(likely)),
-            )
+            message = "more likely tokens than requested"
+            yield mismatch(message, where + "/top_logprobs", RedactableText("at most {}", most), quote(len(likely)))
             return
         if most is not None and len(likely) > most:
             yield variant("the list of likely tokens also has the token itself", where=where + "/top_logprobs")
@@ -226,13 +213,9 @@ def answers_have_ids_of_their_own(series: Series) -> Iterator[Finding]:
         name = (x.turn.id if x.turn is not None else None) or ""
         first, before = seen.setdefault(name, (x.id, request))
         if before != request:
-            yield Finding(
-                message="answers to two different requests have the same id",
-                at="/id",
-                expected="a unique id",
-                actual=RedactableText("{}, as in {}", shorten(name), first),
-                exchange=x.id,
-            )
+            message = "answers to two different requests have the same id"
+            actual = RedactableText("{}, as in {}", shorten(name), first)
+            yield mismatch(message, "/id", "a unique id", actual, exchange=x.id)
 
 
 _DELIVERY = frozenset({"stream", "stream_options"})
@@ -279,13 +262,9 @@ def same_seed_same_answer(series: Series) -> Iterator[Finding]:
     if len(answers) < len(SEEDED) or len({dumps(at(x.chat_completion, "system_fingerprint")) for x in seeded}) > 1:
         yield variant("the same seed does not always give the same answer", where="/seed")
         return
-    yield Finding(
-        message="three requests with the same seed have three answers",
-        at="/seed",
-        expected="the same answer",
-        actual=RedactableText("{} answers", len(answers)),
-        exchange=seeded[1].id,
-    )
+    message = "three requests with the same seed have three answers"
+    actual = RedactableText("{} answers", len(answers))
+    yield mismatch(message, "/seed", "the same answer", actual, exchange=seeded[1].id)
 
 
 def _content(x: Exchange) -> tuple[str | None, ...]:

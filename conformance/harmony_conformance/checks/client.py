@@ -14,7 +14,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks import GLUED, STRUCTURE, without_code
 from harmony_conformance.json_value import InvalidJsonError, Json, at, items, loads, pointer, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, mismatch, variant
 from harmony_conformance.judge.history_conditions import has_earlier_answer, has_user_message
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS, content_text
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
@@ -99,12 +99,9 @@ def answers_come_back_alone(x: Exchange) -> Iterator[Finding]:
         content = without_code(content_text(at(message, "content")) or "")
         leak = _WRAPPED.search(content) or GLUED.search(content)
         if leak is not None:
-            yield Finding(
-                message="the content of an earlier answer contains its reasoning",
-                at=pointer("messages", index, "content"),
-                expected="the answer alone",
-                actual=shorten(content[leak.start() :]),
-            )
+            problem = "the content of an earlier answer contains its reasoning"
+            actual = shorten(content[leak.start() :])
+            yield mismatch(problem, pointer("messages", index, "content"), "the answer alone", actual)
         elif index < last_user and _reasoning(message) and not items(at(message, "tool_calls")):
             where = pointer("messages", index)
             yield variant("the reasoning of a finished turn is sent back; the server has to drop it", where=where)
@@ -124,12 +121,9 @@ def messages_are_not_rendered(x: Exchange) -> Iterator[Finding]:
         is_assistant = at(message, "role") == "assistant"
         marker = STRUCTURE.search(without_code(content)) if is_assistant else _RENDERED.match(content)
         if marker is not None:
-            yield Finding(
-                message="a message contains Harmony markers as text",
-                at=pointer("messages", index, "content"),
-                expected="the text of the message alone",
-                actual=shorten(content),
-            )
+            problem = "a message contains Harmony markers as text"
+            expected = "the text of the message alone"
+            yield mismatch(problem, pointer("messages", index, "content"), expected, shorten(content))
 
 
 @condition
@@ -149,12 +143,9 @@ def results_name_their_calls(x: Exchange) -> Iterator[Finding]:
         for number, call in enumerate(items(at(message, "tool_calls"))):
             name = text(at(call, "id"))
             if name in seen:
-                yield Finding(
-                    message="two calls have the same id",
-                    at=pointer("messages", index, "tool_calls", number, "id"),
-                    expected="a unique id",
-                    actual=quote(name) or "no id",
-                )
+                problem = "two calls have the same id"
+                actual = quote(name) or "no id"
+                yield mismatch(problem, pointer("messages", index, "tool_calls", number, "id"), "a unique id", actual)
             seen.add(name)
         if at(message, "role") == "tool" and text(at(message, "tool_call_id")) not in seen - {""}:
             yield Finding(
@@ -180,12 +171,9 @@ def calls_are_answered(x: Exchange) -> Iterator[Finding]:
     for index, number, call in _calls(x):
         results = takewhile(lambda message: at(message, "role") == "tool", x.messages[index + 1 :])
         if text(at(call, "id")) not in {text(at(message, "tool_call_id")) for message in results}:
-            yield Finding(
-                message=RedactableText("the call of {} has no result", text(at(call, "function", "name"))),
-                at=pointer("messages", index, "tool_calls", number),
-                expected="a message with role tool after it",
-                actual="none",
-            )
+            problem = RedactableText("the call of {} has no result", text(at(call, "function", "name")))
+            expected = "a message with role tool after it"
+            yield mismatch(problem, pointer("messages", index, "tool_calls", number), expected, "none")
 
 
 @check(MUST, spec="chat#arguments", when=(on.is_conversation, comes_from_a_client, sends_calls))

@@ -25,6 +25,7 @@ from harmony_conformance.judge.check import (
     comparison,
     condition,
     evidence,
+    mismatch,
     only_on,
     series_only,
     variant,
@@ -118,7 +119,7 @@ def text_is_what_was_written(x: Exchange) -> Iterator[Finding]:
     if any(content.rstrip("\ufffd") == (start + form).rstrip("\ufffd") for start in {before, bare} for form in shown):
         return
     expected, actual = text_difference(before + shown[0], content)
-    yield Finding(message="the text is not what the model wrote", at="/text", expected=expected, actual=actual)
+    yield mismatch("the text is not what the model wrote", "/text", expected, actual)
 
 
 def _echoes(x: Exchange) -> bool:
@@ -142,8 +143,7 @@ def echo_repeats_the_prompt(x: Exchange) -> Iterator[Finding]:
         return
     bare = decode([one for one in encode_with_special_tokens(sent) if not tokens.is_special(one)])
     if not content.startswith((sent, bare)):
-        message = "the text does not begin with the prompt"
-        yield Finding(message=message, at="/text", expected=shorten(sent), actual=shorten(content))
+        yield mismatch("the text does not begin with the prompt", "/text", shorten(sent), shorten(content))
 
 
 def _with_echo(x: Exchange) -> str:
@@ -190,12 +190,9 @@ def answer_has_its_members(x: Exchange) -> Iterator[Finding]:
             value = at(answer, name)
             if not is_right(value):
                 shown = [at(one, "index") for one in value] if isinstance(value, list) else value
-                yield Finding(
-                    message=f"`{name}` is missing or has the wrong type",
-                    at=f"{where}/{name}",
-                    expected=expected,
-                    actual=shorten(dumps(shown)) if shown is not None else "nothing",
-                )
+                message = f"`{name}` is missing or has the wrong type"
+                actual = shorten(dumps(shown)) if shown is not None else "nothing"
+                yield mismatch(message, f"{where}/{name}", expected, actual)
                 return
 
 
@@ -235,38 +232,24 @@ def logprobs_align(x: Exchange) -> Iterator[Finding]:
             actual=RedactableText("{} entries", len(lists[wrong or "tokens"])),
         )
     elif emitted is not None and count not in (emitted, emitted - 1):
-        yield Finding(
-            message="the log probabilities do not cover every token",
-            at="/logprobs/tokens",
-            expected=RedactableText("{} tokens", emitted),
-            actual=RedactableText("{} tokens", count),
-        )
+        message = "the log probabilities do not cover every token"
+        expected = RedactableText("{} tokens", emitted)
+        yield mismatch(message, "/logprobs/tokens", expected, RedactableText("{} tokens", count))
     elif (
         x.turn is not None and not x.meets_stop_string and not _spell(lists["tokens"], _unmarked(x.turn.content or ""))
     ):
-        yield Finding(
-            message="the tokens do not spell the text",
-            at="/logprobs/tokens",
-            expected=shorten(x.turn.content or ""),
-            actual=shorten("".join(map(text, lists["tokens"]))),
-        )
+        message = "the tokens do not spell the text"
+        actual = shorten("".join(map(text, lists["tokens"])))
+        yield mismatch(message, "/logprobs/tokens", shorten(x.turn.content or ""), actual)
     values = lists["token_logprobs"]
     above = next((value for value in values if isinstance(value, int | float) and value > _ROUNDING), None)
     if above is not None:
-        yield Finding(
-            message="a log probability is above 0",
-            at="/logprobs/token_logprobs",
-            expected="a number that is not above 0",
-            actual=shorten(dumps(above)),
-        )
+        message = "a log probability is above 0"
+        yield mismatch(message, "/logprobs/token_logprobs", "a number that is not above 0", shorten(dumps(above)))
     offsets = [number(place) or 0 for place in lists["text_offset"]]
     if offsets != sorted(offsets):
-        yield Finding(
-            message="the offsets of the tokens in the text decrease",
-            at="/logprobs/text_offset",
-            expected="each at or after the previous one",
-            actual=shorten(str(offsets)),
-        )
+        message = "the offsets of the tokens in the text decrease"
+        yield mismatch(message, "/logprobs/text_offset", "each at or after the previous one", shorten(str(offsets)))
 
 
 _ROUNDING = 1e-3
@@ -332,18 +315,8 @@ def ids_and_text_are_one_prompt(series: Series) -> Iterator[Finding]:
         texts = [x.turn.content if x.turn is not None else None for x in (written, sent)]
         counts = [prompt_count(written), prompt_count(sent)]
         if texts[0] != texts[1]:
-            yield Finding(
-                message="the prompt of ids has another answer than its text",
-                at="/text",
-                expected=shorten(texts[0] or ""),
-                actual=shorten(texts[1] or ""),
-                exchange=sent.id,
-            )
+            message = "the prompt of ids has another answer than its text"
+            yield mismatch(message, "/text", shorten(texts[0] or ""), shorten(texts[1] or ""), exchange=sent.id)
         if None not in counts and counts[0] != counts[1]:
-            yield Finding(
-                message="the prompt of ids costs another number of tokens than its text",
-                at="/usage/prompt_tokens",
-                expected=quote(counts[0]),
-                actual=quote(counts[1]),
-                exchange=sent.id,
-            )
+            message = "the prompt of ids costs another number of tokens than its text"
+            yield mismatch(message, "/usage/prompt_tokens", quote(counts[0]), quote(counts[1]), exchange=sent.id)

@@ -10,7 +10,7 @@ from harmony_conformance.apis.text_fields import fields
 from harmony_conformance.checks.helpers.value_diff import json_differences
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.json_value import Json
-from harmony_conformance.judge.check import MUST, Finding, comparison, condition, evidence, series_only
+from harmony_conformance.judge.check import MUST, Finding, comparison, condition, evidence, mismatch, series_only
 from harmony_conformance.redactable_text import RedactableText, quote
 
 LANE, ALONE = "lane ", "alone "
@@ -38,22 +38,13 @@ def answers_do_not_cross(series: Series) -> Iterator[Finding]:
         others = (word for word, pattern in patterns.items() if word != words[step] and pattern.search(texts))
         foreign = next(others, None)
         if foreign is not None:
-            yield Finding(
-                message="an answer contains the word of another request",
-                at="content",
-                expected=quote(words[step]),
-                actual=quote(foreign),
-                exchange=x.id,
-            )
+            message = "an answer contains the word of another request"
+            yield mismatch(message, "content", quote(words[step]), quote(foreign), exchange=x.id)
         if x.turn.id:
             if x.turn.id in seen:
-                yield Finding(
-                    message="two answers have the same id",
-                    at="/id",
-                    expected="an id for each answer",
-                    actual=RedactableText("shared with {}", seen[x.turn.id]),
-                    exchange=x.id,
-                )
+                message = "two answers have the same id"
+                actual = RedactableText("shared with {}", seen[x.turn.id])
+                yield mismatch(message, "/id", "an id for each answer", actual, exchange=x.id)
             seen.setdefault(x.turn.id, x.id)
 
 
@@ -71,13 +62,8 @@ def same_answer_as_alone(series: Series) -> Iterator[Finding]:
     """
     for alone, lane in _alone_and_concurrent(series):
         for difference in json_differences(_content(alone), _content(lane)):
-            yield Finding(
-                message=RedactableText("under concurrency, {} differs", difference.path),
-                at=difference.path,
-                expected=difference.expected,
-                actual=difference.actual,
-                exchange=lane.id,
-            )
+            message = RedactableText("under concurrency, {} differs", difference.path)
+            yield mismatch(message, difference.path, difference.expected, difference.actual, exchange=lane.id)
 
 
 def _alone_and_concurrent(series: Series) -> Iterator[tuple[Exchange, Exchange]]:

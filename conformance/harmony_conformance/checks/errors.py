@@ -19,6 +19,7 @@ from harmony_conformance.judge.check import (
     comparison,
     condition,
     evidence,
+    mismatch,
     series_only,
     variant,
 )
@@ -48,8 +49,8 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
     if not x.response.is_success:
         blames_the_model = on.blames_the_model(x)
         if x.response.status < on.SERVER_ERROR and not blames_the_model and _refused_parameter(x) is not None:
-            message = RedactableText("the server declares that it does not support {}", _refused_parameter(x))
-            yield variant(message, where="status")
+            limit = RedactableText("the server declares that it does not support {}", _refused_parameter(x))
+            yield variant(limit, where="status")
         elif x.validity is Validity.VALID or x.response.status >= on.SERVER_ERROR or blames_the_model:
             valid = "valid " if x.validity is Validity.VALID else ""
             yield Finding(
@@ -64,37 +65,23 @@ def valid_request_is_answered(x: Exchange) -> Iterator[Finding]:
         return
     if x.stream is not None:
         if x.error is not None:
-            yield Finding(
-                message="the stream carries an error",
-                at=f"event {_place_of_error(x.stream)}",
-                expected="a whole answer",
-                actual=shorten(_text_of(x.error)),
-            )
+            message = "the stream carries an error"
+            yield mismatch(message, f"event {_place_of_error(x.stream)}", "a whole answer", shorten(_text_of(x.error)))
         elif x.turn is None:
-            yield Finding(
-                message="the stream contains no completion",
-                at="stream",
-                expected="chunks with choices",
-                actual=RedactableText("{} events", len(x.stream.events)),
-            )
+            message = "the stream contains no completion"
+            yield mismatch(message, "stream", "chunks with choices", RedactableText("{} events", len(x.stream.events)))
         return
     try:
         _ = x.response.json  # `response_json` is None for null too
     except InvalidJsonError as problem:
-        yield Finding(
-            message=RedactableText("the body is not valid JSON: {}", problem),
-            at="body",
-            expected="a chat.completion",
-            actual=shorten(x.response.body.decode("utf-8", "replace")) or "an empty body",
-        )
+        invalid = RedactableText("the body is not valid JSON: {}", problem)
+        actual = shorten(x.response.body.decode("utf-8", "replace")) or "an empty body"
+        yield mismatch(invalid, "body", "a chat.completion", actual)
         return
     if x.turn is None and members(x.chat_completion).get("error") is None:
-        yield Finding(
-            message="the body is not an answer",
-            at="body",
-            expected=x.api_adapter.answer_member,
-            actual=shorten(x.response.body.decode("utf-8", "replace")),
-        )
+        message = "the body is not an answer"
+        actual = shorten(x.response.body.decode("utf-8", "replace"))
+        yield mismatch(message, "body", x.api_adapter.answer_member, actual)
 
 
 def _place_of_error(stream: EventStream) -> int:
@@ -142,7 +129,7 @@ def answer_is_well_formed(x: Exchange) -> Iterator[Finding]:
         if wrong is not None:
             message, there, expected, actual = wrong
             at_choice = where + pointer("choices", place)
-            yield Finding(message=message, at=f"{at_choice}/{there}", expected=expected, actual=shorten(dumps(actual)))
+            yield mismatch(message, f"{at_choice}/{there}", expected, shorten(dumps(actual)))
             return
 
 
@@ -178,12 +165,9 @@ def error_has_error_status(x: Exchange) -> Iterator[Finding]:
     if x.response is None or x.stream is not None or x.response.status >= on.REFUSED or _is_failed_response(x):
         return
     if x.error is not None:
-        yield Finding(
-            message=RedactableText("HTTP {} carries an error", x.response.status),
-            at="status",
-            expected="400 or above",
-            actual=RedactableText("{}: {}", x.response.status, shorten(_text_of(x.error))),
-        )
+        message = RedactableText("HTTP {} carries an error", x.response.status)
+        actual = RedactableText("{}: {}", x.response.status, shorten(_text_of(x.error)))
+        yield mismatch(message, "status", "400 or above", actual)
 
 
 def _is_failed_response(x: Exchange) -> bool:
@@ -202,15 +186,12 @@ def was_settled(x: Exchange) -> bool:
 def wrong_request_is_refused(x: Exchange) -> Iterator[Finding]:
     """An invalid request is refused with a 4xx status: it is neither answered nor reported as a server error."""
     if x.failure is not None:
-        message = RedactableText("an invalid request failed ({}): {}", x.failure.kind, x.failure.detail)
-        yield Finding(message=message, at="connection", expected="a 4xx status", actual=x.failure.kind.value)
+        failed = RedactableText("an invalid request failed ({}): {}", x.failure.kind, x.failure.detail)
+        yield mismatch(failed, "connection", "a 4xx status", x.failure.kind.value)
     elif x.response is not None and not on.REFUSED <= x.response.status < on.SERVER_ERROR:
-        yield Finding(
-            message="an invalid request was not refused with a 4xx status",
-            at="status",
-            expected="a 4xx status",
-            actual=RedactableText("{}: {}", x.response.status, shorten(_reason(x))),
-        )
+        message = "an invalid request was not refused with a 4xx status"
+        actual = RedactableText("{}: {}", x.response.status, shorten(_reason(x)))
+        yield mismatch(message, "status", "a 4xx status", actual)
 
 
 @check(MUST, spec="http#server-error", when=on.is_questionable)
@@ -220,19 +201,12 @@ def questionable_request_is_handled(x: Exchange) -> Iterator[Finding]:
     A 5xx, a hang or a cut connection is an unhandled exception, and the state of the server after it is unknown.
     """
     if x.failure is not None:
-        yield Finding(
-            message=RedactableText("an odd request failed ({}): {}", x.failure.kind, x.failure.detail),
-            at="connection",
-            expected="an answer, or a 4xx status",
-            actual=x.failure.kind.value,
-        )
+        failed = RedactableText("an odd request failed ({}): {}", x.failure.kind, x.failure.detail)
+        yield mismatch(failed, "connection", "an answer, or a 4xx status", x.failure.kind.value)
     elif x.response is not None and on.is_server_error(x):
-        yield Finding(
-            message="an odd request made the server fail",
-            at="status",
-            expected="an answer, or a 4xx status",
-            actual=RedactableText("{}: {}", x.response.status, shorten(_reason(x))),
-        )
+        message = "an odd request made the server fail"
+        actual = RedactableText("{}: {}", x.response.status, shorten(_reason(x)))
+        yield mismatch(message, "status", "an answer, or a 4xx status", actual)
 
 
 @series_only
@@ -266,7 +240,7 @@ def refusal_explains(x: Exchange) -> Iterator[Finding]:
         yield variant("the reason is in a form of this server, not in error.message", where="body")
         return
     message = RedactableText("HTTP {} has no reason where clients look for it", x.response.status)
-    yield Finding(message=message, at="body", expected="error.message", actual=shorten(_reason(x)) or "an empty body")
+    yield mismatch(message, "body", "error.message", shorten(_reason(x)) or "an empty body")
 
 
 def _detail(body: Json) -> str:

@@ -12,7 +12,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import FunctionCall
 from harmony_conformance.json_value import equal_json, pointer, spells_fractions
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, Verdict, check, variant
+from harmony_conformance.judge.check import MUST, Finding, Verdict, check, mismatch, variant
 from harmony_conformance.prompts.prompt_parser import PromptMessage
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
@@ -42,12 +42,9 @@ def form_is_known(x: Exchange) -> Iterator[Finding]:
     """
     for index, message in enumerate(x.prompt_messages):
         if not _FORMS[message.role].fullmatch(message.header):
-            yield Finding(
-                message=RedactableText("a header of the prompt has no known form ({})", message.role),
-                at=f"prompt message {index}",
-                expected=_SHOWN.get(message.role) or quote(message.role),
-                actual=shorten(message.header) or "nothing",
-            )
+            problem = RedactableText("a header of the prompt has no known form ({})", message.role)
+            expected = _SHOWN.get(message.role) or quote(message.role)
+            yield mismatch(problem, f"prompt message {index}", expected, shorten(message.header) or "nothing")
 
 
 @check(MUST, spec="harmony#stop-tokens", when=(on.is_conversation, on.prompt_is_known))
@@ -61,12 +58,9 @@ def messages_end_as_they_must(x: Exchange) -> Iterator[Finding]:
         if message.end_name == "⟦end⟧" and expected == ("⟦call⟧",):
             yield variant("a call is closed by <|end|>", where=f"prompt message {index}")
         elif message.end is not None and message.end_name not in expected:
-            yield Finding(
-                message="a message of the prompt ends in the wrong token",
-                at=f"prompt message {index}",
-                expected=quote(" or ".join(expected)),
-                actual=RedactableText("{} after {}", message.end_name, shorten(str(message))),
-            )
+            problem = "a message of the prompt ends in the wrong token"
+            actual = RedactableText("{} after {}", message.end_name, shorten(str(message)))
+            yield mismatch(problem, f"prompt message {index}", quote(" or ".join(expected)), actual)
 
 
 def _end(message: PromptMessage) -> tuple[str, ...]:
@@ -98,12 +92,9 @@ def broken_output_loses_nothing(x: Exchange) -> Iterator[Finding]:
         for wanted in (text.rstrip("\ufffd").strip() for text in texts):
             arrived = [wanted in field or equal_json(field, wanted) for field in fields_for_it]
             if not any(arrived):
-                yield Finding(
-                    message=RedactableText("a text of the broken output is not in {}", where),
-                    at=where,
-                    expected=shorten(wanted),
-                    actual=shorten(" | ".join(filter(None, fields_for_it))) or "nothing",
-                )
+                message = RedactableText("a text of the broken output is not in {}", where)
+                actual = shorten(" | ".join(filter(None, fields_for_it))) or "nothing"
+                yield mismatch(message, where, shorten(wanted), actual)
             elif where == "content" and not arrived[0]:
                 yield variant("the preamble is shown as reasoning, not as content", where="content")
     for finding in _lost_calls(row.must.calls, turn):
@@ -147,11 +138,8 @@ def broken_output_leaks_nothing(x: Exchange) -> Iterator[Finding]:
     for field in fields(turn):
         for never in row.never:
             if never in field.text:
-                yield Finding(
-                    message=RedactableText("{!r} must not reach a client", shorten(never)),
-                    at=field.where,
-                    excerpt=shorten(field.text),
-                )
+                message = RedactableText("{!r} must not reach a client", shorten(never))
+                yield Finding(message=message, at=field.where, excerpt=shorten(field.text))
     shown = "\n".join((*row.must.finals, *row.must.preambles, *row.anywhere))
     for thought in row.must.reasoning:
         if thought.strip() and thought in (turn.content or "") and thought not in shown:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import at, canonical, dumps, objects_in, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, mismatch, variant
 from harmony_conformance.judge.history_conditions import gives_instructions
 from harmony_conformance.prompts.prompt_parser import INSTRUCTIONS, PartKind, PromptPart
 from harmony_conformance.prompts.tool_declarations import declares_functions, official_spelling
@@ -34,12 +34,8 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
         if start >= 0:
             position = start + len(part.text)
         elif part.text in developer:
-            yield Finding(
-                message="instructions are in another order than they were sent",
-                at=part.where,
-                expected="the order of the request",
-                actual=shorten(part.text),
-            )
+            message = "instructions are in another order than they were sent"
+            yield mismatch(message, part.where, "the order of the request", shorten(part.text))
         elif part.text in system:
             yield variant("instructions are in the system message", where=part.where)
         else:
@@ -53,17 +49,13 @@ def instructions_reach_the_model(x: Exchange) -> Iterator[Finding]:
     instructions = "\n".join(m.content.partition("# Tools\n")[0] for m in messages if m.role == "developer")
     twice = next((part for part in sent if _is_repeated(part.text, instructions, sent)), None)
     if twice is not None:
-        yield Finding(
-            message="instructions are in the prompt more often than they were sent",
-            at=twice.where,
-            expected="once",
-            actual=RedactableText("{} times", instructions.count(twice.text)),
-        )
+        message = "instructions are in the prompt more often than they were sent"
+        yield mismatch(message, twice.where, "once", RedactableText("{} times", instructions.count(twice.text)))
     holders = [m for m in messages if m.role == "developer" and any(part.text in m.content for part in sent)]
     bare = next((m for m in holders if "# Instructions" not in m.content), None)
     if bare is not None:
         message = "the developer message has no `# Instructions` section"
-        yield Finding(message=message, at="developer message", expected="# Instructions", actual=shorten(bare.content))
+        yield mismatch(message, "developer message", "# Instructions", shorten(bare.content))
 
 
 def _is_repeated(instruction: str, shown: str, sent: list[PromptPart]) -> bool:
@@ -76,7 +68,7 @@ def identity_is_kept(x: Exchange) -> Iterator[Finding]:
     system = x.system_message
     if system is not None and not system.content.startswith(_IDENTITY):
         message, begin = "the system message has another identity", shorten(system.content.partition("\n")[0])
-        yield Finding(message=message, at="system message", expected=_IDENTITY, actual=begin)
+        yield mismatch(message, "system message", _IDENTITY, begin)
 
 
 _NOTE = "Calls to these tools must go to the commentary channel: 'functions'."
@@ -118,7 +110,7 @@ def current_date_is_sane(x: Exchange) -> Iterator[Finding]:
     else:
         return
     message, actual = f"the current date {problem}", shorten(line[0])
-    yield Finding(message=message, at="system message", expected=expected, actual=actual)
+    yield mismatch(message, "system message", expected, actual)
 
 
 def _day(date: str) -> int | None:
@@ -149,12 +141,9 @@ def system_message_has_the_trained_form(x: Exchange) -> Iterator[Finding]:
             yield variant("the system message has the note on function calls without any function", where=_NOTE)
         return
     known = next((end for end in range(len(system.content), 0, -1) if _SYSTEM.fullmatch(system.content[:end])), 0)
-    yield Finding(
-        message="the system message does not have the form that the model was trained on",
-        at="system message",
-        expected="identity, Knowledge cutoff, Current date, Reasoning, # Tools, # Valid channels",
-        actual=shorten(system.content[known:] if known else system.content),
-    )
+    problem = "the system message does not have the form that the model was trained on"
+    expected = "identity, Knowledge cutoff, Current date, Reasoning, # Tools, # Valid channels"
+    yield mismatch(problem, "system message", expected, shorten(system.content[known:] if known else system.content))
 
 
 _CHANNELS = re.compile(r"^# Valid channels: ?(.*?)\.", re.MULTILINE)
@@ -171,12 +160,8 @@ def channel_of_calls_is_valid(x: Exchange) -> Iterator[Finding]:
     if named is None or not any(declares_functions(message.content) for message in x.prompt_messages):
         return
     if "commentary" not in named[1].replace(",", " ").split():
-        yield Finding(
-            message="functions are declared, and the valid channels lack the channel of their calls",
-            at="system message",
-            expected="# Valid channels: analysis, commentary, final.",
-            actual=shorten(named[0]),
-        )
+        problem = "functions are declared, and the valid channels lack the channel of their calls"
+        yield mismatch(problem, "system message", "# Valid channels: analysis, commentary, final.", shorten(named[0]))
 
 
 @check(SHOULD, spec="harmony#developer", when=(on.is_conversation, on.prompt_is_known))
@@ -197,12 +182,9 @@ def developer_message_holds_nothing_else(x: Exchange) -> Iterator[Finding]:
         rest = rest.replace(official, "", 1) if official and official in rest else _SECTIONS.sub("", rest)
         rest = _FORMATS.sub("", rest).replace("# Instructions\n\n", "", 1).strip()
         if rest and rest != "# Instructions":
-            yield Finding(
-                message="a developer message contains text that is not in the request",
-                at=f"prompt message {index}",
-                expected="# Instructions, # Tools, # Response Formats",
-                actual=shorten(rest),
-            )
+            problem = "a developer message contains text that is not in the request"
+            expected = "# Instructions, # Tools, # Response Formats"
+            yield mismatch(problem, f"prompt message {index}", expected, shorten(rest))
         elif message.content != _official_form(message.content, instructions, official, _format_name(x)):
             yield variant("the line ends of a developer message are not the library's", where=f"prompt message {index}")
 
@@ -250,9 +232,5 @@ def answer_schema_is_whole(x: Exchange) -> Iterator[Finding]:
     if section is None:
         yield variant("the schema of the answer is not in the prompt", where="/response_format")
     else:
-        yield Finding(
-            message="the schema of the answer is not what was sent",
-            at="# Response Formats",
-            expected=shorten(dumps(schema)),
-            actual=shorten(section),
-        )
+        problem = "the schema of the answer is not what was sent"
+        yield mismatch(problem, "# Response Formats", shorten(dumps(schema)), shorten(section))

@@ -10,7 +10,7 @@ from harmony_conformance.checks.rendering.prompt_diff import is_under_another_na
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import pair, prompt_count
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, comparison, evidence, series_only, variant
+from harmony_conformance.judge.check import MUST, Finding, check, comparison, evidence, mismatch, series_only, variant
 from harmony_conformance.judge.history_conditions import finished_reasoning, has_finished_reasoning, has_loop_reasoning
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 from harmony_conformance.prompts.prompt_parser import PartKind, PromptMessage, PromptPart, Retention
@@ -39,7 +39,7 @@ def finished_reasoning_is_dropped(x: Exchange) -> Iterator[Finding]:
             yield variant("reasoning of a finished turn is retained, as openai-harmony 0.0.8 does", where=part.where)
         else:
             message = "reasoning of a finished turn was fed to the model again"
-            yield Finding(message=message, at=part.where, expected="not in the prompt", actual=shorten(part.text))
+            yield mismatch(message, part.where, "not in the prompt", shorten(part.text))
 
 
 @check(MUST, spec="harmony#keep-reasoning", when=(on.is_conversation, on.prompt_is_known, has_loop_reasoning))
@@ -69,12 +69,7 @@ def loop_reasoning_is_kept(x: Exchange) -> Iterator[Finding]:
             )
         elif not any(_is_whole_line(part.text, message.content) for message in holders):
             expected, actual = text_difference(part.text, holders[0].content)
-            yield Finding(
-                message="reasoning of the open tool loop is not what was sent",
-                at=part.where,
-                expected=expected,
-                actual=actual,
-            )
+            yield mismatch("reasoning of the open tool loop is not what was sent", part.where, expected, actual)
         position = position if call is None else call + 1
 
 
@@ -110,13 +105,9 @@ def reasoning_costs_what_it_must(series: Series) -> Iterator[Finding]:
     if finished is None:
         return
     if finished[0] != 0:
-        yield Finding(
-            message="longer reasoning of a finished turn makes the prompt longer",
-            at="/usage/prompt_tokens",
-            expected="0 more tokens",
-            actual=RedactableText("{} more tokens", finished[0]),
-            exchange=finished[2],
-        )
+        message = "longer reasoning of a finished turn makes the prompt longer"
+        actual = RedactableText("{} more tokens", finished[0])
+        yield mismatch(message, "/usage/prompt_tokens", "0 more tokens", actual, exchange=finished[2])
     if opened is not None and opened[0] != opened[1]:
         yield Finding(
             message="longer reasoning of an open tool loop does not cost its tokens",

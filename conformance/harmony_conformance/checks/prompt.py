@@ -24,6 +24,7 @@ from harmony_conformance.judge.check import (
     comparison,
     condition,
     evidence,
+    mismatch,
     series_only,
     variant,
 )
@@ -91,12 +92,9 @@ def preamble_is_kept(x: Exchange) -> Iterator[Finding]:
         before = messages[position:call]
         preamble = next((m for m in before if m.content == part.text and m.channel in ("commentary", "analysis")), None)
         if preamble is None:
-            yield Finding(
-                message="the preamble of a call is not in the prompt before it",
-                at=part.where,
-                expected=RedactableText("assistant, commentary: {}", shorten(part.text)),
-                actual=shorten(str(before[-1])) if before else "no message before the call",
-            )
+            message = "the preamble of a call is not in the prompt before it"
+            actual = shorten(str(before[-1])) if before else "no message before the call"
+            yield mismatch(message, part.where, RedactableText("assistant, commentary: {}", shorten(part.text)), actual)
         else:
             position += before.index(preamble) + 1
             if preamble.channel != "commentary":
@@ -115,24 +113,16 @@ def calls_are_rendered(x: Exchange) -> Iterator[Finding]:
     for part in parts:
         message = next((m for m in rest if is_same_function(part.function, m.function)), None)
         if message is None:
-            yield Finding(
-                message=RedactableText("the call of {} is not in the prompt", part.function),
-                at=part.where,
-                expected=RedactableText("to=functions.{}", part.function),
-                actual="no such message",
-            )
+            missing = RedactableText("the call of {} is not in the prompt", part.function)
+            yield mismatch(missing, part.where, RedactableText("to=functions.{}", part.function), "no such message")
             return
         yield from _another_name(part, message)
         if message.channel == "analysis":
             on_analysis = RedactableText("the call of {} is on the analysis channel", part.function)
             yield variant(on_analysis, where=part.where)
         elif message.channel != "commentary":
-            yield Finding(
-                message=RedactableText("the call of {} is not on the commentary channel", part.function),
-                at=part.where,
-                expected="commentary",
-                actual=quote(message.channel or "no channel"),
-            )
+            elsewhere = RedactableText("the call of {} is not on the commentary channel", part.function)
+            yield mismatch(elsewhere, part.where, "commentary", quote(message.channel or "no channel"))
         if message.content == part.text:
             continue
         if equal_json(message.content, part.text) and not spells_fractions(part.text, message.content):
@@ -151,7 +141,7 @@ def _another_name(part: PromptPart, message: PromptMessage) -> Iterator[Finding]
 
 def _changed(problem: LiteralString, part: PromptPart, message: PromptMessage) -> Finding:
     expected, actual = text_difference(part.text, message.content)
-    return Finding(message=problem, at=part.where, expected=expected, actual=actual)
+    return mismatch(problem, part.where, expected, actual)
 
 
 @check(MUST, spec="harmony#tool-messages", when=(on.is_conversation, on.prompt_is_known, history.has_results))
@@ -162,20 +152,11 @@ def results_are_rendered(x: Exchange) -> Iterator[Finding]:
     yield from placement.told_on_lines(sent, parts)
     for part, message in zip_longest(parts, results[: len(parts)]):
         if message is None:
-            yield Finding(
-                message="a function result is not in the prompt",
-                at=part.where,
-                expected=shorten(part.text),
-                actual="no such message",
-            )
+            yield mismatch("a function result is not in the prompt", part.where, shorten(part.text), "no such message")
             return
         if part.function is not None and not is_same_function(part.function, message.function):
-            yield Finding(
-                message="a function result is under another name",
-                at=part.where,
-                expected=RedactableText("functions.{}", part.function),
-                actual=quote(message.name),
-            )
+            problem = "a function result is under another name"
+            yield mismatch(problem, part.where, RedactableText("functions.{}", part.function), quote(message.name))
         else:
             yield from _another_name(part, message)
         yield from placement.to_the_assistant(part, message)
@@ -199,12 +180,8 @@ def tools_are_declared(x: Exchange) -> Iterator[Finding]:
         where, declaration = pointer("tools", index), declared.get(name) or declared.get(as_identifier(name))
         if declaration is None:
             if may_be_called(x.chat_request, name):
-                yield Finding(
-                    message=RedactableText("the function {} is not declared in the prompt", name),
-                    at=where,
-                    expected=RedactableText("type {} = (_: …) => any;", name),
-                    actual="no such line",
-                )
+                problem = RedactableText("the function {} is not declared in the prompt", name)
+                yield mismatch(problem, where, RedactableText("type {} = (_: …) => any;", name), "no such line")
             else:
                 yield variant(RedactableText("{}, which may not be called, is not declared", name), where=where)
             continue
@@ -222,8 +199,7 @@ def calls_are_sent_to_commentary(x: Exchange) -> Iterator[Finding]:
     """With functions, the system message directs calls to them to the commentary channel."""
     note = "Calls to these tools must go to the commentary channel: 'functions'."
     if not any(note in m.content for m in _messages(x, "system")):
-        message = "the system message lacks the note on function calls"
-        yield Finding(message=message, at="system message", expected=note, actual="no such line")
+        yield mismatch("the system message lacks the note on function calls", "system message", note, "no such line")
 
 
 @check(MUST, spec="harmony#message-format", when=(on.is_conversation, on.prompt_is_known, history.says_all))
@@ -232,37 +208,18 @@ def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
     if x.parsed_prompt is None:
         return
     for piece in x.parsed_prompt.unparsed_tokens:
-        yield Finding(
-            message="there are tokens between the messages of the prompt",
-            at="prompt",
-            expected="messages only",
-            actual=shorten(piece),
-        )
+        yield mismatch("there are tokens between the messages of the prompt", "prompt", "messages only", shorten(piece))
     messages = x.parsed_prompt.messages
     for index, message in enumerate(messages):
         where = f"prompt message {index}"
         if message.specials:
-            yield Finding(
-                message="a special token is inside a message's content",
-                at=where,
-                expected="text",
-                actual=shorten(message.content),
-            )
+            yield mismatch("a special token is inside a message's content", where, "text", shorten(message.content))
         if message.end is None and (message is not messages[-1] or on.ends_for_an_answer.holds(x)):
-            yield Finding(
-                message="a message of the prompt is not closed",
-                at=where,
-                expected="⟦end⟧",
-                actual=shorten(str(message)),
-            )
+            yield mismatch("a message of the prompt is not closed", where, "⟦end⟧", shorten(str(message)))
     roles = [m.role for m in messages]
     if roles[:1] != ["system"] or roles.count("system") > 1:
-        yield Finding(
-            message="the prompt does not begin with the one system message",
-            at="prompt",
-            expected="one, first",
-            actual=quote(", ".join(roles)) or "no message",
-        )
+        problem = "the prompt does not begin with the one system message"
+        yield mismatch(problem, "prompt", "one, first", quote(", ".join(roles)) or "no message")
     yield from placement.conversation_alone(x.expected_parts, messages)
 
 
@@ -270,12 +227,9 @@ def is_a_list_of_messages(x: Exchange) -> Iterator[Finding]:
 def ends_with_the_assistant(x: Exchange) -> Iterator[Finding]:
     """The prompt ends with `<|start|>assistant`, so that the model itself chooses the channel (defect O07)."""
     if x.parsed_prompt is not None and x.parsed_prompt.generation_prompt != "⟦start⟧assistant":
-        yield Finding(
-            message="the prompt does not end with the beginning of an assistant message",
-            at="end of the prompt",
-            expected="⟦start⟧assistant",
-            actual=shorten(x.parsed_prompt.generation_prompt) or "nothing",
-        )
+        message = "the prompt does not end with the beginning of an assistant message"
+        actual = shorten(x.parsed_prompt.generation_prompt) or "nothing"
+        yield mismatch(message, "end of the prompt", "⟦start⟧assistant", actual)
 
 
 @condition
@@ -295,7 +249,7 @@ def one_header_form(x: Exchange) -> Iterator[Finding]:
         forms = {f"{m.recipient_position}, {m.content_type or 'no content type'}" for m in addressed}
         if len(forms) > 1:
             message = f"headers of the same kind ({role}) have two forms in one prompt"
-            yield Finding(message=message, at="prompt", expected="one form", actual=quote(" and ".join(sorted(forms))))
+            yield mismatch(message, "prompt", "one form", quote(" and ".join(sorted(forms))))
 
 
 @check(
@@ -308,12 +262,9 @@ def calls_and_results_agree_in_form(x: Exchange) -> Iterator[Finding]:
     calls = {m.recipient_position for m in _messages(x, "assistant")} - {RecipientPosition.NONE}
     results = {m.recipient_position for m in _messages(x, "tool")} - {RecipientPosition.NONE}
     if len(calls) == 1 and len(results) == 1 and calls != results:
-        yield Finding(
-            message="calls and results have different header forms",
-            at="prompt",
-            expected=RedactableText("calls and results: {}", calls.pop()),
-            actual=RedactableText("results: {}", results.pop()),
-        )
+        message = "calls and results have different header forms"
+        expected = RedactableText("calls and results: {}", calls.pop())
+        yield mismatch(message, "prompt", expected, RedactableText("results: {}", results.pop()))
 
 
 @check(MUST, spec="harmony#special-tokens", when=(on.is_conversation, on.prompt_is_known, on.quotes_markers))
@@ -326,7 +277,7 @@ def markers_in_text_stay_text(x: Exchange) -> Iterator[Finding]:
     injection = injected(ids, on.texts_that_stay(x)) or injected(ids, on.texts_that_may_stay(x), own=_OWN)
     if injection is not None:
         message = "text of the request became special tokens in the prompt"
-        yield Finding(message=message, at="prompt", expected=shorten(injection.text), actual=shorten(injection.shown))
+        yield mismatch(message, "prompt", shorten(injection.text), shorten(injection.shown))
 
 
 _OWN = 11  # characters that identify a text that may be left out: more than any word of a header has
@@ -356,7 +307,7 @@ def is_an_accepted_rendering(x: Exchange) -> Iterator[Finding]:
         first, *others = failures
         more = RedactableText("; and {} more", len(others)) if others else RedactableText("")
         message, where = RedactableText("{}{}", first.sentence, more), first.where or f"prompt message {first.number}"
-        yield Finding(message=message, at=where, expected=first.tokens[0], actual=first.tokens[1])
+        yield mismatch(message, where, first.tokens[0], first.tokens[1])
     elif compared.differences or compared.notes:
         summaries = [*compared.notes, *dict.fromkeys(one.summary for one in compared.differences)]
         expected, actual = compared.differences[0].tokens if compared.differences else (None, None)

@@ -10,7 +10,17 @@ from harmony_conformance.evidence.expected_output import told_in_order
 from harmony_conformance.evidence.series_pairs import pair
 from harmony_conformance.json_value import at, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, condition, series_only, variant
+from harmony_conformance.judge.check import (
+    MUST,
+    SHOULD,
+    Finding,
+    check,
+    comparison,
+    condition,
+    mismatch,
+    series_only,
+    variant,
+)
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 from harmony_ref import encode
 
@@ -37,19 +47,15 @@ def analysis_is_reasoning(x: Exchange) -> Iterator[Finding]:
         start = turn.reasoning.find(wanted, position)
         if start < 0:
             template = "analysis message {} of {} did not arrive whole in {}"
-            yield Finding(
-                message=RedactableText(template, number, count, turn.reasoning_field),
-                at=turn.reasoning_field or "reasoning",
-                expected=shorten(thought),
-                actual=shorten(turn.reasoning),
-            )
+            message = RedactableText(template, number, count, turn.reasoning_field)
+            yield mismatch(message, turn.reasoning_field or "reasoning", shorten(thought), shorten(turn.reasoning))
             return
         position = start + len(wanted)
     accepted = (output.reasoning, (*output.reasoning, *output.preambles))
     if not any(told_in_order(texts, turn.reasoning) for texts in accepted):
         expected, actual = text_difference("\n".join(output.reasoning), turn.reasoning)
         message = RedactableText("{} contains more than the analysis channel", Location(turn.reasoning_field))
-        yield Finding(message=message, at=turn.reasoning_field or "reasoning", expected=expected, actual=actual)
+        yield mismatch(message, turn.reasoning_field or "reasoning", expected, actual)
 
 
 @check(MUST, spec="harmony#final", when=(on.is_conversation, on.ended_well, on.meaning_is_known, on.meant_final))
@@ -84,16 +90,11 @@ def effort_is_rendered(x: Exchange) -> Iterator[Finding]:
     if line == expected:
         return
     if line is None:
-        message = "the system message has no reasoning effort"
-        yield Finding(message=message, at="system message", expected=expected, actual="no such line")
+        yield mismatch("the system message has no reasoning effort", "system message", expected, "no such line")
     else:
         level = line.removeprefix("Reasoning:").strip()
-        yield Finding(
-            message=RedactableText("effort {} was requested and {} rendered", effort, level),
-            at="system message",
-            expected=expected,
-            actual=quote(line),
-        )
+        message = RedactableText("effort {} was requested and {} rendered", effort, level)
+        yield mismatch(message, "system message", expected, quote(line))
 
 
 @check(MUST, spec="harmony#system", when=(on.is_conversation, on.asks_unknown_effort, on.is_refused_or_shows_prompt))
@@ -115,12 +116,9 @@ def unknown_effort_is_not_swallowed(x: Exchange) -> Iterator[Finding]:
         mapped = RedactableText("effort {} was mapped to {}", effort, quote(level) or no_line)
         yield variant(mapped, where="system message")
     else:
-        yield Finding(
-            message=RedactableText("effort {!r} was accepted and rendered as {}", effort, quote(line) or no_line),
-            at="system message",
-            expected="a 4xx status, or the nearest of low, medium, high",
-            actual=quote(line) or "no line",
-        )
+        message = RedactableText("effort {!r} was accepted and rendered as {}", effort, quote(line) or no_line)
+        expected = "a 4xx status, or the nearest of low, medium, high"
+        yield mismatch(message, "system message", expected, quote(line) or "no line")
 
 
 def _effort_line(x: Exchange) -> str | None:
@@ -154,13 +152,8 @@ def cut_reasoning_is_returned(series: Series) -> Iterator[Finding]:
     exchanges = pair(series, "uncut", "cut")
     cut = exchanges[1] if exchanges is not None else None
     if cut is not None and cut.turn is not None and not cut.turn.reasoning and not cut.turn.content:
-        yield Finding(
-            message="the limit fell into the reasoning and none of it was returned",
-            at="reasoning",
-            expected="the reasoning so far",
-            actual="neither reasoning nor content",
-            exchange=cut.id,
-        )
+        message = "the limit fell into the reasoning and none of it was returned"
+        yield mismatch(message, "reasoning", "the reasoning so far", "neither reasoning nor content", exchange=cut.id)
 
 
 @check(SHOULD, spec="chat#usage", when=(on.is_conversation, on.ended_well, on.has_usage, on.wants_one_choice))
@@ -178,23 +171,18 @@ def reasoning_tokens_agree(x: Exchange) -> Iterator[Finding]:
             yield variant("reasoning tokens are not reported", where="usage/completion_tokens_details")
     elif spent is not None and reported > spent:
         message = "more reasoning tokens than completion tokens are reported"
-        yield Finding(message=message, at="usage", expected=RedactableText("at most {}", spent), actual=quote(reported))
+        yield mismatch(message, "usage", RedactableText("at most {}", spent), quote(reported))
     elif output is None:
         if reported == 0 and (turn.reasoning or "").strip():
-            message = "reasoning is returned and no reasoning tokens are reported"
-            yield Finding(message=message, at="usage", expected="more than 0", actual="0")
+            yield mismatch("reasoning is returned and no reasoning tokens are reported", "usage", "more than 0", "0")
     elif reported != (exact := sum(len(encode(thought)) for thought in output.reasoning)):
         counted_too = sum(len(encode(call.arguments)) + _CALL_HEADER for call in output.calls)
         slack = _AROUND_A_THOUGHT * len(output.reasoning)
         if max(1, exact - slack) <= reported <= exact + slack + counted_too:
             yield variant("reasoning tokens are counted with headers or calls", where="usage/completion_tokens_details")
         else:
-            yield Finding(
-                message="reasoning tokens are not those of the reasoning",
-                at="usage",
-                expected=RedactableText("about {}", exact),
-                actual=quote(reported),
-            )
+            message = "reasoning tokens are not those of the reasoning"
+            yield mismatch(message, "usage", RedactableText("about {}", exact), quote(reported))
 
 
 _AROUND_A_THOUGHT = 6  # markers, role and channel of a message

@@ -9,7 +9,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import cut_at_stop, read_ids
 from harmony_conformance.json_value import at, number
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, condition, variant
+from harmony_conformance.judge.check import MUST, Finding, check, condition, mismatch, variant
 from harmony_conformance.prompts.prompt_parser import show
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
@@ -25,12 +25,8 @@ def stops_at_stop_token(x: Exchange) -> Iterator[Finding]:
         return
     end = len(cut_at_stop(ids))
     if end < len(ids):
-        yield Finding(
-            message=RedactableText("{} tokens were generated after the model had ended its turn", len(ids) - end),
-            at=f"output token {end}",
-            expected="the end of the answer",
-            actual=shorten(show(ids[end:])),
-        )
+        message = RedactableText("{} tokens were generated after the model had ended its turn", len(ids) - end)
+        yield mismatch(message, f"output token {end}", "the end of the answer", shorten(show(ids[end:])))
 
 
 @condition
@@ -57,26 +53,19 @@ def limit_is_kept(x: Exchange) -> Iterator[Finding]:
     if x.limit < spent <= (number(at(x.chat_request, "max_tokens")) or 0):
         yield variant("of two limits the older one, max_tokens, was applied", where="/usage/completion_tokens")
     elif spent > x.limit:
-        yield Finding(
-            message="more tokens were generated than the request allows",
-            at="/usage/completion_tokens",
-            expected=RedactableText("at most {}", x.limit),
-            actual=quote(spent),
-        )
+        message = "more tokens were generated than the request allows"
+        yield mismatch(message, "/usage/completion_tokens", RedactableText("at most {}", x.limit), quote(spent))
     if reason == "length" and spent < x.limit:
         if x.reached_stop:
-            yield Finding(
-                message="finish_reason is length below the limit, although the model ended its turn",
-                at="/finish_reason",
-                expected="stop or tool_calls",
-                actual=RedactableText("length after {} of {} tokens", spent, x.limit),
-            )
+            message = "finish_reason is length below the limit, although the model ended its turn"
+            actual = RedactableText("length after {} of {} tokens", spent, x.limit)
+            yield mismatch(message, "/finish_reason", "stop or tool_calls", actual)
         else:
             yield variant("finish_reason is length below the limit", where="/finish_reason")
     unseen = x.output.ids is None and not turn.says_something and not x.api_adapter.is_raw
     if spent == x.limit and reason != "length" and (x.hit_token_limit or unseen):
         message = "the answer was cut at the limit and finish_reason is not length"
-        yield Finding(message=message, at="/finish_reason", expected="length", actual=quote(reason))
+        yield mismatch(message, "/finish_reason", "length", quote(reason))
 
 
 @condition
@@ -99,12 +88,8 @@ def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
     if shown:
         place, stop = min(shown)
         rest = content[place + len(stop) :]
-        yield Finding(
-            message="the content continues after a stop string" if rest else "the content contains the stop string",
-            at="/content",
-            expected=RedactableText("the text before {!r}", stop),
-            actual=shorten(content[place:]),
-        )
+        message = "the content continues after a stop string" if rest else "the content contains the stop string"
+        yield mismatch(message, "/content", RedactableText("the text before {!r}", stop), shorten(content[place:]))
         return
     written = read_ids(x.output.ids) if x.output.ids is not None else None
     if turn is None or written is None or x.api_adapter.is_raw:
@@ -115,9 +100,5 @@ def stop_string_is_cut(x: Exchange) -> Iterator[Finding]:
         if any(stop in thought for stop in x.stop_strings for thought in written.reasoning) and not written.finals:
             yield variant("a stop string in the reasoning ended the answer", where="/reasoning")
     elif len(written.finals) == 1 and not written.preambles and content.rstrip() != final[: min(places)].rstrip():
-        yield Finding(
-            message="the content does not end where the stop string begins",
-            at="/content",
-            expected=shorten(final[: min(places)]) or "nothing",
-            actual=shorten(content) or "nothing",
-        )
+        message = "the content does not end where the stop string begins"
+        yield mismatch(message, "/content", shorten(final[: min(places)]) or "nothing", shorten(content) or "nothing")

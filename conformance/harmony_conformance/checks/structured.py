@@ -17,6 +17,7 @@ from harmony_conformance.judge.check import (
     comparison,
     condition,
     evidence,
+    mismatch,
     series_only,
     variant,
 )
@@ -84,12 +85,9 @@ def answer_is_json(x: Exchange) -> Iterator[Finding]:
     except InvalidJsonError as problem:
         if x.turn is not None and x.turn.finish_reason == "length" and problem.may_go_on:
             return
-        yield Finding(
-            message="the answer is not valid JSON" if content else "the answer is empty",
-            at="/content",
-            expected="JSON",
-            actual=RedactableText("{} ({})", shorten(content), problem) if content else "nothing",
-        )
+        message = "the answer is not valid JSON" if content else "the answer is empty"
+        actual = RedactableText("{} ({})", shorten(content), problem) if content else "nothing"
+        yield mismatch(message, "/content", "JSON", actual)
         return
     if at(x.chat_request, "response_format", "type") == "json_object" and not isinstance(value, dict):
         yield variant("a JSON object was requested, and the answer is another value", where="/content")
@@ -115,8 +113,7 @@ def answer_fits_the_schema(x: Exchange) -> Iterator[Finding]:
         return
     where, why = violation
     if at(x.chat_request, "response_format", "json_schema", "strict") is True:
-        message = "the answer violates the schema"
-        yield Finding(message=message, at="/content" + where, expected="a value of the schema", actual=shorten(why))
+        yield mismatch("the answer violates the schema", "/content" + where, "a value of the schema", shorten(why))
     else:
         yield variant("the answer violates the schema, which is not strict", where="/content" + where)
 
@@ -143,7 +140,7 @@ def only_the_answer_is_constrained(x: Exchange) -> Iterator[Finding]:
     if ids is None or tokens.MESSAGE in ids or tokens.CHANNEL in ids or not words.lstrip().startswith(("{", "[", '"')):
         return
     message = "the grammar applies from the first token on: there is no header, and no room to reason"
-    yield Finding(message=message, at="output token 0", expected="<|channel|>…", actual=shorten(show(ids)))
+    yield mismatch(message, "output token 0", "<|channel|>…", shorten(show(ids)))
 
 
 def _structured(series: Series) -> tuple[Exchange, ...]:
@@ -182,4 +179,4 @@ def reasoning_stays(series: Series) -> Iterator[Finding]:
     structured = _structured(series)
     if not any(map(_reasons, structured)):
         message = RedactableText("no reasoning in any of {} JSON answers, but in every plain one", len(structured))
-        yield Finding(message=message, at="/reasoning", expected="reasoning", actual="none", exchange=structured[0].id)
+        yield mismatch(message, "/reasoning", "reasoning", "none", exchange=structured[0].id)

@@ -24,7 +24,7 @@ from harmony_conformance.json_value import (
     text,
 )
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, condition, variant, within_limits
+from harmony_conformance.judge.check import MUST, Finding, check, condition, mismatch, variant, within_limits
 from harmony_conformance.prompts import chat_request
 from harmony_conformance.redactable_text import Location, RedactableText, quote, shorten
 
@@ -68,21 +68,18 @@ def call_is_complete(x: Exchange) -> Iterator[Finding]:
     for index, call in enumerate(x.turn.tool_calls):
         for member, value in (("id", call.id), ("type", call.kind == "function"), ("function/name", call.name)):
             if not value:
-                yield Finding(
-                    message=RedactableText("call {} has no valid {}", index + 1, Location(member)),
-                    at=f"/tool_calls/{index}/{member}",
-                    expected="function" if member == "type" else "a text",
-                    actual="something else, or nothing",
-                )
+                problem = RedactableText("call {} has no valid {}", index + 1, Location(member))
+                expected = "function" if member == "type" else "a text"
+                yield mismatch(problem, f"/tool_calls/{index}/{member}", expected, "something else, or nothing")
     for sent in items(at(x.chat_completion, "choices", 0, "message", "tool_calls")):
         arguments = at(sent, "function", "arguments")
         if not isinstance(arguments, str):
             message, kind = "the arguments are not a string", quote(type(arguments).__name__)
-            yield Finding(message=message, at="/tool_calls", expected="a string of JSON", actual=kind)
+            yield mismatch(message, "/tool_calls", "a string of JSON", kind)
     twice = [name for name, count in Counter(call.id for call in x.turn.tool_calls if call.id).items() if count > 1]
     if twice:
         message, shared = "two calls of one answer have the same id", RedactableText("{} shared", len(twice))
-        yield Finding(message=message, at="/tool_calls", expected="an id for each call", actual=shared)
+        yield mismatch(message, "/tool_calls", "an id for each call", shared)
 
 
 @check(MUST, spec="chat#arguments", when=(on.is_conversation, on.ended_well, on.meaning_is_known, on.meant_call))
@@ -102,21 +99,13 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
     for index, call in enumerate(expected_calls):
         where = pointer("tool_calls", index)
         if index >= len(turn.tool_calls):
-            yield Finding(
-                message=RedactableText("call {} of {} is lost", index + 1, len(made)),
-                at=where,
-                expected=RedactableText("{}({})", call.name, shorten(call.arguments)),
-                actual="no such call",
-            )
+            lost = RedactableText("call {} of {} is lost", index + 1, len(made))
+            yield mismatch(lost, where, RedactableText("{}({})", call.name, shorten(call.arguments)), "no such call")
             continue
         name, arguments = turn.tool_calls[index].name, turn.tool_calls[index].arguments
         if name != call.name:
-            yield Finding(
-                message="a call arrived under another name",
-                at=where + "/function/name",
-                expected=quote(call.name),
-                actual=shorten(name),
-            )
+            message = "a call arrived under another name"
+            yield mismatch(message, where + "/function/name", quote(call.name), shorten(name))
         if arguments == call.arguments or _is_same_object(x, arguments, call.arguments):
             continue
         is_equal, where = equal_json(arguments, call.arguments), where + "/function/arguments"
@@ -126,7 +115,7 @@ def calls_arrive(x: Exchange) -> Iterator[Finding]:
             expected, actual = text_difference(call.arguments, arguments)
             fraction = "a whole number of the arguments was rewritten with a fraction"
             message = fraction if is_equal else "the arguments differ from what the model wrote"
-            yield Finding(message=message, at=where, expected=expected, actual=actual)
+            yield mismatch(message, where, expected, actual)
     if len(turn.tool_calls) > len(output.calls):
         yield Finding(
             message="a call arrived that the model did not make",
@@ -148,12 +137,9 @@ def none_means_none(x: Exchange) -> Iterator[Finding]:
     A client that sent no tools has nothing to run (defects V36, O12).
     """
     if x.turn is not None and x.turn.tool_calls:
-        yield Finding(
-            message="a call was returned although the request allows none",
-            at="/tool_calls",
-            expected="no tool_calls",
-            actual=quote(", ".join(shorten(call.name) for call in x.turn.tool_calls)),
-        )
+        message = "a call was returned although the request allows none"
+        actual = quote(", ".join(shorten(call.name) for call in x.turn.tool_calls))
+        yield mismatch(message, "/tool_calls", "no tool_calls", actual)
 
 
 @check(MUST, spec="chat#tool-choice-required", when=(on.is_conversation, on.ended_well, on.demands_a_call))
@@ -175,12 +161,8 @@ def demanded_call_is_made(x: Exchange) -> Iterator[Finding]:
             actual=RedactableText("no tool_calls, finish_reason {}", x.turn.finish_reason),
         )
     elif named and not allowed.issuperset(called):
-        yield Finding(
-            message="another function was called than the one the request names",
-            at="/tool_calls",
-            expected=quote(named),
-            actual=quote(", ".join(shorten(name) for name in called)),
-        )
+        message = "another function was called than the one the request names"
+        yield mismatch(message, "/tool_calls", quote(named), quote(", ".join(shorten(name) for name in called)))
 
 
 @within_limits
@@ -238,27 +220,24 @@ def finish_reason_agrees(x: Exchange) -> Iterator[Finding]:
     if reason == "stop_sequence":
         yield variant("a stop string has its own finish_reason", where=where)
     elif reason is not None and reason not in _REASONS:
-        message = "finish_reason is not a value of the API"
-        yield Finding(message=message, at=where, expected=", ".join(_REASONS), actual=shorten(reason))
+        yield mismatch("finish_reason is not a value of the API", where, ", ".join(_REASONS), shorten(reason))
     elif (reason == "length" and x.reached_stop) or (reason == "tool_calls" and x.hit_token_limit):
         message = f"finish_reason is {reason} and the model {'ended its turn' if x.reached_stop else 'was cut'}"
         expected = "stop or tool_calls" if x.reached_stop else "length"
-        yield Finding(message=message, at=where, expected=expected, actual=quote(reason))
+        yield mismatch(message, where, expected, quote(reason))
     if reason is None:
         message, expected = "the answer has no finish_reason", "tool_calls" if calls else "stop or length"
-        yield Finding(message=message, at=where, expected=expected, actual="nothing")
+        yield mismatch(message, where, expected, "nothing")
     elif reason == "tool_calls" and not calls:
-        message = "finish_reason is tool_calls and there is no call"
-        yield Finding(message=message, at=where, expected="stop", actual=quote(reason))
+        yield mismatch("finish_reason is tool_calls and there is no call", where, "stop", quote(reason))
     elif calls and reason == "stop":
         if isinstance(at(x.chat_request, "tool_choice"), dict):
             yield variant("finish_reason is stop with the call that the request named", where=where)
         else:
-            message = "calls are returned and finish_reason is stop"
-            yield Finding(message=message, at=where, expected="tool_calls", actual=quote(reason))
+            yield mismatch("calls are returned and finish_reason is stop", where, "tool_calls", quote(reason))
     elif accepted and reason not in accepted and calls == ("tool_calls" in accepted):
         message, expected = "finish_reason does not match what the model wrote", quote(" or ".join(accepted))
-        yield Finding(message=message, at=where, expected=expected, actual=quote(reason))
+        yield mismatch(message, where, expected, quote(reason))
 
 
 @condition
@@ -275,12 +254,8 @@ def one_at_a_time(x: Exchange) -> Iterator[Finding]:
     """
     calls = [call for call in x.turn.tool_calls if call.name] if x.turn is not None else []
     if len(calls) > 1:
-        yield Finding(
-            message="several calls are returned although the request wants one at a time",
-            at="/tool_calls",
-            expected="one call",
-            actual=quote(", ".join(shorten(call.name) for call in calls)),
-        )
+        message = "several calls are returned although the request wants one at a time"
+        yield mismatch(message, "/tool_calls", "one call", quote(", ".join(shorten(call.name) for call in calls)))
 
 
 @check(
@@ -306,7 +281,7 @@ def arguments_fit_the_schema(x: Exchange) -> Iterator[Finding]:
         where = pointer("tool_calls", index, "function", "arguments") + violation[0]
         if is_strict and (len(calls) == 1 or at(x.chat_request, "parallel_tool_calls") is False):
             message = "the arguments of a strict function violate its schema"
-            yield Finding(message=message, at=where, expected="a value of the schema", actual=shorten(violation[1]))
+            yield mismatch(message, where, "a value of the schema", shorten(violation[1]))
         else:
             yield variant("the arguments violate the function's schema", where=where)
 
@@ -341,9 +316,5 @@ def id_is_new(x: Exchange) -> Iterator[Finding]:
     known = _known_ids(x)
     for index, call in enumerate(x.turn.tool_calls if x.turn is not None else ()):
         if call.id in known:
-            yield Finding(
-                message="a call has the id of an earlier call",
-                at=pointer("tool_calls", index, "id"),
-                expected="a new id",
-                actual=shorten(call.id or ""),
-            )
+            message = "a call has the id of an earlier call"
+            yield mismatch(message, pointer("tool_calls", index, "id"), "a new id", shorten(call.id or ""))

@@ -17,6 +17,7 @@ from harmony_conformance.judge.check import (
     comparison,
     condition,
     evidence,
+    mismatch,
     series_only,
     variant,
     within_limits,
@@ -109,12 +110,9 @@ def orphan_result_is_not_misnamed(x: Exchange) -> Iterator[Finding]:
             continue
         where = pointer("messages", index)
         if not any(is_same_function(name, shown.function) for name in functions):
-            yield Finding(
-                message="a result that names no call is under a name that the server invented",
-                at=where,
-                expected=quote(" or ".join(f"functions.{name}" for name in sorted(functions))) or "a 4xx status",
-                actual=quote(shown.name or "no name"),
-            )
+            problem = "a result that names no call is under a name that the server invented"
+            expected = quote(" or ".join(f"functions.{name}" for name in sorted(functions))) or "a 4xx status"
+            yield mismatch(problem, where, expected, quote(shown.name or "no name"))
         else:
             message = RedactableText("a result that names no call is treated as that of {}", shown.function)
             yield variant(message, where=where)
@@ -155,22 +153,15 @@ def built_in_tools_are_as_trained(x: Exchange) -> Iterator[Finding]:
         if heading in system:
             missing = next((line for line in section.splitlines() if _bare(line) not in _bare(system)), None)
             if missing is not None:
-                yield Finding(
-                    message=RedactableText("the built-in tool {} is not declared as in the training", tool.name),
-                    at="system message",
-                    expected=shorten(missing),
-                    actual=shorten(system[system.index(heading) :]),
-                )
+                message = RedactableText("the built-in tool {} is not declared as in the training", tool.name)
+                yield mismatch(message, "system message", shorten(missing), shorten(system[system.index(heading) :]))
             elif section not in system:
                 spelled = RedactableText("the built-in tool {} is spelled differently than by the library", tool.name)
                 yield variant(spelled, where="system message")
         elif elsewhere is not None:
-            yield Finding(
-                message=RedactableText("the built-in tool {} is declared in the developer message", tool.name),
-                at="developer message",
-                expected="in the system message",
-                actual=shorten(elsewhere.content[elsewhere.content.index(heading) :]),
-            )
+            message = RedactableText("the built-in tool {} is declared in the developer message", tool.name)
+            actual = shorten(elsewhere.content[elsewhere.content.index(heading) :])
+            yield mismatch(message, "developer message", "in the system message", actual)
         else:
             missing_tool = RedactableText("the built-in tool {} is not in the prompt", tool.name)
             yield variant(missing_tool, where="/chat_template_kwargs")

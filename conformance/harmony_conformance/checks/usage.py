@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import prompt_count, same_requests
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, comparison, condition, evidence, variant
+from harmony_conformance.judge.check import MUST, Finding, check, comparison, condition, evidence, mismatch, variant
 from harmony_conformance.redactable_text import Location, RedactableText, quote
 
 
@@ -20,7 +20,7 @@ def is_reported(x: Exchange) -> Iterator[Finding]:
     usage = x.turn.usage if x.turn is not None else None
     if usage is None:
         expected = "prompt_tokens, completion_tokens, total_tokens"
-        yield Finding(message="no usage is reported", at="/usage", expected=expected, actual="nothing")
+        yield mismatch("no usage is reported", "/usage", expected, "nothing")
         return
     for name, count in (
         ("prompt_tokens", usage.prompt_tokens),
@@ -29,10 +29,10 @@ def is_reported(x: Exchange) -> Iterator[Finding]:
     ):
         if count is None:
             message = RedactableText("{} is missing or not a whole number", Location(name))
-            yield Finding(message=message, at=f"/usage/{name}", expected="a whole number", actual="something else")
+            yield mismatch(message, f"/usage/{name}", "a whole number", "something else")
         elif count <= 0 and not (name == "completion_tokens" and (_is_empty(x) or x.limit == 0)):
             message = RedactableText("{} is {}", Location(name), count)
-            yield Finding(message=message, at=f"/usage/{name}", expected="more than 0", actual=quote(count))
+            yield mismatch(message, f"/usage/{name}", "more than 0", quote(count))
 
 
 def _is_empty(x: Exchange) -> bool:
@@ -48,37 +48,21 @@ def adds_up(x: Exchange) -> Iterator[Finding]:
         return
     total = usage.prompt_tokens + usage.completion_tokens
     if usage.total_tokens is not None and usage.total_tokens != total:
-        yield Finding(
-            message="total_tokens is not the sum of its parts",
-            at="/usage/total_tokens",
-            expected=quote(total),
-            actual=quote(usage.total_tokens),
-        )
+        message = "total_tokens is not the sum of its parts"
+        yield mismatch(message, "/usage/total_tokens", quote(total), quote(usage.total_tokens))
     if (usage.reasoning_tokens or 0) > usage.completion_tokens:
-        yield Finding(
-            message="more reasoning tokens than completion tokens",
-            at="/usage",
-            expected=RedactableText("at most {}", usage.completion_tokens),
-            actual=quote(usage.reasoning_tokens),
-        )
+        message = "more reasoning tokens than completion tokens"
+        expected = RedactableText("at most {}", usage.completion_tokens)
+        yield mismatch(message, "/usage", expected, quote(usage.reasoning_tokens))
     for name, count in (("reasoning_tokens", usage.reasoning_tokens), ("cached_tokens", usage.cached_tokens)):
         if count is not None and count < 0:
-            message = RedactableText("{} is below zero", Location(name))
-            yield Finding(message=message, at="/usage", expected="0 or more", actual=quote(count))
+            yield mismatch(RedactableText("{} is below zero", Location(name)), "/usage", "0 or more", quote(count))
     if usage.reasoning_tokens == 0 and x.turn is not None and (x.turn.reasoning or "").strip():
-        yield Finding(
-            message="reasoning is returned and no reasoning tokens are counted",
-            at="/usage/completion_tokens_details/reasoning_tokens",
-            expected="more than 0",
-            actual="0",
-        )
+        message = "reasoning is returned and no reasoning tokens are counted"
+        yield mismatch(message, "/usage/completion_tokens_details/reasoning_tokens", "more than 0", "0")
     if (usage.cached_tokens or 0) > usage.prompt_tokens:
-        yield Finding(
-            message="more cached tokens than prompt tokens",
-            at="/usage",
-            expected=RedactableText("at most {}", usage.prompt_tokens),
-            actual=quote(usage.cached_tokens),
-        )
+        message = "more cached tokens than prompt tokens"
+        yield mismatch(message, "/usage", RedactableText("at most {}", usage.prompt_tokens), quote(usage.cached_tokens))
 
 
 @condition
@@ -108,12 +92,8 @@ def counts_the_output(x: Exchange) -> Iterator[Finding]:
     if usage.completion_tokens == spent - len(emitted) and all(one.reached_stop for one in (x, *x.other_choices)):
         yield variant("the stop token is not counted", where="/usage/completion_tokens")
     elif usage.completion_tokens != spent:
-        yield Finding(
-            message="completion_tokens is not the number of emitted tokens",
-            at="/usage/completion_tokens",
-            expected=quote(spent),
-            actual=quote(usage.completion_tokens),
-        )
+        message = "completion_tokens is not the number of emitted tokens"
+        yield mismatch(message, "/usage/completion_tokens", quote(spent), quote(usage.completion_tokens))
 
 
 @check(MUST, spec="chat#usage", when=(on.is_conversation, on.ended_well, on.has_usage, on.prompt_was_rendered))
@@ -130,10 +110,10 @@ def counts_the_prompt(x: Exchange) -> Iterator[Finding]:
     actual, endpoint = quote(usage.prompt_tokens), x.counted_prompt
     if endpoint is not None and usage.prompt_tokens != endpoint.tokens:
         by_endpoint = RedactableText("prompt_tokens is not what {} counts", endpoint.source)
-        yield Finding(message=by_endpoint, at="/usage/prompt_tokens", expected=quote(endpoint.tokens), actual=actual)
+        yield mismatch(by_endpoint, "/usage/prompt_tokens", quote(endpoint.tokens), actual)
     if ids is not None and usage.prompt_tokens != len(ids):
         message = "prompt_tokens is not the number of tokens in the prompt"
-        yield Finding(message=message, at="/usage/prompt_tokens", expected=quote(len(ids)), actual=actual)
+        yield mismatch(message, "/usage/prompt_tokens", quote(len(ids)), actual)
 
 
 @comparison(MUST, spec="chat#usage", when=on.has_same_request_twice)
@@ -145,10 +125,5 @@ def prompt_count_is_steady(series: Series) -> Iterator[Finding]:
     for first, second in same_requests(series):
         counts = prompt_count(first), prompt_count(second)
         if None not in counts and counts[0] != counts[1]:
-            yield Finding(
-                message=RedactableText("the same request has another prompt count ({})", second.step),
-                at="/usage/prompt_tokens",
-                expected=quote(counts[0]),
-                actual=quote(counts[1]),
-                exchange=second.id,
-            )
+            message = RedactableText("the same request has another prompt count ({})", second.step)
+            yield mismatch(message, "/usage/prompt_tokens", quote(counts[0]), quote(counts[1]), exchange=second.id)

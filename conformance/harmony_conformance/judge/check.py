@@ -70,6 +70,11 @@ class Finding:
     exchange: str = ""
 
 
+def mismatch(message: ReportText, at: str, expected: ReportText, actual: ReportText, exchange: str = "") -> Finding:
+    """Return a failure: at a place, another value than the expected one."""
+    return Finding(message=message, at=at, expected=expected, actual=actual, exchange=exchange)
+
+
 def variant(
     message: ReportText, *, where: str = "", expected: ReportText | None = None, actual: ReportText | None = None
 ) -> Finding:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from harmony_conformance.evidence.exchange import Exchange, Series, Validity
 from harmony_conformance.json_value import at, dumps, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import Finding
+from harmony_conformance.judge.check import Finding, mismatch
 from harmony_conformance.redactable_text import RedactableText, shorten
 
 
@@ -46,13 +46,8 @@ def differences(one: Aftermath, event: RedactableText) -> Iterator[Finding]:
             exchange=after.id,
         )
     elif before.script is not None and before.script == after.script and _answer(before) != _answer(after):
-        yield Finding(
-            message=RedactableText("after {} a plain request gets a different answer", event),
-            at="content",
-            expected=shorten(_answer(before)),
-            actual=shorten(_answer(after)),
-            exchange=after.id,
-        )
+        message = RedactableText("after {} a plain request gets a different answer", event)
+        yield mismatch(message, "content", shorten(_answer(before)), shorten(_answer(after)), exchange=after.id)
 
 
 def _answer(x: Exchange) -> str:

@@ -8,7 +8,17 @@ from harmony_conformance.apis.registry import OLLAMA, OLLAMA_GENERATE, OLLAMA_RA
 from harmony_conformance.evidence.exchange import ODD, Exchange
 from harmony_conformance.json_value import InvalidJsonError, Json, at, dumps, items, members, number, pointer, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, condition, evidence, only_on, variant
+from harmony_conformance.judge.check import (
+    MUST,
+    SHOULD,
+    Finding,
+    check,
+    condition,
+    evidence,
+    mismatch,
+    only_on,
+    variant,
+)
 from harmony_conformance.redactable_text import RedactableText, shorten
 
 _NATIVE = frozenset({OLLAMA.name, OLLAMA_GENERATE.name, OLLAMA_RAW.name})
@@ -51,28 +61,17 @@ def lines_are_objects(x: Exchange) -> Iterator[Finding]:
         try:
             value = event.json
         except InvalidJsonError as problem:
-            yield Finding(
-                message=RedactableText("a line is not valid JSON: {}", problem),
-                at=f"line {index}",
-                expected="a JSON object",
-                actual=shorten(event.data),
-            )
+            invalid = RedactableText("a line is not valid JSON: {}", problem)
+            yield mismatch(invalid, f"line {index}", "a JSON object", shorten(event.data))
             return
         if not any(isinstance(at(value, name), dict | str) for name in (*_OUTPUT_MEMBERS, "error")):
-            yield Finding(
-                message="a line has neither output nor an error",
-                at=f"line {index}",
-                expected="message, response or error",
-                actual=shorten(event.telling),
-            )
+            message = "a line has neither output nor an error"
+            yield mismatch(message, f"line {index}", "message, response or error", shorten(event.telling))
             return
     if stream.unfinished:
-        yield Finding(
-            message="the stream ends within a line",
-            at=f"line {len(stream.events)}",
-            expected="a line feed after each object",
-            actual=shorten(stream.unfinished),
-        )
+        message = "the stream ends within a line"
+        expected = "a line feed after each object"
+        yield mismatch(message, f"line {len(stream.events)}", expected, shorten(stream.unfinished))
 
 
 @check(MUST, spec="ollama#last-line", when=(is_ollama, on.ended_well))
@@ -92,21 +91,13 @@ def last_line_is_done(x: Exchange) -> Iterator[Finding]:
         )
     last = members(lines[-1]) if lines else {}
     if last.get("done_reason") not in _ENDINGS:
-        yield Finding(
-            message="the last line has no valid done_reason",
-            at="/done_reason",
-            expected=" or ".join(_ENDINGS),
-            actual=shorten(dumps(last.get("done_reason"))),
-        )
+        message = "the last line has no valid done_reason"
+        yield mismatch(message, "/done_reason", " or ".join(_ENDINGS), shorten(dumps(last.get("done_reason"))))
     for name in _COUNTS:
         value = last.get(name, 0)
         if (number(value) or 0) < 0 or number(value) is None:
-            yield Finding(
-                message=f"{name} is not a whole number",
-                at=pointer(name),
-                expected="a whole number, in nanoseconds or tokens",
-                actual=shorten(dumps(value)),
-            )
+            message = f"{name} is not a whole number"
+            yield mismatch(message, pointer(name), "a whole number, in nanoseconds or tokens", shorten(dumps(value)))
 
 
 @only_on(*_NATIVE)
@@ -171,9 +162,6 @@ def context_is_the_conversation(x: Exchange) -> Iterator[Finding]:
         if total != len(context):
             yield variant("the token that ended the answer is missing in the context", where="/context")
         return
-    yield Finding(
-        message="the context is not the prompt followed by the output",
-        at="/context",
-        expected=RedactableText("{} tokens", total),
-        actual=RedactableText("{} tokens", len(context)) if len(context) != total else "other tokens",
-    )
+    message = "the context is not the prompt followed by the output"
+    actual = RedactableText("{} tokens", len(context)) if len(context) != total else "other tokens"
+    yield mismatch(message, "/context", RedactableText("{} tokens", total), actual)

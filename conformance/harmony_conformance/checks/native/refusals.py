@@ -8,7 +8,7 @@ from harmony_conformance.apis.registry import OLLAMA, OLLAMA_GENERATE, OLLAMA_RA
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import members, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import SHOULD, Finding, check, condition, only_on
+from harmony_conformance.judge.check import SHOULD, Finding, check, condition, mismatch, only_on
 from harmony_conformance.redactable_text import RedactableText, shorten
 
 _MEMBERS = {
@@ -34,9 +34,6 @@ def refusal_is_in_its_own_form(x: Exchange) -> Iterator[Finding]:
     body = members(x.response_json)
     missing = [name for name in _MEMBERS[x.api] if not text(body.get(name))]
     if missing and not (x.response_json is None and x.api in (TGI.name, TGI_GENERATE.name)):
-        yield Finding(
-            message=RedactableText("a refusal has no string {}", " and ".join(missing)),
-            at="body",
-            expected=", ".join(_MEMBERS[x.api]),
-            actual=shorten(x.response.body.decode("utf-8", "replace")) if x.response is not None else "nothing",
-        )
+        message = RedactableText("a refusal has no string {}", " and ".join(missing))
+        actual = shorten(x.response.body.decode("utf-8", "replace")) if x.response is not None else "nothing"
+        yield mismatch(message, "body", ", ".join(_MEMBERS[x.api]), actual)

@@ -11,7 +11,17 @@ from harmony_conformance.evidence.expected_output import ENDINGS, ExpectedOutput
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import Json, at, dumps, equal_json, items, number, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, comparison, condition, evidence, only_on, variant
+from harmony_conformance.judge.check import (
+    MUST,
+    Finding,
+    check,
+    comparison,
+    condition,
+    evidence,
+    mismatch,
+    only_on,
+    variant,
+)
 from harmony_conformance.prompts.prompt_parser import show
 from harmony_conformance.redactable_text import RedactableText, ReportText, shorten
 from harmony_ref import encode_with_special_tokens, tokens
@@ -67,12 +77,8 @@ def finish_reason_names_what_matched(x: Exchange) -> Iterator[Finding]:
 
 
 def _wrong(reason: Json, expected: ReportText) -> Finding:
-    return Finding(
-        message="finish_reason does not match the end of the output",
-        at="/meta_info/finish_reason",
-        expected=expected,
-        actual=shorten(dumps(reason)),
-    )
+    message = "finish_reason does not match the end of the output"
+    return mismatch(message, "/meta_info/finish_reason", expected, shorten(dumps(reason)))
 
 
 @only_on(SGLANG_GENERATE.name)
@@ -99,20 +105,13 @@ def events_go_on_from_each_other(x: Exchange) -> Iterator[Finding]:
         text_now, ids = text(at(event, "text")), items(at(event, "output_ids"))
         count = number(at(event, "meta_info", "completion_tokens"))
         if not text_now.startswith(text_before.rstrip("\ufffd")) and not x.stop_strings:
-            yield Finding(
-                message="an event does not begin with the text of the previous event",
-                at=f"event {place}/text",
-                expected=shorten(text_before),
-                actual=shorten(text_now),
-            )
+            message = "an event does not begin with the text of the previous event"
+            yield mismatch(message, f"event {place}/text", shorten(text_before), shorten(text_now))
             return
         if ids[: len(ids_before)] != ids_before or count not in (None, len(ids)):
-            yield Finding(
-                message="an event does not have all ids generated so far",
-                at=f"event {place}/output_ids",
-                expected=RedactableText("{} ids, the first {} as before", count, len(ids_before)),
-                actual=RedactableText("{} ids", len(ids)),
-            )
+            message = "an event does not have all ids generated so far"
+            expected = RedactableText("{} ids, the first {} as before", count, len(ids_before))
+            yield mismatch(message, f"event {place}/output_ids", expected, RedactableText("{} ids", len(ids)))
             return
         text_before, ids_before = text_now, ids
 
@@ -153,21 +152,13 @@ def reasoning_is_separated(x: Exchange) -> Iterator[Finding]:
         return
     reasoning, rest = text(at(x.response_json, "reasoning_text")), text(at(x.response_json, "text"))
     if not told_in_order(expected.reasoning, reasoning):
-        yield Finding(
-            message="reasoning_text is not the reasoning of the completion",
-            at="/reasoning_text",
-            expected=shorten(dumps(list(expected.reasoning))),
-            actual=shorten(reasoning),
-        )
+        message = "reasoning_text is not the reasoning of the completion"
+        yield mismatch(message, "/reasoning_text", shorten(dumps(list(expected.reasoning))), shorten(reasoning))
     arguments = (call.arguments for call in expected.calls)
     lost = next((part for part in (*expected.shown, *arguments) if part not in rest), None)
     if lost is not None or (not expected.calls and not told_in_order(expected.shown, rest)):
-        yield Finding(
-            message="text is not the visible text of the completion",
-            at="/text",
-            expected=shorten(dumps(list(expected.shown)) if lost is None else lost),
-            actual=shorten(rest),
-        )
+        message = "text is not the visible text of the completion"
+        yield mismatch(message, "/text", shorten(dumps(list(expected.shown)) if lost is None else lost), shorten(rest))
 
 
 @condition
@@ -208,9 +199,7 @@ def written_calls_are_parsed(x: Exchange) -> Iterator[Finding]:
     rest = text(at(x.response_json, "normal_text"))
     lost = next((part for part in expected.shown if part.strip() not in rest), None)
     if lost is not None:
-        yield Finding(
-            message="the text before the call is lost", at="/normal_text", expected=shorten(lost), actual=shorten(rest)
-        )
+        yield mismatch("the text before the call is lost", "/normal_text", shorten(lost), shorten(rest))
 
 
 def _pairs(series: Series) -> Iterator[tuple[Exchange, Exchange]]:

@@ -10,7 +10,17 @@ from harmony_conformance.evidence.expected_output import ENDINGS
 from harmony_conformance.evidence.series_pairs import prompt_count
 from harmony_conformance.json_value import Json, at, dumps, items, number, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, comparison, condition, evidence, only_on, series_only
+from harmony_conformance.judge.check import (
+    MUST,
+    Finding,
+    check,
+    comparison,
+    condition,
+    evidence,
+    mismatch,
+    only_on,
+    series_only,
+)
 from harmony_conformance.prompts.prompt_parser import show
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 from harmony_conformance.transport.messages import NO_HEADERS
@@ -76,39 +86,25 @@ def tokens_are_all_told(x: Exchange) -> Iterator[Finding]:
     count = number(at(_details(x), "generated_tokens"))
     ids = [token for entry in entries if (token := number(at(entry, "id"))) is not None and tokens.is_known(token)]
     if count != len(entries) or len(ids) != len(entries):
-        yield Finding(
-            message="the number of listed tokens differs from the reported count",
-            at="/details/tokens",
-            expected=RedactableText("{} tokens, each with its id", count),
-            actual=RedactableText("{} tokens", len(ids)),
-        )
+        message = "the number of listed tokens differs from the reported count"
+        actual = RedactableText("{} tokens", len(ids))
+        yield mismatch(message, "/details/tokens", RedactableText("{} tokens, each with its id", count), actual)
         return
     marks = zip(entries, ids, strict=True)
     wrong = next((entry for entry, token in marks if at(entry, "special") is not tokens.is_special(token)), None)
     if wrong is not None:
-        yield Finding(
-            message="a token has the wrong `special` flag",
-            at="/details/tokens/special",
-            expected="special for the markers, and for nothing else",
-            actual=shorten(dumps(wrong)),
-        )
+        message = "a token has the wrong `special` flag"
+        expected = "special for the markers, and for nothing else"
+        yield mismatch(message, "/details/tokens/special", expected, shorten(dumps(wrong)))
     order = [number(at(event.value, "index")) for event in _token_events(x)]
     if None not in order and order != list(range(1, len(order) + 1)):
-        yield Finding(
-            message="the tokens are out of order",
-            at="/index",
-            expected=RedactableText("1 to {}, in order", len(order)),
-            actual=shorten(dumps([*order])),
-        )
+        message = "the tokens are out of order"
+        yield mismatch(message, "/index", RedactableText("1 to {}, in order", len(order)), shorten(dumps([*order])))
     spelled = decode([one for one in ids if not tokens.is_special(one)])
     prompt = text(at(x.request.json, "inputs")) if at(x.request.json, "parameters", "return_full_text") is True else ""
     if _generated(x) not in (prompt + spelled, prompt + decode(ids)):
-        yield Finding(
-            message="the tokens do not spell the generated text",
-            at="/generated_text",
-            expected=shorten(prompt + spelled),
-            actual=shorten(_generated(x)),
-        )
+        message = "the tokens do not spell the generated text"
+        yield mismatch(message, "/generated_text", shorten(prompt + spelled), shorten(_generated(x)))
 
 
 @check(MUST, spec="tgi#finish-reason", when=shows_how_it_ended)
@@ -119,12 +115,9 @@ def finish_reason_tells_why(x: Exchange) -> Iterator[Finding]:
     a stream without it was cut off.
     """
     if x.events is not None and not _has_text(x):
-        yield Finding(
-            message="the stream ends before the event with its text",
-            at=f"event {len(x.events.events)}",
-            expected="generated_text",
-            actual=shorten(dumps(x.events.events[-1].value)),
-        )
+        message = "the stream ends before the event with its text"
+        actual = shorten(dumps(x.events.events[-1].value))
+        yield mismatch(message, f"event {len(x.events.events)}", "generated_text", actual)
         return
     reason = at(_details(x), "finish_reason")
     ids = [number(at(entry, "id")) for entry in _tokens(x)]
@@ -141,12 +134,9 @@ def finish_reason_tells_why(x: Exchange) -> Iterator[Finding]:
         valid |= {"length", "eos_token"}  # a limit of the server, or a stop token of other models
     if reason not in valid:
         last = show([one for one in ids[-1:] if one is not None])
-        yield Finding(
-            message="finish_reason does not match the end of the output",
-            at="/details/finish_reason",
-            expected=quote(" or ".join(sorted(valid))),
-            actual=RedactableText("{} after {}", shorten(dumps(reason)), last),
-        )
+        message = "finish_reason does not match the end of the output"
+        actual = RedactableText("{} after {}", shorten(dumps(reason)), last)
+        yield mismatch(message, "/details/finish_reason", quote(" or ".join(sorted(valid))), actual)
 
 
 @only_on(TGI.name, TGI_GENERATE.name)
@@ -178,12 +168,8 @@ def headers_agree_with_the_body(x: Exchange) -> Iterator[Finding]:
     for name, count in _counts(x).items():
         header = headers.get(name)
         if header is not None and count is not None and header.strip() != str(count):
-            yield Finding(
-                message="a header has another token count than the body",
-                at=f"header {name}",
-                expected=quote(count),
-                actual=shorten(header),
-            )
+            message = "a header has another token count than the body"
+            yield mismatch(message, f"header {name}", quote(count), shorten(header))
 
 
 def _pairs(series: Series) -> Iterator[tuple[Exchange, list[int]]]:
@@ -217,18 +203,9 @@ def chat_tokenize_shows_the_prompt(series: Series) -> Iterator[Finding]:
     for x, ids in _pairs(series):
         prompt, count = x.prompt.ids, prompt_count(x)
         if count not in (None, len(ids)):
-            yield Finding(
-                message="/chat_tokenize returns another number of tokens than the chat counts",
-                at="/tokenize_response",
-                expected=RedactableText("{} tokens", count),
-                actual=RedactableText("{} tokens", len(ids)),
-                exchange=x.id,
-            )
+            message = "/chat_tokenize returns another number of tokens than the chat counts"
+            actual = RedactableText("{} tokens", len(ids))
+            yield mismatch(message, "/tokenize_response", RedactableText("{} tokens", count), actual, exchange=x.id)
         elif prompt is not None and list(prompt) != ids:
-            yield Finding(
-                message="/chat_tokenize returns other tokens than the prompt of the chat",
-                at="/tokenize_response",
-                expected=shorten(show(prompt)),
-                actual=shorten(show(ids)),
-                exchange=x.id,
-            )
+            message = "/chat_tokenize returns other tokens than the prompt of the chat"
+            yield mismatch(message, "/tokenize_response", shorten(show(prompt)), shorten(show(ids)), exchange=x.id)

@@ -10,7 +10,7 @@ from typing import LiteralString
 
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.json_value import Json, at, items, resolve, text
-from harmony_conformance.judge.check import Finding, variant
+from harmony_conformance.judge.check import Finding, mismatch, variant
 from harmony_conformance.prompts.prompt_parser import PartKind, PromptMessage, PromptPart, Retention
 from harmony_conformance.prompts.tool_declarations import declares_functions, is_same_function
 from harmony_conformance.redactable_text import RedactableText, ReportText, shorten
@@ -26,12 +26,8 @@ def raw(parts: tuple[PromptPart, ...], messages: list[PromptMessage]) -> Iterato
             if contents:
                 similar = next((content for content in contents if content[:8] == part.text[:8]), contents[0])
                 expected, actual = text_difference(part.text, similar)
-            yield Finding(
-                message=RedactableText("a {} is not in the prompt as it was sent", part.kind),
-                at=part.where,
-                expected=expected,
-                actual=actual,
-            )
+            problem = RedactableText("a {} is not in the prompt as it was sent", part.kind)
+            yield mismatch(problem, part.where, expected, actual)
             return
     yield from no_more(parts, messages)
 
@@ -64,12 +60,7 @@ def to_the_assistant(part: PromptPart, message: PromptMessage) -> Iterator[Findi
     )
     for description, actual, expected in properties:
         if actual != expected:
-            yield Finding(
-                message=f"a function result is not {description}",
-                at=part.where,
-                expected=expected,
-                actual=shorten(message.header),
-            )
+            yield mismatch(f"a function result is not {description}", part.where, expected, shorten(message.header))
     if message.channel is None:
         yield variant("a function result names no channel, as in Ollama's template", where=part.where)
 
@@ -141,12 +132,8 @@ def _invented(parts: Sequence[PromptPart], messages: Sequence[PromptMessage]) ->
         elif kind is not None and kind not in counted and (message.content or message.recipient is not None):
             invented.append(message)
     if len(invented) > sum(part.retention is Retention.PRESENT and part.text != "" for part in unmatched):
-        yield Finding(
-            message="the prompt has a message that the request does not have",
-            at="prompt",
-            expected="the messages of the request",
-            actual=shorten(str(invented[-1])),
-        )
+        problem = "the prompt has a message that the request does not have"
+        yield mismatch(problem, "prompt", "the messages of the request", shorten(str(invented[-1])))
 
 
 def _disordered(parts: Sequence[PromptPart], messages: Sequence[PromptMessage]) -> Iterator[Finding]:
@@ -193,21 +180,14 @@ def _declared_late_or_twice(parts: Sequence[PromptPart], messages: Sequence[Prom
         and not any(text in message.content for text in own)
     ]
     for place in declaring[1:] or [place for place in declaring if place > start]:
-        yield Finding(
-            message="the functions are declared twice, or after the conversation began",
-            at=f"prompt message {place}",
-            expected="once, in the developer message before the conversation",
-            actual=shorten(str(messages[place])),
-        )
+        problem = "the functions are declared twice, or after the conversation began"
+        expected = "once, in the developer message before the conversation"
+        yield mismatch(problem, f"prompt message {place}", expected, shorten(str(messages[place])))
 
 
 def _misplaced(part: PromptPart, actual: ReportText) -> Finding:
-    return Finding(
-        message=RedactableText("{} in another order than the request has", part.kind),
-        at=part.where,
-        expected="the order of the request",
-        actual=actual,
-    )
+    message = RedactableText("{} in another order than the request has", part.kind)
+    return mismatch(message, part.where, "the order of the request", actual)
 
 
 def _matches(part: PromptPart, message: PromptMessage) -> bool:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import LiteralString
 
 from harmony_conformance.json_value import Json, at, dumps, items, members, pointer, text
-from harmony_conformance.judge.check import Finding, variant
+from harmony_conformance.judge.check import Finding, mismatch, variant
 from harmony_conformance.prompts.tool_declarations import Declaration, tells
 from harmony_conformance.redactable_text import RedactableText, shorten
 
@@ -85,25 +85,16 @@ def undescribed(function: Json, shown: Declaration, library: Declaration, where:
     descriptions = [(shown.comment, text(at(function, "description")), pointer("description"))]
     for parameter in parameters(function):
         if not shown.has_parameter(parameter.name) and library.has_parameter(parameter.name):
-            yield Finding(
-                message=RedactableText(
-                    "the parameter {} of {} is not declared in the prompt", parameter.name, shown.name
-                ),
-                at=where + pointer(*parameter.where),
-                expected=RedactableText("{}: …", parameter.name),
-                actual=shorten(shown.type),
-            )
+            message = RedactableText("the parameter {} of {} is not declared in the prompt", parameter.name, shown.name)
+            expected = RedactableText("{}: …", parameter.name)
+            yield mismatch(message, where + pointer(*parameter.where), expected, shorten(shown.type))
         if parameter.depth == 0:
             descriptions.append((shown.type, text(at(parameter.schema, "description")), pointer(*parameter.where)))
     for place, description, below in descriptions:
         lines = [line.strip() for line in description.splitlines()]
         if not all(tells(place, line) for line in lines if line in library.comment + library.type):
-            yield Finding(
-                message=RedactableText("a description of {} is not in the prompt", shown.name),
-                at=where + below,
-                expected=shorten(description),
-                actual=shorten(place.strip()) or "nothing",
-            )
+            message = RedactableText("a description of {} is not in the prompt", shown.name)
+            yield mismatch(message, where + below, shorten(description), shorten(place.strip()) or "nothing")
 
 
 def untyped(function: Json, shown: Declaration, library: Declaration, where: str) -> Iterator[Finding]:
@@ -124,14 +115,9 @@ def _values(parameter: Parameter, shown: Declaration, library: Declaration, plac
     values = [value for value in enum if _quotes(value, library.type)]
     lost = [value for value in values if not _quotes(value, shown.type)]
     if lost:
-        yield Finding(
-            message=RedactableText(
-                "values of the parameter {} of {} are not in the prompt", parameter.name, shown.name
-            ),
-            at=place + pointer("enum"),
-            expected=shorten(" | ".join(map(dumps, values))),
-            actual=shorten(" | ".join(member.type for member in declared_members(parameter.name, shown))),
-        )
+        message = RedactableText("values of the parameter {} of {} are not in the prompt", parameter.name, shown.name)
+        actual = shorten(" | ".join(member.type for member in declared_members(parameter.name, shown)))
+        yield mismatch(message, place + pointer("enum"), shorten(" | ".join(map(dumps, values))), actual)
 
 
 def _quotes(value: str, declared: str) -> bool:
@@ -141,12 +127,8 @@ def _quotes(value: str, declared: str) -> bool:
 def _type(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Member], place: str) -> Iterator[Finding]:
     words = _SCALARS.get(text(at(parameter.schema, "type")), ()) if "oneOf" not in members(parameter.schema) else ()
     if words and _has_word(words, by_library) and not _has_word(words, here):
-        yield Finding(
-            message=RedactableText("the parameter {} has another type in the prompt", parameter.name),
-            at=place,
-            expected=words[0],
-            actual=shorten(" | ".join(member.type for member in here)),
-        )
+        message = RedactableText("the parameter {} has another type in the prompt", parameter.name)
+        yield mismatch(message, place, words[0], shorten(" | ".join(member.type for member in here)))
 
 
 def _has_word(words: Iterable[str], declared: Iterable[Member]) -> bool:
@@ -158,12 +140,9 @@ def _mark(parameter: Parameter, by_library: Iterable[Member], here: Iterable[Mem
     if expected not in {member.mark for member in by_library} or expected in {member.mark for member in here}:
         return
     if parameter.required:
-        yield Finding(
-            message=RedactableText("the required parameter {} is declared as optional", parameter.name),
-            at=place,
-            expected=RedactableText("{}: …", parameter.name),
-            actual=RedactableText("{}?: …", parameter.name),
-        )
+        message = RedactableText("the required parameter {} is declared as optional", parameter.name)
+        actual = RedactableText("{}?: …", parameter.name)
+        yield mismatch(message, place, RedactableText("{}: …", parameter.name), actual)
     else:
         yield variant(RedactableText("the optional parameter {} is declared as required", parameter.name), where=place)
 

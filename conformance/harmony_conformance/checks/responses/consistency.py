@@ -24,7 +24,7 @@ from harmony_conformance.checks.responses.views import (
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, members, number, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check
+from harmony_conformance.judge.check import MUST, Finding, check, mismatch
 from harmony_conformance.redactable_text import Location, RedactableText, quote
 
 _STREAMED = (is_responses, on.was_streamed, on.ended_well)
@@ -55,28 +55,17 @@ def events_name_their_item(x: Exchange) -> Iterator[Finding]:
         if text_kind(event, ".delta") == "output_text" and number(event.get("content_index")) is None:
             missing.append("content_index")
         if missing:
-            yield Finding(
-                message=f"an event about an item has no {' and no '.join(missing)}",
-                at=f"event {place}",
-                expected=" and ".join(missing),
-                actual=quote(kind),
-            )
+            message = f"an event about an item has no {' and no '.join(missing)}"
+            yield mismatch(message, f"event {place}", " and ".join(missing), quote(kind))
             return
         if index != announced_at or (index or 0) < 0:
-            yield Finding(
-                message="an item has another output_index than it was announced with, or a negative one",
-                at=f"event {place}",
-                expected=quote(announced_at) if index != announced_at else "0 or more",
-                actual=quote(index),
-            )
+            message = "an item has another output_index than it was announced with, or a negative one"
+            expected = quote(announced_at) if index != announced_at else "0 or more"
+            yield mismatch(message, f"event {place}", expected, quote(index))
             return
         if index is not None and name and announced.setdefault(index, name) != name:
-            yield Finding(
-                message="an event has another item id than was announced at its output_index",
-                at=f"event {place}",
-                expected=quote(announced[index]),
-                actual=quote(name),
-            )
+            message = "an event has another item id than was announced at its output_index"
+            yield mismatch(message, f"event {place}", quote(announced[index]), quote(name))
             return
 
 
@@ -95,12 +84,8 @@ def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
     for place, (event, item) in enumerate(placed_events(x)):
         for key, value in _identifiers(event, item):
             if value and announced.setdefault(key, value) != value:
-                yield Finding(
-                    message=RedactableText("the {} is not the one that was announced", RedactableText(key[2])),
-                    at=f"event {place}",
-                    expected=quote(announced[key]),
-                    actual=quote(value),
-                )
+                message = RedactableText("the {} is not the one that was announced", RedactableText(key[2]))
+                yield mismatch(message, f"event {place}", quote(announced[key]), quote(value))
                 return
 
 
@@ -181,22 +166,14 @@ def last_event_has_the_items(x: Exchange) -> Iterator[Finding]:
         events = [event for _, event in sorted(zip(indexes, events, strict=True), key=lambda one: one[0] or 0)]
     done, last = [event.get("item") for event in events], output(x)
     if len(done) != len(last):
-        yield Finding(
-            message="the last response has another number of items than were finished",
-            at="/response/output",
-            expected=quote(_types(done)),
-            actual=quote(_types(last)),
-        )
+        message = "the last response has another number of items than were finished"
+        yield mismatch(message, "/response/output", quote(_types(done)), quote(_types(last)))
         return
     for place, (one, other) in enumerate(zip(map(_identity, done), map(_identity, last), strict=True)):
         if one != other:
             expected, actual = text_difference(dumps(one), dumps(other))
-            yield Finding(
-                message="an item of the last response differs from the finished one",
-                at=f"/response/output/{place}",
-                expected=expected,
-                actual=actual,
-            )
+            message = "an item of the last response differs from the finished one"
+            yield mismatch(message, f"/response/output/{place}", expected, actual)
 
 
 def _types(items_: list[Json]) -> str:

@@ -17,7 +17,7 @@ from harmony_conformance.checks.responses.views import (
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, items, members, number, pointer, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, evidence
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, evidence, mismatch
 from harmony_conformance.redactable_text import Location, RedactableText, ReportText, quote, shorten
 
 _ANSWERED = (is_responses, on.was_answered, told_a_response)
@@ -98,13 +98,12 @@ def items_have_their_members(x: Exchange) -> Iterator[Finding]:
         where = pointer("output", place)
         kind = text(at(item, "type"))
         if not kind:
-            yield Finding(message="an item has no type", at=where, expected="a type", actual=shorten(dumps(item)))
+            yield mismatch("an item has no type", where, "a type", shorten(dumps(item)))
             continue
         yield from _faults(members(item), _ITEMS.get(kind, {}), where)
         if kind == "reasoning" and at(item, "role") is not None:
-            yield Finding(
-                message="a reasoning item has a role", at=f"{where}/role", actual=quote(dumps(at(item, "role")))
-            )
+            message = "a reasoning item has a role"
+            yield Finding(message=message, at=f"{where}/role", actual=quote(dumps(at(item, "role"))))
         for member, kinds in _PARTS.get(kind, {}).items():
             for index, part in enumerate(items(at(item, member))):
                 yield from _part_faults(part, kinds, f"{where}/{member}/{index}")
@@ -114,27 +113,18 @@ def _faults(value: JsonObject, expected_members: _Members, where: str) -> Iterat
     for name, (is_valid, expected) in expected_members.items():
         member = value.get(name)
         if not is_valid(member):
-            yield Finding(
-                message=f"`{name}` is missing or of the wrong type",
-                at=f"{where}/{name}",
-                expected=expected,
-                actual="nothing" if member is None else shorten(dumps(member)),
-            )
+            message = f"`{name}` is missing or of the wrong type"
+            actual = "nothing" if member is None else shorten(dumps(member))
+            yield mismatch(message, f"{where}/{name}", expected, actual)
 
 
 def _part_faults(part: Json, kinds: dict[str, str], where: str) -> Iterator[Finding]:
     kind = text(at(part, "type"))
     if kind not in kinds:
-        yield Finding(
-            message="a part has a type that its item does not allow",
-            at=f"{where}/type",
-            expected=quote(" or ".join(kinds)),
-            actual=quote(kind) or "nothing",
-        )
+        message = "a part has a type that its item does not allow"
+        yield mismatch(message, f"{where}/type", quote(" or ".join(kinds)), quote(kind) or "nothing")
     elif not isinstance(at(part, kinds[kind]), str):
-        yield Finding(
-            message="a part has no text", at=f"{where}/{kinds[kind]}", expected="a string", actual=shorten(dumps(part))
-        )
+        yield mismatch("a part has no text", f"{where}/{kinds[kind]}", "a string", shorten(dumps(part)))
 
 
 @check(MUST, spec="responses#status", when=(*_ANSWERED, on.ended_well))
@@ -148,31 +138,16 @@ def status_says_how_it_ended(x: Exchange) -> Iterator[Finding]:
     status, reason = text(body.get("status")), at(body.get("incomplete_details"), "reason")
     actual = RedactableText("{}, {}", status, reason or RedactableText("no reason"))
     if x.hit_token_limit and (status, reason) != ("incomplete", "max_output_tokens"):
-        yield Finding(
-            message="the limit cut the answer, and the status does not report it",
-            at="/status",
-            expected="incomplete, max_output_tokens",
-            actual=actual,
-        )
+        message = "the limit cut the answer, and the status does not report it"
+        yield mismatch(message, "/status", "incomplete, max_output_tokens", actual)
     elif x.reached_stop and (status != "completed" or body.get("incomplete_details") is not None):
-        yield Finding(
-            message="the model ended its turn, and the status does not report it",
-            at="/status",
-            expected="completed",
-            actual=actual,
-        )
+        yield mismatch("the model ended its turn, and the status does not report it", "/status", "completed", actual)
     elif (contradiction := _contradiction(body)) is not None:
-        yield Finding(
-            message="the status contradicts other members", at="/status", expected=quote(status), actual=contradiction
-        )
+        yield mismatch("the status contradicts other members", "/status", quote(status), contradiction)
     kinds = [ENDS[kind] for event in told_events(x) if (kind := text(event.get("type"))) in ENDS]
     if kinds and kinds[-1] != status:
-        yield Finding(
-            message="the last event and the status of its response differ",
-            at="/status",
-            expected=quote(kinds[-1]),
-            actual=quote(status) or "nothing",
-        )
+        message = "the last event and the status of its response differ"
+        yield mismatch(message, "/status", quote(kinds[-1]), quote(status) or "nothing")
 
 
 def _contradiction(body: JsonObject) -> ReportText | None:
@@ -205,12 +180,9 @@ def counted_thought_has_an_item(x: Exchange) -> Iterator[Finding]:
     is_announced = any(text(event.get("type")).startswith("response.output_item.") for event in told_events(x))
     if not output(x) and not is_announced:
         count = x.turn.usage.reasoning_tokens if x.turn is not None and x.turn.usage is not None else 0
-        yield Finding(
-            message=RedactableText("{} reasoning tokens are counted, and the output has no item", count),
-            at="/output",
-            expected="a reasoning item",
-            actual=RedactableText("status {}, no item", text(response(x).get("status")) or RedactableText("missing")),
-        )
+        message = RedactableText("{} reasoning tokens are counted, and the output has no item", count)
+        actual = RedactableText("status {}, no item", text(response(x).get("status")) or RedactableText("missing"))
+        yield mismatch(message, "/output", "a reasoning item", actual)
 
 
 @check(MUST, spec="responses#ids", when=_ANSWERED)
@@ -223,9 +195,5 @@ def ids_are_unique(x: Exchange) -> Iterator[Finding]:
         names = [text(at(item, member)) for item in output(x) if kind in (None, at(item, "type"))]
         for name, count in Counter(filter(None, names)).items():
             if count > 1:
-                yield Finding(
-                    message=RedactableText("{} items have the same `{}`", count, Location(member)),
-                    at="/output",
-                    expected="one item",
-                    actual=quote(name),
-                )
+                message = RedactableText("{} items have the same `{}`", count, Location(member))
+                yield mismatch(message, "/output", "one item", quote(name))

@@ -22,7 +22,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import strip_endoftext
 from harmony_conformance.json_value import JsonObject, at, dumps, pointer, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, evidence
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, evidence, mismatch
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
 from harmony_ref import HarmonyError, Role, parse, text_of
 
@@ -41,12 +41,8 @@ def events_are_numbered(x: Exchange) -> Iterator[Finding]:
     """
     for place, event in enumerate(told_events(x)):
         if event.get("sequence_number") != place:
-            yield Finding(
-                message="an event has a sequence_number other than its position",
-                at=f"event {place}",
-                expected=quote(place),
-                actual=quote(dumps(event.get("sequence_number"))),
-            )
+            message = "an event has a sequence_number other than its position"
+            yield mismatch(message, f"event {place}", quote(place), quote(dumps(event.get("sequence_number"))))
             return
 
 
@@ -61,7 +57,7 @@ def events_follow_the_grammar(x: Exchange) -> Iterator[Finding]:
     for place, (event, item) in enumerate(placed_events(x)):
         for problem, expected in machine.take(event, item):
             actual = shorten(text(event.get("type")) or dumps(event))
-            yield Finding(message=problem, at=f"event {place}", expected=expected, actual=actual)
+            yield mismatch(problem, f"event {place}", expected, actual)
     for problem, expected in machine.end():
         yield Finding(message=problem, at="stream", expected=expected)
 
@@ -210,11 +206,8 @@ def items_stand_in_order(x: Exchange) -> Iterator[Finding]:
             continue
         after = [index for index in matches if index >= last]
         if not after:
-            yield Finding(
-                message="an item comes after one that the model wrote later",
-                at=pointer("output", place),
-                expected=quote(", ".join(kind for kind, _ in messages)),
-                actual=quote(", ".join(text(at(one, "type")) or "no type" for one in output(x))),
-            )
+            message = "an item comes after one that the model wrote later"
+            actual = quote(", ".join(text(at(one, "type")) or "no type" for one in output(x)))
+            yield mismatch(message, pointer("output", place), quote(", ".join(kind for kind, _ in messages)), actual)
             return
         last = after[0]

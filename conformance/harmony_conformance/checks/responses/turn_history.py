@@ -11,7 +11,17 @@ from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.expected_output import strip_endoftext
 from harmony_conformance.json_value import Json, at, canonical, items, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, comparison, condition, series_only, variant
+from harmony_conformance.judge.check import (
+    MUST,
+    SHOULD,
+    Finding,
+    check,
+    comparison,
+    condition,
+    mismatch,
+    series_only,
+    variant,
+)
 from harmony_conformance.prompts.prompt_parser import show
 from harmony_conformance.redactable_text import quote, shorten
 from harmony_ref import HarmonyError, Message, Role, parse, text_of
@@ -58,21 +68,11 @@ def stored_is_as_passed_back(series: Series) -> Iterator[Finding]:
         if one.ids is not None and other.ids is not None:
             if one.ids != other.ids:
                 expected, actual = text_difference(show(other.ids), show(one.ids))
-                yield Finding(
-                    message="the prompt differs from that of the same conversation sent completely",
-                    at="prompt",
-                    expected=expected,
-                    actual=actual,
-                    exchange=stored.id,
-                )
+                message = "the prompt differs from that of the same conversation sent completely"
+                yield mismatch(message, "prompt", expected, actual, exchange=stored.id)
         elif one.count and other.count and one.count != other.count:
-            yield Finding(
-                message="the prompt is longer or shorter than that of the same conversation sent completely",
-                at="/usage/input_tokens",
-                expected=quote(other.count),
-                actual=quote(one.count),
-                exchange=stored.id,
-            )
+            message = "the prompt is longer or shorter than that of the same conversation sent completely"
+            yield mismatch(message, "/usage/input_tokens", quote(other.count), quote(one.count), exchange=stored.id)
 
 
 _BUILT_IN: dict[str, LiteralString] = {"browser": "web_search_call", "python": "code_interpreter_call"}

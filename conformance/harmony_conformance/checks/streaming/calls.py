@@ -10,7 +10,7 @@ from harmony_conformance.checks.streaming.views import deltas
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, at, items, number, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, variant
+from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
 from harmony_conformance.redactable_text import ReportText, quote, shorten
 
 
@@ -63,4 +63,4 @@ def _problems(x: Exchange) -> Iterator[Finding]:
 
 
 def _problem(message: LiteralString, where: str, expected: ReportText, actual: ReportText) -> Finding:
-    return Finding(message=message, at=where, expected=expected, actual=actual)
+    return mismatch(message, where, expected, actual)

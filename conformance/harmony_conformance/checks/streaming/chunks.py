@@ -9,7 +9,7 @@ from harmony_conformance.checks.streaming.views import deltas, is_annotation, is
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import JsonObject, at, dumps, items, members, text
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, variant
+from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 
@@ -26,12 +26,8 @@ def one_identity(x: Exchange) -> Iterator[Finding]:
         values = [chunk.get(member) for chunk in filled]
         if values and values.count(values[0]) < len(values):
             changed = next(index for index, value in enumerate(values) if value != values[0])
-            yield Finding(
-                message=f"{member} changes within the stream",
-                at=f"chunk {changed}/{member}",
-                expected="the same in all chunks",
-                actual="another one",
-            )
+            message = f"{member} changes within the stream"
+            yield mismatch(message, f"chunk {changed}/{member}", "the same in all chunks", "another one")
     fingerprints = {text(chunk.get("system_fingerprint")) for chunk in chunks} - {""}
     if len(fingerprints) > 1:
         yield variant("the fingerprint changes within the stream", where="system_fingerprint")
@@ -45,12 +41,9 @@ def choices_are_numbered(x: Exchange) -> Iterator[Finding]:
     """
     for piece in x.chunk_choices:
         if piece.number is None or piece.number < 0:
-            yield Finding(
-                message="a choice has no index",
-                at=f"chunk {piece.chunk}/choices/{piece.place}/index",
-                expected="a whole number",
-                actual=shorten(dumps(piece.choice.get("index"))),
-            )
+            message = "a choice has no index"
+            actual = shorten(dumps(piece.choice.get("index")))
+            yield mismatch(message, f"chunk {piece.chunk}/choices/{piece.place}/index", "a whole number", actual)
             return
     empty = [chunk for chunk in x.chunks if members(chunk).get("choices") == [] and at(chunk, "usage") is None]
     if empty and not any(map(is_error, empty)):
@@ -64,19 +57,12 @@ def role_comes_first(x: Exchange) -> Iterator[Finding]:
     if not roles:
         return
     if roles[0] != "assistant":
-        yield Finding(
-            message="the first delta does not have the role assistant",
-            at="chunk 0/choices/0/delta/role",
-            expected="assistant",
-            actual=quote(roles[0]),
-        )
+        message = "the first delta does not have the role assistant"
+        yield mismatch(message, "chunk 0/choices/0/delta/role", "assistant", quote(roles[0]))
     if any(role not in (None, "assistant") for role in roles):
-        yield Finding(
-            message="a delta has another role",
-            at="choices/0/delta/role",
-            expected="assistant",
-            actual=quote(next(role for role in roles if role not in (None, "assistant"))),
-        )
+        message = "a delta has another role"
+        actual = quote(next(role for role in roles if role not in (None, "assistant")))
+        yield mismatch(message, "choices/0/delta/role", "assistant", actual)
     elif sum(role is not None for role in roles) > 1:
         yield variant("the role is repeated in later deltas", where="choices/0/delta/role")
 
@@ -93,33 +79,23 @@ def one_finish_reason(x: Exchange) -> Iterator[Finding]:
     for index, choices in sorted(chosen.items()):
         reasons = [reason for choice in choices if (reason := choice.get("finish_reason")) is not None]
         if len(reasons) != 1:
-            yield Finding(
-                message=RedactableText("the stream has {} finish reasons", len(reasons)),
-                at=f"choices/{index}/finish_reason",
-                expected="1",
-                actual=quote(", ".join(map(str, reasons))) or "none",
-            )
+            number = RedactableText("the stream has {} finish reasons", len(reasons))
+            actual = quote(", ".join(map(str, reasons))) or "none"
+            yield mismatch(number, f"choices/{index}/finish_reason", "1", actual)
             continue
         (reason,) = reasons
         if reason not in FINISH_REASONS:
             if isinstance(reason, str) and reason:
                 yield variant("the finish_reason is unknown to the API", where=f"choices/{index}", actual=quote(reason))
             else:
-                yield Finding(
-                    message="the finish_reason is not a string",
-                    at=f"choices/{index}/finish_reason",
-                    expected=", ".join(FINISH_REASONS),
-                    actual=shorten(dumps(reason)),
-                )
+                message = "the finish_reason is not a string"
+                expected = ", ".join(FINISH_REASONS)
+                yield mismatch(message, f"choices/{index}/finish_reason", expected, shorten(dumps(reason)))
         position = next(i for i, choice in enumerate(choices) if choice.get("finish_reason") is not None)
         later = [delta for choice in choices[position + 1 :] if says(delta := choice.get("delta"))]
         if later:
-            yield Finding(
-                message="text or calls follow the finish_reason",
-                at=f"choices/{index}/delta",
-                expected="no more deltas",
-                actual=shorten(str(later[0])),
-            )
+            message = "text or calls follow the finish_reason"
+            yield mismatch(message, f"choices/{index}/delta", "no more deltas", shorten(str(later[0])))
 
 
 @check(MUST, spec="chat#stream-usage", when=(on.is_completion, on.was_streamed, on.should_have_usage))
@@ -127,25 +103,10 @@ def usage_comes_last(x: Exchange) -> Iterator[Finding]:
     """A stream with `include_usage` ends with one chunk that has usage and an empty list of choices."""
     chunks = [chunk for chunk in x.chunks if isinstance(at(chunk, "usage"), dict)]
     if not chunks:
-        yield Finding(
-            message="usage was requested and is missing in the stream",
-            at="usage",
-            expected="a last chunk with usage",
-            actual="none",
-        )
+        yield mismatch("usage was requested and is missing in the stream", "usage", "a last chunk with usage", "none")
     elif items(at(chunks[-1], "choices")):
         yield variant("the chunk with usage has choices too", where="usage")
     elif len(chunks) > 1 and not any(items(at(chunk, "choices")) for chunk in chunks[:-1]):
-        yield Finding(
-            message="several chunks have usage",
-            at="usage",
-            expected="one chunk",
-            actual=RedactableText("{} chunks", len(chunks)),
-        )
+        yield mismatch("several chunks have usage", "usage", "one chunk", RedactableText("{} chunks", len(chunks)))
     elif chunks[-1] is not x.chunks[-1]:
-        yield Finding(
-            message="chunks follow the one with usage",
-            at="usage",
-            expected="the last chunk before [DONE]",
-            actual="an earlier one",
-        )
+        yield mismatch("chunks follow the one with usage", "usage", "the last chunk before [DONE]", "an earlier one")

@@ -8,7 +8,7 @@ from harmony_conformance.checks.streaming.views import is_annotation, is_error
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import InvalidJsonError, at, members
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, variant
+from harmony_conformance.judge.check import MUST, Finding, check, mismatch, variant
 from harmony_conformance.redactable_text import RedactableText, quote, shorten
 
 
@@ -20,12 +20,9 @@ def is_a_stream(x: Exchange) -> Iterator[Finding]:
     if charset not in ("", "utf-8", "utf8"):
         yield variant("the stream declares a charset other than UTF-8", where="content-type", actual=quote(charset))
     if x.response is not None and not x.response.is_event_stream:
-        yield Finding(
-            message="a stream was requested, and the response is not an event stream",
-            at="content-type",
-            expected="text/event-stream",
-            actual=quote(x.response.content_type) or "no content type",
-        )
+        message = "a stream was requested, and the response is not an event stream"
+        actual = quote(x.response.content_type) or "no content type"
+        yield mismatch(message, "content-type", "text/event-stream", actual)
 
 
 @check(MUST, spec="chat#stream-usage", when=(on.is_told_when_done, on.was_streamed))
@@ -41,35 +38,21 @@ def ends_with_done(x: Exchange) -> Iterator[Finding]:
     if errors:
         later = next((i for i in range(errors[0] + 1, len(events)) if i not in errors and not events[i].is_done), None)
         if later is not None:
-            yield Finding(
-                message="the stream continues after an error",
-                at=f"event {later}",
-                expected="nothing but [DONE] after the error",
-                actual=shorten(events[later].telling),
-            )
+            message = "the stream continues after an error"
+            expected = "nothing but [DONE] after the error"
+            yield mismatch(message, f"event {later}", expected, shorten(events[later].telling))
         return
     done = [index for index, event in enumerate(events) if event.is_done]
     if not done:
-        yield Finding(
-            message="the stream ends without [DONE]",
-            at=f"event {len(events)}",
-            expected="data: [DONE]",
-            actual=shorten(events[-1].telling) if events else "no event at all",
-        )
+        message = "the stream ends without [DONE]"
+        actual = shorten(events[-1].telling) if events else "no event at all"
+        yield mismatch(message, f"event {len(events)}", "data: [DONE]", actual)
     elif done[0] != len(events) - 1:
-        yield Finding(
-            message="events follow [DONE]",
-            at=f"event {done[0] + 1}",
-            expected="the end of the stream",
-            actual=shorten(events[done[0] + 1].telling),
-        )
+        message = "events follow [DONE]"
+        yield mismatch(message, f"event {done[0] + 1}", "the end of the stream", shorten(events[done[0] + 1].telling))
     if x.stream.unfinished.strip():
-        yield Finding(
-            message="the stream ends inside an event",
-            at=f"event {len(events)}",
-            expected="an empty line after each event",
-            actual=shorten(x.stream.unfinished),
-        )
+        message = "the stream ends inside an event"
+        yield mismatch(message, f"event {len(events)}", "an empty line after each event", shorten(x.stream.unfinished))
 
 
 @check(MUST, spec="chat#chunk", when=(on.is_completion, on.came_in_chunks))
@@ -81,12 +64,7 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
     if x.stream is None:
         return
     for line in x.stream.stray:
-        yield Finding(
-            message="a line of the stream is not a field of a server-sent event",
-            at="stream",
-            expected="data: …",
-            actual=shorten(line),
-        )
+        yield mismatch("a line of the stream is not a field of a server-sent event", "stream", "data: …", shorten(line))
     for index, event in enumerate(x.stream.events):
         chunk = members(event.value)
         if chunk.get("object") == "chat.completion.chunk" and isinstance(chunk.get("choices"), list):
@@ -96,28 +74,15 @@ def events_are_chunks(x: Exchange) -> Iterator[Finding]:
         try:
             value = event.json
         except InvalidJsonError as problem:
-            yield Finding(
-                message=RedactableText("the data of an event is not valid JSON: {}", problem),
-                at=f"event {index}",
-                expected="a JSON object",
-                actual=shorten(event.data),
-            )
+            invalid = RedactableText("the data of an event is not valid JSON: {}", problem)
+            yield mismatch(invalid, f"event {index}", "a JSON object", shorten(event.data))
             continue
         if is_error(value):
             continue
         if is_annotation(value):
             yield variant("an event has the results of a content filter, and is not a chunk", where=f"event {index}")
         elif not isinstance(at(value, "choices"), list):
-            yield Finding(
-                message="a chunk has no list of choices",
-                at=f"event {index}",
-                expected="choices: […]",
-                actual=shorten(event.telling),
-            )
+            yield mismatch("a chunk has no list of choices", f"event {index}", "choices: […]", shorten(event.telling))
         elif at(value, "object") != "chat.completion.chunk":
-            yield Finding(
-                message="an event is not a chat.completion.chunk",
-                at=f"event {index}/object",
-                expected="chat.completion.chunk",
-                actual=shorten(str(at(value, "object"))),
-            )
+            message = "an event is not a chat.completion.chunk"
+            yield mismatch(message, f"event {index}/object", "chat.completion.chunk", shorten(str(at(value, "object"))))

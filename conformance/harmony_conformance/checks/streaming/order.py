@@ -11,7 +11,7 @@ from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.expected_output import read_ids, strip_endoftext
 from harmony_conformance.json_value import members
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, Finding, check, evidence
+from harmony_conformance.judge.check import MUST, Finding, check, evidence, mismatch
 from harmony_conformance.prompts.chat_request import REASONING_FIELDS
 from harmony_conformance.redactable_text import quote
 from harmony_ref import Message, Role, parse, text_of
@@ -42,12 +42,8 @@ def order_is_kept(x: Exchange) -> Iterator[Finding]:
         return
     pattern = "".join(_PATTERNS[kind] for kind in streamed)
     if not any(re.fullmatch(pattern, "".join(kind[0] for kind in order)) for order in orders):
-        yield Finding(
-            message="reasoning and content come in another order than in the model's output",
-            at="stream",
-            expected=quote(", ".join(orders[0])),
-            actual=quote(", ".join(streamed)),
-        )
+        message = "reasoning and content come in another order than in the model's output"
+        yield mismatch(message, "stream", quote(", ".join(orders[0])), quote(", ".join(streamed)))
 
 
 def _written(ids: Sequence[int]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from harmony_conformance.evidence.exchange import Exchange, Series
 from harmony_conformance.evidence.series_pairs import whole_and_streamed
 from harmony_conformance.json_value import Json, at
 from harmony_conformance.judge import conditions as on
-from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, evidence, variant
+from harmony_conformance.judge.check import MUST, SHOULD, Finding, comparison, evidence, mismatch, variant
 from harmony_conformance.redactable_text import RedactableText
 
 
@@ -105,13 +105,8 @@ def _difference_findings(whole: Json, streamed: Json, streamed_id: str) -> Itera
             isinstance(one, str) and isinstance(other, str) and "".join(one.split()) == "".join(other.split())
         )
         suffix = " in white space only" if is_white_space else ""
-        yield Finding(
-            message=RedactableText("streamed, {} differs{}", difference.path, RedactableText(suffix)),
-            at=difference.path,
-            expected=difference.expected,
-            actual=difference.actual,
-            exchange=streamed_id,
-        )
+        message = RedactableText("streamed, {} differs{}", difference.path, RedactableText(suffix))
+        yield mismatch(message, difference.path, difference.expected, difference.actual, exchange=streamed_id)
 
 
 def _whole_and_streamed(series: Series) -> Iterator[tuple[Turn, Turn, str]]:
