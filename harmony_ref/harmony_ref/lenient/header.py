@@ -17,7 +17,6 @@ from harmony_ref.lenient.header_words import (
     NAMED,
     ROLES,
     SPELLING,
-    Extent,
     Lexeme,
     LexemeKind,
     is_author,
@@ -46,31 +45,28 @@ class HeaderReading:
     Attributes:
         header: its fields. The content type has its `<|constrain|>`, without a blank after it.
         is_understood: True if any word was understood.
-        faults: the broken rules, in no order.
+        stop: the length of the header, in characters, or in tokens when traced.
+        faults: the broken rules, in no order; when traced, by token.
     """
 
     header: Header
     is_understood: bool
-    faults: tuple[Fault, ...]
+    stop: int
+    faults: Sequence[Fault]
 
 
-def read_leniently(text: str, *, role: Role | None, fallback: Author, extent: Extent) -> HeaderReading:
-    """Read a header.
+class HeaderReader:
+    """Reads one header: assigns its words to fields, the most certain first.
 
     `role` is the role that the prompt had after the last `<|start|>`. `fallback` is the author if neither `role` nor
-    the words name one. `extent` is `ALL` if all of the text is known to be header.
+    the words name one. `is_guessed` is True if the end of the header was inferred, not marked by `<|message|>`.
     """
-    return _HeaderReader(text, role=role, fallback=fallback, extent=extent).read()
 
-
-class _HeaderReader:
-    """Assigns the words of one header to fields, the most certain first."""
-
-    def __init__(self, text: str, *, role: Role | None, fallback: Author, extent: Extent) -> None:
+    def __init__(self, text: str, *, role: Role | None, fallback: Author, is_guessed: bool) -> None:
         self.text = text
         self.role = role
         self.fallback = fallback
-        self.extent = extent
+        self.is_guessed = is_guessed
         self.author: Author | None = None
         self.recipient: str | None = None
         self.recipient_start = 0
@@ -81,6 +77,7 @@ class _HeaderReader:
         self.faults: list[Fault] = []
 
     def read(self) -> HeaderReading:
+        """Return the fields and the faults; call it once."""
         lexemes = list(lexemes_of(self.text))
         self._check_separators()
         words = self._without_marked(lexemes)
@@ -104,6 +101,7 @@ class _HeaderReader:
         return HeaderReading(
             header=Header(author=author, recipient=self.recipient, channel=channel, content_type=self.content_type),
             is_understood=has_author or any(field is not None for field in fields),
+            stop=len(self.text),
             faults=tuple(self.faults),
         )
 
@@ -132,7 +130,7 @@ class _HeaderReader:
             take: Callable[[Lexeme, Lexeme | None], None]
             take = self._take_channel if lexeme.kind is LexemeKind.CHANNEL else self._take_constrained
             following = lexemes[index] if index < len(lexemes) else None
-            value = value_of(lexeme, following, extent=self.extent)
+            value = value_of(lexeme, following, is_guessed=self.is_guessed)
             take(lexeme, value)
             if value is not None and following is not None:
                 index += 1
@@ -201,7 +199,7 @@ class _HeaderReader:
         is_type = first.text in CONTENT_TYPES and not is_addressed
         if self.role is not None or is_recipient or is_type or first.text in CHANNELS:
             return 0
-        if self.extent is Extent.GUESSED and not is_author(lexemes, None):
+        if self.is_guessed and not is_author(lexemes, None):
             return 0
         self.author = Author(role=Role.TOOL, name=first.text)
         return 1
@@ -263,7 +261,7 @@ class _HeaderReader:
 
     def _without_bare_words(self, words: list[Lexeme]) -> list[Lexeme]:
         """Consume a recipient and a content type by their positions, as strict parsers do."""
-        if self.extent is Extent.GUESSED or not words:
+        if self.is_guessed or not words:
             return words
         names = words[:]
         most = 2 if self.content_type is None else 1

@@ -41,15 +41,6 @@ LEXEME: Final = re.compile(
 )
 
 
-class Extent(Enum):
-    """Knowledge about the end of a header."""
-
-    ALL = auto()
-    """`<|message|>` ended it: words without a marker can be recipient and content type."""
-    GUESSED = auto()
-    """Its end was inferred from the content that follows without a marker."""
-
-
 class LexemeKind(Enum):
     """A word, or one of the two markers that a header can have."""
 
@@ -101,7 +92,7 @@ def _length_of_words(lexemes: Sequence[Lexeme], role: Role | None, begins_token:
         index += 1
         if lexeme.kind is not LexemeKind.WORD:
             length = lexeme.end
-            value = value_of(lexeme, lexemes[index] if index < len(lexemes) else None, extent=Extent.GUESSED)
+            value = value_of(lexeme, lexemes[index] if index < len(lexemes) else None, is_guessed=True)
             if value is not None:
                 length = value.start + _length_of_value(lexeme, value, begins_token)
                 index += 1
@@ -136,14 +127,14 @@ def _author_before_text(word: Lexeme, begins_token: Callable[[int], bool]) -> in
     return end if begins_token(end) else 0
 
 
-def value_of(marker: Lexeme, word: Lexeme | None, *, extent: Extent) -> Lexeme | None:
+def value_of(marker: Lexeme, word: Lexeme | None, *, is_guessed: bool) -> Lexeme | None:
     """Return the part of the next word that is a marker's value; after a blank only if nothing else is possible."""
     if word is None or word.kind is not LexemeKind.WORD:
         return None
     text = word.text.partition("<")[0] if marker.kind is LexemeKind.CHANNEL else word.text
     if word.start > marker.end:
         known = CHANNELS if marker.kind is LexemeKind.CHANNEL else CONTENT_TYPES
-        if text.startswith(RECIPIENT_PREFIX) or (extent is Extent.GUESSED and text not in known):
+        if text.startswith(RECIPIENT_PREFIX) or (is_guessed and text not in known):
             return None
     return Lexeme(LexemeKind.WORD, text, word.start, word.start + len(text)) if text else None
 

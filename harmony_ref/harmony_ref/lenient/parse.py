@@ -52,11 +52,10 @@ from operator import index
 from typing import Final
 
 from harmony_ref.lenient.errors import RULES, UNREAD, RecoveredError, RecoveryRule
-from harmony_ref.lenient.header import Fault
+from harmony_ref.lenient.header import Fault, HeaderReading
 from harmony_ref.lenient.header_words import CHANNELS
 from harmony_ref.lenient.result import LenientParse, Remainder, Segment, SegmentKind
 from harmony_ref.lenient.token_text import (
-    TracedHeader,
     TracedText,
     clean,
     place_of_recipient,
@@ -292,7 +291,7 @@ class _Reader:
             self._junk(RecoveryRule.DOUBLED_START, begin, end)
         return end
 
-    def _cut(self, opening: _Opening, read: TracedHeader, text: str) -> None:
+    def _cut(self, opening: _Opening, read: HeaderReading, text: str) -> None:
         begin, start, end = opening.begin, opening.start, len(self._ids)
         words = text_of_tokens(self._ids[start:]).strip()
         is_open_turn = words in _ROLES if opening.role is None else words in {"", opening.role.value}
@@ -323,7 +322,7 @@ class _Reader:
             if fault.rule not in opening.ignored_rules:
                 self._error(fault.rule, opening.start + fault.start, opening.start + fault.end)
 
-    def _header_segments(self, read: TracedHeader, start: int) -> None:
+    def _header_segments(self, read: HeaderReading, start: int) -> None:
         """Add the header as one segment, or split by its junk words."""
         at = start
         for fault in read.faults:

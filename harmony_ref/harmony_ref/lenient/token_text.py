@@ -3,15 +3,14 @@
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Final
 
 from harmony_ref.errors import UnknownTokenError
 from harmony_ref.lenient.errors import RecoveryRule
-from harmony_ref.lenient.header import Fault, HeaderReading, read_leniently
-from harmony_ref.lenient.header_words import TOOL_NAME, Extent, header_length
+from harmony_ref.lenient.header import Fault, HeaderReader, HeaderReading
+from harmony_ref.lenient.header_words import TOOL_NAME, header_length
 from harmony_ref.messages.header import CHANNEL_MARKER, CONSTRAIN_MARKER, RECIPIENT_PREFIX, Header
 from harmony_ref.messages.message_types import Author, Role
 from harmony_ref.tokenizer import tokens
@@ -24,24 +23,7 @@ _LONGEST_BEGINNING: Final = 3  # maximum number of bytes of an unfinished charac
 _CACHED_LENGTH: Final = 64  # headers of more tokens are not cached, to keep the cache small
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TracedHeader:
-    """A header read from tokens.
-
-    Attributes:
-        header: its fields.
-        is_understood: True if any word was understood.
-        stop: the number of header tokens.
-        faults: the broken rules, by token.
-    """
-
-    header: Header
-    is_understood: bool
-    stop: int
-    faults: Sequence[Fault]
-
-
-def read_header_tokens(run: Sequence[int], *, role: Role | None, fallback: Author) -> TracedHeader:
+def read_header_tokens(run: Sequence[int], *, role: Role | None, fallback: Author) -> HeaderReading:
     """Read a header that `<|message|>` ended; `run` has its tokens.
 
     `role` is the role that the prompt had after the last `<|start|>`. `fallback` is the author if neither `role` nor
@@ -52,7 +34,7 @@ def read_header_tokens(run: Sequence[int], *, role: Role | None, fallback: Autho
 
 def read_header_and_text(
     run: Sequence[int], *, role: Role | None, fallback: Author, is_cut: bool
-) -> tuple[TracedHeader, str]:
+) -> tuple[HeaderReading, str]:
     """Read a header without `<|message|>`, and the content that follows it; `run` has the tokens of both.
 
     For `role` and `fallback` see `read_header_tokens`. `is_cut` is True if the input ended here.
@@ -61,30 +43,26 @@ def read_header_and_text(
     # Text that only looks like a marker is content: no model writes its header in ordinary tokens.
     fake = next((match for match in _MARKER.finditer(traced.text) if not traced.is_special_at(match.start())), None)
     candidate = traced.text if fake is None else traced.text[: fake.start()]
-    length = header_length(
-        candidate,
-        role=role,
-        begins_token=traced.begins_token,
-        unfinished=_UNFINISHED if is_cut and fake is None else None,
-    )
+    unfinished = _UNFINISHED if is_cut and fake is None else None
+    length = header_length(candidate, role=role, begins_token=traced.begins_token, unfinished=unfinished)
     if length == len(candidate) and fake is not None:
         length = len(candidate.rstrip())
     text = traced.text[length:]
     stop = traced.token_from(length) if text else len(run)
-    reading = read_leniently(traced.text[:length], role=role, fallback=fallback, extent=Extent.GUESSED)
+    reading = HeaderReader(traced.text[:length], role=role, fallback=fallback, is_guessed=True).read()
     return _traced(reading, traced, length=length, stop=stop), clean(text)
 
 
-def _read_all(run: tuple[int, ...], role: Role | None, fallback: Author) -> TracedHeader:
+def _read_all(run: tuple[int, ...], role: Role | None, fallback: Author) -> HeaderReading:
     traced = TracedText(run)
-    reading = read_leniently(traced.text, role=role, fallback=fallback, extent=Extent.ALL)
+    reading = HeaderReader(traced.text, role=role, fallback=fallback, is_guessed=False).read()
     return _traced(reading, traced, length=len(traced.text), stop=len(run))
 
 
 _read_cached = lru_cache(maxsize=4096)(_read_all)
 
 
-def _traced(reading: HeaderReading, traced: "TracedText", *, length: int, stop: int) -> TracedHeader:
+def _traced(reading: HeaderReading, traced: "TracedText", *, length: int, stop: int) -> HeaderReading:
     header = reading.header
     faults = [
         Fault(
@@ -96,7 +74,7 @@ def _traced(reading: HeaderReading, traced: "TracedText", *, length: int, stop: 
     ]
     if not traced.is_text(length):
         faults.append(Fault(rule=RecoveryRule.HEADER_BYTES, start=0, end=stop))
-    return TracedHeader(
+    return HeaderReading(
         header=Header(
             author=Author(role=header.author.role, name=_cleaned(header.author.name)),
             recipient=_cleaned(header.recipient),

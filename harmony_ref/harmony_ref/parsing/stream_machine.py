@@ -273,10 +273,9 @@ class StreamMachine:
             self._finish_message(None)
 
     def _finish_header(self) -> None:
-        position = len(self._tokens) - 1
-        # The library leaves the header before it reads it, and keeps the expected role when that fails.
+        # The library leaves the header before it reads it, and retains the expected role when that fails.
         self._state = StreamState.EXPECT_START
-        header = read_header(self._header_tokens, role=self._next_role, position=position)
+        header = read_header(self._header_tokens, role=self._next_role, position=len(self._tokens) - 1)
         self._next_role = None
         self._start_message(header)
 
@@ -313,10 +312,9 @@ class StreamMachine:
 
     def _recover(self, stop: int) -> None:
         """Accept a header that a stop token ended as content, if it is the first message's (openai/harmony#80)."""
-        position = len(self._tokens) - 1
         role = self._next_role
         if role is not None and self._header_tokens:
-            header, text = _content_in_header(self._header_tokens, role, position)
+            header, text = _content_in_header(self._header_tokens, role, len(self._tokens) - 1)
             self._start_message(header)
             self._add(text)
             self._finish_message(stop)

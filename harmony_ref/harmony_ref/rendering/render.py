@@ -21,7 +21,7 @@ from harmony_ref.memo import Memo
 from harmony_ref.messages.declarations import ResponseFormat, ToolDescription, ToolNamespaceConfig, Tools
 from harmony_ref.messages.header import encode_field, header_ids
 from harmony_ref.messages.json_numbers import json_text
-from harmony_ref.messages.message_types import Content, DeveloperContent, Message, Role, SystemContent, TextContent
+from harmony_ref.messages.message_types import DeveloperContent, Message, Role, SystemContent, TextContent
 from harmony_ref.rendering.typescript import json_schema_to_typescript
 from harmony_ref.tokenizer import tokens
 
@@ -114,7 +114,9 @@ def has_function_tools(messages: Iterable[Message]) -> bool:
 
 def text_of(message: Message) -> str:
     """Return the content of a message as one text, as `render` encodes it."""
-    return "".join(_part_text(part) for part in message.content)
+    return "".join(
+        part.text if isinstance(part, TextContent) else _declaration_text(part, note=False) for part in message.content
+    )
 
 
 def system_text(content: SystemContent, *, conversation_has_function_tools: bool = False) -> str:
@@ -220,38 +222,27 @@ def _render_onto(rendered: list[int], message: Message, *, note: bool) -> None:
 
 
 def _declaration_tokens(part: SystemContent | DeveloperContent, role: Role, *, note: bool) -> Sequence[int]:
-    match part:
-        case SystemContent():
-            _check_role(Role.SYSTEM, "SystemContent", role)
-            return _encode_declaration(system_text(part, conversation_has_function_tools=note))
-        case DeveloperContent():
-            _check_role(Role.DEVELOPER, "DeveloperContent", role)
-            return _encode_declaration(developer_text(part))
-
-
-def _check_role(allowed: Role, kind: str, role: Role) -> None:
+    allowed = Role.SYSTEM if isinstance(part, SystemContent) else Role.DEVELOPER
     if role is not allowed:
+        kind = f"{allowed.value.capitalize()}Content"
         raise RenderError(
             f"{kind} may only appear in {allowed.value} messages, found in {role.value.capitalize()}",
             found=f"{kind} in a message of the role {role.value}",
             expected=f"the role {allowed.value}",
         )
+    return _encode_declaration(_declaration_text(part, note=note))
+
+
+def _declaration_text(part: SystemContent | DeveloperContent, *, note: bool) -> str:
+    if isinstance(part, SystemContent):
+        return system_text(part, conversation_has_function_tools=note)
+    return developer_text(part)
 
 
 @lru_cache(maxsize=128)
 def _encode_declaration(text: str) -> tuple[int, ...]:
     """Encode a system or developer text, cached because such texts are long and recur with every turn."""
     return tuple(tokens.encode_text(text))
-
-
-def _part_text(part: Content) -> str:
-    match part:
-        case TextContent():
-            return part.text
-        case SystemContent():
-            return system_text(part)
-        case DeveloperContent():
-            return developer_text(part)
 
 
 def is_final_answer(message: Message) -> bool:
