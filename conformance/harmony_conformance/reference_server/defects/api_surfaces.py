@@ -10,7 +10,9 @@ from http import HTTPStatus
 
 from harmony_conformance.json_value import JsonObject, at, dumps, items, members, number, text
 from harmony_conformance.reference_server.defects.body_changes import (
+    TOOL_ROLE_REFUSED,
     Body,
+    drop_done,
     in_list,
     in_member,
     on_json,
@@ -18,7 +20,6 @@ from harmony_conformance.reference_server.defects.body_changes import (
     without,
 )
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnReply, OnStream
-from harmony_conformance.reference_server.model.output_events import DONE
 from harmony_conformance.reference_server.requests.errors import ApiError, Reply
 
 # Ollama
@@ -39,9 +40,8 @@ def _underscored(function: JsonObject) -> JsonObject:
 
 
 def _context_of_the_prompt(body: JsonObject) -> JsonObject:
-    if "context" not in body:
-        return body
-    return {**body, "context": items(body["context"])[: number(body.get("prompt_eval_count"))]}
+    size = number(body.get("prompt_eval_count"))
+    return {**body, "context": items(body["context"])[:size]} if "context" in body else body
 
 
 def _error_as_object(reply: Reply) -> Reply:
@@ -63,10 +63,7 @@ def _unparsed(message: JsonObject) -> JsonObject:
 
 def _refuse_results(message: JsonObject) -> JsonObject:
     if message.get("role") == "tool":
-        raise ApiError(
-            "Template error: Message has tool role, but there was no previous assistant message with a tool call!",
-            status=HTTPStatus.UNPROCESSABLE_ENTITY,
-        )
+        raise ApiError(TOOL_ROLE_REFUSED, status=HTTPStatus.UNPROCESSABLE_ENTITY)
     return message
 
 
@@ -92,83 +89,81 @@ _tgi_request = partial(on_request, ApiFamily.TGI)
 DEFECTS = (
     _ollama_json(
         "ollama-header-as-name",
-        ["O01"],
         "The name of a called function is a fragment of a Harmony header.",
         _in_calls(lambda function: {**function, "name": "assistant<|channel|>analysis"}),
+        ("O01",),
     ),
-    _ollama_request("ollama-think-ignored", ["O10"], "`think` does not change the prompt.", without("think")),
+    _ollama_request("ollama-think-ignored", "`think` does not change the prompt.", without("think"), ("O10",)),
     _ollama_request(
         "ollama-thinking-unread",
-        ["O19"],
         "The `thinking` of past messages never reaches the prompt.",
         in_list("messages", without("thinking")),
+        ("O19",),
     ),
     _ollama_json(
-        "ollama-prompt-count-missing", ["O20"], "`prompt_eval_count` is missing.", without("prompt_eval_count")
+        "ollama-prompt-count-missing", "`prompt_eval_count` is missing.", without("prompt_eval_count"), ("O20",)
     ),
     _ollama_json(
         "ollama-all-in-thinking",
-        ["O21"],
         "The answer is returned as `thinking`; the content is empty and `done_reason` is `stop`.",
         in_member("message", _content_to_thinking),
+        ("O21",),
     ),
     _tgi_json(
         "tgi-channels-in-content",
-        ["T01"],
         "The output is not parsed: the content is `analysis…assistantfinal…`.",
         in_list("choices", in_member("message", _unparsed)),
+        ("T01",),
     ),
     _tgi_request(
         "tgi-results-refused",
-        ["T02"],
         "A history with a tool result is rejected by the template.",
         in_list("messages", _refuse_results),
+        ("T02",),
     ),
     _tgi_request(
-        "tgi-tool-prompt", ["T03"], "A prompt about the functions is appended to the user's message.", _tool_prompt
+        "tgi-tool-prompt", "A prompt about the functions is appended to the user's message.", _tool_prompt, ("T03",)
     ),
-    _tgi_request("tgi-effort-ignored", ["T04"], "`reasoning_effort` is ignored.", without("reasoning_effort")),
+    _tgi_request("tgi-effort-ignored", "`reasoning_effort` is ignored.", without("reasoning_effort"), ("T04",)),
     Defect(
-        id="tgi-header-counts-characters",
-        summary="The header `x-prompt-tokens` counts the characters of the prompt.",
-        change=OnReply(_characters_as_tokens, ApiFamily.TGI),
-    ),
-    Defect(
-        id="tgi-stream-without-done",
-        summary="The stream of TGI's chat ends without `[DONE]`.",
-        change=OnStream(lambda stream: (value for value in stream if value != DONE), ApiFamily.TGI),
+        "tgi-header-counts-characters",
+        "The header `x-prompt-tokens` counts the characters of the prompt.",
+        OnReply(_characters_as_tokens, ApiFamily.TGI),
     ),
     Defect(
-        id="ollama-lines-as-events",
-        summary="The lines of a stream are framed as server-sent events.",
-        change=OnStream(lambda stream: (f"data: {dumps(value)}" for value in stream), ApiFamily.OLLAMA),
+        "tgi-stream-without-done",
+        "The stream of TGI's chat ends without `[DONE]`.",
+        OnStream(drop_done, ApiFamily.TGI),
     ),
-    _ollama_json("ollama-done-on-every-line", [], "`done` is true on every line.", lambda body: {**body, "done": True}),
+    Defect(
+        "ollama-lines-as-events",
+        "The lines of a stream are framed as server-sent events.",
+        OnStream(lambda stream: (f"data: {dumps(value)}" for value in stream), ApiFamily.OLLAMA),
+    ),
+    _ollama_json("ollama-done-on-every-line", "`done` is true on every line.", lambda body: {**body, "done": True}),
     _ollama_json(
         "ollama-arguments-as-text",
-        [],
         "The arguments of a call are a string of JSON instead of an object.",
         _in_calls(lambda function: {**function, "arguments": dumps(function.get("arguments"))}),
     ),
     _ollama_json(
         "ollama-context-without-the-answer",
-        [],
         "The `context` contains the prompt without the answer.",
         _context_of_the_prompt,
     ),
     Defect(
-        id="ollama-refusals-in-objects",
-        summary="The `error` of a response is an object; Ollama's is a string.",
-        change=OnReply(_error_as_object, ApiFamily.OLLAMA),
+        "ollama-refusals-in-objects",
+        "The `error` of a response is an object; Ollama's is a string.",
+        OnReply(_error_as_object, ApiFamily.OLLAMA),
     ),
 )
 
 SURFACE_DEFECTS = (
     _ollama_request(
         "ollama-names-underscored",
-        ["O18"],
         "Characters of a tool's name are replaced by `_`, in the prompt and in the response.",
         in_list("tools", in_member("function", _underscored)),
+        ("O18",),
     ),
 )
 """Defects that no check detects: Ollama may rename a function in the prompt if the response restores the name."""

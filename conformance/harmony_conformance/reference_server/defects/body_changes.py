@@ -1,10 +1,15 @@
 """Functions that build a change of a JSON body from changes of its parts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 
-from harmony_conformance.json_value import InvalidJsonError, JsonObject, items, loads, members, number
+from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, items, loads, members, number
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnJson, OnRequest
+from harmony_conformance.reference_server.model.output_events import DONE
 
+TOOL_ROLE_REFUSED = (
+    "Template error: Message has tool role, but there was no previous assistant message with a tool call!"
+)
+"""Error of TGI for a history with a tool result."""
 Body = Callable[[JsonObject], JsonObject]
 
 
@@ -29,9 +34,19 @@ def in_choices(change: Body) -> Body:
     return lambda body: {**body, "choices": [change(members(choice)) for choice in items(body.get("choices"))]}
 
 
+def in_answer(change: Body) -> Body:
+    """Apply `change` to the message and to the delta of a choice."""
+    return lambda choice: in_member("message", change)(in_member("delta", change)(choice))
+
+
 def without(*names: str) -> Body:
     """Remove members."""
     return lambda body: {name: value for name, value in body.items() if name not in names}
+
+
+def drop_done(stream: Iterator[Json]) -> Iterator[Json]:
+    """Drop the final `[DONE]` of a stream."""
+    return (data for data in stream if data != DONE)
 
 
 def where(kind: str, change: Body) -> Body:
@@ -53,11 +68,11 @@ def is_json(document: str) -> bool:
     return True
 
 
-def on_json(api: ApiFamily, ident: str, catalogue: Sequence[str], summary: str, change: Body) -> Defect:
+def on_json(api: ApiFamily, ident: str, summary: str, change: Body, catalogue: tuple[str, ...] = ()) -> Defect:
     """Build a defect of responses and of the chunks of streams."""
-    return Defect(id=ident, catalogue=tuple(catalogue), summary=summary, change=OnJson(change, api))
+    return Defect(ident, summary, OnJson(change, api), catalogue)
 
 
-def on_request(api: ApiFamily, ident: str, catalogue: Sequence[str], summary: str, change: Body) -> Defect:
+def on_request(api: ApiFamily, ident: str, summary: str, change: Body, catalogue: tuple[str, ...] = ()) -> Defect:
     """Build a defect of the reading of requests."""
-    return Defect(id=ident, catalogue=tuple(catalogue), summary=summary, change=OnRequest(change, api))
+    return Defect(ident, summary, OnRequest(change, api), catalogue)

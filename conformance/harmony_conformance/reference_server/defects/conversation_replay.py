@@ -3,32 +3,25 @@
 from collections.abc import Callable, Iterator
 
 from harmony_conformance.json_value import Json, JsonObject, dumps, items, members
-from harmony_conformance.reference_server.defects.body_changes import in_choices
-from harmony_conformance.reference_server.defects.event_changes import dropping, goes_to, is_call, on
+from harmony_conformance.reference_server.defects.body_changes import in_answer, in_list
+from harmony_conformance.reference_server.defects.event_changes import dropping, is_call, is_reasoning, on
 from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnJson
-from harmony_conformance.reference_server.model.output_events import OutputField
 from harmony_conformance.reference_server.model.output_parser import Event, Opened
 
 
 def _calls_without_reasoning(events: Iterator[Event]) -> Iterator[Event]:
     output = list(events)
     calls = any(isinstance(event, Opened) and is_call(event.header) for event in output)
-    hidden = dropping(on(lambda header: goes_to(header) is OutputField.REASONING))
-    return hidden(iter(output)) if calls else iter(output)
+    return dropping(on(is_reasoning))(iter(output)) if calls else iter(output)
 
 
 def _in_calls(change: Callable[[list[Json]], list[Json]]) -> OnJson:
     """Change the list of calls of each message and of each delta."""
 
-    def part(value: JsonObject) -> JsonObject:
-        return {**value, "tool_calls": change(items(value["tool_calls"]))} if items(value.get("tool_calls")) else value
+    def changed(part: JsonObject) -> JsonObject:
+        return {**part, "tool_calls": change(items(part["tool_calls"]))} if items(part.get("tool_calls")) else part
 
-    def choice(value: JsonObject) -> JsonObject:
-        return {
-            name: part(members(member)) if name in {"message", "delta"} else member for name, member in value.items()
-        }
-
-    return OnJson(lambda body: in_choices(choice)(body) if "choices" in body else body)
+    return OnJson(in_list("choices", in_answer(changed)))
 
 
 def _with_one_id(calls: list[Json]) -> list[Json]:
@@ -52,20 +45,20 @@ def _encoded_again(calls: list[Json]) -> list[Json]:
 
 DEFECTS = (
     Defect(
-        id="call-reasoning-hidden",
-        catalogue=("P11",),
-        summary="Reasoning is missing from responses with calls, so clients cannot send it back.",
-        change=OnEvents(_calls_without_reasoning),
+        "call-reasoning-hidden",
+        "Reasoning is missing from responses with calls, so clients cannot send it back.",
+        OnEvents(_calls_without_reasoning),
+        ("P11",),
     ),
-    Defect(id="call-ids-repeated", summary="All calls of a response have the same id.", change=_in_calls(_with_one_id)),
+    Defect("call-ids-repeated", "All calls of a response have the same id.", _in_calls(_with_one_id)),
     Defect(
-        id="calls-returned-twice",
-        summary="Each call of a response without streaming is returned twice, with two ids.",
-        change=_in_calls(_twice),
+        "calls-returned-twice",
+        "Each call of a response without streaming is returned twice, with two ids.",
+        _in_calls(_twice),
     ),
     Defect(
-        id="returned-arguments-encoded-twice",
-        summary="The arguments of calls are JSON-encoded twice in responses without streaming.",
-        change=_in_calls(_encoded_again),
+        "returned-arguments-encoded-twice",
+        "The arguments of calls are JSON-encoded twice in responses without streaming.",
+        _in_calls(_encoded_again),
     ),
 )

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from harmony_conformance.json_value import Json, JsonObject, at, items, members
+from harmony_conformance.json_value import Json, at, members
+from harmony_conformance.reference_server.defects.body_changes import in_list, without
 from harmony_conformance.reference_server.defects.stages import Defect, OnCrowd, OnDeparture, OnJson, OnStream
 
 
@@ -39,14 +40,6 @@ def _content_first(stream: Iterator[Json]) -> Iterator[Json]:
     yield from buffer
 
 
-def _without_index(body: JsonObject) -> JsonObject:
-    choices: list[Json] = [
-        {name: value for name, value in members(choice).items() if name != "index" or "delta" not in members(choice)}
-        for choice in items(body.get("choices"))
-    ]
-    return {**body, "choices": choices} if "choices" in body else body
-
-
 def _with_error_inside(stream: Iterator[Json]) -> Iterator[Json]:
     """Insert an error, as of a content filter, after the first chunk."""
     error: Json = {"error": {"message": "The filter timed out.", "type": "internal_server_error", "code": 500}}
@@ -58,43 +51,39 @@ def _with_error_inside(stream: Iterator[Json]) -> Iterator[Json]:
 
 DEFECTS = (
     Defect(
-        id="cut-short-in-a-crowd",
-        summary="When the server is busy, answers end after five tokens.",
-        change=OnCrowd(lambda body: {**body, "max_tokens": 5, "max_completion_tokens": 5}),
+        "cut-short-in-a-crowd",
+        "When the server is busy, answers end after five tokens.",
+        OnCrowd(lambda body: {**body, "max_tokens": 5, "max_completion_tokens": 5}),
+    ),
+    Defect("stream-content-first", "The reasoning arrives after the content.", OnStream(_content_first)),
+    Defect(
+        "stream-choice-index-missing",
+        "The choices of chunks have no index.",
+        OnJson(in_list("choices", lambda choice: without("index")(choice) if "delta" in choice else choice)),
     ),
     Defect(
-        id="stream-content-first",
-        summary="The reasoning arrives after the content.",
-        change=OnStream(_content_first),
+        "stream-goes-on-after-error",
+        "The stream reports a server error and then continues with the answer.",
+        OnStream(_with_error_inside),
     ),
     Defect(
-        id="stream-choice-index-missing",
-        summary="The choices of chunks have no index.",
-        change=OnJson(_without_index),
+        "generation-goes-on-without-client",
+        "Generation continues after the client of a stream has disconnected.",
+        OnDeparture(lambda behaviour: replace(behaviour, stops=False)),
     ),
     Defect(
-        id="stream-goes-on-after-error",
-        summary="The stream reports a server error and then continues with the answer.",
-        change=OnStream(_with_error_inside),
+        "engine-down-when-client-leaves",
+        "The engine crashes when the client of a stream disconnects: every later request gets a 500.",
+        OnDeparture(lambda behaviour: replace(behaviour, survives=False)),
     ),
     Defect(
-        id="generation-goes-on-without-client",
-        summary="Generation continues after the client of a stream has disconnected.",
-        change=OnDeparture(lambda behaviour: replace(behaviour, stops=False)),
+        "stream-finish-stop-with-calls",
+        "A stream with calls ends with the finish reason `stop`; without streaming it is `tool_calls`.",
+        OnStream(_finish_is_stop),
     ),
     Defect(
-        id="engine-down-when-client-leaves",
-        summary="The engine crashes when the client of a stream disconnects: every later request gets a 500.",
-        change=OnDeparture(lambda behaviour: replace(behaviour, survives=False)),
-    ),
-    Defect(
-        id="stream-finish-stop-with-calls",
-        summary="A stream with calls ends with the finish reason `stop`; without streaming it is `tool_calls`.",
-        change=OnStream(_finish_is_stop),
-    ),
-    Defect(
-        id="stream-usage-counts-chunks",
-        summary="The `completion_tokens` of a stream is the number of its chunks.",
-        change=OnStream(_usage_counts_chunks),
+        "stream-usage-counts-chunks",
+        "The `completion_tokens` of a stream is the number of its chunks.",
+        OnStream(_usage_counts_chunks),
     ),
 )

@@ -1,6 +1,6 @@
 """Functions that build changes of the parser's events; the defects of output parsing use them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -24,6 +24,11 @@ def goes_to(header: OutputHeader) -> OutputField:
 def is_call(header: OutputHeader) -> bool:
     """Return True if the header belongs to a function call."""
     return goes_to(header) is OutputField.ARGUMENTS
+
+
+def is_reasoning(header: OutputHeader) -> bool:
+    """Return True if the header belongs to reasoning."""
+    return goes_to(header) is OutputField.REASONING
 
 
 def dropping(unwanted: Callable[[Opened], bool]) -> EventChange:
@@ -63,16 +68,18 @@ def raising(wanted: Callable[[Opened], bool], error: Callable[[Opened], ApiError
     return changed
 
 
-def with_calls_whole(change: Callable[[str, Closed], str | None]) -> EventChange:
-    """Buffer each call and change its whole text. If `change` returns None, drop the call."""
+def with_messages_whole(
+    wanted: Callable[[OutputHeader], bool], change: Callable[[Sequence[Event], Closed], Iterable[Event]]
+) -> EventChange:
+    """Buffer each message that `wanted` selects, and replace its events by those that `change` returns."""
 
     def changed(events: Iterator[Event]) -> Iterator[Event]:
         buffer: list[Event] = []
         for event in events:
-            if isinstance(event, Opened) and is_call(event.header):
+            if isinstance(event, Opened) and wanted(event.header):
                 buffer = [event]
             elif buffer and isinstance(event, Closed):
-                yield from _changed_call(buffer, event, change)
+                yield from change(buffer, event)
                 buffer = []
             elif buffer:
                 buffer.append(event)
@@ -82,16 +89,18 @@ def with_calls_whole(change: Callable[[str, Closed], str | None]) -> EventChange
     return changed
 
 
-def _changed_call(
-    call: Sequence[Event], closed: Closed, change: Callable[[str, Closed], str | None]
-) -> Iterator[Event]:
-    before = b"".join(event.data for event in call if isinstance(event, Text)).decode("utf-8", "replace")
-    after = change(before, closed)
-    if after == before:
-        yield from [*call, closed]
-    elif after is not None:
+def with_calls_whole(change: Callable[[str, Closed], str | None]) -> EventChange:
+    """Buffer each call and change its whole text. If `change` returns None, drop the call."""
+
+    def changed(call: Sequence[Event], closed: Closed) -> Iterable[Event]:
+        before = b"".join(event.data for event in call if isinstance(event, Text)).decode("utf-8", "replace")
+        after = change(before, closed)
+        if after is None:
+            return ()
         ids = tuple(token for event in call[1:] for token in event.ids)
-        yield from [call[0], Text(data=after.encode(), ids=ids), closed]
+        return [*call, closed] if after == before else [call[0], Text(data=after.encode(), ids=ids), closed]
+
+    return with_messages_whole(is_call, changed)
 
 
 def without_markers(ids: Sequence[int]) -> bytes:

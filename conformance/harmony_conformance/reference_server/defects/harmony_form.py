@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from harmony_conformance.json_value import Json, JsonObject, items, members
-from harmony_conformance.reference_server.defects.event_changes import FINAL, goes_to
-from harmony_conformance.reference_server.defects.message_changes import each_part
+from harmony_conformance.json_value import Json, JsonObject, members
+from harmony_conformance.reference_server.defects.body_changes import in_answer, in_list
+from harmony_conformance.reference_server.defects.event_changes import FINAL, is_reasoning
+from harmony_conformance.reference_server.defects.message_changes import each_part_of
 from harmony_conformance.reference_server.defects.stages import (
     Defect,
     OnConversation,
@@ -14,12 +15,11 @@ from harmony_conformance.reference_server.defects.stages import (
     OnPrompt,
     OnStream,
 )
-from harmony_conformance.reference_server.model.output_events import OutputField
 from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Text
-from harmony_ref import Content, DeveloperContent, SystemContent, tokens
+from harmony_ref import DeveloperContent, SystemContent, tokens
 
 _OTHER_IDENTITY = "You are a helpful assistant."
-_ADDED_INSTRUCTIONS = "Never speak about other providers."
+_ADDED_INSTRUCTIONS = "\n\nNever speak about other providers."
 
 
 def _without_generation_prompt(prompt: tuple[int, ...]) -> tuple[int, ...]:
@@ -51,21 +51,15 @@ def _headers(prompt: tuple[int, ...]) -> Iterator[tuple[int, int]]:
             start = None
 
 
-def _other_identity(part: Content) -> Content:
-    return replace(part, model_identity=_OTHER_IDENTITY) if isinstance(part, SystemContent) else part
-
-
-def _with_added_instructions(part: Content) -> Content:
-    if not isinstance(part, DeveloperContent) or part.instructions is None:
-        return part
-    return replace(part, instructions=f"{part.instructions}\n\n{_ADDED_INSTRUCTIONS}")
+def _with_added_instructions(part: DeveloperContent) -> DeveloperContent:
+    return part if part.instructions is None else replace(part, instructions=part.instructions + _ADDED_INSTRUCTIONS)
 
 
 def _tagged(events: Iterator[Event]) -> Iterator[Event]:
     """Return each message of the analysis channel as content between tags."""
     tagging = False
     for event in events:
-        if isinstance(event, Opened) and goes_to(event.header) is OutputField.REASONING:
+        if isinstance(event, Opened) and is_reasoning(event.header):
             tagging = True
             yield replace(event, header=FINAL)
             yield Text(data=b"<reasoning>", ids=())
@@ -77,17 +71,8 @@ def _tagged(events: Iterator[Event]) -> Iterator[Event]:
             yield event
 
 
-def _content_as_object(body: JsonObject) -> JsonObject:
-    """Wrap the content of each message and of each delta in an object."""
-    choices: list[Json] = []
-    for entry in items(body.get("choices")):
-        choice = dict(members(entry))
-        for name in ("message", "delta"):
-            part = members(choice.get(name))
-            if isinstance(part.get("content"), str):
-                choice[name] = {**part, "content": {"text": part["content"]}}
-        choices.append(choice)
-    return {**body, "choices": choices} if choices else body
+def _content_as_object(part: JsonObject) -> JsonObject:
+    return {**part, "content": {"text": part["content"]}} if isinstance(part.get("content"), str) else part
 
 
 def _each_chunk(change: Callable[[JsonObject], JsonObject]) -> Callable[[Iterator[Json]], Iterator[Json]]:
@@ -104,45 +89,41 @@ def _one_prompt_token_less(chunk: JsonObject) -> JsonObject:
 
 DEFECTS = (
     Defect(
-        id="assistant-not-begun",
-        summary="The prompt ends after the last message: the header `<|start|>assistant` for the answer is missing.",
-        change=OnPrompt(_without_generation_prompt),
+        "assistant-not-begun",
+        "The prompt ends after the last message: the header `<|start|>assistant` for the answer is missing.",
+        OnPrompt(_without_generation_prompt),
     ),
     Defect(
-        id="call-forms-mixed",
-        catalogue=("V05",),
-        summary="In one prompt, the first past call has its recipient after the channel, later calls before it.",
-        change=OnPrompt(_first_call_in_another_form),
+        "call-forms-mixed",
+        "In one prompt, the first past call has its recipient after the channel, later calls before it.",
+        OnPrompt(_first_call_in_another_form),
+        ("V05",),
     ),
     Defect(
-        id="other-identity",
-        summary="The identity in the system message differs from the one in the model's training.",
-        change=OnConversation(each_part(_other_identity)),
+        "other-identity",
+        "The identity in the system message differs from the one in the model's training.",
+        OnConversation(each_part_of(SystemContent, lambda part: replace(part, model_identity=_OTHER_IDENTITY))),
     ),
     Defect(
-        id="instructions-added",
-        summary="The server adds instructions to those of the request.",
-        change=OnConversation(each_part(_with_added_instructions)),
+        "instructions-added",
+        "The server adds instructions to those of the request.",
+        OnConversation(each_part_of(DeveloperContent, _with_added_instructions)),
+    ),
+    Defect("reasoning-in-tags", "Reasoning is returned as content, within `<reasoning>` tags.", OnEvents(_tagged)),
+    Defect(
+        "content-as-object",
+        "The content of a message is an object that contains the text.",
+        OnJson(in_list("choices", in_answer(_content_as_object))),
     ),
     Defect(
-        id="reasoning-in-tags",
-        summary="Reasoning is returned as content, within `<reasoning>` tags.",
-        change=OnEvents(_tagged),
+        "stream-object-of-a-whole",
+        "The `object` of the chunks of a stream is `chat.completion`.",
+        OnStream(_each_chunk(lambda chunk: {**chunk, "object": "chat.completion"})),
     ),
     Defect(
-        id="content-as-object",
-        summary="The content of a message is an object that contains the text.",
-        change=OnJson(_content_as_object),
-    ),
-    Defect(
-        id="stream-object-of-a-whole",
-        summary="The `object` of the chunks of a stream is `chat.completion`.",
-        change=OnStream(_each_chunk(lambda chunk: {**chunk, "object": "chat.completion"})),
-    ),
-    Defect(
-        id="stream-prompt-count-differs",
-        catalogue=("O20",),
-        summary="The same request reports a different number of prompt tokens when it is streamed.",
-        change=OnStream(_each_chunk(_one_prompt_token_less)),
+        "stream-prompt-count-differs",
+        "The same request reports a different number of prompt tokens when it is streamed.",
+        OnStream(_each_chunk(_one_prompt_token_less)),
+        ("O20",),
     ),
 )

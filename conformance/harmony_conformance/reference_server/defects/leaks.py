@@ -1,15 +1,15 @@
 """Defects of the visible text: markup of the model that reaches the client, or text that is mistaken for markup."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
 from harmony_conformance.reference_server.defects.body_changes import in_choices, in_member
-from harmony_conformance.reference_server.defects.event_changes import FINAL, goes_to, is_call, on, showing_raw
+from harmony_conformance.reference_server.defects.event_changes import FINAL, is_call, is_reasoning, on, showing_raw
 from harmony_conformance.reference_server.defects.stages import Defect, OnEvents, OnJson, OnStream, OnWords
 from harmony_conformance.reference_server.model.generation import Words
-from harmony_conformance.reference_server.model.output_events import DONE, OutputField
+from harmony_conformance.reference_server.model.output_events import DONE
 from harmony_conformance.reference_server.model.output_parser import Closed, Event, Opened, Text
 from harmony_conformance.reference_server.requests.chat_request import ChatRequest
 from harmony_conformance.reference_server.requests.fields import AnswerForm
@@ -44,7 +44,7 @@ def _repeating_reasoning(events: Iterator[Event]) -> Iterator[Event]:
     for event in events:
         yield event
         if isinstance(event, Opened):
-            reasoning = [Opened(header=FINAL, ids=())] if goes_to(event.header) is OutputField.REASONING else []
+            reasoning = [Opened(header=FINAL, ids=())] if is_reasoning(event.header) else []
         elif reasoning and isinstance(event, Text):
             reasoning.append(replace(event, ids=()))
         elif reasoning and isinstance(event, Closed):
@@ -71,58 +71,55 @@ def _content_repeated(data: Iterator[Json]) -> Iterator[Json]:
         yield event
 
 
-def _is_free_text(request: ChatRequest) -> bool:
-    return request.form is AnswerForm.TEXT and request.demanded is None
+def _with_free_text(change: Callable[[str], str]) -> OnWords:
+    """Change the content of unscripted answers that follow no schema."""
+
+    def changed(request: ChatRequest, words: Words) -> Words:
+        is_free = request.form is AnswerForm.TEXT and request.demanded is None
+        return replace(words, content=change(words.content)) if is_free else words
+
+    return OnWords(changed)
 
 
-def _run_on(request: ChatRequest, words: Words) -> Words:
-    further = "\n\nUser: What is the capital of Italy?\n\nAssistant: Rome."
-    return replace(words, content=words.content + further) if _is_free_text(request) else words
-
-
-def _emoji_broken(request: ChatRequest, words: Words) -> Words:
-    return replace(words, content=f"\ufffd\ufffd {words.content}") if _is_free_text(request) else words
-
+_FURTHER_TURNS = "\n\nUser: What is the capital of Italy?\n\nAssistant: Rome."
 
 DEFECTS = (
     Defect(
-        id="own-words-run-on",
-        summary="Generation does not stop after the answer: the model continues as the user, in plain text, and answers.",
-        change=OnWords(_run_on),
+        "own-words-run-on",
+        "Generation does not stop after the answer: the model continues as the user, in plain text, and answers.",
+        _with_free_text(lambda answer: answer + _FURTHER_TURNS),
     ),
     Defect(
-        id="own-words-broken",
-        summary="An emoji in unscripted output is returned as U+FFFD, once for each of its tokens.",
-        change=OnWords(_emoji_broken),
+        "own-words-broken",
+        "An emoji in unscripted output is returned as U+FFFD, once for each of its tokens.",
+        _with_free_text("\ufffd\ufffd {}".format),
     ),
     Defect(
-        id="raw-call-escaped",
-        summary="A call is returned as content with its markers, `<` and `>` escaped as `&lt;` and `&gt;`.",
-        change=OnEvents(showing_raw(on(is_call), _escaped)),
+        "raw-call-escaped",
+        "A call is returned as content with its markers, `<` and `>` escaped as `&lt;` and `&gt;`.",
+        OnEvents(showing_raw(on(is_call), _escaped)),
     ),
     Defect(
-        id="channel-name-left",
-        summary="The channel name of a final message remains before its text: `finalHello!`.",
-        change=OnEvents(_name_left),
+        "channel-name-left",
+        "The channel name of a final message remains before its text: `finalHello!`.",
+        OnEvents(_name_left),
     ),
     Defect(
-        id="spelled-markers-removed",
-        summary="Text that looks like a marker is removed from the content, even if the model wrote it for the user.",
-        change=OnJson(in_choices(in_member("message", _without_markers))),
+        "spelled-markers-removed",
+        "Text that looks like a marker is removed from the content, even if the model wrote it for the user.",
+        OnJson(in_choices(in_member("message", _without_markers))),
     ),
     Defect(
-        id="other-roles-shown",
-        summary="Messages that the model writes in the role of the user are returned as its answer.",
-        change=OnEvents(_as_answer),
+        "other-roles-shown",
+        "Messages that the model writes in the role of the user are returned as its answer.",
+        OnEvents(_as_answer),
     ),
     Defect(
-        id="reasoning-repeated",
-        summary="The reasoning is returned in its field and again before the content.",
-        change=OnEvents(_repeating_reasoning),
+        "reasoning-repeated",
+        "The reasoning is returned in its field and again before the content.",
+        OnEvents(_repeating_reasoning),
     ),
     Defect(
-        id="stream-told-again",
-        summary="At the end of a stream, one delta repeats the whole content.",
-        change=OnStream(_content_repeated),
+        "stream-told-again", "At the end of a stream, one delta repeats the whole content.", OnStream(_content_repeated)
     ),
 )

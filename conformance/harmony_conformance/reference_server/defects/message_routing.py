@@ -16,14 +16,14 @@ def _is_typed_final(header: OutputHeader) -> bool:
 
 DEFECTS = (
     Defect(
-        id="unknown-channel-dropped",
-        catalogue=("P12",),
-        summary="A message on an unknown channel, or without a channel, is dropped without an error.",
-        change=OnEvents(dropping(on(_has_unknown_channel))),
+        "unknown-channel-dropped",
+        "A message on an unknown channel, or without a channel, is dropped without an error.",
+        OnEvents(dropping(on(_has_unknown_channel))),
+        ("P12",),
     ),
     Defect(
-        id="typed-final-dropped",
-        summary="The content type of a final message is parsed as its recipient, and the answer is dropped as a call.",
-        change=OnEvents(dropping(on(_is_typed_final))),
+        "typed-final-dropped",
+        "The content type of a final message is parsed as its recipient, and the answer is dropped as a call.",
+        OnEvents(dropping(on(_is_typed_final))),
     ),
 )

@@ -23,18 +23,18 @@ def _has_huge_seed(body: JsonObject) -> bool:
 
 DEFECTS = (
     Defect(
-        id="out-of-range-500",
-        summary="A sampling parameter that is out of range fails with a 500 (an assertion).",
-        change=OnRequest(_fails_out_of_range),
+        "out-of-range-500",
+        "A sampling parameter that is out of range fails with a 500 (an assertion).",
+        OnRequest(_fails_out_of_range),
     ),
     Defect(
-        id="engine-down-after-huge-seed",
-        summary="A seed of more than 64 bits crashes the engine: every later request gets a 500.",
-        change=OnOutage(_has_huge_seed),
+        "engine-down-after-huge-seed",
+        "A seed of more than 64 bits crashes the engine: every later request gets a 500.",
+        OnOutage(_has_huge_seed),
     ),
     Defect(
-        id="engine-down-after-text-format",
-        summary="`response_format: {type: text}` requests a grammar that does not exist and crashes the engine.",
-        change=OnOutage(lambda body: at(body, "response_format", "type") == "text"),
+        "engine-down-after-text-format",
+        "`response_format: {type: text}` requests a grammar that does not exist and crashes the engine.",
+        OnOutage(lambda body: at(body, "response_format", "type") == "text"),
     ),
 )

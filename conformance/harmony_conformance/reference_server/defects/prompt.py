@@ -1,11 +1,12 @@
 """Defects of prompt construction: parts of the request are lost, added or encoded twice."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 from harmony_conformance.json_value import JsonObject, at, items, members
-from harmony_conformance.reference_server.defects.body_changes import Body, in_list, without
-from harmony_conformance.reference_server.defects.message_changes import each_message, each_part
+from harmony_conformance.reference_server.defects.body_changes import TOOL_ROLE_REFUSED, Body, in_list, without
+from harmony_conformance.reference_server.defects.message_changes import by_role, each_call, each_message, each_part_of
 from harmony_conformance.reference_server.defects.stages import (
     Defect,
     OnConversation,
@@ -15,11 +16,11 @@ from harmony_conformance.reference_server.defects.stages import (
     OnRequest,
     OnSampling,
 )
-from harmony_conformance.reference_server.model.generation import Sampling
 from harmony_conformance.reference_server.requests.chat_messages import INSTRUCTING
 from harmony_conformance.reference_server.requests.errors import ApiError, server_failure
-from harmony_ref import Content, DeveloperContent, Message, Role, SystemContent, TextContent, text_of, tokens
+from harmony_ref import DeveloperContent, Message, Role, SystemContent, TextContent, text_of, tokens
 
+_EFFORTS = frozenset({"low", "medium", "high", None})
 _REASONING = frozenset({"reasoning", "reasoning_content", "thinking"})
 
 
@@ -40,41 +41,27 @@ def _only_leading_instruction(body: JsonObject) -> JsonObject:
 
 
 def _no_preamble(entry: JsonObject) -> JsonObject:
-    if entry.get("tool_calls") and any(entry.get(name) for name in _REASONING):
-        return {**entry, "content": None}
-    return entry
+    has_both = entry.get("tool_calls") and any(entry.get(name) for name in _REASONING)
+    return {**entry, "content": None} if has_both else entry
 
 
-def _no_parts(entry: JsonObject) -> JsonObject:
-    if isinstance(entry.get("content"), list):
-        raise server_failure('TypeError: can only concatenate str (not "list") to str')
-    return entry
+def _refuse(is_refused: Callable[[JsonObject], bool], error: ApiError) -> OnRequest:
+    """Fail requests with a message that `is_refused` selects."""
+
+    def changed(entry: JsonObject) -> JsonObject:
+        if is_refused(entry):
+            raise error
+        return entry
+
+    return _each_entry(changed)
 
 
-def _no_null_content(entry: JsonObject) -> JsonObject:
-    if entry.get("role") == "assistant" and entry.get("content") is None and not entry.get("tool_calls"):
-        raise ApiError("invalid message content type: <nil>")
-    return entry
+def _has_null_content(entry: JsonObject) -> bool:
+    return entry.get("role") == "assistant" and entry.get("content") is None and not entry.get("tool_calls")
 
 
-def _no_empty_arguments(entry: JsonObject) -> JsonObject:
-    if any(members(members(call).get("function")).get("arguments") == "" for call in items(entry.get("tool_calls"))):
-        raise ApiError("invalid tool call arguments")
-    return entry
-
-
-def _no_empty_calls(entry: JsonObject) -> JsonObject:
-    if "tool_calls" in entry and not entry["tool_calls"]:
-        raise server_failure("jinja2.exceptions.UndefinedError: list object has no element 0")
-    return entry
-
-
-def _no_history_of_calls(entry: JsonObject) -> JsonObject:
-    if entry.get("role") == "tool":
-        raise ApiError(
-            "Template error: Message has tool role, but there was no previous assistant message with a tool call!"
-        )
-    return entry
+def _has_empty_arguments(entry: JsonObject) -> bool:
+    return any(at(call, "function", "arguments") == "" for call in items(entry.get("tool_calls")))
 
 
 def _tool_prompt_in_text(body: JsonObject) -> JsonObject:
@@ -89,72 +76,26 @@ def _tool_prompt_in_text(body: JsonObject) -> JsonObject:
     return {**body, "messages": messages}
 
 
-def _unknown_effort_as_medium(body: JsonObject) -> JsonObject:
-    is_known = body.get("reasoning_effort") in {"low", "medium", "high", None}
-    return body if is_known else {**body, "reasoning_effort": "medium"}
-
-
-def _stream_without_effort(body: JsonObject) -> JsonObject:
-    return without("reasoning_effort")(body) if body.get("stream") is True else body
-
-
 def _quoted(message: Message) -> Message:
     return replace(message, content=(TextContent(text=json.dumps(text_of(message), ensure_ascii=False)),))
 
 
-def _arguments_twice(message: Message) -> Message:
-    is_call = message.author.role is Role.ASSISTANT and message.recipient is not None
-    return _quoted(message) if is_call else message
-
-
-def _result_quoted(message: Message) -> Message:
-    return _quoted(message) if message.author.role is Role.TOOL else message
-
-
-def _result_without_recipient(message: Message) -> Message:
-    return replace(message, recipient=None) if message.author.role is Role.TOOL else message
-
-
-def _result_under_another_name(message: Message) -> Message:
-    if message.author.role is not Role.TOOL:
-        return message
-    return replace(message, author=replace(message.author, name="functions.tool"))
-
-
-def _final_without_channel(message: Message) -> Message:
-    return replace(message, channel=None) if message.channel == "final" else message
-
-
-def _without_commentary(part: Content) -> Content:
-    if not isinstance(part, SystemContent) or part.channel_config is None:
+def _without_commentary(part: SystemContent) -> SystemContent:
+    if part.channel_config is None:
         return part
     channels = tuple(channel for channel in part.channel_config.valid_channels if channel != "commentary")
     return replace(part, channel_config=replace(part.channel_config, valid_channels=channels))
 
 
-def _without_tools(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    bare = each_part(lambda part: replace(part, tools=None) if isinstance(part, DeveloperContent) else part)(messages)
-    return tuple(message for message in bare if message.content != (DeveloperContent(),))
-
-
-def _specials_in_text(prompt: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(tokens.encode_with_special_tokens(tokens.decode(prompt)))
-
-
 def _result_header_reordered(prompt: tuple[int, ...]) -> tuple[int, ...]:
     """Move ` to=assistant` in the header of each tool result behind the channel."""
     old = tokens.encode_with_special_tokens(" to=assistant<|channel|>commentary<|message|>")
-    ids, place = [*prompt], 0
-    while place < len(ids):
+    new = tokens.encode_with_special_tokens("<|channel|>commentary to=assistant<|message|>")
+    ids = [*prompt]
+    for place in reversed(range(len(ids))):
         if ids[place : place + len(old)] == old:
-            new = tokens.encode_with_special_tokens("<|channel|>commentary to=assistant<|message|>")
             ids[place : place + len(old)] = new
-        place += 1
     return tuple(ids)
-
-
-def _call_does_not_stop(sampling: Sampling) -> Sampling:
-    return replace(sampling, stopping=sampling.stopping - {tokens.CALL})
 
 
 def _neighbours_script(body: JsonObject, neighbour: JsonObject) -> JsonObject:
@@ -164,161 +105,174 @@ def _neighbours_script(body: JsonObject, neighbour: JsonObject) -> JsonObject:
 
 DEFECTS = (
     Defect(
-        id="effort-ignored",
-        catalogue=("V29", "T04"),
-        summary="`reasoning_effort` has no effect: the prompt always contains `Reasoning: medium`.",
-        change=OnRequest(without("reasoning_effort")),
+        "effort-ignored",
+        "`reasoning_effort` has no effect: the prompt always contains `Reasoning: medium`.",
+        OnRequest(without("reasoning_effort")),
+        ("V29", "T04"),
     ),
     Defect(
-        id="stream-ignores-effort",
-        summary="`reasoning_effort` has no effect on streams: their prompt contains `Reasoning: medium`.",
-        change=OnRequest(_stream_without_effort),
+        "stream-ignores-effort",
+        "`reasoning_effort` has no effect on streams: their prompt contains `Reasoning: medium`.",
+        OnRequest(lambda body: without("reasoning_effort")(body) if body.get("stream") is True else body),
     ),
     Defect(
-        id="unknown-effort-as-medium",
-        catalogue=("V28", "O22"),
-        summary="A `reasoning_effort` that Harmony does not define is accepted and becomes `medium`.",
-        change=OnRequest(_unknown_effort_as_medium),
+        "unknown-effort-as-medium",
+        "A `reasoning_effort` that Harmony does not define is accepted and becomes `medium`.",
+        OnRequest(
+            lambda body: body if body.get("reasoning_effort") in _EFFORTS else {**body, "reasoning_effort": "medium"}
+        ),
+        ("V28", "O22"),
     ),
     Defect(
-        id="developer-not-rendered",
-        catalogue=("V31",),
-        summary="Messages with the role `developer` do not reach the prompt.",
-        change=OnRequest(_without_developer),
+        "developer-not-rendered",
+        "Messages with the role `developer` do not reach the prompt.",
+        OnRequest(_without_developer),
+        ("V31",),
     ),
     Defect(
-        id="later-instructions-dropped",
-        catalogue=("J05",),
-        summary="A system or developer message that is not the first message is dropped without an error.",
-        change=OnRequest(_only_leading_instruction),
+        "later-instructions-dropped",
+        "A system or developer message that is not the first message is dropped without an error.",
+        OnRequest(_only_leading_instruction),
+        ("J05",),
     ),
     Defect(
-        id="reasoning-not-passed-back",
-        catalogue=("V41", "J10", "O14", "O19", "L15"),
-        summary="The reasoning that a client sends back in an open tool loop never reaches the prompt.",
-        change=_each_entry(without(*_REASONING)),
+        "reasoning-not-passed-back",
+        "The reasoning that a client sends back in an open tool loop never reaches the prompt.",
+        _each_entry(without(*_REASONING)),
+        ("V41", "J10", "O14", "O19", "L15"),
     ),
     Defect(
-        id="reasoning-read-under-another-name",
-        catalogue=("V41", "J10"),
-        summary="Reasoning is returned as `reasoning` but only read from `reasoning_content` or `thinking`.",
-        change=_each_entry(without("reasoning")),
+        "reasoning-read-under-another-name",
+        "Reasoning is returned as `reasoning` but only read from `reasoning_content` or `thinking`.",
+        _each_entry(without("reasoning")),
+        ("V41", "J10"),
     ),
     Defect(
-        id="finished-reasoning-kept",
-        summary="The reasoning of finished turns is never removed from the prompt.",
-        change=OnHistory(tuple),
+        "finished-reasoning-kept", "The reasoning of finished turns is never removed from the prompt.", OnHistory(tuple)
     ),
     Defect(
-        id="preamble-erased-from-history",
-        catalogue=("L04",),
-        summary="The content of an assistant message that also has reasoning and calls is dropped.",
-        change=_each_entry(_no_preamble),
+        "preamble-erased-from-history",
+        "The content of an assistant message that also has reasoning and calls is dropped.",
+        _each_entry(_no_preamble),
+        ("L04",),
     ),
     Defect(
-        id="content-parts-500",
-        catalogue=("J07",),
-        summary="Content given as a list of parts fails with a 500, `can only concatenate str`.",
-        change=_each_entry(_no_parts),
+        "content-parts-500",
+        "Content given as a list of parts fails with a 500, `can only concatenate str`.",
+        _refuse(
+            lambda entry: isinstance(entry.get("content"), list),
+            server_failure('TypeError: can only concatenate str (not "list") to str'),
+        ),
+        ("J07",),
     ),
     Defect(
-        id="null-content-refused",
-        catalogue=("O17",),
-        summary="The server rejects its own message with reasoning and content null when the client sends it back.",
-        change=_each_entry(_no_null_content),
+        "null-content-refused",
+        "The server rejects its own message with reasoning and content null when the client sends it back.",
+        _refuse(_has_null_content, ApiError("invalid message content type: <nil>")),
+        ("O17",),
     ),
     Defect(
-        id="empty-arguments-refused",
-        catalogue=("O17",),
-        summary="A call whose arguments are an empty string is rejected when the client sends it back.",
-        change=_each_entry(_no_empty_arguments),
+        "empty-arguments-refused",
+        "A call whose arguments are an empty string is rejected when the client sends it back.",
+        _refuse(_has_empty_arguments, ApiError("invalid tool call arguments")),
+        ("O17",),
     ),
     Defect(
-        id="empty-calls-500",
-        catalogue=("J06", "M11"),
-        summary="An assistant message with `tool_calls` null or empty fails with a 500 of the template.",
-        change=_each_entry(_no_empty_calls),
+        "empty-calls-500",
+        "An assistant message with `tool_calls` null or empty fails with a 500 of the template.",
+        _refuse(
+            lambda entry: "tool_calls" in entry and not entry["tool_calls"],
+            server_failure("jinja2.exceptions.UndefinedError: list object has no element 0"),
+        ),
+        ("J06", "M11"),
     ),
     Defect(
-        id="tool-history-refused",
-        catalogue=("T02",),
-        summary="Any history with a tool result is rejected with an error of the template.",
-        change=_each_entry(_no_history_of_calls),
+        "tool-history-refused",
+        "Any history with a tool result is rejected with an error of the template.",
+        _refuse(lambda entry: entry.get("role") == "tool", ApiError(TOOL_ROLE_REFUSED)),
+        ("T02",),
     ),
     Defect(
-        id="tools-in-user-text",
-        catalogue=("T03",),
-        summary="The declared tools are appended as JSON to the last user message.",
-        change=OnRequest(_tool_prompt_in_text),
+        "tools-in-user-text",
+        "The declared tools are appended as JSON to the last user message.",
+        OnRequest(_tool_prompt_in_text),
+        ("T03",),
     ),
     Defect(
-        id="tools-not-rendered",
-        catalogue=("M14",),
-        summary="The declared tools never reach the prompt.",
-        change=OnConversation(_without_tools),
+        "tools-not-rendered",
+        "The declared tools never reach the prompt.",
+        (
+            OnConversation(each_part_of(DeveloperContent, lambda part: replace(part, tools=None))),
+            OnConversation(lambda messages: tuple(one for one in messages if one.content != (DeveloperContent(),))),
+        ),
+        ("M14",),
     ),
     Defect(
-        id="arguments-encoded-twice",
-        catalogue=("J01",),
-        summary="The arguments of past calls, a string already, are JSON-encoded once more in the prompt.",
-        change=OnConversation(each_message(_arguments_twice)),
+        "arguments-encoded-twice",
+        "The arguments of past calls, a string already, are JSON-encoded once more in the prompt.",
+        OnConversation(each_call(_quoted)),
+        ("J01",),
     ),
     Defect(
-        id="tool-result-quoted",
-        catalogue=("J02",),
-        summary="Tool results appear in the prompt as JSON strings, quoted and escaped, instead of raw.",
-        change=OnConversation(each_message(_result_quoted)),
+        "tool-result-quoted",
+        "Tool results appear in the prompt as JSON strings, quoted and escaped, instead of raw.",
+        OnConversation(by_role(Role.TOOL, _quoted)),
+        ("J02",),
     ),
     Defect(
-        id="tool-result-without-recipient",
-        catalogue=("V17",),
-        summary="The header of a tool result lacks ` to=assistant`.",
-        change=OnConversation(each_message(_result_without_recipient)),
+        "tool-result-without-recipient",
+        "The header of a tool result lacks ` to=assistant`.",
+        OnConversation(by_role(Role.TOOL, lambda message: replace(message, recipient=None))),
+        ("V17",),
     ),
     Defect(
-        id="tool-result-under-another-name",
-        catalogue=("V17",),
-        summary="Tool results appear in the prompt under a name that no call has.",
-        change=OnConversation(each_message(_result_under_another_name)),
+        "tool-result-under-another-name",
+        "Tool results appear in the prompt under a name that no call has.",
+        OnConversation(
+            by_role(Role.TOOL, lambda message: replace(message, author=replace(message.author, name="functions.tool")))
+        ),
+        ("V17",),
     ),
     Defect(
-        id="past-final-without-channel",
-        catalogue=("V17",),
-        summary="Past answers of the assistant appear in the prompt without `<|channel|>final`.",
-        change=OnConversation(each_message(_final_without_channel)),
+        "past-final-without-channel",
+        "Past answers of the assistant appear in the prompt without `<|channel|>final`.",
+        OnConversation(
+            each_message(lambda message: replace(message, channel=None) if message.channel == "final" else message)
+        ),
+        ("V17",),
     ),
     Defect(
-        id="commentary-no-valid-channel",
-        summary="The system message lists only analysis and final as valid channels, even if functions are declared.",
-        change=OnConversation(each_part(_without_commentary)),
+        "commentary-no-valid-channel",
+        "The system message lists only analysis and final as valid channels, even if functions are declared.",
+        OnConversation(each_part_of(SystemContent, _without_commentary)),
     ),
     Defect(
-        id="header-forms-mixed",
-        catalogue=("V20",),
-        summary="In one prompt, past calls have the recipient before the channel, tool results after it.",
-        change=OnPrompt(_result_header_reordered),
+        "header-forms-mixed",
+        "In one prompt, past calls have the recipient before the channel, tool results after it.",
+        OnPrompt(_result_header_reordered),
+        ("V20",),
     ),
     Defect(
-        id="special-tokens-injected",
-        catalogue=("J11", "L08"),
-        summary="The prompt is tokenised with special tokens recognised: markers typed by a user become control tokens.",
-        change=OnPrompt(_specials_in_text),
+        "special-tokens-injected",
+        "The prompt is tokenised with special tokens recognised: markers typed by a user become control tokens.",
+        OnPrompt(lambda prompt: tuple(tokens.encode_with_special_tokens(tokens.decode(prompt)))),
+        ("J11", "L08"),
     ),
     Defect(
-        id="limit-exceeded",
-        catalogue=("V38",),
-        summary="`max_tokens` and `max_completion_tokens` do not limit the generation.",
-        change=OnSampling(lambda sampling: replace(sampling, limit=None)),
+        "limit-exceeded",
+        "`max_tokens` and `max_completion_tokens` do not limit the generation.",
+        OnSampling(lambda sampling: replace(sampling, limit=None)),
+        ("V38",),
     ),
     Defect(
-        id="call-does-not-stop",
-        catalogue=("M06",),
-        summary="Generation continues after `<|call|>`.",
-        change=OnSampling(_call_does_not_stop),
+        "call-does-not-stop",
+        "Generation continues after `<|call|>`.",
+        OnSampling(lambda sampling: replace(sampling, stopping=sampling.stopping - {tokens.CALL})),
+        ("M06",),
     ),
     Defect(
-        id="cross-talk",
-        summary="Of more than eight requests that are processed at the same time, one gets the answer of another.",
-        change=OnNeighbour(_neighbours_script),
+        "cross-talk",
+        "Of more than eight requests that are processed at the same time, one gets the answer of another.",
+        OnNeighbour(_neighbours_script),
     ),
 )

@@ -73,60 +73,47 @@ _completions_request = partial(on_request, ApiFamily.COMPLETIONS)
 
 DEFECTS = (
     _tgi_json(
-        "tgi-markers-left-out",
-        [],
-        "The tokens of `details` lack the special tokens.",
-        in_member("details", _only_ordinary),
+        "tgi-markers-left-out", "The tokens of `details` lack the special tokens.", in_member("details", _only_ordinary)
     ),
     _tgi_json(
         "tgi-always-eos",
-        [],
         "The finish reason in `details` is always `eos_token`.",
         in_member("details", lambda details: {**details, "finish_reason": "eos_token"}),
     ),
     Defect(
-        id="tgi-tokens-crossed",
-        summary="The second and the third event of a stream of tokens are swapped.",
-        change=OnStream(_swapped, ApiFamily.TGI),
+        "tgi-tokens-crossed",
+        "The second and the third event of a stream of tokens are swapped.",
+        OnStream(_swapped, ApiFamily.TGI),
     ),
     _tgi_json(
-        "tgi-chat-tokenize-without-the-end",
-        [],
-        "/chat_tokenize omits the last two tokens of the prompt.",
-        _without_the_end,
+        "tgi-chat-tokenize-without-the-end", "/chat_tokenize omits the last two tokens of the prompt.", _without_the_end
     ),
     _completions_request(
-        "completions-templated", [], "The chat template is applied to a prompt, as to a user message.", _templated
+        "completions-templated", "The chat template is applied to a prompt, as to a user message.", _templated
     ),
     _completions_request(
-        "completions-ids-without-markers",
-        [],
-        "The special tokens of a prompt given as ids are dropped.",
-        _without_markers,
+        "completions-ids-without-markers", "The special tokens of a prompt given as ids are dropped.", _without_markers
     ),
     _completions_json(
-        "completions-text-trimmed", [], "Leading and trailing white space of the text is removed.", in_choices(_trimmed)
+        "completions-text-trimmed", "Leading and trailing white space of the text is removed.", in_choices(_trimmed)
     ),
-    _completions_request("completions-echo-ignored", [], "`echo` is ignored.", without("echo")),
+    _completions_request("completions-echo-ignored", "`echo` is ignored.", without("echo")),
     _completions_json(
         "completions-logprobs-one-short",
-        [],
         "The last log probability is missing.",
         in_choices(in_member("logprobs", _one_short)),
     ),
     _completions_json(
         "completions-logprobs-shifted",
-        [],
         "Each log probability is assigned to the next token.",
         in_choices(in_member("logprobs", _shifted)),
     ),
     _completions_json(
         "completions-object-of-chat",
-        [],
         "The `object` of a response is `chat.completion`.",
         lambda body: {**body, "object": "chat.completion"} if "choices" in body else body,
     ),
     _completions_json(
-        "completions-counted-otherwise", [], "`completion_tokens` is one too high.", in_member("usage", _one_more_token)
+        "completions-counted-otherwise", "`completion_tokens` is one too high.", in_member("usage", _one_more_token)
     ),
 )

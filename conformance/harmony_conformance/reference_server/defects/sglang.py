@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
-from harmony_conformance.reference_server.defects.body_changes import Body, in_member, on_json, on_request
+from harmony_conformance.reference_server.defects.body_changes import Body, drop_done, in_member, on_json, on_request
 from harmony_conformance.reference_server.defects.stages import ApiFamily, Defect, OnStream
-from harmony_conformance.reference_server.model.output_events import DONE
 from harmony_ref import tokens
 
 _TYPED = "<|constrain|>json<|message|>"
@@ -30,16 +29,13 @@ def _always_stopped(meta_info: JsonObject) -> JsonObject:
 
 
 def _unseparated(body: JsonObject) -> JsonObject:
-    if "reasoning_text" not in body:
-        return body
-    return {"reasoning_text": "", "text": text(body["reasoning_text"]) + text(body.get("text"))}
+    whole = text(body.get("reasoning_text")) + text(body.get("text"))
+    return {"reasoning_text": "", "text": whole} if "reasoning_text" in body else body
 
 
 def _with_start_of_text(body: JsonObject) -> JsonObject:
-    if "tokens" not in body:
-        return body
-    ids: list[Json] = [tokens.STARTOFTEXT, *items(body["tokens"])]
-    return {**body, "tokens": ids, "count": len(ids)}
+    ids: list[Json] = [tokens.STARTOFTEXT, *items(body.get("tokens"))]
+    return {**body, "tokens": ids, "count": len(ids)} if "tokens" in body else body
 
 
 def _text_as_deltas(stream: Iterator[Json]) -> Iterator[Json]:
@@ -60,43 +56,39 @@ _request = partial(on_request, ApiFamily.SGLANG)
 DEFECTS = (
     _json(
         "sglang-always-stopped",
-        [],
         "The finish reason is always `stop` with `<|return|>` as the matched token.",
         in_member("meta_info", _always_stopped),
     ),
     Defect(
-        id="sglang-events-of-new-text",
-        summary="Each event of a stream has all token ids so far but only the new text.",
-        change=OnStream(_text_as_deltas, ApiFamily.SGLANG),
+        "sglang-events-of-new-text",
+        "Each event of a stream has all token ids so far but only the new text.",
+        OnStream(_text_as_deltas, ApiFamily.SGLANG),
     ),
     Defect(
-        id="sglang-stream-without-done",
-        summary="The stream of /generate ends without `[DONE]`.",
-        change=OnStream(lambda stream: (value for value in stream if value != DONE), ApiFamily.SGLANG),
+        "sglang-stream-without-done",
+        "The stream of /generate ends without `[DONE]`.",
+        OnStream(drop_done, ApiFamily.SGLANG),
     ),
-    _json("sglang-reasoning-unseparated", [], "/separate_reasoning leaves the reasoning in the text.", _unseparated),
+    _json("sglang-reasoning-unseparated", "/separate_reasoning leaves the reasoning in the text.", _unseparated),
     _request(
         "sglang-untyped-call-lost",
-        ["S01"],
         "/parse_function_call ignores calls whose header has no `<|constrain|>json`.",
         _undeclared(lambda output: _TYPED not in output),
+        ("S01",),
     ),
     _request(
         "sglang-first-call-as-text",
-        ["S04"],
         "/parse_function_call ignores a call that is the first message of the completion.",
         _undeclared(lambda output: _CALL_HEADER not in output),
+        ("S04",),
     ),
     _request(
         "sglang-dotted-name-lost",
-        ["S02"],
         "/parse_function_call ignores functions whose name has a dot.",
         _dotted_unknown,
+        ("S02",),
     ),
     _json(
-        "sglang-tokenize-with-a-beginning",
-        [],
-        "/v1/tokenize adds `<|startoftext|>` before the text.",
-        _with_start_of_text,
+        "sglang-tokenize-with-a-beginning", "/v1/tokenize adds `<|startoftext|>` before the text.", _with_start_of_text
     ),
 )

@@ -192,20 +192,20 @@ READING = (OnSampling, OnOffer, OnEvents)
 """The kinds of change to the interpretation of the model's output. They show with some scripts only."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Defect:
     """An error that a real server made.
 
     Attributes:
-        catalogue: Ids in the catalogue `golden/defects.json`. Empty if no report describes this defect alone.
         summary: The behaviour of the server, in one sentence.
         change: One change, or several if two stages are involved.
+        catalogue: Ids in the catalogue `golden/defects.json`. Empty if no report describes this defect alone.
     """
 
     id: str
-    catalogue: tuple[str, ...] = ()
     summary: str
     change: Change | tuple[Change, ...]
+    catalogue: tuple[str, ...] = ()
 
 
 class Changes:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, text
-from harmony_conformance.reference_server.defects.body_changes import is_json, without
+from harmony_conformance.reference_server.defects.body_changes import drop_done, is_json, without
 from harmony_conformance.reference_server.defects.stages import Defect, OnRequest, OnStream
 from harmony_conformance.reference_server.model.output_events import DONE
 
@@ -22,13 +22,11 @@ def _finish(data: Json) -> str:
 
 
 def _with_delta(data: Json, delta: JsonObject) -> Json:
-    choice = members(at(data, "choices", 0))
-    return {**members(data), "choices": [{**choice, "delta": delta}]}
+    return {**members(data), "choices": [{**members(at(data, "choices", 0)), "delta": delta}]}
 
 
 def _with_finish(data: Json, reason: Json) -> Json:
-    choice = members(at(data, "choices", 0))
-    return {**members(data), "choices": [{**choice, "finish_reason": reason}]}
+    return {**members(data), "choices": [{**members(at(data, "choices", 0)), "finish_reason": reason}]}
 
 
 def _each(change: Callable[[Json], Json]) -> OnStream:
@@ -111,23 +109,6 @@ def _calls_as_text(stream: Iterator[Json]) -> Iterator[Json]:
             yield _with_finish(data, "stop") if _finish(data) == "tool_calls" else data
 
 
-def _without_role(data: Json) -> Json:
-    delta = _delta(data)
-    return _with_delta(data, without("role")(delta)) if delta else data
-
-
-def _finish_twice(stream: Iterator[Json]) -> Iterator[Json]:
-    for data in stream:
-        yield data
-        if _finish(data):
-            yield data
-
-
-def _changing_ids(stream: Iterator[Json]) -> Iterator[Json]:
-    for count, data in enumerate(stream):
-        yield {**data, "id": f"{text(data.get('id'))}-{count}"} if isinstance(data, dict) and "id" in data else data
-
-
 def _chunk_after_done(stream: Iterator[Json]) -> Iterator[Json]:
     last: Json = None
     for data in stream:
@@ -151,102 +132,93 @@ def _second_delta(times: int) -> OnStream:
     return OnStream(changed)
 
 
-def _all_at_once(stream: Iterator[Json]) -> Iterator[Json]:
-    yield from tuple(stream)
-
-
 DEFECTS = (
     Defect(
-        id="stream-call-id-changes",
-        catalogue=("V13",),
-        summary="Each delta of a call has an id, and each time a different one.",
-        change=OnStream(_fresh_ids),
+        "stream-call-id-changes",
+        "Each delta of a call has an id, and each time a different one.",
+        OnStream(_fresh_ids),
+        ("V13",),
     ),
     Defect(
-        id="stream-call-index-zero",
-        catalogue=("V13",),
-        summary="The index of every call is 0: clients merge several calls into one.",
-        change=_each(_in_calls(lambda call: {**call, "index": 0})),
+        "stream-call-index-zero",
+        "The index of every call is 0: clients merge several calls into one.",
+        _each(_in_calls(lambda call: {**call, "index": 0})),
+        ("V13",),
+    ),
+    Defect("stream-call-index-missing", "Deltas of calls have no index.", _each(_in_calls(without("index"))), ("V13",)),
+    Defect(
+        "stream-reasoning-tail-in-content",
+        "The last tokens of the reasoning arrive as content.",
+        OnStream(_reasoning_tail_in_content),
+        ("V14",),
+    ),
+    Defect("stream-arguments-empty", "The arguments of every call are `{}`.", OnStream(_empty_arguments), ("V15",)),
+    Defect(
+        "stream-arguments-beheaded",
+        "The first delta of the arguments is lost.",
+        OnStream(_first_arguments_lost),
+        ("V14",),
     ),
     Defect(
-        id="stream-call-index-missing",
-        catalogue=("V13",),
-        summary="Deltas of calls have no index.",
-        change=_each(_in_calls(without("index"))),
+        "stream-calls-missing",
+        "Calls are missing from the stream, but its finish reason is `tool_calls`.",
+        _without(lambda data: bool(_calls(data))),
+        ("V12", "V11"),
     ),
     Defect(
-        id="stream-reasoning-tail-in-content",
-        catalogue=("V14",),
-        summary="The last tokens of the reasoning arrive as content.",
-        change=OnStream(_reasoning_tail_in_content),
+        "stream-calls-as-text",
+        "A call is returned as content, `commentary to=functions.NAME json{…}`.",
+        OnStream(_calls_as_text),
+        ("M08",),
     ),
     Defect(
-        id="stream-arguments-empty",
-        catalogue=("V15",),
-        summary="The arguments of every call are `{}`.",
-        change=OnStream(_empty_arguments),
+        "stream-error-swallowed",
+        "If arguments are not JSON, the stream ends without a finish reason, an error or `[DONE]`.",
+        OnStream(_error_swallowed),
+        ("O04",),
     ),
     Defect(
-        id="stream-arguments-beheaded",
-        catalogue=("V14",),
-        summary="The first delta of the arguments is lost.",
-        change=OnStream(_first_arguments_lost),
+        "stream-without-role",
+        "No delta has a role.",
+        _each(lambda data: _with_delta(data, without("role")(_delta(data))) if _delta(data) else data),
     ),
     Defect(
-        id="stream-calls-missing",
-        catalogue=("V12", "V11"),
-        summary="Calls are missing from the stream, but its finish reason is `tool_calls`.",
-        change=_without(lambda data: bool(_calls(data))),
+        "stream-without-usage",
+        "`stream_options.include_usage` is ignored.",
+        _without(lambda data: at(data, "usage") is not None),
+        ("V27",),
+    ),
+    Defect("stream-without-done", "The stream ends without `[DONE]`.", OnStream(drop_done), ("O04",)),
+    Defect(
+        "stream-without-finish", "No chunk has a finish reason.", _without(lambda data: bool(_finish(data))), ("O04",)
     ),
     Defect(
-        id="stream-calls-as-text",
-        catalogue=("M08",),
-        summary="A call is returned as content, `commentary to=functions.NAME json{…}`.",
-        change=OnStream(_calls_as_text),
+        "stream-finish-twice",
+        "Two chunks have a finish reason.",
+        OnStream(lambda stream: (data for data in stream for _ in range(2 if _finish(data) else 1))),
     ),
     Defect(
-        id="stream-error-swallowed",
-        catalogue=("O04",),
-        summary="If arguments are not JSON, the stream ends without a finish reason, an error or `[DONE]`.",
-        change=OnStream(_error_swallowed),
+        "stream-id-changes",
+        "Each chunk has a different id.",
+        OnStream(
+            lambda stream: (
+                {**data, "id": f"{text(data.get('id'))}-{count}"} if isinstance(data, dict) and "id" in data else data
+                for count, data in enumerate(stream)
+            )
+        ),
     ),
-    Defect(id="stream-without-role", summary="No delta has a role.", change=_each(_without_role)),
+    Defect("stream-chunk-after-done", "A chunk follows `[DONE]`.", OnStream(_chunk_after_done)),
+    Defect("stream-delta-lost", "One delta of the content is lost.", _second_delta(0)),
+    Defect("stream-delta-doubled", "One delta of the content is sent twice.", _second_delta(2)),
     Defect(
-        id="stream-without-usage",
-        catalogue=("V27",),
-        summary="`stream_options.include_usage` is ignored.",
-        change=_without(lambda data: at(data, "usage") is not None),
-    ),
-    Defect(
-        id="stream-without-done",
-        catalogue=("O04",),
-        summary="The stream ends without `[DONE]`.",
-        change=_without(lambda data: data == DONE),
-    ),
-    Defect(
-        id="stream-without-finish",
-        catalogue=("O04",),
-        summary="No chunk has a finish reason.",
-        change=_without(lambda data: bool(_finish(data))),
-    ),
-    Defect(id="stream-finish-twice", summary="Two chunks have a finish reason.", change=OnStream(_finish_twice)),
-    Defect(id="stream-id-changes", summary="Each chunk has a different id.", change=OnStream(_changing_ids)),
-    Defect(id="stream-chunk-after-done", summary="A chunk follows `[DONE]`.", change=OnStream(_chunk_after_done)),
-    Defect(id="stream-delta-lost", summary="One delta of the content is lost.", change=_second_delta(0)),
-    Defect(
-        id="stream-delta-doubled",
-        summary="One delta of the content is sent twice.",
-        change=_second_delta(2),
+        "stream-all-at-once",
+        "All events are sent together after the last token.",
+        OnStream(lambda stream: iter(tuple(stream))),
     ),
     Defect(
-        id="stream-all-at-once",
-        summary="All events are sent together after the last token.",
-        change=OnStream(_all_at_once),
-    ),
-    Defect(
-        id="stream-answered-whole",
-        catalogue=("P06",),
-        summary="`stream: true` is answered with one JSON body.",
-        change=OnRequest(without("stream", "stream_options")),
+        "stream-answered-whole",
+        "`stream: true` is answered with one JSON body.",
+        OnRequest(without("stream", "stream_options")),
+        ("P06",),
     ),
 )

@@ -4,10 +4,10 @@ from dataclasses import replace
 from itertools import takewhile
 
 from harmony_conformance.json_value import JsonObject, at, items
-from harmony_conformance.reference_server.defects.message_changes import each_part
+from harmony_conformance.reference_server.defects.message_changes import each_part_of
 from harmony_conformance.reference_server.defects.stages import Defect, OnConversation, OnRequest
 from harmony_conformance.reference_server.requests.chat_messages import INSTRUCTING
-from harmony_ref import Content, DeveloperContent, SystemContent
+from harmony_ref import DeveloperContent, SystemContent
 
 
 def _system_last(body: JsonObject) -> JsonObject:
@@ -29,15 +29,9 @@ def _with_prefill(count: int) -> OnRequest:
     return OnRequest(changed)
 
 
-def _at_the_epoch(part: Content) -> Content:
-    return replace(part, conversation_start_date="1970-01-01") if isinstance(part, SystemContent) else part
-
-
-def _schema_without_required(part: Content) -> Content:
-    if not isinstance(part, DeveloperContent):
-        return part
+def _schema_without_required(part: DeveloperContent) -> DeveloperContent:
     formats = (
-        replace(one, schema={name: value for name, value in one.schema.items() if name != "required"})
+        replace(one, schema={name: one.schema[name] for name in one.schema if name != "required"})
         if isinstance(one.schema, dict)
         else one
         for one in part.response_formats
@@ -47,28 +41,28 @@ def _schema_without_required(part: Content) -> Content:
 
 DEFECTS = (
     Defect(
-        id="system-after-developer",
-        summary="System messages are rendered after developer messages, regardless of their order in the request.",
-        change=OnRequest(_system_last),
+        "system-after-developer",
+        "System messages are rendered after developer messages, regardless of their order in the request.",
+        OnRequest(_system_last),
     ),
     Defect(
-        id="date-of-the-epoch",
-        summary="The current date in the system message is 1970-01-01.",
-        change=OnConversation(each_part(_at_the_epoch)),
+        "date-of-the-epoch",
+        "The current date in the system message is 1970-01-01.",
+        OnConversation(each_part_of(SystemContent, lambda part: replace(part, conversation_start_date="1970-01-01"))),
     ),
     Defect(
-        id="answer-schema-damaged",
-        summary="The schema of the answer appears in the prompt without `required`.",
-        change=OnConversation(each_part(_schema_without_required)),
+        "answer-schema-damaged",
+        "The schema of the answer appears in the prompt without `required`.",
+        OnConversation(each_part_of(DeveloperContent, _schema_without_required)),
     ),
     Defect(
-        id="prefill-dropped",
-        summary="An assistant message at the end of the request is dropped without an error.",
-        change=_with_prefill(0),
+        "prefill-dropped",
+        "An assistant message at the end of the request is dropped without an error.",
+        _with_prefill(0),
     ),
     Defect(
-        id="prefill-doubled",
-        summary="An assistant message at the end of the request appears twice: as history and as the start of the answer.",
-        change=_with_prefill(2),
+        "prefill-doubled",
+        "An assistant message at the end of the request appears twice: as history and as the start of the answer.",
+        _with_prefill(2),
     ),
 )

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from harmony_conformance.json_value import Json, JsonObject, items, members
 from harmony_conformance.reference_server.defects.body_changes import in_list
-from harmony_conformance.reference_server.defects.message_changes import each_message
+from harmony_conformance.reference_server.defects.message_changes import each_call
 from harmony_conformance.reference_server.defects.stages import Defect, OnConversation, OnRequest
 from harmony_ref import Message, Role, TextContent, text_of
 
@@ -42,8 +42,6 @@ def _first_part_only(entry: JsonObject) -> JsonObject:
 
 
 def _arguments_through_floats(message: Message) -> Message:
-    if message.author.role is not Role.ASSISTANT or message.recipient is None:
-        return message
     try:
         value = json.loads(text_of(message), parse_int=float)
     except ValueError:
@@ -53,23 +51,23 @@ def _arguments_through_floats(message: Message) -> Message:
 
 DEFECTS = (
     Defect(
-        id="results-named-after-last-call",
-        summary="A result gets the name of the function that was called last, whatever its `tool_call_id`.",
-        change=OnConversation(_named_after_last_call),
+        "results-named-after-last-call",
+        "A result gets the name of the function that was called last, whatever its `tool_call_id`.",
+        OnConversation(_named_after_last_call),
     ),
     Defect(
-        id="orphan-result-to-first-call",
-        summary="A result with a missing or unknown `tool_call_id` is assigned to the first call, answered or not.",
-        change=OnRequest(_with_first_call),
+        "orphan-result-to-first-call",
+        "A result with a missing or unknown `tool_call_id` is assigned to the first call, answered or not.",
+        OnRequest(_with_first_call),
     ),
     Defect(
-        id="result-parts-lost",
-        summary="Only the first part of a result with several content parts reaches the model.",
-        change=OnRequest(in_list("messages", _first_part_only)),
+        "result-parts-lost",
+        "Only the first part of a result with several content parts reaches the model.",
+        OnRequest(in_list("messages", _first_part_only)),
     ),
     Defect(
-        id="past-arguments-through-floats",
-        summary="The arguments of past calls are decoded and encoded again, with integers as floats.",
-        change=OnConversation(each_message(_arguments_through_floats)),
+        "past-arguments-through-floats",
+        "The arguments of past calls are decoded and encoded again, with integers as floats.",
+        OnConversation(each_call(_arguments_through_floats)),
     ),
 )

@@ -57,18 +57,14 @@ def _placeholder(prompt: tuple[int, ...]) -> tuple[int, ...]:
 
 DEFECTS = (
     Defect(
-        id="effort-as-written",
-        summary="A `reasoning_effort` that Harmony does not define is copied into the system message.",
-        change=(OnRequest(_without_unknown_effort), OnFeeding(_effort_as_written)),
+        "effort-as-written",
+        "A `reasoning_effort` that Harmony does not define is copied into the system message.",
+        (OnRequest(_without_unknown_effort), OnFeeding(_effort_as_written)),
     ),
     Defect(
-        id="author-name-as-written",
-        summary="The `name` of a user message is copied into its header, markers included.",
-        change=OnFeeding(_names_as_written),
+        "author-name-as-written",
+        "The `name` of a user message is copied into its header, markers included.",
+        OnFeeding(_names_as_written),
     ),
-    Defect(
-        id="date-placeholder",
-        summary="The current date is an unfilled placeholder of the template.",
-        change=OnPrompt(_placeholder),
-    ),
+    Defect("date-placeholder", "The current date is an unfilled placeholder of the template.", OnPrompt(_placeholder)),
 )
