@@ -1,8 +1,4 @@
-"""Logs to exchanges. Two forms of line: our own `exchanges.jsonl`, and plain OpenAI-style lines with `request` and `response`.
-
-`read_line` reads one line of a log of any size; where it is no exchange, its offset and the reason are told. `read_recorded` reads a recorded run whole
-and strictly, grouped as it was sent.
-"""
+"""Reader of log lines: lines of a run's `exchanges.jsonl`, and OpenAI-style lines with `request` and `response`."""
 
 from __future__ import annotations
 
@@ -12,15 +8,14 @@ from enum import StrEnum
 from harmony_conformance.audit.openai_log_line import read_openai_line
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.file_lines import Line, LineEncodingError, UnreadableLine, parse_line
-from harmony_conformance.evidence.recording import DISCOVERY, InvalidRecordError, read_exchange
+from harmony_conformance.evidence.recording import DISCOVERY, NotAnExchangeError, read_exchange
 from harmony_conformance.json_value import InvalidJsonError, Json, at, members
 
-_NO_EXCHANGE = "no exchange: "
 _WRONG_VALUE = "no exchange: a member has a value that cannot be read"
 
 
 class LineFormat(StrEnum):
-    """The forms of a line that can be asked for."""
+    """Values of `audit --format`."""
 
     AUTO = "auto"
     EXCHANGES = "exchanges"
@@ -29,7 +24,7 @@ class LineFormat(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """An exchange of a log and the offset of its line; its id is `file@offset`."""
+    """An exchange of a log, and the byte offset of its line. The exchange's id is `file@offset`."""
 
     offset: int
     exchange: Exchange
@@ -37,13 +32,13 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """An exchange of a recorded run's discovery, at this offset: it is counted, not judged."""
+    """An exchange of discovery in a recorded run, at this byte offset. It is counted but not judged."""
 
     offset: int
 
 
 def read_line(line: Line, form: LineFormat, *, name: str) -> Found | LeftOut | UnreadableLine:
-    """The exchange of one line, or why it is none. What is told of a line holds nothing of its content."""
+    """Return the exchange of one line, or the reason why it is unreadable. The reason never quotes the line."""
     try:
         value = parse_line(line)
         recorded = form is LineFormat.EXCHANGES or (form is LineFormat.AUTO and _is_recorded(value))
@@ -55,9 +50,8 @@ def read_line(line: Line, form: LineFormat, *, name: str) -> Found | LeftOut | U
         return _problem(line, "no JSON", f"at character {problem.position}")
     except LineEncodingError as problem:
         return _problem(line, "no UTF-8", f"at byte {problem.byte}")
-    except InvalidRecordError as problem:
-        told = str(problem)
-        return _problem(line, told if told.startswith(_NO_EXCHANGE) else _WRONG_VALUE)
+    except NotAnExchangeError as problem:
+        return _problem(line, str(problem))
     except ValueError:
         return _problem(line, _WRONG_VALUE)
 

@@ -1,12 +1,12 @@
-"""A plain log line to an exchange: `{"request": {…body of Chat Completions…}, "response": …}`, as most loggers write it.
+"""Reader of OpenAI-style log lines: `{"request": {…body of Chat Completions…}, "response": …}`.
 
 The response may be
 
 - a `chat.completion` or an error object, or its text,
-- a list of chunk objects: a stream; `[DONE]` is added where a logger that keeps parsed objects had no place for it,
-- what crossed the wire: `{"status": 200, "headers": {…}, "body": object, list of chunks, or text}` (text that holds event lines is a stream).
+- a list of chunk objects: a stream; `[DONE]` is added if all events are objects, because such loggers cannot represent it,
+- the HTTP response: `{"status": 200, "headers": {…}, "body": object, list of chunks, or text}` (text with event lines is a stream).
 
-`status` may also stand beside `request` and `response`. The request may be wrapped: `{"path": …, "headers": {…}, "body": …}`.
+`status` may also be a member of the line. The request may be wrapped: `{"path": …, "headers": {…}, "body": …}`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.recording import InvalidRecordError
-from harmony_conformance.json_value import InvalidJsonError, Json, JsonObject, at, dumps, loads, members, number, text
+from harmony_conformance.evidence.recording import NotAnExchangeError
+from harmony_conformance.json_value import InvalidJsonError, Json, at, dumps, loads, members, number, text
 from harmony_conformance.transport.messages import Chunk, Request, Response
 from harmony_conformance.transport.sse import DONE
 
@@ -28,49 +28,46 @@ _STREAM_MEMBERS = frozenset({"stream", "stream_options"})
 
 
 def read_openai_line(value: Json, *, name: str) -> Exchange:
-    """The exchange of a plain line.
+    """Return the exchange of an OpenAI-style line, with the id `name`.
 
     Raises:
-        BadRecording: it is none; says which member is missing or what it is instead.
+        NotAnExchangeError: The line is not an exchange. The message names the missing or invalid member.
     """
-    held = members(value)
     if not isinstance(value, dict):
-        raise InvalidRecordError("no exchange: not a JSON object")
-    if "request" not in held:
-        raise InvalidRecordError("no exchange: it has no member `request`")
-    if held.get("response") is None:
-        raise InvalidRecordError("no exchange: it has no response")
-    path, headers, asked = _request(held["request"])
-    response, is_wire = _response(held["response"], _status(value))
-    if not is_wire and response.content_type == "application/json" and at(asked, "stream") is True:
-        asked = {member: content for member, content in members(asked).items() if member not in _STREAM_MEMBERS}
-    body = dumps(asked).encode("utf-8", "surrogatepass")
+        raise NotAnExchangeError("no exchange: not a JSON object")
+    if "request" not in value:
+        raise NotAnExchangeError("no exchange: it has no member `request`")
+    if value.get("response") is None:
+        raise NotAnExchangeError("no exchange: it has no response")
+    path, headers, content = _request(value["request"])
+    response, is_wire = _response(value["response"], _status(value))
+    if not is_wire and response.content_type == "application/json" and at(content, "stream") is True:
+        content = {name: member for name, member in members(content).items() if name not in _STREAM_MEMBERS}
+    body = dumps(content).encode("utf-8", "surrogatepass")
     return Exchange(id=name, request=Request(path=path, headers=headers, body=body), response=response, from_log=True)
 
 
 def _request(value: Json) -> tuple[str, Mapping[str, str], Json]:
     wrapped = at(value, "body")
-    asked = _parsed(wrapped if wrapped is not None and at(value, "messages") is None else value)
-    if not isinstance(asked, dict):
-        raise InvalidRecordError("no exchange: its request is no JSON object")
+    body = _parse_text(wrapped if wrapped is not None and at(value, "messages") is None else value)
+    if not isinstance(body, dict):
+        raise NotAnExchangeError("no exchange: its request is not a JSON object")
     path = (text(at(value, "path")) or text(at(value, "url"))).partition("?")[0] or CHAT
-    if "messages" not in asked or not path.endswith("/chat/completions"):
-        raise InvalidRecordError(
-            "no exchange: its request is none of Chat Completions (no `messages`, or another path)"
-        )
-    return path, _headers(at(value, "headers")) if wrapped is not None else {}, asked
+    if "messages" not in body or not path.endswith("/chat/completions"):
+        raise NotAnExchangeError("no exchange: its request is not for Chat Completions (no `messages`, or another path)")
+    return path, _headers(at(value, "headers")) if wrapped is not None else {}, body
 
 
-def _response(value: Json, beside: int | None) -> tuple[Response, bool]:
-    """The response, and whether the line says what crossed the wire, not only what a client made of it."""
-    own = _status(value)
-    if own is not None or at(value, "body") is not None:
+def _response(value: Json, line_status: int | None) -> tuple[Response, bool]:
+    """Return the response, and True if the line has the HTTP response or its text, not only an object that a client parsed."""
+    status = _status(value)
+    if status is not None or at(value, "body") is not None:
         headers = dict(_headers(at(value, "headers")))
-        return _of_body(at(value, "body"), own or beside or _OK, headers), True
-    return _of_body(value, beside or _OK, {}), isinstance(value, str)
+        return _response_of_body(at(value, "body"), status or line_status or _OK, headers), True
+    return _response_of_body(value, line_status or _OK, {}), isinstance(value, str)
 
 
-def _of_body(body: Json, status: int, headers: dict[str, str]) -> Response:
+def _response_of_body(body: Json, status: int, headers: dict[str, str]) -> Response:
     if isinstance(body, list):
         headers.setdefault("content-type", "text/event-stream")
         return Response(status=status, headers=headers, chunks=_chunks(body))
@@ -85,10 +82,10 @@ def _of_body(body: Json, status: int, headers: dict[str, str]) -> Response:
 
 
 def _chunks(events: list[Json]) -> tuple[Chunk, ...]:
-    told = [event if isinstance(event, str) else dumps(event) for event in events]
+    texts = [event if isinstance(event, str) else dumps(event) for event in events]
     if not any(isinstance(event, str) for event in events):
-        told.append(DONE)
-    return tuple(Chunk(at=0.0, data=_event(event)) for event in told)  # no times are known, so none are made up
+        texts.append(DONE)
+    return tuple(Chunk(at=0.0, data=_event(event)) for event in texts)  # arrival times are unknown
 
 
 def _event(data: str) -> bytes:
@@ -98,16 +95,15 @@ def _event(data: str) -> bytes:
 
 
 def _status(value: Json) -> int | None:
-    held = members(value)
-    return next((status for name in _STATUS_NAMES if (status := number(held.get(name))) is not None), None)
+    return next((status for name in _STATUS_NAMES if (status := number(at(value, name))) is not None), None)
 
 
 def _headers(value: Json) -> Mapping[str, str]:
-    held: JsonObject = members(value)
-    return {name.lower(): text(content) for name, content in held.items() if name.lower() not in _SECRET}
+    return {name.lower(): text(content) for name, content in members(value).items() if name.lower() not in _SECRET}
 
 
-def _parsed(value: Json) -> Json:
+def _parse_text(value: Json) -> Json:
+    """Return the value, or the JSON value of its text, None if the text is invalid."""
     if not isinstance(value, str):
         return value
     try:

@@ -182,10 +182,8 @@ class Exchange:
     @cached_property
     def response_json(self) -> Json:
         """The response body as JSON in the API's own format. None for a stream or an invalid body."""
-        if self.response is None or self.events is not None:
-            return None
         try:
-            return self.response.json
+            return self.response.json if self.response is not None and self.events is None else None
         except InvalidJsonError:
             return None
 

@@ -125,8 +125,7 @@ def _call_objects(calls: Sequence[FunctionCall]) -> list[Json]:
 
 def cut_at_stop(ids: Sequence[int]) -> tuple[int, ...]:
     """Return the ids up to and including the first `<|return|>` or `<|call|>`, as an engine emits them."""
-    stop = next((place for place, token in enumerate(ids, 1) if token in CALLS_END_A_TURN), len(ids))
-    return tuple(ids[:stop])
+    return tuple(ids[: next((place for place, token in enumerate(ids, 1) if token in CALLS_END_A_TURN), None)])
 
 
 def ends_a_turn(ids: Sequence[int]) -> bool:
@@ -180,8 +179,7 @@ def read_ids(ids: Sequence[int]) -> ExpectedOutput | None:
     by_channel: dict[str, list[str]] = {"analysis": [], "commentary": [], "final": []}
     calls: list[FunctionCall] = []
     for message in messages:
-        body = text_of(message)
-        channel, recipient = message.channel, message.recipient
+        body, channel, recipient = text_of(message), message.channel, message.recipient
         content_type = (message.content_type or "").removeprefix("<|constrain|>")
         if channel not in by_channel or message.author.role is not Role.ASSISTANT or "<|" in content_type:
             return None
@@ -215,7 +213,7 @@ def named_in(ids: Sequence[int]) -> frozenset[str]:
 
     These are the texts after `to=` or `to=functions.` up to a special token, cut after any word.
     """
-    headers = (match.group(1).split(" ") for match in _RECIPIENT.finditer(decode(tuple(ids))))
+    headers = (match[1].split(" ") for match in _RECIPIENT.finditer(decode(tuple(ids))))
     return frozenset(" ".join(words[:count]) for words in headers for count in range(1, len(words) + 1))
 
 
@@ -270,13 +268,9 @@ def written_tokens(ids: Sequence[int]) -> OutputTokenCounts:
 
 
 def _finish(ids: Sequence[int], calls: Sequence[FunctionCall]) -> str | None:
-    match ids[-1] if ids else None:
-        case tokens.CALL:
-            return "tool_calls" if calls else None
-        case tokens.RETURN:
-            return "tool_calls" if calls else "stop"
-        case _:
-            return None
+    if calls and ends_a_turn(ids):
+        return "tool_calls"
+    return "stop" if ids and ids[-1] == tokens.RETURN else None
 
 
 _JSON = ("json", "<|constrain|>json")

@@ -67,13 +67,9 @@ class LinePosition:
 
 @dataclass(frozen=True, kw_only=True)
 class UnreadableLine:
-    """A part of a file that could not be read.
+    """A part of a file that could not be read. `number` counts lines from 1; 0 is the whole file.
 
-    Attributes:
-        offset: The byte offset.
-        number: The line number from 1, or 0 for the whole file.
-        kind: One of a few fixed texts, by which problems are counted.
-        detail: More about this case, or an empty text.
+    `kind` is one of a few fixed texts, by which problems are counted.
     """
 
     offset: int
@@ -110,9 +106,7 @@ def read_lines(path: Path, *, limit: int = LINE_LIMIT) -> Iterator[Line | Unread
 
 def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line | UnreadableLine]:
     """Yield the lines of an open stream, without blank ones. `limit` is the largest length of a line, in bytes."""
-    splitter = _Splitter(limit)
-    end = 0
-    beginning = b""
+    splitter, end, beginning = _Splitter(limit), 0, b""
     while True:
         try:
             block = stream.read1(_BLOCK)
@@ -126,15 +120,14 @@ def split_lines(stream: Readable, *, limit: int = LINE_LIMIT) -> Iterator[Line |
             problem = None
             if end < _LONGEST_MARK:  # a stream may deliver it in pieces
                 beginning += block[:_LONGEST_MARK]
-                kind = next((kind for mark, kind in _OTHER_FORMATS.items() if beginning.startswith(mark)), "")
-                if kind:
+                if kind := next((kind for mark, kind in _OTHER_FORMATS.items() if beginning.startswith(mark)), ""):
                     yield UnreadableLine(offset=0, number=1, kind=kind)
                     return
             end += len(block)
             yield from splitter.feed(block)
             if block:
                 continue
-        yield from splitter.finish()
+        yield from splitter.take()
         if problem is not None:
             yield UnreadableLine(offset=end, number=splitter.number, kind=problem[0], detail=problem[1])
         return
@@ -154,13 +147,10 @@ class _Splitter:
         first, *rest = block.split(b"\n")
         self._add(first)
         for piece in rest:
-            yield from self._take()
+            yield from self.take()
             self._start += 1  # the line's end itself
             self.number += 1
             self._add(piece)
-
-    def finish(self) -> Iterator[Line | UnreadableLine]:
-        yield from self._take()
 
     def _add(self, piece: bytes) -> None:
         self._size += len(piece)
@@ -169,18 +159,14 @@ class _Splitter:
         else:
             self._pieces.clear()
 
-    def _take(self) -> Iterator[Line | UnreadableLine]:
+    def take(self) -> Iterator[Line | UnreadableLine]:
         start, size = self._start, self._size
         data = b"".join(self._pieces)
         self._start, self._size = start + size, 0
         self._pieces.clear()
         if size > self._limit:
-            yield UnreadableLine(
-                offset=start,
-                number=self.number,
-                kind="the line is too long",
-                detail=f"{size} bytes, at most {self._limit} are read",
-            )
+            detail = f"{size} bytes, at most {self._limit} are read"
+            yield UnreadableLine(offset=start, number=self.number, kind="the line is too long", detail=detail)
             return
         if start == 0:
             data = data.removeprefix(_UTF8_MARK)

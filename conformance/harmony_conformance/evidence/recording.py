@@ -31,6 +31,10 @@ class InvalidRecordError(ValueError):
     """A JSON value that is not a recorded exchange."""
 
 
+class NotAnExchangeError(InvalidRecordError):
+    """A JSON value that lacks a part of an exchange. The message contains nothing of the value, so it may be shown unredacted."""
+
+
 def write_exchange(x: Exchange) -> JsonObject:
     """Return the JSON form of an exchange. Members with default values are omitted."""
     line: JsonObject = {
@@ -44,31 +48,22 @@ def write_exchange(x: Exchange) -> JsonObject:
         "validity": x.validity.value,
         "request": _write_request(x.request),
     }
-    if x.started is not None:
-        line["started"] = x.started
-    if x.response is not None:
-        line["response"] = _write_response(x.response)
-    if x.failure is not None:
-        line["failure"] = {"kind": x.failure.kind.value, "detail": x.failure.detail}
-    if x.script is not None:
-        line["script"] = list(x.script)
-    if x.expected is not None:
-        line["expected"] = write_row(x.expected)
-    if x.script_not_played:
-        line["unplayed"] = x.script_not_played
-    if x.rendered_prompt is not None:
-        line["rendered"] = {"source": x.rendered_prompt.source, "ids": list(x.rendered_prompt.ids)}
-    if x.counted_prompt is not None:
-        line["counted"] = {"source": x.counted_prompt.source, "tokens": x.counted_prompt.tokens}
-    if x.from_log:
-        line["rebuilt"] = True
-    if x.concurrency is not None:
-        line["together"] = x.concurrency
-    if x.retry_waits:
-        line["waited"] = list(x.retry_waits)
-    if x.answered_by is not AnsweredBy.API:
-        line["answered_by"] = x.answered_by.value
-    return line
+    failure, rendered, counted = x.failure, x.rendered_prompt, x.counted_prompt
+    optional: JsonObject = {
+        "started": x.started,
+        "response": _write_response(x.response) if x.response is not None else None,
+        "failure": {"kind": failure.kind.value, "detail": failure.detail} if failure is not None else None,
+        "script": list(x.script) if x.script is not None else None,
+        "expected": write_row(x.expected) if x.expected is not None else None,
+        "unplayed": x.script_not_played or None,
+        "rendered": {"source": rendered.source, "ids": list(rendered.ids)} if rendered is not None else None,
+        "counted": {"source": counted.source, "tokens": counted.tokens} if counted is not None else None,
+        "rebuilt": x.from_log or None,
+        "together": x.concurrency,
+        "waited": list(x.retry_waits) or None,
+        "answered_by": x.answered_by.value if x.answered_by is not AnsweredBy.API else None,
+    }
+    return line | {name: value for name, value in optional.items() if value is not None}
 
 
 def exchange_line(x: Exchange) -> bytes:
@@ -83,7 +78,7 @@ def read_exchange(line: Json, *, name: str = "") -> Exchange:
         InvalidRecordError: The value is not a recorded exchange.
     """
     if not isinstance(at(line, "request"), dict):
-        raise InvalidRecordError("no exchange: it has no member `request` that is an object")
+        raise NotAnExchangeError("no exchange: it has no member `request` that is an object")
     script = at(line, "script")
     expected = at(line, "expected")
     rendered = at(line, "rendered")
@@ -128,9 +123,7 @@ def read_script(script: Json) -> tuple[int, ...]:
     if isinstance(script, str):
         return tuple(encode_with_special_tokens(script))
     if isinstance(script, list):
-        if (ids := whole_numbers(script)) is not None:
-            return ids
-        return tuple(token for piece in script for token in _piece(piece))
+        return whole_numbers(script) or tuple(token for piece in script for token in _piece(piece))
     raise InvalidRecordError("invalid script: expected a text, or a list of token ids and texts")
 
 
@@ -153,20 +146,18 @@ def _write_request(request: Request) -> JsonObject:
     body = request.body.decode("utf-8", "surrogateescape")
     try:
         value = loads(body)
+        is_reproduced = dumps(value).encode("utf-8", "surrogatepass") == request.body
     except InvalidJsonError:
         return {**record, "text": body}
-    if dumps(value).encode("utf-8", "surrogatepass") == request.body:
-        return {**record, "json": value}
-    return {**record, "text": body}
+    return {**record, "json": value} if is_reproduced else {**record, "text": body}
 
 
 def _read_request(value: Json) -> Request:
-    body = _body(value)
     return Request(
         method=text(at(value, "method")) or "POST",
         path=text(at(value, "path")) or "/v1/chat/completions",
         headers=_headers(at(value, "headers")),
-        body=body if body is not None else b"",
+        body=_body(value) or b"",
     )
 
 
@@ -179,10 +170,13 @@ def _write_response(response: Response) -> JsonObject:
 
 def _read_response(value: Json) -> Response:
     headers = dict(_headers(at(value, "headers")))
-    events = at(value, "events")
-    if isinstance(events, list):
+    if isinstance(events := at(value, "events"), list):
         headers.setdefault("content-type", "text/event-stream")
-        chunks = tuple(Chunk(at=index / 100, data=_event(event)) for index, event in enumerate(events))
+        texts = (event if isinstance(event, str) else dumps(event) for event in events)
+        data = ("data: " + one.replace("\n", "\ndata: ") + "\n\n" for one in texts)
+        chunks = tuple(
+            Chunk(at=index / 100, data=event.encode("utf-8", "surrogateescape")) for index, event in enumerate(data)
+        )
     elif isinstance(at(value, "chunks"), list):
         chunks = tuple(
             Chunk(at=_seconds(at(chunk, 0)), data=text(at(chunk, 1)).encode("utf-8", "surrogateescape"))
@@ -193,11 +187,6 @@ def _read_response(value: Json) -> Response:
         headers.setdefault("content-type", "application/json")
         chunks = (Chunk(at=0.0, data=body),) if body is not None else ()
     return Response(status=number(at(value, "status")) or 200, headers=headers, chunks=chunks)
-
-
-def _event(event: Json) -> bytes:
-    data = event if isinstance(event, str) else dumps(event)
-    return "".join(f"data: {line}\n" for line in data.split("\n")).encode("utf-8", "surrogateescape") + b"\n"
 
 
 def _body(value: Json) -> bytes | None:

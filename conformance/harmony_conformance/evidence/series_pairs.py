@@ -29,8 +29,7 @@ def whole_and_streamed(series: Series) -> Iterator[tuple[str, str]]:
 
 def same_requests(series: Series) -> Iterator[tuple[Exchange, Exchange]]:
     """Yield pairs of answered exchanges with the same request: not streamed and streamed, `first` and `again`."""
-    names = [(step, step + STREAMED) for step in series.exchanges]
-    for first, second in (*names, ("first", "again")):
+    for first, second in (*((step, step + STREAMED) for step in series.exchanges), ("first", "again")):
         if (exchanges := pair(series, first, second)) is not None:
             yield exchanges
 

@@ -7,7 +7,13 @@ from hypothesis import strategies as st
 
 from harmony_conformance.evidence.exchange import Exchange, RenderedPrompt, Validity
 from harmony_conformance.evidence.expected_output import Expectation, ExpectedOutput, FunctionCall
-from harmony_conformance.evidence.recording import InvalidRecordError, read_exchange, read_script, write_exchange
+from harmony_conformance.evidence.recording import (
+    InvalidRecordError,
+    NotAnExchangeError,
+    read_exchange,
+    read_script,
+    write_exchange,
+)
 from harmony_conformance.json_value import at
 from harmony_conformance.transport.messages import Chunk, Failure, FailureKind, Request, Response
 
@@ -158,15 +164,15 @@ def test_scripts(script, expected):
         pytest.param({}, "no member `request`", id="no request"),
         pytest.param([], "no member `request`", id="no object"),
         pytest.param({"request": {"json": {}}, "script": 7}, "invalid script", id="a script that is a number"),
-        pytest.param({"request": {"json": {}}, "script": [None]}, "invalid piece of a script", id="a script of nothing"),
+        pytest.param(
+            {"request": {"json": {}}, "script": [None]}, "invalid piece of a script", id="a script of nothing"
+        ),
         pytest.param(
             {"request": {"json": {}}, "rendered": {"source": "x", "ids": ["a"]}},
             "invalid token ids",
             id="ids that are texts",
         ),
-        pytest.param(
-            {"request": {"json": {}}, "failure": {"kind": "bad luck"}}, "got 'bad luck'", id="a failure"
-        ),
+        pytest.param({"request": {"json": {}}, "failure": {"kind": "bad luck"}}, "got 'bad luck'", id="a failure"),
     ],
 )
 def test_what_is_no_recording_says_why(line, said):
@@ -178,3 +184,19 @@ def test_what_is_no_recording_says_why(line, said):
 def test_a_recording_by_hand_may_leave_everything_out():
     exchange = read_exchange({"request": {"json": {}}}, name="by hand")
     assert exchange == Exchange(id="by hand", request=Request(path="/v1/chat/completions", body=b"{}"))
+
+
+@pytest.mark.parametrize(
+    ("line", "may_be_shown"),
+    [
+        pytest.param({"kind": "other"}, True, id="no request"),
+        pytest.param(
+            {"request": {}, "script": ["text", {"secret": 1}]}, False, id="a message with a value of the line"
+        ),
+    ],
+)
+def test_only_errors_without_a_value_of_the_line_may_be_shown(line, may_be_shown):
+    with pytest.raises(InvalidRecordError) as error:
+        read_exchange(line)
+    assert isinstance(error.value, NotAnExchangeError) is may_be_shown
+    assert ("secret" in str(error.value)) is not may_be_shown

@@ -5,18 +5,20 @@ Earlier messages of the assistant do not count: they may contain leaks of earlie
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks.markers import folded, may_speak_of_harmony, readable, speaks_of_harmony
-from harmony_conformance.json_value import at, items, member_names, members, strings
+from harmony_conformance.json_value import at, member_names, members, strings
 from harmony_conformance.runtime.caching import cached_view
 
 
 @cached_view
 def said(x: Exchange) -> tuple[str, ...]:
     """Return all texts of a request but the assistant's: messages, tools, the schema of the answer, and their member names."""
-    return tuple(_request_texts(x))
+    others = (value for name, value in members(x.chat_request).items() if name not in ("messages", "model"))
+    return (
+        *(text for message in x.messages if at(message, "role") != "assistant" for text in strings(message)),
+        *(text for value in others for text in (*strings(value), *member_names(value))),
+    )
 
 
 @cached_view
@@ -29,16 +31,6 @@ def all_said(x: Exchange) -> str:
 def all_folded(x: Exchange) -> str:
     """Return `all_said` in folded case."""
     return folded(all_said(x))
-
-
-def _request_texts(x: Exchange) -> Iterator[str]:
-    for message in items(at(x.chat_request, "messages")):
-        if at(message, "role") != "assistant":
-            yield from strings(message)
-    for name, value in members(x.chat_request).items():
-        if name not in ("messages", "model"):
-            yield from strings(value)
-            yield from member_names(value)
 
 
 @cached_view

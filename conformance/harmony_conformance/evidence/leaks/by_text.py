@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import wraps
 from typing import LiteralString
 
 from harmony_conformance.apis.text_fields import AnswerTexts, FieldKind, TextField
@@ -57,8 +58,7 @@ def marker_leaks(x: Exchange, *, by_ids: bool) -> Iterator[Leak]:
     """Yield special tokens that reach the client as text. `by_ids`: use the emitted ids if they are known."""
     yield from _leaks(x, _markers_of_ids if by_ids else None, _markers_of_text)
     for answer in x.answers:
-        marker = next((token for token in answer.logprobs if MARKER.fullmatch(token)), None)
-        if marker is not None:
+        if (marker := next(filter(MARKER.fullmatch, answer.logprobs), None)) is not None:
             message = RedactableText("logprobs contain {}: they show the tokens of the whole completion", marker)
             yield Leak(where="logprobs", message=message, excerpt=marker, strength=Strength.QUOTED)
     for text in map(readable, strings(x.error)):
@@ -90,21 +90,6 @@ def _leaks(x: Exchange, by_ids: _ByIds | None, by_text: _ByText) -> Iterator[Lea
             yield from by_text(x)[place]
 
 
-@cached_view
-def _markers_of_text(x: Exchange) -> tuple[tuple[Leak, ...], ...]:
-    return tuple(tuple(_markers(x, answer)) for answer in x.answers)
-
-
-@cached_view
-def _words_of_text(x: Exchange) -> tuple[tuple[Leak, ...], ...]:
-    return tuple(tuple(_words(x, answer)) for answer in x.answers)
-
-
-@cached_view
-def _thoughts_of_text(x: Exchange) -> tuple[tuple[Leak, ...], ...]:
-    return tuple(tuple(_thoughts(x, answer)) for answer in x.answers)
-
-
 def _markers_of_ids(completion: Emitted, answer: AnswerTexts) -> Iterator[Leak]:
     for leaked in completion.markers(answer):
         where = leaked.field.where
@@ -129,7 +114,18 @@ def _thoughts_of_ids(completion: Emitted, answer: AnswerTexts) -> Iterator[Leak]
         yield Leak(where=leaked.field.where, message=message, excerpt=leaked.text[:_LONGEST])
 
 
-def _markers(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
+def _by_answer(find: Callable[[Exchange, AnswerTexts], Iterator[Leak]]) -> _ByText:
+    """Decorate a function that searches one answer: apply it to all answers of an exchange, once."""
+
+    @wraps(find)
+    def find_all(x: Exchange) -> tuple[tuple[Leak, ...], ...]:
+        return tuple(tuple(find(x, answer)) for answer in x.answers)
+
+    return cached_view(find_all)
+
+
+@_by_answer
+def _markers_of_text(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
     for field in answer.fields:
         text = readable(field.text)
         if "<|" in text and MARKER.search(text) is not None:
@@ -138,15 +134,13 @@ def _markers(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
 
 def _in_text(x: Exchange, answer: AnswerTexts, field: TextField, text: str) -> Iterator[Leak]:
     plain = without_code(text)
-    structure = STRUCTURE.search(plain)
-    if structure is not None:
+    if (structure := STRUCTURE.search(plain)) is not None:
         strength = Strength.SUSPECTED if _CITATION in field.where else Strength.PROVEN
         strength = Strength.QUOTED if is_about_harmony(x) else strength
         message = RedactableText("{} contains Harmony markup", Location(field.where))
         yield Leak(where=field.where, message=message, excerpt=near(plain, structure.group()), strength=strength)
         return
-    lone = MARKER.search(plain)
-    if lone is None:
+    if (lone := MARKER.search(plain)) is None:
         return
     marker = lone.group()
     left = LEFT_BEHIND.search(plain)
@@ -221,7 +215,8 @@ def _further_evidence(x: Exchange, answer: AnswerTexts) -> LiteralString:
 _HEADERS = 24  # tokens in the headers of a few messages
 
 
-def _words(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
+@_by_answer
+def _words_of_text(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
     for field in answer.fields:
         text = readable(field.text)
         if not may_hold_words(text):
@@ -249,13 +244,13 @@ _WORD = 20  # a match ends with the word itself
 _GLUED_WORDS = ("assistantfinal", "assistantanalysis", "assistantcommentary")
 
 
-def _thoughts(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
+@_by_answer
+def _thoughts_of_text(x: Exchange, answer: AnswerTexts) -> Iterator[Leak]:
     reasoning = answer.text_of(FieldKind.REASONING)
     for field in answer.fields:
         if field.place is not FieldKind.CONTENT:
             continue
-        wrapped = WRAPPED.match(field.text)
-        if wrapped is not None:
+        if WRAPPED.match(field.text):
             yield Leak(
                 where=field.where,
                 message=RedactableText("{} begins with reasoning in tags", Location(field.where)),

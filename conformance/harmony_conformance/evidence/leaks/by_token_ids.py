@@ -41,7 +41,6 @@ class EmittedMessage:
 
     Attributes:
         header: The texts between the special tokens of the header.
-        text: The content.
         has_content: True if there is a `<|message|>`.
         is_named: True if the message begins with `<|start|>`, so that its header begins with a role.
     """
@@ -163,8 +162,7 @@ class Emitted:
                 continue
             text = _squeeze(readable(one.text))
             matches = (seam for seam in seams if (text.startswith(seam) if len(seam) < _DISTINCTIVE else seam in text))
-            leaked = next(matches, None)
-            if leaked is not None:
+            if (leaked := next(matches, None)) is not None:
                 yield Leaked(field=one, text=leaked)
 
     def _seams(self) -> Iterator[str]:

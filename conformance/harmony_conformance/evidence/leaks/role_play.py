@@ -7,7 +7,7 @@ import re
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.evidence.leaks.about_harmony import all_folded, all_said, said
 from harmony_conformance.evidence.leaks.markers import holds_any, holds_one, without_code
-from harmony_conformance.json_value import at, items, strings
+from harmony_conformance.json_value import at, strings
 
 _SPEAKERS = ("User", "Human", "USER", "HUMAN")
 _TURN = re.compile(r"(?<=\n)[ \t]*(?:#{1,3} ?)?(?:User|Human|USER|HUMAN)[ \t]*:[ \t]*(?P<words>\S[^\n]*)")
@@ -57,10 +57,7 @@ def asks_for_talk(x: Exchange) -> bool:
     """Return True if the request mentions a dialogue or contains one."""
     if holds_one(all_folded(x), _NEEDED_FOR_TALK):
         user_texts = (
-            text
-            for message in items(at(x.chat_request, "messages"))
-            if at(message, "role") == "user"
-            for text in strings(at(message, "content"))
+            text for message in x.messages if at(message, "role") == "user" for text in strings(at(message, "content"))
         )
         if any(holds_any(text, _NEEDED_FOR_TALK) and _ASKS_FOR_TALK.search(text) for text in user_texts):
             return True
