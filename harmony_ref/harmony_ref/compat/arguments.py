@@ -1,6 +1,6 @@
-"""Arguments as the bindings of openai_harmony take them: unsigned integers of 32 bits, true booleans, roles.
+"""Check arguments as the bindings of openai_harmony do: unsigned integers of 32 bits, booleans, roles.
 
-The exceptions and their texts are those of PyO3, which the bindings are made with.
+The exceptions and their texts are those of PyO3, on which the bindings are built.
 """
 
 import operator
@@ -16,11 +16,11 @@ _LONG: Final = 2**63
 
 
 def token_id(token: object, *, argument: str = "token") -> int:
-    """The id, as an int.
+    """Return the id as an int.
 
     Raises:
-        TypeError: it is no integer.
-        OverflowError: it is negative or has more than 32 bits.
+        TypeError: the token is not an integer.
+        OverflowError: the token is negative or has more than 32 bits.
     """
     try:
         number = operator.index(token)  # type: ignore[arg-type]
@@ -34,7 +34,7 @@ def token_id(token: object, *, argument: str = "token") -> int:
 
 
 def token_ids(tokens: Iterable[int]) -> Sequence[int]:
-    """The ids, all of them checked; raises as `token_id`."""
+    """Check all ids and return them; raises as `token_id`."""
     ids = list(tokens)
     try:
         array("I", ids)
@@ -44,24 +44,18 @@ def token_ids(tokens: Iterable[int]) -> Sequence[int]:
 
 
 def strictness(strict: object) -> bool:
-    """The value, None being the default.
+    """Return the value, or the default True for None.
 
     Raises:
-        TypeError: it is no boolean.
+        TypeError: the value is not a boolean.
     """
-    if strict is None:
-        return True
-    if isinstance(strict, bool):
-        return strict
+    if strict is None or isinstance(strict, bool):
+        return strict is not False
     raise TypeError(f"argument 'strict': '{type(strict).__name__}' object cannot be converted to 'PyBool'")
 
 
 def role_value(role: Enum) -> message_types.Role:
-    """The role of this value, whatever enumeration it is from.
-
-    Raises:
-        ValueError: there is no such role.
-    """
+    """Return the role with the value of any enumeration's member; ValueError for an unknown role."""
     value = str(role.value)
     try:
         return message_types.Role(value)

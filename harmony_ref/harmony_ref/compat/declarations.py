@@ -1,4 +1,4 @@
-"""What system and developer messages declare, as the pydantic models of openai_harmony."""
+"""Declarations of system and developer messages, as the pydantic models of openai_harmony."""
 
 from copy import deepcopy
 from enum import Enum
@@ -17,12 +17,12 @@ class ToolDescription(BaseModel):
 
     @classmethod
     def new(cls, name: str, description: str, parameters: dict[object, object] | None = None) -> "ToolDescription":
-        """A function of this name."""
+        """Return a function of this name."""
         return cls(name=name, description=description, parameters=parameters)
 
 
 class ReasoningEffort(str, Enum):  # noqa: UP042 - as in the original: str() of a StrEnum differs
-    """How much the model is asked to reason."""
+    """Amount of reasoning requested from the model."""
 
     LOW = "Low"
     MEDIUM = "Medium"
@@ -30,14 +30,14 @@ class ReasoningEffort(str, Enum):  # noqa: UP042 - as in the original: str() of 
 
 
 class ChannelConfig(BaseModel):
-    """The channels that the system message declares."""
+    """The channels declared by a system message."""
 
     valid_channels: list[str]
     channel_required: bool
 
     @classmethod
     def require_channels(cls, channels: list[str]) -> "ChannelConfig":
-        """These channels, one of which each message has to name."""
+        """Require every message to name one of these channels."""
         return cls(valid_channels=channels, channel_required=True)
 
 
@@ -50,15 +50,11 @@ class ToolNamespaceConfig(BaseModel):
 
     @staticmethod
     def browser() -> "ToolNamespaceConfig":
-        """The built-in browser; a new object each time."""
-        return _namespace(declarations.ToolNamespaceConfig.browser())
+        """Return the built-in browser, a new object on each call."""
+        # copied because pydantic does not copy dicts, and the user may change them
+        return ToolNamespaceConfig.model_validate(deepcopy(declarations.ToolNamespaceConfig.browser().to_dict()))
 
     @staticmethod
     def python() -> "ToolNamespaceConfig":
-        """The built-in Python tool; a new object each time."""
-        return _namespace(declarations.ToolNamespaceConfig.python())
-
-
-def _namespace(built_in: declarations.ToolNamespaceConfig) -> ToolNamespaceConfig:
-    # pydantic keeps the dicts that it is given, and the user may change them
-    return ToolNamespaceConfig.model_validate(deepcopy(built_in.to_dict()))
+        """Return the built-in Python tool, a new object on each call."""
+        return ToolNamespaceConfig.model_validate(deepcopy(declarations.ToolNamespaceConfig.python().to_dict()))

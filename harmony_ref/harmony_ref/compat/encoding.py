@@ -25,7 +25,7 @@ from harmony_ref.tokenizer import tokens as core_tokens
 
 
 class HarmonyEncodingName(str, Enum):  # noqa: UP042 - as in the original: a StrEnum has another format()
-    """The encodings that there are."""
+    """The available encodings."""
 
     HARMONY_GPT_OSS = "HarmonyGptOss"
 
@@ -34,13 +34,13 @@ class HarmonyEncodingName(str, Enum):  # noqa: UP042 - as in the original: a Str
 
 
 class RenderConversationConfig(BaseModel):
-    """How a conversation is rendered."""
+    """Options for rendering a conversation."""
 
     auto_drop_analysis: bool = True
 
 
 class RenderOptions(BaseModel):
-    """What a single message cannot tell of its conversation."""
+    """Facts about the conversation of a single message."""
 
     conversation_has_function_tools: bool = False
 
@@ -51,7 +51,7 @@ _NO_SPECIAL_TOKENS: Final[AbstractSet[str]] = set()
 
 
 class HarmonyEncoding:
-    """The encoding of the gpt-oss models. Made by `load_harmony_encoding`."""
+    """The encoding of the gpt-oss models, created by `load_harmony_encoding`."""
 
     def __init__(self, inner: HarmonyEncodingName) -> None:
         self._inner = inner
@@ -72,11 +72,11 @@ class HarmonyEncoding:
         next_turn_role: Role,
         config: RenderConversationConfig | None = None,
     ) -> list[int]:
-        """The ids of a prompt: all messages, then `<|start|>` and the role that is to speak next.
+        """Return the ids of a prompt: all messages, then `<|start|>` and the role of the next turn.
 
         Raises:
             HarmonyError: a message that Harmony has no form for.
-            ValueError: a value that is no message in the wire form.
+            ValueError: a value that is not a message in the wire form.
         """
         drop = _drops_analysis(config)
         values = conversation_values(conversation)
@@ -89,11 +89,11 @@ class HarmonyEncoding:
     def render_conversation(
         self, conversation: Conversation, config: RenderConversationConfig | None = None
     ) -> list[int]:
-        """The ids of all messages in order.
+        """Return the ids of all messages in order.
 
         Raises:
             RuntimeError: a message that Harmony has no form for.
-            ValueError: a value that is no message in the wire form.
+            ValueError: a value that is not a message in the wire form.
         """
         drop = _drops_analysis(config)
         try:
@@ -104,12 +104,7 @@ class HarmonyEncoding:
     def render_conversation_for_training(
         self, conversation: Conversation, config: RenderConversationConfig | None = None
     ) -> list[int]:
-        """As `render_conversation`; when the last message is the assistant's final answer, it ends in `<|return|>`.
-
-        Raises:
-            RuntimeError: a message that Harmony has no form for.
-            ValueError: a value that is no message in the wire form.
-        """
+        """Render as `render_conversation`, but end a final answer that is the last message in `<|return|>`."""
         drop = _drops_analysis(config)
         try:
             return render_conversation_for_training(conversation_values(conversation), auto_drop_analysis=drop)
@@ -117,12 +112,7 @@ class HarmonyEncoding:
             raise RuntimeError(str(error)) from error
 
     def render(self, message: Message, render_options: RenderOptions | None = None) -> list[int]:
-        """The ids of one message.
-
-        Raises:
-            RuntimeError: a message that Harmony has no form for.
-            ValueError: a value that is no message in the wire form.
-        """
+        """Return the ids of one message; raises as `render_conversation`."""
         note = render_options is not None and render_options.conversation_has_function_tools is True
         try:
             return render_message(message_value(message), conversation_has_function_tools=note)
@@ -132,33 +122,33 @@ class HarmonyEncoding:
     def parse_messages_from_completion_tokens(
         self, tokens: Sequence[int], role: Role | None = None, *, strict: bool = True
     ) -> list[Message]:
-        """The messages of a whole completion.
+        """Return the messages of a whole completion.
 
         Args:
             tokens: the ids, with or without the last stop token.
-            role: the role that stood in the prompt after the last `<|start|>`; None when `<|start|>` comes first.
-            strict: False to take a first message that stops before its `<|message|>` as content.
+            role: the role at the end of the prompt, after its last `<|start|>`; None if `<|start|>` comes first.
+            strict: False to read a first message that stops before its `<|message|>` as content.
 
         Raises:
             HarmonyError: the tokens are not Harmony.
-            TypeError: something that is no token id.
+            TypeError: an id that is not an integer.
             OverflowError: an id that is negative or has more than 32 bits.
         """
         ids = token_ids(tokens)
-        known = None if role is None else role_value(role)
+        prompt_role = None if role is None else role_value(role)
         try:
-            found = parse(ids, known, strict=strictness(strict))
+            messages = parse(ids, prompt_role, strict=strictness(strict))
         except core_errors.HarmonyError as error:
             raise HarmonyError(str(error)) from error
-        return [message_from_value(message) for message in found]
+        return [message_from_value(message) for message in messages]
 
     def decode_utf8(self, tokens: Sequence[int]) -> str:
-        """The text of the tokens, which have to be whole UTF-8.
+        """Return the text of the tokens, whose bytes must be valid UTF-8.
 
         Raises:
             HarmonyError: an id that is not in the vocabulary, or bytes that are not UTF-8.
         """
-        return _decoded(core_tokens.decode_utf8, tokens)
+        return _decode(core_tokens.decode_utf8, tokens)
 
     def encode(
         self,
@@ -167,13 +157,13 @@ class HarmonyEncoding:
         allowed_special: Literal["all"] | AbstractSet[str] = _NO_SPECIAL_TOKENS,
         disallowed_special: Literal["all"] | Collection[str] = "all",
     ) -> list[int]:
-        """The ids of a text.
+        """Return the ids of a text.
 
         Args:
             text: the text; lone surrogates become U+FFFD.
             allowed_special: the special tokens that are encoded as such.
-            disallowed_special: those that are refused; "all" for each that is not allowed. A special token that is
-                neither allowed nor refused is encoded as ordinary text.
+            disallowed_special: special tokens that are refused; "all" refuses each that is not allowed. A special token
+                that is neither allowed nor refused is encoded as ordinary text.
 
         Raises:
             HarmonyError: the text contains a special token that is refused.
@@ -182,19 +172,15 @@ class HarmonyEncoding:
         return special_tokens.encode(text, allowed_special)
 
     def decode(self, tokens: Sequence[int], errors: str = "replace") -> str:
-        """The text of the tokens.
-
-        Args:
-            tokens: the ids.
-            errors: what becomes of bytes that are not UTF-8, as for `bytes.decode`.
+        """Return the text of the tokens; `errors` handles bytes that are not UTF-8, as in `bytes.decode`.
 
         Raises:
             HarmonyError: an id that is not in the vocabulary.
         """
-        return _decoded(core_tokens.decode_bytes, tokens).decode("utf-8", errors=errors)
+        return _decode(core_tokens.decode_bytes, tokens).decode("utf-8", errors=errors)
 
     def is_special_token(self, token: int) -> bool:
-        """Whether the id is one of the special tokens."""
+        """Return True if the id is that of a special token."""
         return core_tokens.is_special(token_id(token))
 
     def stop_tokens(self) -> list[int]:
@@ -207,11 +193,11 @@ class HarmonyEncoding:
 
 
 def _drops_analysis(config: RenderConversationConfig | None) -> bool:
-    """What the configuration says; the bindings take whatever is no boolean for the default."""
+    """Return the setting. The bindings read any value that is not a boolean as the default."""
     return config is None or config.auto_drop_analysis is not False
 
 
-def _decoded(decode: Callable[[Sequence[int]], _Decoded], tokens: Sequence[int]) -> _Decoded:
+def _decode(decode: Callable[[Sequence[int]], _Decoded], tokens: Sequence[int]) -> _Decoded:
     try:
         return decode(token_ids(tokens))
     except core_errors.HarmonyError as error:
@@ -219,13 +205,13 @@ def _decoded(decode: Callable[[Sequence[int]], _Decoded], tokens: Sequence[int])
 
 
 def load_harmony_encoding(name: str | HarmonyEncodingName) -> HarmonyEncoding:
-    """The encoding of this name. The vocabulary is read from the package once, and shared.
+    """Return the encoding of this name. The vocabulary is read from the package once, and shared.
 
     Raises:
-        ValueError: there is no such encoding.
+        ValueError: an unknown encoding.
     """
-    wanted = name.value if isinstance(name, HarmonyEncodingName) else str(name)
-    if wanted not in [known.value for known in HarmonyEncodingName]:
-        raise ValueError(f"Invalid HarmonyEncodingName: {wanted}")
+    value = name.value if isinstance(name, HarmonyEncodingName) else str(name)
+    if value not in [encoding.value for encoding in HarmonyEncodingName]:
+        raise ValueError(f"Invalid HarmonyEncodingName: {value}")
     core_tokens.encoding()
-    return HarmonyEncoding(HarmonyEncodingName(wanted))
+    return HarmonyEncoding(HarmonyEncodingName(value))

@@ -8,17 +8,12 @@ from harmony_ref import errors
 class HarmonyError(errors.HarmonyError):
     """Tokens that are not Harmony, or text with a special token that is not allowed.
 
-    Where it stands for an error of harmony_ref, which knows position, state and what would have been right, that one is
-    its `__cause__`.
+    Its `__cause__`, if any, is the error of harmony_ref, with position, state and expected tokens.
     """
 
 
 def raise_disallowed_special_token(token: str) -> NoReturn:
-    """Refuse a text in which this special token was found.
-
-    Raises:
-        HarmonyError: always.
-    """
+    """Raise the HarmonyError for a text that contains this special token."""
     raise HarmonyError(
         f"Encountered text corresponding to disallowed special token {token!r}.\n"
         "If you want this text to be encoded as a special token, "

@@ -11,7 +11,7 @@ from harmony_ref.compat.declarations import ChannelConfig, ReasoningEffort, Tool
 
 
 class Role(str, Enum):  # noqa: UP042 - as in the original: str() of a StrEnum differs
-    """Who speaks."""
+    """The role of a message's author."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -25,14 +25,14 @@ class Role(str, Enum):  # noqa: UP042 - as in the original: str() of a StrEnum d
 
 
 class Author(BaseModel):
-    """A role and, for tools, the name that stands in its place."""
+    """A role and, for tools, the name that is rendered instead of it."""
 
     role: Role
     name: str | None = None
 
     @classmethod
     def new(cls, role: Role, name: str) -> "Author":
-        """An author with a name."""
+        """Return an author with a name."""
         return cls(role=role, name=name)
 
 
@@ -40,22 +40,22 @@ class Content(BaseModel):
     """One part of a message."""
 
     def to_dict(self) -> dict[str, object]:
-        """The wire form; each kind of content has its own."""
+        """Return the wire form."""
         raise NotImplementedError
 
 
 class TextContent(Content):
-    """Text, rendered as it is."""
+    """Text, rendered verbatim."""
 
     text: str
 
     def to_dict(self) -> dict[str, object]:
-        """The wire form."""
+        """Return the wire form."""
         return {"type": "text", "text": self.text}
 
 
 class SystemContent(Content):
-    """The content of a system message; a member that is None leaves out its line."""
+    """The content of a system message; the line of a member that is None is omitted."""
 
     model_identity: str | None = "You are ChatGPT, a large language model trained by OpenAI."
     reasoning_effort: ReasoningEffort | None = ReasoningEffort.MEDIUM
@@ -68,7 +68,7 @@ class SystemContent(Content):
 
     @classmethod
     def new(cls) -> "SystemContent":
-        """With the defaults."""
+        """Return the default content."""
         return cls()
 
     def with_model_identity(self, model_identity: str) -> "SystemContent":
@@ -77,7 +77,7 @@ class SystemContent(Content):
         return self
 
     def with_reasoning_effort(self, reasoning_effort: ReasoningEffort) -> "SystemContent":
-        """Set how much the model is asked to reason."""
+        """Set the reasoning effort."""
         self.reasoning_effort = reasoning_effort
         return self
 
@@ -97,13 +97,14 @@ class SystemContent(Content):
         return self
 
     def with_required_channels(self, channels: list[str]) -> "SystemContent":
-        """Set the channels, one of which each message has to name."""
+        """Require every message to name one of these channels."""
         self.channel_config = ChannelConfig.require_channels(channels)
         return self
 
     def with_tools(self, ns_config: ToolNamespaceConfig) -> "SystemContent":
-        """Declare this namespace, in place of one of the same name."""
-        self.tools = _declaring(self.tools, ns_config)
+        """Declare this namespace; it replaces one of the same name."""
+        self.tools = {} if self.tools is None else self.tools
+        self.tools[ns_config.name] = ns_config
         return self
 
     def with_browser_tool(self) -> "SystemContent":
@@ -115,12 +116,12 @@ class SystemContent(Content):
         return self.with_tools(ToolNamespaceConfig.python())
 
     def to_dict(self) -> dict[str, object]:
-        """The wire form."""
+        """Return the wire form."""
         return {**self.model_dump(exclude_none=True), "type": "system_content"}
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, object]) -> "SystemContent":
-        """Read the wire form; here, an absent member has its default."""
+        """Read the wire form; an absent member gets its default."""
         return cls(**cast("dict[str, Any]", raw))
 
 
@@ -132,7 +133,7 @@ class DeveloperContent(Content):
 
     @classmethod
     def new(cls) -> "DeveloperContent":
-        """Without instructions or tools."""
+        """Return content without instructions and tools."""
         return cls()
 
     def with_instructions(self, instructions: str) -> "DeveloperContent":
@@ -141,8 +142,9 @@ class DeveloperContent(Content):
         return self
 
     def with_tools(self, ns_config: ToolNamespaceConfig) -> "DeveloperContent":
-        """Declare this namespace, in place of one of the same name."""
-        self.tools = _declaring(self.tools, ns_config)
+        """Declare this namespace; it replaces one of the same name."""
+        self.tools = {} if self.tools is None else self.tools
+        self.tools[ns_config.name] = ns_config
         return self
 
     def with_function_tools(self, tools: Sequence[ToolDescription]) -> "DeveloperContent":
@@ -150,7 +152,7 @@ class DeveloperContent(Content):
         return self.with_tools(ToolNamespaceConfig(name="functions", description=None, tools=list(tools)))
 
     def to_dict(self) -> dict[str, object]:
-        """The wire form."""
+        """Return the wire form."""
         return {**self.model_dump(exclude_none=True), "type": "developer_content"}
 
     @classmethod
@@ -177,17 +179,17 @@ class Message(BaseModel):
 
     @classmethod
     def from_author_and_content(cls, author: Author, content: str | Content) -> "Message":
-        """A message with one part."""
+        """Return a message with one part."""
         return cls(author=author, content=[_part(content)])
 
     @classmethod
     def from_role_and_content(cls, role: Role, content: str | Content) -> "Message":
-        """A message with one part, of an author without a name."""
+        """Return a message with one part, of an author without a name."""
         return cls.from_author_and_content(Author(role=role), content)
 
     @classmethod
     def from_role_and_contents(cls, role: Role, contents: Sequence[Content]) -> "Message":
-        """A message with these parts, of an author without a name."""
+        """Return a message with these parts, of an author without a name."""
         return cls(author=Author(role=role), content=list(contents))
 
     def adding_content(self, content: str | Content) -> "Message":
@@ -211,16 +213,16 @@ class Message(BaseModel):
         return self
 
     def to_dict(self) -> dict[str, object]:
-        """The wire form; the name is written even when there is none."""
-        addressed = {"channel": self.channel, "recipient": self.recipient, "content_type": self.content_type}
+        """Return the wire form; `name` is present even if it is None."""
+        optional = {"channel": self.channel, "recipient": self.recipient, "content_type": self.content_type}
         return {
             **self.author.model_dump(),
             "content": [part.to_dict() for part in self.content],
-            **{field: value for field, value in addressed.items() if value is not None},
+            **{field: value for field, value in optional.items() if value is not None},
         }
 
     def to_json(self) -> str:
-        """The wire form as JSON text."""
+        """Return the wire form as JSON text."""
         return json.dumps(self.to_dict())
 
     @classmethod
@@ -228,14 +230,14 @@ class Message(BaseModel):
         """Read the wire form.
 
         Raises:
-            KeyError: there is no role or no content.
-            ValueError: a role or a type of content that does not exist, or a member of the wrong type.
+            KeyError: role or content is absent.
+            ValueError: an unknown role or content type, or a member of the wrong type.
         """
         author = Author(role=Role(data["role"]), name=cast("str | None", data.get("name")))
         raw = data["content"]
         parts = [{"type": "text", "text": raw}] if isinstance(raw, str) else cast("Iterable[dict[str, object]]", raw)
         message = cls(author=author, content=[_part_from_dict(part) for part in parts])
-        # by assignment, which does not validate
+        # by assignment, which pydantic does not validate
         message.channel = cast("str | None", data.get("channel"))
         message.recipient = cast("str | None", data.get("recipient"))
         message.content_type = cast("str | None", data.get("content_type"))
@@ -249,32 +251,24 @@ class Conversation(BaseModel):
 
     @classmethod
     def from_messages(cls, messages: Sequence[Message]) -> "Conversation":
-        """A conversation of these messages: the list is copied, the messages are not."""
+        """Return a conversation of these messages: the list is copied, the messages are not."""
         return cls(messages=list(messages))
 
     def __iter__(self) -> Iterator[Message]:  # type: ignore[override]
         return iter(self.messages)
 
     def to_dict(self) -> dict[str, object]:
-        """The wire form."""
+        """Return the wire form."""
         return {"messages": [message.to_dict() for message in self.messages]}
 
     def to_json(self) -> str:
-        """The wire form as JSON text."""
+        """Return the wire form as JSON text."""
         return json.dumps(self.to_dict())
 
     @classmethod
     def from_json(cls, payload: str) -> "Conversation":
         """Read the wire form."""
         return cls(messages=[Message.from_dict(message) for message in json.loads(payload)["messages"]])
-
-
-def _declaring(
-    tools: dict[str, ToolNamespaceConfig] | None, namespace: ToolNamespaceConfig
-) -> dict[str, ToolNamespaceConfig]:
-    tools = {} if tools is None else tools
-    tools[namespace.name] = namespace
-    return tools
 
 
 def _part(content: str | Content) -> Content:

@@ -1,4 +1,4 @@
-"""Which special tokens a text may contain, and encoding it under that rule."""
+"""Restrict the special tokens in a text, and encode it."""
 
 import re
 from collections.abc import Collection
@@ -19,35 +19,30 @@ def refuse_disallowed(
     text: str, allowed: AbstractSet[str] | Literal["all"], disallowed: Collection[str] | Literal["all"]
 ) -> None:
     """Raise HarmonyError for the first special token in the text that is not allowed."""
-    refused = _refused(allowed, disallowed)
+    if disallowed != "all":
+        refused = disallowed if isinstance(disallowed, frozenset) else frozenset(disallowed)
+    elif allowed:
+        refused = frozenset[str]() if allowed == "all" else ALL - set(allowed)
+    else:
+        refused = ALL
     if not refused or (type(text) is str and _OPENING not in text and refused <= ALL):
         return
-    if found := _any_of(refused).search(text):
-        raise_disallowed_special_token(found.group())
+    if match := _any_of(refused).search(text):
+        raise_disallowed_special_token(match.group())
 
 
 def encode(text: str, allowed: AbstractSet[str] | Literal["all"]) -> list[int]:
-    """The ids; what is not allowed to be special is ordinary text, and lone surrogates become U+FFFD.
+    """Return the ids; other special tokens are encoded as ordinary text, and lone surrogates become U+FFFD.
 
     Raises:
-        TypeError: the text is no string.
-        ValueError: an allowed token is no string.
+        TypeError: the text is not a string.
+        ValueError: an allowed token is not a string.
     """
     if type(text) is not str and not isinstance(cast("object", text), str):
         raise TypeError(f"argument 'text': '{type(text).__name__}' object cannot be converted to 'PyString'")
     special = ALL if allowed == "all" else frozenset(map(_checked, allowed))
     special &= ALL
     return tokens.encode_with_special_tokens(text, allowed=special) if special else tokens.encode(text)
-
-
-def _refused(
-    allowed: AbstractSet[str] | Literal["all"], disallowed: Collection[str] | Literal["all"]
-) -> frozenset[str]:
-    if disallowed != "all":
-        return disallowed if isinstance(disallowed, frozenset) else frozenset(disallowed)
-    if not allowed:
-        return ALL
-    return frozenset() if allowed == "all" else ALL - set(allowed)
 
 
 @lru_cache(maxsize=32)

@@ -1,4 +1,4 @@
-"""The parser that takes one token at a time."""
+"""The parser that reads one token at a time."""
 
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Self
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class StreamState(Enum):
-    """Where the parser stands."""
+    """State of the parser."""
 
     EXPECT_START = "ExpectStart"
     HEADER = "Header"
@@ -40,13 +40,13 @@ class StreamableParser(StreamMachine):
         """Start before the first token.
 
         Args:
-            encoding: the encoding; there is only one.
-            role: the role that stood in the prompt after the last `<|start|>`; None when `<|start|>` comes first.
-            strict: False to take a first message that stops before its `<|message|>` as content.
+            encoding: ignored; there is only one.
+            role: the role at the end of the prompt, after its last `<|start|>`; None if `<|start|>` comes first.
+            strict: False to read a first message that stops before its `<|message|>` as content.
 
         Raises:
             ValueError: the role is of another enumeration.
-            TypeError: `strict` is no boolean.
+            TypeError: `strict` is not a boolean.
         """
         super().__init__(None if role is None else role_value(role), strict=strictness(strict))
 
@@ -54,11 +54,11 @@ class StreamableParser(StreamMachine):
         """Read one token.
 
         Raises:
-            HarmonyError: it cannot stand where it does. The parser can be fed further.
-            TypeError: it is no integer.
-            OverflowError: it is negative or has more than 32 bits.
+            HarmonyError: the token is not allowed at this position. The parser can read further tokens.
+            TypeError: the token is not an integer.
+            OverflowError: the token is negative or has more than 32 bits.
         """
-        # The short cut of the machine stands here and not in a method: calling it would take as long as doing it.
+        # The fast path of the machine, inlined: a call would take as long as its body.
         try:
             text = self._known[token] if type(token) is int else ""
         except KeyError:
@@ -74,7 +74,7 @@ class StreamableParser(StreamMachine):
         return self
 
     def process_eos(self) -> Self:
-        """Read the end of the input, which ends a message that is still open.
+        """Read the end of the input, which ends an open message.
 
         Raises:
             HarmonyError: the input ended inside a header.
@@ -87,28 +87,28 @@ class StreamableParser(StreamMachine):
 
     @property
     def current_role(self) -> Role | None:
-        """The role of the open message, or the one known beforehand."""
+        """The role of the open message, or the role from the prompt."""
         role = self._known_role()
         return None if role is None else _ROLES[role.value]
 
     @property
     def messages(self) -> list[Message]:
-        """The finished messages: a new list of new messages, which may be changed without an effect on the parser."""
+        """The finished messages: a new list of new messages; changing them does not affect the parser."""
         return [message_from_value(message) for message in self._messages]
 
     @property
     def tokens(self) -> list[int]:
-        """Every id that was read, a refused one included: a new list."""
+        """Every id that was read, including refused ones: a new list."""
         return self._tokens.copy()
 
     @property
     def state_data(self) -> dict[str, object]:
-        """The state and what it holds, in new lists; see `harmony_ref.StreamParser.state_data`."""
+        """The state and its data, in new lists; see `harmony_ref.StreamParser.state_data`."""
         return {
             name: list(value) if isinstance(value, Snapshot) else value for name, value in self._described().items()
         }
 
     @property
     def state(self) -> StreamState:
-        """Where the parser stands; takes the same time however much was read."""
+        """State of the parser, in constant time."""
         return _STATES[self._state.value]

@@ -1,14 +1,14 @@
-"""Between the models of this package and the values of harmony_ref.
+"""Convert between the models of this package and the values of harmony_ref.
 
-A model is mutable and may hold anything that was assigned to it. What openai_harmony renders is what `to_json` makes of
-it at that moment, read by its core. Models that hold just what their annotations say are taken over member by member,
-with the same result; all others go through JSON text, and so do those that its reader refuses, for the error.
+A model is mutable and accepts any assigned value. openai_harmony renders the JSON of its `to_json`, read by its core.
+A model whose members all have their annotated types is converted directly, member by member, with the same result.
+All others go through JSON text, as do those that the reader of JSON refuses, for the original's error.
 """
 
 import json
 import marshal
 from collections.abc import Iterable
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -33,38 +33,38 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 _UNLIKE_ITS_ANNOTATIONS: Final = (AttributeError, LookupError, TypeError, ValueError)
-"""What is raised on the direct way for models that only the way through JSON can answer for."""
+"""Errors of the direct conversion for models that have to go through JSON."""
 
 _DECLARATIONS: Final[dict[tuple[object, ...], message_types.Content]] = {}
-"""System and developer contents that were met before: they are long, and come again with every turn."""
+"""Cache of system and developer contents: they are long, and recur in every turn."""
 
 _HEADERS: Final[dict[tuple[str | None, ...], Header]] = {}
-"""Headers that were met before."""
+"""Cache of headers."""
 
-_REMEMBERED: Final = 256
-_REMEMBERED_LENGTH: Final = 256
-"""Characters; longer headers are not kept."""
+_CACHE_SIZE: Final = 256
+_LONGEST_CACHED: Final = 256
+"""In characters; longer headers are not cached."""
 
 _DEPTH_OF_PARTS: Final = 4
-"""A part stands inside a list, a message, a list, and a conversation."""
+"""A part is nested in a list, a message, a list, and a conversation."""
 
 _WITHOUT_REFERENCES: Final = 2
-"""The version of marshal's format in which equal trees have equal bytes."""
+"""Version of marshal's format that writes equal trees as equal bytes."""
 
 _ROLE_VALUES: Final = {id(role): role.value for role in Role}
 _ROLES: Final = {role.value: role for role in Role}
 
 
 class _NotPlainError(ValueError):
-    """A model, or a member of it, that is not just of the annotated class."""
+    """A model or member whose class is not exactly the annotated one."""
 
 
 def conversation_values(conversation: Conversation) -> Iterable[message_types.Message]:
-    """The messages, as they are at this moment.
+    """Convert the messages in their present state.
 
     Raises:
-        ValueError: a value that is no message in the wire form.
-        Exception: whatever `to_json` raises.
+        ValueError: a value that is not a message in the wire form.
+        Exception: any error of `to_json`.
     """
     try:
         if type(conversation) is Conversation:
@@ -75,7 +75,7 @@ def conversation_values(conversation: Conversation) -> Iterable[message_types.Me
 
 
 def message_value(message: Message) -> message_types.Message:
-    """The message, as it is at this moment; raises as `conversation_values`."""
+    """Convert a message in its present state; raises as `conversation_values`."""
     try:
         return _message(message)
     except _UNLIKE_ITS_ANNOTATIONS:
@@ -89,7 +89,7 @@ def _message(message: Message) -> message_types.Message:
     header = _header(message)
     content = message.content
     if len(content) == 1 and type(content[0]) is TextContent:
-        return message_of(header, _plain(content[0].text))
+        return message_of(header, _check_plain(content[0].text))
     return message_types.Message(
         author=header.author,
         content=[_part(part) for part in content],
@@ -102,42 +102,33 @@ def _message(message: Message) -> message_types.Message:
 def _header(message: Message) -> Header:
     author = message.author
     role = author.role
-    # by identity: to look up a member of an enumeration takes longer than all the rest
+    # by identity: the lookup of an enumeration's member would take longer than everything else here
     role_value = _ROLE_VALUES.get(id(role))
     if role_value is None or type(author) is not Author:
         raise _NotPlainError
     key = (role_value, author.name, message.channel, message.recipient, message.content_type)
     header = _HEADERS.get(key)
     if header is None:
-        header = _new_header(*key)
-        if sum(len(field) for field in key if field is not None) <= _REMEMBERED_LENGTH:
+        name, channel, recipient, content_type = (None if text is None else _check_plain(text) for text in key[1:])
+        header = Header(
+            author=message_types.Author(role=message_types.Role(role_value), name=name),
+            channel=channel,
+            recipient=recipient,
+            content_type=content_type,
+        )
+        if sum(len(field) for field in key if field is not None) <= _LONGEST_CACHED:
             _remember(_HEADERS, key, header)
     return header
 
 
-def _new_header(
-    role: str, name: str | None, channel: str | None, recipient: str | None, content_type: str | None
-) -> Header:
-    return Header(
-        author=message_types.Author(role=message_types.Role(role), name=_optional_text(name)),
-        channel=_optional_text(channel),
-        recipient=_optional_text(recipient),
-        content_type=_optional_text(content_type),
-    )
+def _remember(cache: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    if len(cache) >= _CACHE_SIZE:
+        cache.clear()
+    cache[key] = value
 
 
-def _remember(known: dict[_Key, _Value], key: _Key, value: _Value) -> None:
-    if len(known) >= _REMEMBERED:
-        known.clear()
-    known[key] = value
-
-
-def _optional_text(text: str | None) -> str | None:
-    return None if text is None else _plain(text)
-
-
-def _plain(text: str) -> str:
-    """The text; JSON would write another for a subclass of str, and has none for half of a surrogate pair."""
+def _check_plain(text: str) -> str:
+    """Return the text, unless JSON might differ (a subclass of str) or cannot represent it (a lone surrogate)."""
     if type(text) is not str:
         raise _NotPlainError
     if not text.isascii():
@@ -147,7 +138,7 @@ def _plain(text: str) -> str:
 
 def _part(part: Content) -> message_types.Content:
     if type(part) is TextContent:
-        return message_types.TextContent(text=_plain(part.text))
+        return message_types.TextContent(text=_check_plain(part.text))
     key = _key(part)
     value = _DECLARATIONS.get(key)
     if value is None:
@@ -157,7 +148,7 @@ def _part(part: Content) -> message_types.Content:
 
 
 def _key(part: Content) -> tuple[object, ...]:
-    """All that the wire form of this part is made of."""
+    """Return a key of all members in the wire form of this part."""
     if type(part) is SystemContent:
         effort = part.reasoning_effort
         if effort is not None and type(effort) is not ReasoningEffort:
@@ -189,30 +180,31 @@ def _tools_key(tools: dict[str, ToolNamespaceConfig] | None) -> tuple[object, ..
         return None
     if type(tools) is not dict:
         raise _NotPlainError
-    return tuple((key, _namespace_key(namespace)) for key, namespace in tools.items())
-
-
-def _namespace_key(namespace: ToolNamespaceConfig) -> tuple[object, ...]:
-    if type(namespace) is not ToolNamespaceConfig:
+    if any(type(namespace) is not ToolNamespaceConfig for namespace in tools.values()):
         raise _NotPlainError
-    return (namespace.name, namespace.description, *map(_tool_key, namespace.tools))
+    return tuple(
+        (key, namespace.name, namespace.description, *map(_tool_key, namespace.tools))
+        for key, namespace in tools.items()
+    )
 
 
 def _tool_key(tool: ToolDescription) -> tuple[object, ...]:
     if type(tool) is not ToolDescription:
         raise _NotPlainError
-    # a schema is a mutable tree: its bytes tell any two apart, types of numbers included, and are made in no time
+    # a schema is a mutable tree: its bytes are a fast key that distinguishes types of numbers as well
     return (tool.name, tool.description, marshal.dumps(tool.parameters, _WITHOUT_REFERENCES))
 
 
 def message_from_value(value: message_types.Message) -> Message:
-    """A parsed message as a new model."""
-    author = value.author
+    """Return a parsed message as a new model."""
+    author = value.author  # the parser only yields contents of text
     return _model(
         Message,
         {
             "author": _model(Author, {"role": _ROLES[author.role.value], "name": author.name}),
-            "content": [_model(TextContent, {"text": _text(part)}) for part in value.content],
+            "content": [
+                _model(TextContent, {"text": cast("message_types.TextContent", part).text}) for part in value.content
+            ],
             "channel": value.channel,
             "recipient": value.recipient,
             "content_type": value.content_type,
@@ -220,13 +212,8 @@ def message_from_value(value: message_types.Message) -> Message:
     )
 
 
-def _text(part: message_types.Content) -> str:
-    assert isinstance(part, message_types.TextContent), "the parser finds text only"
-    return part.text
-
-
 def _model(kind: type[_Model], fields: dict[str, object]) -> _Model:
-    """As `model_construct` with all fields, but without asking which fields there are."""
+    """Return the model as `model_construct` with all fields does, but faster: without a lookup of the fields."""
     model = kind.__new__(kind)
     assign = object.__setattr__
     assign(model, "__dict__", fields)

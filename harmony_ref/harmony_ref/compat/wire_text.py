@@ -1,12 +1,12 @@
-"""Reading the wire form from JSON text as openai_harmony's core reads it, with its errors and where it finds them.
+"""Read the wire form from JSON text as openai_harmony's core does, with its errors and their positions.
 
-serde reads from left to right and stops at the first thing it does not like, be it the text or the shape; members that
-it sets aside (role and name, and each part of a content) are looked at when their object has ended. Positions are
-those of serde_json: a line and a column in bytes.
+serde reads from left to right and stops at the first error of syntax or shape. It buffers some members (role and name,
+and each part of a content) and checks them at the end of their object. Positions are those of serde_json: a line and a
+column in bytes.
 
-The text is what `to_json` writes, so it is well-formed but for what Python's json module writes and others refuse: NaN,
-infinities, halves of surrogate pairs, deep nesting. Of other faults, which take a `to_json` of the user's own, only the
-class of the error is that of the original.
+The text comes from `to_json`, so it is valid but for the extensions of Python's json module: NaN, infinities, lone
+surrogates, deep nesting. For other errors, which need the `to_json` of a subclass, only the error's class is the
+original's.
 """
 
 import re
@@ -22,7 +22,7 @@ _Read = TypeVar("_Read")
 
 _DEPTH_LIMIT: Final = 128
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
-_ARRAY_GOES_ON: Final = re.compile(r"[ \t\n\r]*(?:\]|,[ \t\n\r]*)?")
+_AFTER_ELEMENT: Final = re.compile(r"[ \t\n\r]*(?:\]|,[ \t\n\r]*)?")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _PLAIN: Final = re.compile(r'[^"\\\x00-\x1f]*')
 _HEX: Final = re.compile(r"u([0-9a-fA-F]{4})")
@@ -32,22 +32,22 @@ _FIRST_HALF: Final = range(0xD800, 0xDC00)
 _SECOND_HALF: Final = range(0xDC00, 0xE000)
 _BRACKETS: Final = {"{": "map", "[": "sequence"}
 _STREAMED: Final = ("recipient", "channel", "content_type")
-"""The members of a message that are read as they come; its role and name are set aside."""
+"""The members of a message that are checked at once; its role and name are buffered."""
 
 
 def read_message(text: str) -> message_types.Message:
-    """The message that the text stands for; ValueError when there is none."""
-    return _Reader(text, subject="message", depth=0).whole(_Reader.message)
+    """Read a message from JSON; ValueError for invalid text."""
+    return _Reader(text, subject="message", depth=0).read_whole(_Reader.message)
 
 
 def read_conversation(text: str) -> message_types.Conversation:
-    """The conversation that the text stands for; ValueError when there is none."""
-    return _Reader(text, subject="conversation", depth=0).whole(_Reader.conversation)
+    """Read a conversation from JSON; ValueError for invalid text."""
+    return _Reader(text, subject="conversation", depth=0).read_whole(_Reader.conversation)
 
 
 def read_content(text: str, *, depth: int) -> message_types.Content:
-    """One part of a content, inside that many objects and arrays; ValueError when there is none."""
-    return _Reader(text, subject="message", depth=depth).whole(_Reader.part)
+    """Read one part of a content from JSON, nested in `depth` objects and arrays; ValueError for invalid text."""
+    return _Reader(text, subject="message", depth=depth).read_whole(_Reader.part)
 
 
 class _Reader:
@@ -57,31 +57,29 @@ class _Reader:
         self._depth = depth
         self._at = 0
 
-    def whole(self, read: "Callable[[_Reader], _Read]") -> _Read:
-        found = read(self)
+    def read_whole(self, read: "Callable[[_Reader], _Read]") -> _Read:
+        value = read(self)
         if self._next():
             self._fail("trailing characters", self._at + 1)
-        return found
+        return value
 
     def conversation(self) -> message_types.Conversation:
-        found: list[message_types.Message] = []
+        messages: list[message_types.Message] | None = None
         self._expect("{", "struct Conversation")
-        seen = False
         for name in self._members():
             if name == "messages":
-                seen = True
                 self._expect("[", "a sequence")
-                found = [self.message() for _ in self._elements()]
+                messages = [self.message() for _ in self._elements()]
             else:
                 self.value()
-        if not seen:
+        if messages is None:
             self._fail("missing field `messages`", self._at)
-        return message_types.Conversation(messages=found)
+        return message_types.Conversation(messages=messages)
 
     def message(self) -> message_types.Message:
         self._expect("{", "struct Message")
         streamed: dict[str, str | None] = {}
-        aside: dict[str, Json] = {}
+        buffered: dict[str, Json] = {}
         content: str | list[message_types.Content] | None = None
         for name in self._members():
             if name == "content":
@@ -89,15 +87,15 @@ class _Reader:
             elif name in _STREAMED:
                 streamed[name] = self._optional_string()
             else:
-                aside[name] = self.value()
+                buffered[name] = self.value()
         if content is None:
             self._fail("missing field `content`", self._at)
-        author = {name: value for name, value in aside.items() if name in {"role", "name"}}
+        fields = {name: value for name, value in buffered.items() if name in {"role", "name"}}
         try:
-            said_by = message_types.Message.from_dict({**author, "content": ""}).author
+            author = message_types.Message.from_dict({**fields, "content": ""}).author
         except MessageError as error:
             self._fail(error.problem, self._at)
-        return message_types.Message(author=said_by, content=content, **streamed)
+        return message_types.Message(author=author, content=content, **streamed)
 
     def part(self) -> message_types.Content:
         part = self.value()
@@ -106,12 +104,12 @@ class _Reader:
         except MessageError as error:
             problem = error.problem
         if isinstance(part, Mapping):
-            # serde_json looks for the end of the array before it says where it is
-            self._matched(_ARRAY_GOES_ON)
+            # serde_json searches for the end of the array before it reports the position
+            self._take(_AFTER_ELEMENT)
         return self._fail(problem, self._at)
 
     def value(self) -> Json:
-        """Any value, as the json module gives it."""
+        """Read any value, as the json module does."""
         first = self._next()
         if first == '"':
             return self._string()
@@ -136,36 +134,35 @@ class _Reader:
             return [self.part() for _ in self._elements()]
         if first == "{":
             self._fail("invalid type: map, expected string or list of content", self._at + 1)
-        found = self.value()
-        if isinstance(found, str):
-            return found
-        return self._fail(f"invalid type: {wire_form.described(found)}, expected string or list of content", self._at)
+        value = self.value()
+        if isinstance(value, str):
+            return value
+        return self._fail(f"invalid type: {wire_form.described(value)}, expected string or list of content", self._at)
 
     def _optional_string(self) -> str | None:
         first = self._next()
         if first in _BRACKETS:
             self._fail(f"invalid type: {_BRACKETS[first]}, expected a string", self._at)
-        found = self.value()
+        value = self.value()
         try:
-            return wire_form.optional_string(found)
+            return wire_form.optional_string(value)
         except wire_form.ShapeError as error:
             self._fail(error.problem, self._at)
 
     def _string(self) -> str:
         self._at += 1
-        found: list[str] = []
+        pieces: list[str] = []
         while True:
-            plain = self._matched(_PLAIN)
-            found.append(plain)
+            pieces.append(self._take(_PLAIN))
             stop = self._text[self._at : self._at + 1]
             self._at += 1
             if stop == '"':
-                return "".join(found)
+                return "".join(pieces)
             if stop != "\\":
                 self._fail("control character (\\u0000-\\u001F) found while parsing a string", self._at)
-            found.append(self._escaped())
+            pieces.append(self._escape())
 
-    def _escaped(self) -> str:
+    def _escape(self) -> str:
         letter = self._text[self._at : self._at + 1]
         if letter in _ESCAPES:
             self._at += 1
@@ -186,18 +183,18 @@ class _Reader:
         return chr(0x10000 + ((code - _FIRST_HALF.start) << 10) + (second - _SECOND_HALF.start))
 
     def _hex(self) -> int:
-        matched = _HEX.match(self._text, self._at)
-        if matched is None:
+        match = _HEX.match(self._text, self._at)
+        if match is None:
             self._fail("invalid escape", self._at + 1)
-        self._at = matched.end()
-        return int(matched[1], 16)
+        self._at = match.end()
+        return int(match[1], 16)
 
     def _number(self) -> int | float:
-        matched = _NUMBER.match(self._text, self._at)
-        if matched is None:
+        match = _NUMBER.match(self._text, self._at)
+        if match is None:
             self._fail("invalid number", self._at + 2)
-        self._at = matched.end()
-        number = float(matched[0]) if matched[1] or matched[2] else int(matched[0])
+        self._at = match.end()
+        number = float(match[0]) if match[1] or match[2] else int(match[0])
         try:
             json_text(number)
         except MessageError as error:
@@ -205,7 +202,7 @@ class _Reader:
         return number
 
     def _members(self) -> Iterator[str]:
-        """The names of the members of the object that was entered; each value has to be read before the next name."""
+        """Yield the names of the entered object's members; the caller reads each value before the next name."""
         if self._closes("}"):
             return
         while True:
@@ -221,7 +218,7 @@ class _Reader:
             self._comma("}")
 
     def _elements(self) -> Iterator[None]:
-        """Once for each element of the array that was entered; it has to be read before the next."""
+        """Yield once for each element of the entered array; the caller reads the element."""
         if self._closes("]"):
             return
         while True:
@@ -248,25 +245,25 @@ class _Reader:
             self._fail("recursion limit exceeded", self._at + 1)
         self._at += 1
 
-    def _expect(self, bracket: str, what: str) -> None:
+    def _expect(self, bracket: str, expected: str) -> None:
         first = self._next()
         if first == bracket:
             self._enter()
         elif first in _BRACKETS:
-            self._fail(f"invalid type: {_BRACKETS[first]}, expected {what}", self._at)
+            self._fail(f"invalid type: {_BRACKETS[first]}, expected {expected}", self._at)
         else:
-            self._fail(f"invalid type: {wire_form.described(self.value())}, expected {what}", self._at)
+            self._fail(f"invalid type: {wire_form.described(self.value())}, expected {expected}", self._at)
 
     def _next(self) -> str:
-        """The next character that is no white space; empty at the end."""
-        self._matched(_SPACE)
+        """Return the next character that is not white space; empty at the end."""
+        self._take(_SPACE)
         return self._text[self._at : self._at + 1]
 
-    def _matched(self, pattern: re.Pattern[str]) -> str:
-        matched = pattern.match(self._text, self._at)
-        assert matched is not None, "the pattern also matches nothing"
-        self._at = matched.end()
-        return matched.group()
+    def _take(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self._text, self._at)
+        assert match is not None, "the pattern matches the empty text"
+        self._at = match.end()
+        return match.group()
 
     def _fail(self, problem: str, consumed: int) -> NoReturn:
         before = self._text[:consumed]
