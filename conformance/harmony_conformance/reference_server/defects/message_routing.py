@@ -10,10 +10,6 @@ def _has_unknown_channel(header: OutputHeader) -> bool:
     return header.complete and is_for_user and header.channel not in CHANNELS
 
 
-def _is_typed_final(header: OutputHeader) -> bool:
-    return header.channel == "final" and header.content_type is not None
-
-
 DEFECTS = (
     Defect(
         "unknown-channel-dropped",
@@ -24,6 +20,6 @@ DEFECTS = (
     Defect(
         "typed-final-dropped",
         "The content type of a final message is parsed as its recipient, and the answer is dropped as a call.",
-        OnEvents(dropping(on(_is_typed_final))),
+        OnEvents(dropping(on(lambda header: header.channel == "final" and header.content_type is not None))),
     ),
 )

@@ -56,10 +56,6 @@ def _malformed_is_client_error(text: str, _closed: Closed) -> str:
     return text
 
 
-def _malformed_dropped(text: str, _closed: Closed) -> str | None:
-    return text if is_json(text) else None
-
-
 def _numbers_through_floats(text: str, _closed: Closed) -> str:
     return json.dumps(json.loads(text, parse_int=float)) if is_json(text) else text
 
@@ -139,10 +135,6 @@ def _whole_header(opened: Opened) -> str:
     return tokens.decode(opened.ids)
 
 
-def _names_recipient_twice(opened: Opened) -> bool:
-    return _whole_header(opened).count("to=") > 1
-
-
 def _has_doubled_channel(opened: Opened) -> bool:
     return opened.ids.count(tokens.CHANNEL) > 1 and opened.header.recipient is not None
 
@@ -150,10 +142,6 @@ def _has_doubled_channel(opened: Opened) -> bool:
 def _is_foreign_call(opened: Opened) -> bool:
     namespace, dot, _name = (opened.header.recipient or "").partition(".")
     return bool(dot) and namespace != "functions"
-
-
-def _is_untyped_call(opened: Opened) -> bool:
-    return is_call(opened.header) and tokens.CONSTRAIN not in opened.ids
 
 
 def _has_recipient_in_role(opened: Opened) -> bool:
@@ -194,7 +182,7 @@ DEFECTS = (
     Defect(
         "doubled-recipient-500",
         "A header that names its recipient twice fails with a 500, or ends the stream with an error.",
-        OnEvents(opening(raising(_names_recipient_twice, _header_failure))),
+        OnEvents(opening(raising(lambda opened: _whole_header(opened).count("to=") > 1, _header_failure))),
         ("V01",),
     ),
     Defect(
@@ -266,7 +254,7 @@ DEFECTS = (
     Defect(
         "malformed-arguments-dropped",
         "A call whose arguments are not JSON is dropped without an error.",
-        OnEvents(with_calls_whole(_malformed_dropped)),
+        OnEvents(with_calls_whole(lambda text, _closed: text if is_json(text) else None)),
         ("S03", "M02"),
     ),
     Defect(
@@ -301,7 +289,7 @@ DEFECTS = (
     Defect(
         "untyped-call-lost",
         "A call whose header has no `<|constrain|>` is lost.",
-        OnEvents(dropping(_is_untyped_call)),
+        OnEvents(dropping(lambda opened: is_call(opened.header) and tokens.CONSTRAIN not in opened.ids)),
         ("S01", "S06"),
     ),
     Defect(

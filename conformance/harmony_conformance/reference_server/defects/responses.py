@@ -24,10 +24,6 @@ from harmony_conformance.reference_server.requests.errors import server_failure
 from harmony_ref import Message, Role
 
 
-def _no_output_when_cut(body: JsonObject) -> JsonObject:
-    return {**body, "output": []} if body.get("status") == "incomplete" else body
-
-
 def _as_assistant_message(item: JsonObject) -> JsonObject:
     parts: list[Json] = [{**members(part), "type": "output_text"} for part in items(item.get("content"))]
     return {**item, "role": "assistant", "content": parts}
@@ -194,7 +190,7 @@ DEFECTS = (
     _json(
         "responses-output-empty-when-cut",
         "A response that the token limit cut has no output, not even the reasoning.",
-        _no_output_when_cut,
+        lambda body: {**body, "output": []} if body.get("status") == "incomplete" else body,
         ("V39",),
     ),
     _json(

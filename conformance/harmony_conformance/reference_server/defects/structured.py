@@ -21,20 +21,12 @@ def _wants_json(request: ChatRequest) -> bool:
     return request.form is not AnswerForm.TEXT and request.demanded is None
 
 
-def _wants_schema(request: ChatRequest) -> bool:
-    return request.form is AnswerForm.JSON_SCHEMA and request.demanded is None
-
-
 def _streams_json(request: ChatRequest) -> bool:
     return _wants_json(request) and request.streamed
 
 
 def _answers_again(request: ChatRequest) -> bool:
     return _wants_json(request) and any(message.role == "assistant" for message in request.messages)
-
-
-def _has_pattern(request: ChatRequest) -> bool:
-    return _wants_json(request) and '"pattern":' in dumps(request.schema)
 
 
 def _prose(words: Words) -> Words:
@@ -98,7 +90,7 @@ DEFECTS = (
     Defect(
         "schema-not-enforced",
         "The answer is JSON but does not follow its schema.",
-        _where(_wants_schema, _other_json),
+        _where(lambda request: request.form is AnswerForm.JSON_SCHEMA and request.demanded is None, _other_json),
         ("V23",),
     ),
     Defect(
@@ -110,7 +102,7 @@ DEFECTS = (
     Defect(
         "uncompiled-schema-ignored",
         "A schema with a `pattern` cannot be compiled to a grammar and is ignored without an error.",
-        _where(_has_pattern, _prose),
+        _where(lambda request: _wants_json(request) and '"pattern":' in dumps(request.schema), _prose),
         ("L07",),
     ),
     Defect(

@@ -62,10 +62,6 @@ def _cut(description: str) -> str:
     return description if len(description) <= _LONGEST else f"{description[: _LONGEST - 1]}…"
 
 
-def _escaped(tool: ToolDescription) -> ToolDescription:
-    return replace(tool, description=escape(tool.description, quote=False))
-
-
 def _built_in_to_developer(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Move built-in tools to the developer message."""
     system, *others = messages
@@ -110,7 +106,7 @@ DEFECTS = (
     Defect(
         "tool-descriptions-escaped",
         "Descriptions of functions are HTML-escaped: `<`, `>` and `&` become `&lt;`, `&gt;` and `&amp;`.",
-        _each_tool(_escaped),
+        _each_tool(lambda tool: replace(tool, description=escape(tool.description, quote=False))),
     ),
     Defect(
         "tools-sorted",
