@@ -38,7 +38,7 @@ _PRINTABLE: Final = _characters(_NEWLY_ASSIGNED)
 _EXTENDERS: Final = _characters(_EXTENDING)
 
 
-def debug_quoted(text: str) -> str:
+def debug_quote(text: str) -> str:
     r"""Return the text in quotes, with `\u{…}` for characters that do not print on their own."""
     return f'"{"".join(map(_debug, text))}"'
 

@@ -55,7 +55,7 @@ class RecoveryRule(StrEnum):
     CUT_HEADER = "cut header"
 
 
-UNREAD = frozenset(
+JUNK_WORD_RULES = frozenset(
     (
         RecoveryRule.DOUBLED_CHANNEL,
         RecoveryRule.DOUBLED_RECIPIENT,

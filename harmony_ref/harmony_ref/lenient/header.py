@@ -5,7 +5,7 @@ The rules and their sources are listed in `lenient.parse`. For a valid header th
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,11 +80,11 @@ class HeaderReader:
         """Return the fields and the faults; call it once."""
         lexemes = list(lexemes_of(self.text))
         self._check_separators()
-        words = self._without_marked(lexemes)
-        rest = self._without_author(words, lexemes)
+        words = self._take_marked(lexemes)
+        rest = self._take_author(words, lexemes)
         tool = self.author if self.role is None and self.author and self.author.role is Role.TOOL else None
         has_author = self.author is not None
-        for step in (self._without_recipient, self._without_known_words, self._without_bare_words):
+        for step in (self._take_recipient, self._take_known_words, self._take_bare_words):
             rest = step(rest)
         for word in rest:
             self._fault(RecoveryRule.EXTRA_WORDS, word.start, word.end)
@@ -117,7 +117,7 @@ class HeaderReader:
             elif match.lastgroup == "space" and inner and not _SEPARATOR.fullmatch(match.group()):
                 self._fault(RecoveryRule.ODD_WHITE_SPACE, match.start(), match.end())
 
-    def _without_marked(self, lexemes: Sequence[Lexeme]) -> list[Lexeme]:
+    def _take_marked(self, lexemes: Sequence[Lexeme]) -> list[Lexeme]:
         """Consume the channel and the constrained content type, which have markers."""
         words: list[Lexeme] = []
         index = 0
@@ -127,7 +127,6 @@ class HeaderReader:
             if lexeme.kind is LexemeKind.WORD:
                 words.append(lexeme)
                 continue
-            take: Callable[[Lexeme, Lexeme | None], None]
             take = self._take_channel if lexeme.kind is LexemeKind.CHANNEL else self._take_constrained
             following = lexemes[index] if index < len(lexemes) else None
             value = value_of(lexeme, following, is_guessed=self.is_guessed)
@@ -163,7 +162,7 @@ class HeaderReader:
         self.content_type = CONSTRAIN_MARKER if value is None else CONSTRAIN_MARKER + value.text
         self.type_start, self.type_end = marker.start, end
 
-    def _without_author(self, words: list[Lexeme], lexemes: Sequence[Lexeme]) -> list[Lexeme]:
+    def _take_author(self, words: list[Lexeme], lexemes: Sequence[Lexeme]) -> list[Lexeme]:
         used = self._author_words(words, lexemes)
         if self.author is None and self.role is None:
             self._fault(RecoveryRule.MISSING_ROLE, 0, 0)
@@ -204,7 +203,7 @@ class HeaderReader:
         self.author = Author(role=Role.TOOL, name=first.text)
         return 1
 
-    def _without_recipient(self, words: list[Lexeme]) -> list[Lexeme]:
+    def _take_recipient(self, words: list[Lexeme]) -> list[Lexeme]:
         rest: list[Lexeme] = []
         index = 0
         while index < len(words):
@@ -242,7 +241,7 @@ class HeaderReader:
         self.recipient_start = first.start
         return used
 
-    def _without_known_words(self, words: list[Lexeme]) -> list[Lexeme]:
+    def _take_known_words(self, words: list[Lexeme]) -> list[Lexeme]:
         """Consume words that have only one meaning even without their markers."""
         rest: list[Lexeme] = []
         for word in words:
@@ -259,7 +258,7 @@ class HeaderReader:
                 rest.append(word)
         return rest
 
-    def _without_bare_words(self, words: list[Lexeme]) -> list[Lexeme]:
+    def _take_bare_words(self, words: list[Lexeme]) -> list[Lexeme]:
         """Consume a recipient and a content type by their positions, as strict parsers do."""
         if self.is_guessed or not words:
             return words

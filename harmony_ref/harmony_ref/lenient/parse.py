@@ -51,16 +51,16 @@ from dataclasses import dataclass
 from operator import index
 from typing import Final
 
-from harmony_ref.lenient.errors import RULES, UNREAD, RecoveredError, RecoveryRule
+from harmony_ref.lenient.errors import JUNK_WORD_RULES, RULES, RecoveredError, RecoveryRule
 from harmony_ref.lenient.header import Fault, HeaderReading
 from harmony_ref.lenient.header_words import CHANNELS
 from harmony_ref.lenient.result import LenientParse, Remainder, Segment, SegmentKind
 from harmony_ref.lenient.token_text import (
     TracedText,
-    clean,
-    place_of_recipient,
+    find_recipient,
     read_header_and_text,
     read_header_tokens,
+    replace_invalid,
     text_of_tokens,
 )
 from harmony_ref.messages.construction import message_of
@@ -187,7 +187,7 @@ class _Reader:
                 # After `=` it is a recipient.
                 if words[place] in known and not (place and words[place - 1].endswith("=")):
                     return first + place
-        return first + place_of_recipient(run)
+        return first + find_recipient(run)
 
     def _read_header(self, opening: _Opening) -> int:
         """Read a header and its message; return the index after it."""
@@ -253,7 +253,7 @@ class _Reader:
         traced = TracedText(run)
         for first, after in traced.invalid_runs(is_cut=end == len(self._ids)):
             self._error(RecoveryRule.INVALID_UTF8, start + first, start + after)
-        return clean(traced.text)
+        return replace_invalid(traced.text)
 
     def _read_without_marker(self, opening: _Opening) -> int:
         """Read a header that a stop token, `<|start|>` or the end of the input ended."""
@@ -326,7 +326,7 @@ class _Reader:
         """Add the header as one segment, or split by its junk words."""
         at = start
         for fault in read.faults:
-            if fault.rule in UNREAD and start + fault.end > at:
+            if fault.rule in JUNK_WORD_RULES and start + fault.end > at:
                 first = max(at, start + fault.start)
                 self._segment(SegmentKind.HEADER, at, first)
                 self._segment(SegmentKind.JUNK, first, start + fault.end)

@@ -50,19 +50,19 @@ def read_header_and_text(
     text = traced.text[length:]
     stop = traced.token_from(length) if text else len(run)
     reading = HeaderReader(traced.text[:length], role=role, fallback=fallback, is_guessed=True).read()
-    return _traced(reading, traced, length=length, stop=stop), clean(text)
+    return _trace(reading, traced, length=length, stop=stop), replace_invalid(text)
 
 
 def _read_all(run: tuple[int, ...], role: Role | None, fallback: Author) -> HeaderReading:
     traced = TracedText(run)
     reading = HeaderReader(traced.text, role=role, fallback=fallback, is_guessed=False).read()
-    return _traced(reading, traced, length=len(traced.text), stop=len(run))
+    return _trace(reading, traced, length=len(traced.text), stop=len(run))
 
 
 _read_cached = lru_cache(maxsize=4096)(_read_all)
 
 
-def _traced(reading: HeaderReading, traced: "TracedText", *, length: int, stop: int) -> HeaderReading:
+def _trace(reading: HeaderReading, traced: "TracedText", *, length: int, stop: int) -> HeaderReading:
     header = reading.header
     faults = [
         Fault(
@@ -76,18 +76,18 @@ def _traced(reading: HeaderReading, traced: "TracedText", *, length: int, stop: 
         faults.append(Fault(rule=RecoveryRule.HEADER_BYTES, start=0, end=stop))
     return HeaderReading(
         header=Header(
-            author=Author(role=header.author.role, name=_cleaned(header.author.name)),
-            recipient=_cleaned(header.recipient),
-            channel=_cleaned(header.channel),
-            content_type=_cleaned(header.content_type),
+            author=Author(role=header.author.role, name=_clean_optional(header.author.name)),
+            recipient=_clean_optional(header.recipient),
+            channel=_clean_optional(header.channel),
+            content_type=_clean_optional(header.content_type),
         ),
         is_understood=reading.is_understood,
         stop=stop,
-        faults=tuple(sorted(_joined(faults), key=lambda fault: fault.start)),
+        faults=tuple(sorted(_join(faults), key=lambda fault: fault.start)),
     )
 
 
-def _joined(faults: Iterable[Fault]) -> list[Fault]:
+def _join(faults: Iterable[Fault]) -> list[Fault]:
     """Merge adjacent faults of the same rule."""
     joined: list[Fault] = []
     for fault in sorted(faults, key=lambda fault: (fault.rule, fault.start)):
@@ -99,8 +99,8 @@ def _joined(faults: Iterable[Fault]) -> list[Fault]:
     return joined
 
 
-def _cleaned(text: str | None) -> str | None:
-    return None if text is None else clean(text)
+def _clean_optional(text: str | None) -> str | None:
+    return None if text is None else replace_invalid(text)
 
 
 def bytes_of(run: Sequence[int]) -> bytes:
@@ -116,7 +116,7 @@ def text_of_tokens(run: Sequence[int]) -> str:
     return bytes_of(run).decode("utf-8", "replace")
 
 
-def place_of_recipient(run: Sequence[int]) -> int:
+def find_recipient(run: Sequence[int]) -> int:
     """Return the token of the last `to=`, or of a tool's name before it; the number of tokens without `to=`."""
     traced = TracedText(run)
     start = traced.text.rfind(RECIPIENT_PREFIX)
@@ -137,7 +137,7 @@ class TracedText:
     """The text of a run of tokens, with the token that each character comes from.
 
     Attributes:
-        text: bytes that are not UTF-8 are lone surrogates in it; `clean` replaces them by U+FFFD.
+        text: bytes that are not UTF-8 are lone surrogates in it; `replace_invalid` replaces them by U+FFFD.
     """
 
     def __init__(self, run: Sequence[int]) -> None:
@@ -180,7 +180,7 @@ class TracedText:
     def is_text(self, length: int) -> bool:
         """Return True if the first `length` characters are known tokens and valid UTF-8."""
         known = all(map(tokens.is_known, self._run[: self.token_from(length)]))
-        return known and (self.text.isascii() or clean(self.text[:length]) == self.text[:length])
+        return known and (self.text.isascii() or replace_invalid(self.text[:length]) == self.text[:length])
 
     def token_with(self, character: int) -> int:
         """Return the index of the token that holds the character; for the end, the number of tokens."""
@@ -214,6 +214,6 @@ def _unfinished_length(invalid: str) -> int:
     return 0
 
 
-def clean(text: str) -> str:
+def replace_invalid(text: str) -> str:
     """Replace each maximal invalid part by U+FFFD."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -34,8 +34,8 @@ _WORD: Final = re.compile(r"[^ \t\n\x0c\r]+")
 _ROLES: Final = {role.value: role for role in Role}
 _CACHED_LENGTH: Final = 64  # longer headers and header strings are not cached, to keep the caches small
 _CACHED_CHARACTERS: Final = 4 * _CACHED_LENGTH  # the same limit for headers as text
+# Headers by their fields; conversations have few different ones.
 _WRITTEN: Final = Memo[tuple[Role, str | None, str | None, str | None, str | None], tuple[int, ...]]()
-"""Headers by their fields; conversations have few different ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -163,9 +163,9 @@ def _read_text(text: str, role: Role | None) -> Header | HeaderFault:
         return author
     recipient, content_type = _addressee(words)
     if words:
-        from harmony_ref.rust_debug import debug_quoted  # noqa: PLC0415 - a fifth of the time of first use
+        from harmony_ref.rust_debug import debug_quote  # noqa: PLC0415 - a fifth of the time of first use
 
-        text = f"unexpected tokens remaining in message header: Some({debug_quoted(' '.join(words))})"
+        text = f"unexpected tokens remaining in message header: Some({debug_quote(' '.join(words))})"
         return HeaderFault(HeaderProblem.WORDS_LEFT, text, "at most a recipient and a content type after the role")
     return Header(author=author, recipient=recipient, channel=channel, content_type=content_type)
 

@@ -115,9 +115,9 @@ def described(data: Json) -> str:
         text = json_text(data)
         return f"{'integer' if text.lstrip('-').isdigit() else 'floating point'} `{text}`"
     if isinstance(data, str):
-        from harmony_ref.rust_debug import debug_quoted  # noqa: PLC0415 - tables that only errors need
+        from harmony_ref.rust_debug import debug_quote  # noqa: PLC0415 - tables that only errors need
 
-        return f"string {debug_quoted(data)}"
+        return f"string {debug_quote(data)}"
     return "map" if isinstance(data, Mapping) else "sequence"
 
 

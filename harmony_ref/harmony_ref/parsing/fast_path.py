@@ -42,8 +42,7 @@ def read_well_framed(completion: Sequence[int], role: Role | None) -> list[Messa
         The messages; None if the completion has another form, valid or not.
     """
     try:
-        # One character per id: counting in a string takes a hundredth of the time of a list.
-        characters = array("I", completion).tobytes().decode(_UTF_32, "surrogatepass")
+        characters = _as_characters(completion)
         text = tokens.decode_bytes(completion).decode("utf-8")
     except (OverflowError, TypeError, UnicodeDecodeError, UnknownTokenError):
         return None
@@ -65,3 +64,8 @@ def read_well_framed(completion: Sequence[int], role: Role | None) -> list[Messa
         role = None
     # The state machine reads completions with a stop token in any other place.
     return messages if sum(map(characters.count, _STOP_CHARACTERS)) == len(messages) - cut_off else None
+
+
+def _as_characters(run: Sequence[int]) -> str:
+    """Return a string with the ids as characters: counting in it takes a hundredth of the time of a list."""
+    return array("I", run).tobytes().decode(_UTF_32, "surrogatepass")

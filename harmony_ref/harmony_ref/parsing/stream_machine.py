@@ -67,8 +67,8 @@ class StreamMachine:
         # The text of the next token by itself, whatever the state; "" if the state has to decide.
         self._plain: TokenTexts = NO_TEXT
         self._known = NO_TEXT.table
-        # The open message's content: text, pieces of text that follow it, and from `_plain_start` on the tokens that the
-        # short cut through `_plain` took, which are decoded on demand.
+        # The open message's content: text, pieces of text that follow it, and tokens from `_plain_start` on. The short
+        # cut through `_plain` took the latter; they are decoded on demand.
         self._text = ""
         self._pieces: list[str] = []
         self._plain_start = 0

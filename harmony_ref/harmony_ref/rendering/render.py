@@ -39,9 +39,7 @@ _LONGEST_KEY: Final = 16_384  # maximum bytes of a cached schema
 def render(message: Message, *, conversation_has_function_tools: bool = False) -> list[int]:
     """Return the ids of one message.
 
-    Args:
-        message: the message.
-        conversation_has_function_tools: True to add the channel of function calls to a system message.
+    `conversation_has_function_tools` adds the channel of function calls to a system message.
 
     Raises:
         RenderError: a tool without a name, or content in a role that may not have it.
@@ -155,7 +153,7 @@ def response_formats_text(formats: Iterable[ResponseFormat]) -> str:
     """Return the section `# Response Formats` (Harmony guide, "Structured output"); schemas are compact JSON."""
     sections = ["# Response Formats"]
     for form in formats:
-        comments = [f"// {line}" for line in _lines(form.description or "")]
+        comments = [f"// {line}" for line in _split_lines(form.description or "")]
         sections += [f"## {form.name}", "\n".join([*comments, json_text(form.schema)])]
     return _SECTION.join(sections)
 
@@ -168,11 +166,11 @@ def tools_text(tools: Tools) -> str:
 def _namespace_text(namespace: ToolNamespaceConfig) -> str:
     comment = "// " if namespace.tools else ""
     lines = [f"## {namespace.name}\n"]
-    lines += [comment + line for line in _lines(namespace.description or "")]
+    lines += [comment + line for line in _split_lines(namespace.description or "")]
     if namespace.tools:
         lines.append(f"namespace {namespace.name} {{\n")
         for tool in namespace.tools:
-            lines += [f"// {line}" for line in _lines(tool.description)]
+            lines += [f"// {line}" for line in _split_lines(tool.description)]
             lines.append(f"type {tool.name} = {_signature(tool)} => any;\n")
         lines.append(f"}} // namespace {namespace.name}")
     return "\n".join(lines)
@@ -201,7 +199,7 @@ def _cache_key(schema: Json) -> bytes | None:
         return None
 
 
-def _lines(text: str) -> list[str]:
+def _split_lines(text: str) -> list[str]:
     r"""Split text into lines as Rust does: only \n or \r\n ends a line; an empty last line does not count."""
     *ended, last = text.split("\n")
     lines = [line.removesuffix("\r") for line in ended]

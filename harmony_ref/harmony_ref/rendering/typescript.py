@@ -23,11 +23,9 @@ _PROPERTY_INDENT = "    "
 
 
 def json_schema_to_typescript(schema: Json, indent: str = "") -> str:
-    """Return the type between `(_: ` and `) => any;`.
+    """Return the type between `(_: ` and `) => any;`; `indent` is the prefix of each line of properties.
 
-    Args:
-        schema: a JSON schema; any value but an object means `any`.
-        indent: the prefix of each line of properties.
+    Any value but an object means `any`.
 
     Raises:
         MessageError: a default is a number that JSON cannot express, or the nesting exceeds Python's recursion limit.
@@ -77,7 +75,7 @@ def _property(name: str, value: Json, indent: str, mark: str) -> str:
     head = "".join(f"{indent}{line}\n" for line in _comments(schema))
     if isinstance(variants, list | tuple):
         return head + "".join(_union_lines(schema, variants, indent, mark, name))
-    kind = _nullable(_type(value, indent + _PROPERTY_INDENT), schema)
+    kind = _add_null(_type(value, indent + _PROPERTY_INDENT), schema)
     default = f" // default: {_default(schema)}" if "default" in schema and "oneOf" not in schema else ""
     return f"{head}{indent}{name}{mark}: {kind},{default}\n"
 
@@ -112,33 +110,33 @@ def _union_lines(
     yield f"{indent}{name}{mark}:\n"
     for index, variant in enumerate(variants):
         member: _Schema = variant if isinstance(variant, Mapping) else {}
-        kind = _nullable(_type(variant, indent + _VARIANT_INDENT), member)
+        kind = _add_null(_type(variant, indent + _VARIANT_INDENT), member)
         own = member.get("description")
         is_repeated = own == description or (index == 0 and is_described)
         notes = [own] if isinstance(own, str) and not is_repeated else []
         if "default" in member:
             notes.append(f"default: {_default(member)}")
-        yield f"{indent} | {_annotated(kind, notes)}\n"
+        yield f"{indent} | {_annotate(kind, notes)}\n"
     yield f"{indent},\n"
 
 
 def _union_member(variant: Json, indent: str) -> str:
     member: _Schema = variant if isinstance(variant, Mapping) else {}
-    kind = _nullable(_type(variant, indent + _VARIANT_INDENT), member)
+    kind = _add_null(_type(variant, indent + _VARIANT_INDENT), member)
     description = member.get("description")
     notes = [description] if isinstance(description, str) else []
     if "default" in member:
         default = member["default"]
         bare = isinstance(default, str) and not _has_enum(member)
         notes.append(f'default: "{default}"' if bare else f"default: {json_text(default)}")
-    return _annotated(kind, notes)
+    return _annotate(kind, notes)
 
 
-def _annotated(kind: str, notes: list[str]) -> str:
+def _annotate(kind: str, notes: list[str]) -> str:
     return f"{kind} // {' '.join(notes)}" if notes else kind
 
 
-def _nullable(kind: str, schema: _Schema) -> str:
+def _add_null(kind: str, schema: _Schema) -> str:
     return f"{kind} | null" if schema.get("nullable") is True and "null" not in kind else kind
 
 

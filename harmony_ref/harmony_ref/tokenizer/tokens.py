@@ -20,7 +20,7 @@ import tiktoken
 from harmony_ref.errors import InvalidUtf8Error, MessageError, UnknownTokenError
 from harmony_ref.tokenizer import vocabulary
 from harmony_ref.tokenizer.encoding_guard import raise_if_given_up
-from harmony_ref.tokenizer.whitespace_runs import LONGEST_RUN, encode_apart
+from harmony_ref.tokenizer.whitespace_runs import LONGEST_RUN, encode_around_runs
 
 STARTOFTEXT: Final = 199998
 ENDOFTEXT: Final = 199999
@@ -94,19 +94,14 @@ def encode(text: str) -> list[int]:
     try:
         if len(text) <= LONGEST_RUN:
             return _encode_ordinary()(text)
-        return encode_apart(text, _encode_ordinary(), longest=LONGEST_RUN)
+        return encode_around_runs(text, _encode_ordinary(), longest=LONGEST_RUN)
     except BaseException as error:
         raise_if_given_up(error)
         raise
 
 
 def encode_text(text: str) -> list[int]:
-    """Encode as `encode` does, but only text that JSON can carry: a pair of surrogates becomes its character.
-
-    Raises:
-        MessageError: a lone surrogate.
-        EncodingError: tiktoken cannot encode the text.
-    """
+    """Encode text that JSON can carry: a pair of surrogates is its character, a lone one raises MessageError."""
     if not text.isascii():
         try:
             text.encode("utf-8")
@@ -115,7 +110,7 @@ def encode_text(text: str) -> list[int]:
     try:
         if len(text) <= LONGEST_RUN:
             return _encode_ordinary()(text)
-        return encode_apart(text, _encode_ordinary(), longest=LONGEST_RUN)
+        return encode_around_runs(text, _encode_ordinary(), longest=LONGEST_RUN)
     except BaseException as error:
         raise_if_given_up(error)
         raise
@@ -134,7 +129,7 @@ def encode_with_special_tokens(text: str, *, allowed: AbstractSet[str] | Literal
     try:
         if len(text) <= LONGEST_RUN:
             return encode_marked(text)
-        return encode_apart(text, encode_marked, breaks_before=special_at, longest=LONGEST_RUN)
+        return encode_around_runs(text, encode_marked, breaks_before=special_at, longest=LONGEST_RUN)
     except BaseException as error:
         raise_if_given_up(error)
         raise

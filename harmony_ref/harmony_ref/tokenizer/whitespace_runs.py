@@ -32,7 +32,7 @@ _LINE_BREAKS: Final = frozenset("\r\n")
 _BYTES_OF_BLANKS: Final = bytes(sorted(set(BLANKS.encode())))
 
 
-def encode_apart(
+def encode_around_runs(
     text: str,
     encode: Callable[[str], list[int]],
     *,
