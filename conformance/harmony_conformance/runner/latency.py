@@ -170,8 +170,7 @@ async def probe(
     Returns:
         All exchanges, warm-ups included, in the order in which they started; their step names the load.
     """
-    request = build_request(_step(asking, engine), asking, {})
-    sender = _Sender(send=send, request=request, engine=engine.name)
+    sender = _Sender(send=send, request=build_request(_step(asking, engine), asking, {}), engine=engine.name)
     exchanges: list[Exchange] = []
     for at_once in loads_of(requests, concurrency):
         warm = await sender.warm_up(at_once)

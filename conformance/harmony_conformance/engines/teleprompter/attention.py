@@ -47,8 +47,7 @@ def logits(distances: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
 
 def gap() -> float:
     """Return the distance between PEAK and the next largest logit of the window."""
-    distances = np.arange(WINDOW)
-    return float(PEAK - np.delete(logits(distances), LAG).max())
+    return float(PEAK - np.delete(logits(np.arange(WINDOW)), LAG).max())
 
 
 def sink() -> float:

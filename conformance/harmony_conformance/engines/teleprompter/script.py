@@ -133,8 +133,7 @@ def write_script(ids: Sequence[int], trailer: int = TRAILER) -> str:
         if text is not None and place is None:
             return "\n" + text
         assert place is not None
-        near = (place, place - 1, place + 1)
-        near_inside = [one for one in near if 0 <= one < len(wanted)]
+        near_inside = [one for one in (place, place - 1, place + 1) if 0 <= one < len(wanted)]
         codable = next((one for one in near_inside if not in_code[one] and wanted[one] in codes()), None)
         if codable is None:
             raise UnspeakableTextError(place - 1, wanted[place] if place < len(wanted) else tokens.RETURN)

@@ -41,13 +41,11 @@ def _names_as_written(sent: JsonObject, prompt: tuple[int, ...]) -> tuple[int, .
 def _rewritten(prompt: Sequence[int], old: str, new: str) -> tuple[int, ...]:
     """Replace a text in the first message of the prompt, with special tokens recognised."""
     end = prompt.index(tokens.END)
-    system = tokens.decode(prompt[:end]).replace(old, new, 1)
-    return (*tokens.encode_with_special_tokens(system), *prompt[end:])
+    return (*tokens.encode_with_special_tokens(tokens.decode(prompt[:end]).replace(old, new, 1)), *prompt[end:])
 
 
 def _placeholder(prompt: tuple[int, ...]) -> tuple[int, ...]:
-    end = prompt.index(tokens.END)
-    system = tokens.decode(prompt[:end])
+    system = tokens.decode(prompt[: prompt.index(tokens.END)])
     begin = system.find(_DATE_LINE)
     if begin < 0:
         return prompt
