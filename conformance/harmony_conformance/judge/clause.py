@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Clause:
-    """A quotation and its document. `differs` describes where the library or the template behaves differently."""
+    """A quotation and its document. `differs` describes where the library or the template behaves differently, `id` is the key in `CLAUSES`."""
 
-    id: str
-    quotation: str
     source: str
+    quotation: str
     differs: str = ""
+    id: str = ""

@@ -11,7 +11,7 @@ from harmony_conformance.evidence.leaks import about_harmony
 from harmony_conformance.evidence.levels import METRICS_API as METRICS
 from harmony_conformance.evidence.series_pairs import pair, prompt_count, same_requests, whole_and_streamed
 from harmony_conformance.json_value import at, members, number, strings, text
-from harmony_conformance.judge.check import condition, evidence, only_on, series_only
+from harmony_conformance.judge.check import Condition, UnmetReason, condition, evidence, only_on, series_only
 from harmony_conformance.prompts.prompt_parser import Retention
 from harmony_conformance.prompts.token_injection import SPECIAL
 from harmony_conformance.runtime.caching import cached_view
@@ -305,22 +305,13 @@ def _expects(x: Exchange, part: str) -> bool:
     return x.expected_output is not None and bool(getattr(x.expected_output, part))
 
 
-@condition
-def meant_reasoning(x: Exchange) -> bool:
-    """completions with reasoning"""
-    return _expects(x, "reasoning")
+def _meant(part: str, description: str) -> Condition[Exchange]:
+    return Condition(lambda x: _expects(x, part), description, UnmetReason.BEHAVIOUR)
 
 
-@condition
-def meant_preamble(x: Exchange) -> bool:
-    """completions with a preamble"""
-    return _expects(x, "preambles")
-
-
-@condition
-def meant_final(x: Exchange) -> bool:
-    """completions with a final message"""
-    return _expects(x, "finals")
+meant_reasoning = _meant("reasoning", "completions with reasoning")
+meant_preamble = _meant("preambles", "completions with a preamble")
+meant_final = _meant("finals", "completions with a final message")
 
 
 @condition

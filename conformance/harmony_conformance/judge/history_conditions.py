@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.judge.check import condition
+from harmony_conformance.judge.check import Condition, UnmetReason, condition
 from harmony_conformance.prompts.prompt_parser import PartKind, PromptPart, Retention, has_whole_conversation
 from harmony_conformance.runtime.caching import cached_view
 
@@ -15,46 +15,22 @@ def _kinds(x: Exchange) -> frozenset[PartKind]:
     return frozenset([part.kind for part in x.expected_parts])
 
 
-@condition
-def gives_instructions(x: Exchange) -> bool:
-    """requests with a system or developer message"""
-    return PartKind.INSTRUCTIONS in _kinds(x)
+def _has(kind: PartKind, description: str) -> Condition[Exchange]:
+    return Condition(lambda x: kind in _kinds(x), description, UnmetReason.BEHAVIOUR)
 
 
-@condition
-def has_call_history(x: Exchange) -> bool:
-    """requests with a function call in their history"""
-    return PartKind.CALL in _kinds(x)
-
-
-@condition
-def has_results(x: Exchange) -> bool:
-    """requests with a function result in their history"""
-    return PartKind.RESULT in _kinds(x)
+gives_instructions = _has(PartKind.INSTRUCTIONS, "requests with a system or developer message")
+has_call_history = _has(PartKind.CALL, "requests with a function call in their history")
+has_results = _has(PartKind.RESULT, "requests with a function result in their history")
+has_user_message = _has(PartKind.USER, "requests with a user message")
+has_earlier_answer = _has(PartKind.FINAL, "requests with an answer of the assistant in their history")
+has_preamble_history = _has(PartKind.PREAMBLE, "requests with content next to a function call in their history")
 
 
 @condition
 def says_all(x: Exchange) -> bool:
     """requests that contain the whole conversation"""
     return has_whole_conversation(x.chat_request)
-
-
-@condition
-def has_user_message(x: Exchange) -> bool:
-    """requests with a user message"""
-    return PartKind.USER in _kinds(x)
-
-
-@condition
-def has_earlier_answer(x: Exchange) -> bool:
-    """requests with an answer of the assistant in their history"""
-    return PartKind.FINAL in _kinds(x)
-
-
-@condition
-def has_preamble_history(x: Exchange) -> bool:
-    """requests with content next to a function call in their history"""
-    return PartKind.PREAMBLE in _kinds(x)
 
 
 @condition
