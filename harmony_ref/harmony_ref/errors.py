@@ -1,15 +1,15 @@
 """Exceptions of this package.
 
-    HarmonyError                    (a RuntimeError, as in openai_harmony)
-    ├── EncodingError               text that the tokenizer cannot encode (in `tokenizer.encoding_guard`)
-    ├── UnknownTokenError           a token id outside the vocabulary
-    ├── InvalidUtf8Error            tokens whose bytes are not UTF-8
-    ├── MessageError                a dict that is not a message or conversation (also a ValueError)
-    ├── RenderError                 a message that Harmony cannot express
-    └── ParseError                  tokens that are not Harmony
-        ├── UnexpectedTokenError    something other than `<|start|>` between two messages
-        ├── UnexpectedEndError      the input ended inside a header
-        └── HeaderError             a complete header that cannot be read
+- HarmonyError: a RuntimeError, as in openai_harmony
+  - EncodingError: text that the tokenizer cannot encode (in `tokenizer.encoding_guard`)
+  - UnknownTokenError: a token id outside the vocabulary
+  - InvalidUtf8Error: tokens whose bytes are not UTF-8
+  - MessageError: a dict that is not a message or conversation (also a ValueError)
+  - RenderError: a message that Harmony cannot express
+  - ParseError: tokens that are not Harmony
+    - UnexpectedTokenError: something other than `<|start|>` between two messages
+    - UnexpectedEndError: the input ended inside a header
+    - HeaderError: a complete header that cannot be read
 
 `str()` of each error is the text of openai-harmony 0.0.8. The attributes hold its parts; `expected` is the input that
 would be valid.
@@ -73,10 +73,10 @@ class ParseError(HarmonyError):
     """Tokens that are not Harmony.
 
     Attributes:
-        position: index of the refused token among all tokens fed; their count at the end of input.
-        state: the parser's state at that token.
-        expected: the input that would be valid.
-        events: events of the failing call before the error; they are returned nowhere else.
+        position: Index of the refused token among all tokens fed; their count at the end of input.
+        state: The parser's state at that token.
+        expected: The input that would be valid.
+        events: Events of the failing call before the error; they are returned nowhere else.
     """
 
     def __init__(self, text: str, *, position: int, state: StreamState, expected: str) -> None:

@@ -1,12 +1,12 @@
 """Errors that lenient parsing reports for malformed completions and for those that strict parsing misreads.
 
-    ParseError
-    └── RecoveredError              carries `rule` and `span`; reported in `LenientParse.errors`, never raised
-        ├── JunkError               tokens that belong to no message
-        ├── MissingMarkerError      `<|start|>`, `<|message|>` or `<|end|>` was left out
-        ├── HeaderWordsError        a header whose words break a rule
-        ├── ContentTokensError      content with tokens that are not text
-        └── CutHeaderError          the input ended inside a header (also an UnexpectedEndError)
+- ParseError
+  - RecoveredError: has `rule` and `span`; reported in `LenientParse.errors`, never raised
+    - JunkError: tokens that belong to no message
+    - MissingMarkerError: `<|start|>`, `<|message|>` or `<|end|>` was left out
+    - HeaderWordsError: a header whose words break a rule
+    - ContentTokensError: content with tokens that are not text
+    - CutHeaderError: the input ended inside a header (also an UnexpectedEndError)
 
 The rules are listed in `lenient.parse`.
 """
@@ -74,10 +74,10 @@ class RecoveredError(ParseError):
     """
 
     def __init__(
-        self, *, rule: RecoveryRule, span: tuple[int, int], position: int | None = None, found: str = ""
+        self, *, rule: RecoveryRule, span: tuple[int, int], position: int | None = None, quotation: str = ""
     ) -> None:
         entry = RULES[rule]
-        quoted = f": {found}" if found else ""
+        quoted = f": {quotation}" if quotation else ""
         ParseError.__init__(
             self,
             f"{rule.value}{quoted}; expected {entry.expected}",

@@ -43,10 +43,10 @@ class HeaderReading:
     """The result of reading a header.
 
     Attributes:
-        header: its fields. The content type has its `<|constrain|>`, without a blank after it.
+        header: The fields. The content type has its `<|constrain|>`, without a blank after it.
         is_understood: True if any word was understood.
-        stop: the length of the header, in characters, or in tokens when traced.
-        faults: the broken rules, in no order; when traced, by token.
+        stop: The length of the header, in characters, or in tokens when traced.
+        faults: The broken rules, in no order; when traced, by token.
     """
 
     header: Header

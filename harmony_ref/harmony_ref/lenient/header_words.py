@@ -65,11 +65,11 @@ def header_length(
     """Return how many characters of a text without `<|message|>` are header; the rest is content.
 
     Args:
-        text: the text after `<|start|>`, or after the role in the prompt.
-        role: that role.
-        begins_token: returns True if a token begins at a character. If only `<|message|>` is missing, content follows a
+        text: The text after `<|start|>`, or after the role in the prompt.
+        role: That role.
+        begins_token: Returns True if a token begins at a character. If only `<|message|>` is missing, content follows a
             known word without a blank. Only token boundaries separate the two.
-        unfinished: a rest that is still header where the input was cut.
+        unfinished: A rest that is still header where the input was cut.
     """
     length = _length_of_words(list(lexemes_of(text)), role, begins_token)
     rest = text[length:]

@@ -349,7 +349,7 @@ class _Reader:
     def _error(self, rule: RecoveryRule, start: int, end: int) -> None:
         text = text_of_tokens(self._ids[start : min(end, start + _QUOTED)])
         quoted = text if len(text) <= _QUOTED and end - start <= _QUOTED else f"{text[:_QUOTED]}…"
-        self._errors.append(RULES[rule].kind(rule=rule, span=(start, end), found=quoted and repr(quoted)))
+        self._errors.append(RULES[rule].kind(rule=rule, span=(start, end), quotation=quoted and repr(quoted)))
 
 
 def _runs(places: Sequence[int]) -> Iterator[tuple[int, int]]:

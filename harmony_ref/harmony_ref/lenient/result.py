@@ -30,10 +30,10 @@ class Segment:
 
     Attributes:
         kind: `start`, `message` and `stop` are the markers. Junk is in no message, but may be inside a header.
-        start: index of the first token.
-        tokens: the ids; never empty.
-        text: their text, with U+FFFD for unknown ids and invalid bytes.
-        message: index of the finished message, or their count for the remainder; None for junk.
+        start: Index of the first token.
+        tokens: The ids; never empty.
+        text: Their text, with U+FFFD for unknown ids and invalid bytes.
+        message: Index of the finished message, or their count for the remainder; None for junk.
     """
 
     kind: SegmentKind
@@ -54,10 +54,10 @@ class Remainder:
 
     Attributes:
         state: HEADER or CONTENT, the state at the end of input.
-        header: the known fields of its header; None if no field is known.
-        text: its content so far. Text inside a header that cannot be a header word counts as content.
-        tokens: all its ids, from `<|start|>` on.
-        start: index of the first of these ids.
+        header: The known fields of its header; None if no field is known.
+        text: Its content so far. Text inside a header that cannot be a header word counts as content.
+        tokens: All its ids, from `<|start|>` on.
+        start: Index of the first of these ids.
     """
 
     state: StreamState
@@ -79,10 +79,10 @@ class LenientParse:
     """The result of lenient parsing.
 
     Attributes:
-        messages: the messages that a stop token or the next `<|start|>` ended.
-        remainder: the unfinished message at the end of the input, if any.
-        errors: the faults, by position.
-        segments: every token, once, in order.
+        messages: The messages that a stop token or the next `<|start|>` ended.
+        remainder: The unfinished message at the end of the input, if any.
+        errors: The faults, by position.
+        segments: Every token, once, in order.
     """
 
     messages: Sequence[Message]

@@ -52,12 +52,12 @@ def read_header(header: Sequence[int], *, role: Role | None = None, position: in
     """Read the tokens of one header.
 
     Args:
-        header: the ids between `<|start|>` and `<|message|>`.
-        role: the role, if the prompt ends in `<|start|>` and a role.
-        position: index of the header's end in its stream, for the error.
+        header: The ids between `<|start|>` and `<|message|>`.
+        role: The role, if the prompt ends in `<|start|>` and a role.
+        position: Index of the header's end in its stream, for the error.
 
     Raises:
-        HeaderError: the header breaks a rule.
+        HeaderError: The header breaks a rule.
     """
     result = (_read_cached if len(header) <= _CACHED_LENGTH else _read)(tuple(header), role)
     if isinstance(result, Header):

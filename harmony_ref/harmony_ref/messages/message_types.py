@@ -70,7 +70,7 @@ class TextContent:
 class SystemContent:
     """The content of a system message. The defaults are those of openai_harmony's Python class.
 
-    None omits a line. In the wire form every absent member is None, not the default.
+    None omits a line. In the wire form an absent member means None, not the default.
     """
 
     model_identity: str | None = "You are ChatGPT, a large language model trained by OpenAI."

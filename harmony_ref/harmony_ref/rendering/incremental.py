@@ -108,10 +108,10 @@ class GrowingConversation:
         self._whole, self._shortened, self._ends, self._messages = [], [], [], []
         self._has_final = False
         for message, start, end in zip(messages, starts, starts[1:], strict=False):
-            is_system = _has_system_content(message)
-            self._add(
-                message, render(message, conversation_has_function_tools=True) if is_system else before[start:end]
-            )
+            rendered = before[start:end]
+            if _has_system_content(message):
+                rendered = render(message, conversation_has_function_tools=True)
+            self._add(message, rendered)
 
 
 def _has_system_content(message: Message) -> bool:

@@ -42,10 +42,10 @@ def encode_around_runs(
     """Return the ids that `encode` gives for the text, without passing it a long run of blanks.
 
     Args:
-        text: any text.
-        encode: the encoding by o200k_base's pattern.
+        text: Any text.
+        encode: The encoding by o200k_base's pattern.
         breaks_before: True if `encode` splits a text at this place, as at a special token.
-        longest: the maximum length of a run passed to `encode`; at least 2.
+        longest: The maximum length of a run passed to `encode`; at least 2.
     """
     runs = list(long_runs(text, longest=longest))
     if not runs:
