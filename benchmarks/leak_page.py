@@ -11,28 +11,28 @@ PARTS = ("tuning", "held out")
 LEVELS = ("ids", "text")
 OUTCOMES = ("must fail", "suspected", "variant", "clean")
 
-PAGE = """# How well leaks are found, and how often an innocent answer is taken for one
+PAGE = """# Leak detection: recall and false alarms
 
 <!-- Made by `make bench-leaks` (benchmarks/false_alarms.py, leak_page.py) from benchmarks/results/false_alarms.json. -->
 
 {cases:,} innocent exchanges ({distinct:,} different answers) in {strata} strata, and {leaks:,} leaks in {ways} ways. Each is judged twice: with the emitted ids, and
-with the text alone, as an audit of a log has it. `naive` are the patterns of the catalogue's first two checks on the same exchanges: any marker in any
-field, and `^(analysis|commentary)`, `assistant(final|…)` or `to=functions.` in the content.
+with the text alone, as in an audit of a log. `naive` means the patterns of the catalogue's first two checks, on the same exchanges. They are any marker in
+any field, and `^(analysis|commentary)`, `assistant(final|…)` or `to=functions.` in the content.
 
 Outcomes: *must fail* (a MUST check fails: proof or structure), *suspected* (only a SHOULD check fails), *variant* (the request quotes it, or is about
 it), *clean*.
 
-## In short
+## Summary
 
 {short}
 
-`precision` is of this mix of innocent and leaking exchanges, which has far more oddities than traffic has: among the innocent, the share of alarms says
-more. Where no alarm was seen among n exchanges, the true share is below 3/n with 95 % confidence.
+`precision` refers to this mix of innocent and leaking exchanges, which has far more unusual texts than real traffic. The share of alarms among innocent
+exchanges is more informative. With no alarm among n exchanges, the true share is below 3/n with 95 % confidence.
 
 ## Innocent exchanges
 
-The patterns were changed while looking at the part `tuning`, never at an alarm of the part `held out`; a stratum with * is held out whole. In a
-stratum of templates both parts are made of the same templates with other seeds, so the strata with * and those of read texts say the most.
+The patterns were tuned on the part `tuning`, never on an alarm of the part `held out`. A stratum with * is held out as a whole. In a stratum of templates
+both parts are made of the same templates with other seeds. So the strata with *, and those of existing texts, are the most informative.
 
 {parts}
 
@@ -44,29 +44,29 @@ By stratum, with the text alone (with the ids known, see the last two columns):
 
 {alarms}
 
-Known to be left: a text that begins with a thought in `<think>` or `<reasoning>` tags, in answer to a request that speaks of no tags, is taken for
-another model's wrapper.
+A known limit: a text may begin with reasoning in `<think>` or `<reasoning>` tags, in answer to a request without tags. It is taken for another model's
+wrapper.
 
-## What was suspected
+## Suspected leaks
 
 {suspected}
 
 ## Leaks
 
-What is expected of the text alone is said in advance: *fail* where the text shows structure, *suspect* where it shows one sign, *hidden* where it looks
-like an answer. With the ids known, each has to fail. The catalogue's ids name the defects that leak so.
+The expected result for the text alone is fixed in advance: *fail* if the text shows structure, *suspect* if it shows one sign, *hidden* if it looks
+like an answer. With known ids, each must fail. The catalogue's ids name the defects with this kind of leak.
 
 {by_way}
 
-## How it is measured
+## Method
 
-- A case is a whole exchange: request and answer, streamed or not (by 1, 7 or 40 characters a delta), the reasoning in `reasoning`, `reasoning_content` or
-  hidden, with usage or without, with calls or without. Which, is drawn by the case's name.
+- A case is a complete exchange. Its name is the seed of its form: streamed or not (1, 7 or 40 characters per delta), with or without usage, with or without
+  calls. The reasoning is in `reasoning`, in `reasoning_content` or hidden.
 - Texts come from the standard library, licences and descriptions of installed packages, and this repository; the rest from seeded templates
-  (`benchmarks/innocent/`). On another Python or with other packages the texts differ: the digest of this corpus is `{digest}` ({python}).
-- Leaks are innocent conversations, none of which speaks of the format, shown in each of the ways (`benchmarks/leaking.py`).
+  (`benchmarks/innocent/`). On another Python or with other packages the texts differ; the digest of this corpus is `{digest}` ({python}).
+- Leaks are innocent conversations that do not mention the format, returned in each of the ways (`benchmarks/leaking.py`).
 - The checks are {checks}.
-- The corpus is ours, and so is the idea of what may be mistaken for a leak. It says that these kinds of answers are safe, not that all are.
+- The authors of the checks made the corpus and chose its kinds of answers. The result covers these kinds, not all.
 """
 
 
@@ -179,7 +179,7 @@ def by_stratum(results: dict) -> str:
     return table(
         (
             "stratum",
-            "what it is",
+            "content",
             "exchanges",
             "must fail",
             "suspected",
@@ -223,7 +223,7 @@ def by_way(results: dict) -> str:
             for counts, kinds in ((ids, ("must fail", "naive")), (text, ("must fail", "suspected", "naive")))
             for kind in kinds
         )
-        rows.append((way["name"].replace("<", "&lt;"), way["catalogue"], way["expects"], *cells))
+        rows.append((f"`{way['name']}`", way["catalogue"], way["expects"], *cells))
     return table(
         (
             "way",

@@ -178,7 +178,7 @@ def parts(results: Results) -> list[str]:
     lines += [
         "",
         f"A parser whose `process` and `last_content_delta` do nothing takes {results.cell('parts', 'part, calls alone', size)} "
-        "a token on the same loop: that much is calling, and no parser in Python can be below it.",
+        "per token in the same loop. No parser in Python can be faster than these calls.",
     ]
     return lines
 
@@ -198,35 +198,35 @@ def missed(results: Results) -> list[str]:
     first = results.ratio(("ours", "first use"), ("tiktoken", "first use"))
     if first > 1:
         found.append(
-            f"- First use takes {first:.2f}× the time of tiktoken from its cache. Reading the vocabulary is quicker here; the import of this package's own modules is what comes on top."
+            f"- First use takes {first:.2f}× the time of tiktoken from its cache. Reading the vocabulary is faster here; importing this package's own modules costs the rest."
         )
-    return found or ["Every figure that was wanted was reached in this run."]
+    return found or ["This run reached every goal."]
 
 
 WHY = {
     "render, short messages, 100000": (
-        "Encoding the texts one by one is most of it, see the column of tiktoken alone: parts may not be encoded together, "
-        "because no token reaches over a marker."
+        "Most of it is encoding the texts one by one, see the column of tiktoken alone: parts must be encoded separately, "
+        "because no token crosses a marker."
     ),
-    "render, long messages, 100000": "All but a few microseconds a message is tiktoken's encoding.",
-    "stream, one message": "Two calls a token are most of it, see the profile.",
-    "feed 1, one message": "A list and an event are made for every token.",
-    "feed 8, one message": "An event is made for every eight tokens, and each token is looked at twice.",
-    "parse, one message, 100000": "Decoding is half of it and tiktoken's; the rest is the profile below.",
-    "parse, 20-token messages, 100000": "A message object is made for every 20 tokens.",
+    "render, long messages, 100000": "All but a few microseconds per message is tiktoken's encoding.",
+    "stream, one message": "Most of it are two calls per token, see the profile.",
+    "feed 1, one message": "A list and an event are created for every token.",
+    "feed 8, one message": "An event is created for every eight tokens, and each token is read twice.",
+    "parse, one message, 100000": "Half of it is tiktoken's decoding; the profile below shows the rest.",
+    "parse, 20-token messages, 100000": "A message object is created for every 20 tokens.",
 }
 
-PAGE = """# How fast it is
+PAGE = """# Performance of harmony_ref
 
 <!-- Made by `make bench` (benchmarks/report.py) from benchmarks/results/side_by_side.json. -->
 
 Measured on: {machine}.
-Every contender is a process of its own; in each of {rounds} rounds each task is run by one contender after the other.
-Times are CPU time, which on a quiet machine is the time that passes: medians, with the lowest and the highest in parentheses; "faster" is the median of the ratios of each round. The contenders made the same tokens and messages of every input before anything was measured.
+Every contender runs in a separate process. In each of {rounds} rounds each task is run by one contender after the other.
+Times are CPU time, which equals elapsed time on a quiet machine: medians, with the lowest and the highest in parentheses. "faster" is the median of the ratios of each round. Before any measurement, all contenders produced the same tokens and messages for every input.
 
 ## Rendering
 
-Sizes: small chat {small} tokens, five tools {tools} tokens. Messages are already built; a prompt for the next turn is rendered.
+Sizes: small chat {small} tokens, five tools {tools} tokens. Messages are built in advance; the task renders a prompt for the next turn.
 
 {render}
 
@@ -236,30 +236,30 @@ Sizes: small chat {small} tokens, five tools {tools} tokens. Messages are alread
 
 ## Streaming
 
-Per token of a completion of {streamed} tokens. `feed` returns events; openai-harmony is measured by `process` + `last_content_delta`.
+Time per token of a completion of {streamed} tokens. `feed` returns events; for openai-harmony the task is `process` + `last_content_delta`.
 
 {stream}
 
-Per token again, one attribute read after every token. What stays the same from 1,000 to 4,000 tokens is linear in total; what grows with them is quadratic:
+Time per token, with one attribute read after every token. A figure that is equal for 1,000 and 4,000 tokens means linear total time; one that grows means quadratic:
 
 {readings}
 
-`compat` returns what openai-harmony returns, a new list of new messages that the caller may change, so reading `messages` there takes time in proportion to their number; `StreamParser.messages` and `.tokens` are snapshots without a copy.
-A text is built in place only while nobody holds it: who keeps each `current_content` pays for the copies, as with any string.
+`compat` returns the same as openai-harmony: a new list of new messages that the caller may change. So its time for reading `messages` is proportional to their number. `StreamParser.messages` and `.tokens` are snapshots without a copy.
+A text grows in place only while the caller has no reference to it. A caller that retains each `current_content` pays for the copies, as with any string.
 
-## More of the same
+## Growing conversations and first use
 
 {others}
 
-`GrowingConversation` keeps the tokens of a conversation. A new message is rendered alone; taking reasoning out after a final answer, or putting it back, encodes nothing.
+`GrowingConversation` caches the tokens of a conversation. It renders only the new message. Removing reasoning after a final answer, or restoring it, encodes nothing.
 
-## How the cost grows
+## Growth of the cost
 
 ![Time against the number of tokens, both axes logarithmic](performance.svg)
 
-Rendering and parsing take time in proportion to the number of tokens, from 1,000 to 1,000,000, and so does streaming, whatever is read on the way.
+The time for rendering, parsing and streaming is proportional to the number of tokens, from 1,000 to 1,000,000, whichever attributes are read during streaming.
 
-## What was not reached, and where the time goes
+## Missed goals, and a profile
 
 {missed}
 

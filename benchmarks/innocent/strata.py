@@ -25,7 +25,7 @@ class Stratum:
 STRATA = (
     Stratum(
         name="docstrings",
-        about="paragraphs of the standard library's documentation, told or continued",
+        about="paragraphs of the standard library's documentation, quoted or continued",
         count=520,
         make=made.docstring,
     ),

@@ -119,7 +119,7 @@ def _grown(name: str) -> Callable[[Results], float | None]:
 AIMS = (
     Aim(what="HarmonyGuard, CPU of the path per small JSON request, over the bare app", unit="µs", wanted=10,
         found=lambda of: of.in_turn(JUDGED_LATER, JUDGED_LATER, "path", _over, "app+guard", "app")),
-    Aim(what="The judge, CPU per small exchange", unit="µs", wanted=500,
+    Aim(what="Judge process, CPU per small exchange", unit="µs", wanted=500,
         found=lambda of: of.in_turn(JUDGED_LATER, JUDGED_LATER, "judge", _itself, "app+guard")),
     Aim(what="HarmonyGuard, CPU of the path per event of 32 paced streams", unit="µs", wanted=13,
         found=lambda of: of.over("stream, 32", "app+guard", "app", "path")),
@@ -207,7 +207,7 @@ def limits(results: Results) -> str:
     lines = ["| | streams | what ended the search |", "| --- | ---: | --- |"]
     for name in [name for name in ORDER if name in results.data["limits"]]:
         found = results.data["limits"][name]
-        why = found["why"] or "no more were tried"
+        why = found["why"] or "no more were tested"
         lines.append(f"| {results.data['labels'][name]} | {found['streams']:,} | {why} |")
     return "\n".join(lines)
 
@@ -247,35 +247,39 @@ def soak(path: Path) -> str:
         f"- Faults: {kinds}.\n"
         f"- Memory, most in the second quarter and in the last: path {kept['path'][0]:.0f} and {kept['path'][1]:.0f} MiB, "
         f"judge {kept['judge'][0]:.0f} and {kept['judge'][1]:.0f} MiB.\n"
-        f"- {counted['asked']:,} exchanges asked for, {counted['lines']:,} lines in the log, {counted['dropped']:,} dropped."
+        f"- {counted['asked']:,} exchanges sent, {counted['lines']:,} lines in the log, {counted['dropped']:,} dropped."
     )
 
 
-PAGE = """# What the proxy costs
+PAGE = """# Costs of the proxy
 
 <!-- Made by `make bench-proxy` (benchmarks/proxy/page.py) from benchmarks/results/proxy.json; the soak by `make bench-soak`. -->
 
-Measured on: {machine}.
-{rounds} rounds; in each, every contender is measured one after the other, beginning with another one each time. Client and server run on the same machine as what is
-measured, so read ratios and CPU time first. Figures are medians of the rounds, with the lowest and the highest in parentheses; differences and ratios are taken in each
-round, then their median. CPU time is user and system, of the process and its children, less what it uses in the same time when nothing is asked. *Path* is what an exchange costs on its way; *judge* is the process that
-judges answers afterwards, from a bounded queue, with what the traffic leaves of the machine: it is counted apart and never in the path. Figures in the first table with a range
-are of contenders measured in turn, back and forth, {turns} times (small requests {requests_often} times, the first byte of 32 streams {rush_often} times; one stream, and those begun one after the other, through the
-proxy and the same without the guard: at the same time, event by event between each other): the median, and the quartiles, which say how much the measurement itself wavers.
+Measured on {machine}.
 
-## What was wanted
+- Each of {rounds} rounds measures every contender, one after the other, beginning with a different one each time. Client and server run on the same machine, so read
+  ratios and CPU time first.
+- Figures are medians of the rounds, with the lowest and the highest in parentheses. Differences and ratios are computed per round, before their median.
+- CPU time is user and system time of the process and its children, less their idle use in the same time.
+- *Path* is the cost of an exchange on its way. *Judge* is the process that judges answers afterwards, from a bounded queue, with the remaining capacity of the
+  machine. Its cost is reported separately and never part of the path.
+- Figures with a range in the first table are medians and quartiles of alternating measurements, {turns} times. Small requests: {requests_often} times. The first
+  byte of 32 streams: {rush_often} times. The quartiles show the noise of the measurement.
+- One stream, and streams begun one after the other, run through the proxy with and without the guard at the same time. Their events alternate.
+
+## Goals
 
 | figure | wanted | measured | reached |
 | --- | --- | ---: | --- |
 {aims}
 
-The first two are measured apart: what judges is stopped until all answers are there, then it has the machine: {judged} exchanges/s on one core. Where it works at
-the same time, it takes caches and memory from the path, which then takes {busy} µs more than the bare app, and it gives way to it. It is stopped too while the
-first byte of 32 streams is measured, which are over before what judges has seen that there is traffic again.
+The first two are measured separately. The judge process is stopped until all answers have arrived, then it has the machine: {judged} exchanges/s on one core.
+While it runs, it competes with the path for caches and memory. The path then takes {busy} µs more than the bare app, and the judge process is throttled.
+It is also stopped during the measurement of the first byte of 32 streams. These end before it could detect the new traffic.
 
-The requests/s of an app that does nothing but answer cannot be kept where all cores are busy: a path of 10 µs is {share} of the {bare} µs that such an app takes for a
-request, and what judges takes a quarter of a processor as well. Measured over eight times as many requests as the rest, half a second and more: what judges sees only
-after 50 ms that it has to give way. An answer of a model takes thousands of times as long.
+With all cores busy, an app that only answers loses requests/s. A path of 10 µs is {share} of its {bare} µs per request, and the judge process takes a quarter
+of a core as well. This figure uses eight times as many requests as the others, half a second and more, because the throttle reacts only after 50 ms.
+An answer of a model takes thousands of times as long.
 
 ## Small answers
 
@@ -285,22 +289,23 @@ A chat completion of about 380 bytes, connections kept alive.
 
 ## Streams
 
-Events of about 215 bytes, each with the time at which it was sent: latency is from there to the client. One stream: 10 ms between events. 32 streams at a time: 20 ms,
-all begun within 20 ms, over warm connections. No pace: 8 streams as fast as they go.
+Events of about 215 bytes, each with its send time; latency is measured from there to the client. One stream: 10 ms between events. 32 streams at a time: 20 ms,
+all begun within 20 ms, over warm connections. No pace: 8 streams at full speed.
 
 {streams}
 
 ## In the server's own process
 
-An app as bare as ASGI allows, under uvicorn with uvloop and httptools, without and with `HarmonyGuard` (observing).
+A minimal ASGI app under uvicorn with uvloop and httptools, without and with `HarmonyGuard` (observing).
 
 {asgi_requests}
 
 {asgi_streams}
 
-## How many streams
+## Number of streams
 
-10 events/s each; the largest number tried with which every event of every stream arrived, none more than 1 s late, with client and server on the same {cores} cores.
+10 events/s each. The figure is the largest tested number with which every event of every stream arrived, none more than 1 s late. Client and server ran on the
+same {cores} cores.
 
 {limits}
 
@@ -312,10 +317,11 @@ An app as bare as ASGI allows, under uvicorn with uvloop and httptools, without 
 
 {soak}
 
-## How it was measured
+## Method
 
-`make bench-proxy`; `QUICK=1` takes about a minute and is rough. {failures} Client and server are asyncio protocols on uvloop with httptools (`benchmarks/proxy/`): what they
-cost is the row "nothing between". nginx has one worker, no buffering and a pool of connections; mitmdump runs with `stream=True` and nothing else, over HTTP/1.1.
+`make bench-proxy`; `QUICK=1` takes about a minute and is rough. {failures} Client and server are asyncio protocols on uvloop with httptools (`benchmarks/proxy/`).
+The row "nothing between" shows their cost. Configuration of nginx: one worker, no buffering, a pool of connections. mitmdump runs with `stream=True` and
+nothing else, over HTTP/1.1.
 """
 
 
