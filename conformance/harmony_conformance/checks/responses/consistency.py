@@ -9,10 +9,12 @@ from typing import LiteralString
 from harmony_conformance.checks.helpers.value_diff import text_difference
 from harmony_conformance.checks.responses.views import (
     ADDED,
+    ITEM_DONE,
+    SHOWN,
+    STREAMED,
     TEXTS,
     WHOLE_IN,
     id_of,
-    is_responses,
     output,
     part_of,
     placed_events,
@@ -23,17 +25,14 @@ from harmony_conformance.checks.responses.views import (
 )
 from harmony_conformance.evidence.exchange import Exchange
 from harmony_conformance.json_value import Json, JsonObject, at, dumps, members, number, text
-from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, Finding, check, mismatch
 from harmony_conformance.redactable_text import Location, RedactableText, quote
 
-_STREAMED = (is_responses, on.was_streamed, on.ended_well)
-_ITEM_DONE = "response.output_item.done"
 _KIND_OF_PART = frozenset({"output_text", "refusal", "reasoning_text", "summary_text"})
 _Key = tuple[int | str, str, int]
 
 
-@check(MUST, spec="responses#output-index", when=_STREAMED)
+@check(MUST, spec="responses#output-index", when=STREAMED)
 def events_name_their_item(x: Exchange) -> Iterator[Finding]:
     """Each event about an item has its announced `output_index` and id, and each text delta its `content_index`.
 
@@ -42,7 +41,7 @@ def events_name_their_item(x: Exchange) -> Iterator[Finding]:
     announced: dict[int, str] = {}
     for place, (event, announced_at) in enumerate(placed_events(x)):
         kind = text(event.get("type"))
-        is_item = kind in (ADDED, _ITEM_DONE)
+        is_item = kind in (ADDED, ITEM_DONE)
         is_text = kind.removesuffix(".delta").removesuffix(".done") in TEXTS or kind.startswith(
             "response.content_part."
         )
@@ -73,7 +72,7 @@ _CONSTANT: tuple[LiteralString, ...] = ("type", "id", "call_id", "name", "role")
 """The members of an item that must not change after its announcement. A missing or empty one may come later."""
 
 
-@check(MUST, spec="responses#events", when=_STREAMED)
+@check(MUST, spec="responses#events", when=STREAMED)
 def items_stay_as_announced(x: Exchange) -> Iterator[Finding]:
     """A finished item has its announced type, id, `call_id`, name and role, and parts of the announced types; the response id is constant.
 
@@ -98,7 +97,7 @@ def _identifiers(
         yield ("", None, "id of the response"), text(at(event["response"], "id"))
     if place is None:
         return
-    if kind in (ADDED, _ITEM_DONE):
+    if kind in (ADDED, ITEM_DONE):
         for member in _CONSTANT:
             yield (place, None, f"{member} of the item"), text(at(event.get("item"), member))
     elif kind in ("response.content_part.added", "response.content_part.done"):
@@ -109,7 +108,7 @@ def _identifiers(
         yield (place, part_of(event), "type of the part"), delta_kind if delta_kind != "summary_text" else ""
 
 
-@check(MUST, spec="responses#text-done", when=_STREAMED)
+@check(MUST, spec="responses#text-done", when=STREAMED)
 def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
     """The joined deltas of a text equal the text in its `done` events, its part and its item.
 
@@ -122,7 +121,7 @@ def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
             deltas[place, kind, part_of(event)].append(text(event.get("delta")))
     for index, (event, item) in enumerate(placed_events(x)):
         for key, whole in _whole_texts(event, item):
-            pieces = deltas.get(key, [] if key[1] in _SHOWN else None)
+            pieces = deltas.get(key, [] if key[1] in SHOWN else None)
             if pieces is not None and "".join(pieces) != whole:
                 expected, actual = text_difference("".join(pieces), whole)
                 yield Finding(
@@ -136,10 +135,6 @@ def texts_are_told_alike(x: Exchange) -> Iterator[Finding]:
                 return
 
 
-_SHOWN = frozenset({"output_text", "refusal"})
-"""Texts of the answer, which need deltas. Reasoning, which servers hide or summarise, and arguments may come without deltas."""
-
-
 def _whole_texts(event: JsonObject, place: int | str | None) -> Iterator[tuple[_Key, str]]:
     kind = text(event.get("type"))
     if place is None:
@@ -150,17 +145,17 @@ def _whole_texts(event: JsonObject, place: int | str | None) -> Iterator[tuple[_
         part = members(event.get("part"))
         if (part_kind := text(part.get("type"))) in _KIND_OF_PART:
             yield (place, part_kind, part_of(event)), text(part.get(WHOLE_IN.get(part_kind, "text")))
-    elif kind == _ITEM_DONE:
+    elif kind == ITEM_DONE:
         yield from (((place, of_item, part), whole) for of_item, part, whole in texts_of(event.get("item")))
 
 
-@check(MUST, spec="responses#completed", when=(*_STREAMED, told_a_response))
+@check(MUST, spec="responses#completed", when=(*STREAMED, told_a_response))
 def last_event_has_the_items(x: Exchange) -> Iterator[Finding]:
     """The output of the last event's response has the finished items, in order: the same types, ids, names and texts.
 
     Clients that wait for the end read the answer there, and send those items back.
     """
-    events = [event for event in told_events(x) if text(event.get("type")) == _ITEM_DONE]
+    events = [event for event in told_events(x) if text(event.get("type")) == ITEM_DONE]
     indexes = [number(event.get("output_index")) for event in events]
     if None not in indexes:
         events = [event for _, event in sorted(zip(indexes, events, strict=True), key=lambda one: one[0] or 0)]

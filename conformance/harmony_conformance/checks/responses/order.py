@@ -9,8 +9,12 @@ from typing import LiteralString
 from harmony_conformance.checks.responses.views import (
     ADDED,
     ENDS,
+    ITEM_DONE,
+    SHOWN,
+    STREAMED,
     is_responses,
     output,
+    output_messages,
     part_of,
     placed_events,
     text_kind,
@@ -19,21 +23,17 @@ from harmony_conformance.checks.responses.views import (
     told_events,
 )
 from harmony_conformance.evidence.exchange import Exchange
-from harmony_conformance.evidence.expected_output import strip_endoftext
 from harmony_conformance.json_value import JsonObject, at, dumps, pointer, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import MUST, SHOULD, Finding, check, evidence, mismatch
 from harmony_conformance.redactable_text import RedactableText, ReportText, quote, shorten
-from harmony_ref import HarmonyError, Role, parse, text_of
+from harmony_ref import text_of
 
-_STREAMED = (is_responses, on.was_streamed, on.ended_well)
 _BEGINNINGS = ("response.created", "response.queued", "response.in_progress")
-_DONE = "response.output_item.done"
 _PARTS = {"response.content_part": "content", "response.reasoning_summary_part": "summary"}
-_SHOWN = frozenset({"output_text", "refusal"})
 
 
-@check(SHOULD, spec="responses#sequence-number", when=_STREAMED)
+@check(SHOULD, spec="responses#sequence-number", when=STREAMED)
 def events_are_numbered(x: Exchange) -> Iterator[Finding]:
     """The events of a stream are numbered from 0 without a gap (`sequence_number`).
 
@@ -46,7 +46,7 @@ def events_are_numbered(x: Exchange) -> Iterator[Finding]:
             return
 
 
-@check(MUST, spec="responses#events", when=_STREAMED)
+@check(MUST, spec="responses#events", when=STREAMED)
 def events_follow_the_grammar(x: Exchange) -> Iterator[Finding]:
     """A stream begins with `response.created`, announces each item and message part before its events, finishes each item, and ends once.
 
@@ -96,7 +96,7 @@ class _Machine:
         if kind in ENDS:
             self._end = kind
             if any(not item.is_done for item in self._items.values()) and kind != "response.failed":
-                yield "the response ends with an item that is not done", f"{_DONE} for each item"
+                yield "the response ends with an item that is not done", f"{ITEM_DONE} for each item"
         else:
             yield from self._about_item(event, place, kind)
 
@@ -112,8 +112,8 @@ class _Machine:
             yield "an event is about an item that was not announced", ADDED
             self._items[place] = _ItemState(open_parts={part_of(event)})
         elif item.is_done:
-            yield "an event is about an item that is done", f"nothing after {_DONE}"
-        elif kind == _DONE:
+            yield "an event is about an item that is done", f"nothing after {ITEM_DONE}"
+        elif kind == ITEM_DONE:
             item.is_done = True
         else:
             yield from self._about_part(item, event, kind)
@@ -122,7 +122,7 @@ class _Machine:
         part = part_of(event)
         if kind == "response.content_part.added":
             item.open_parts.add(part)
-        elif text_kind(event, ".delta") in _SHOWN and part not in item.open_parts:
+        elif text_kind(event, ".delta") in SHOWN and part not in item.open_parts:
             yield "a text delta is about a part that was not announced", "response.content_part.added"
             item.open_parts.add(part)
 
@@ -132,7 +132,7 @@ class _Machine:
             yield "no event ends the stream", "response.completed, response.incomplete or response.failed"
 
 
-@check(SHOULD, spec="responses#text-done", when=_STREAMED)
+@check(SHOULD, spec="responses#text-done", when=STREAMED)
 def texts_begin_and_end(x: Exchange) -> Iterator[Finding]:
     """Each text, including reasoning and arguments, comes between the event that adds its part and the events that end text and part.
 
@@ -171,21 +171,17 @@ _KIND_BY_ITEM_TYPE = {"reasoning": "analysis", "message": "shown", "function_cal
 @evidence
 def order_is_known(x: Exchange) -> bool:
     """answers whose output tokens are known and well-formed"""
-    return x.expected_output is not None and bool(_output_messages(x))
+    return x.expected_output is not None and bool(output_messages(x))
 
 
-def _output_messages(x: Exchange) -> list[tuple[str, str]]:
-    """Return the messages of the model's output as kind and text; empty if the output is malformed."""
-    try:
-        messages = parse(strip_endoftext(x.output.ids or ()), role=Role.ASSISTANT)
-    except HarmonyError:
-        return []
+def _kinds_and_texts(x: Exchange) -> list[tuple[str, str]]:
+    """Return the kind and the text of each message of the model's output."""
     return [
         (
             "called" if message.recipient is not None else "analysis" if message.channel == "analysis" else "shown",
             text_of(message).strip(),
         )
-        for message in messages
+        for message in output_messages(x)
     ]
 
 
@@ -195,7 +191,7 @@ def items_stand_in_order(x: Exchange) -> Iterator[Finding]:
 
     Clients send them back in this order. In another order the model reads an answer before the reasoning for it.
     """
-    messages = _output_messages(x)
+    messages = _kinds_and_texts(x)
     last = 0
     for place, item in enumerate(output(x)):
         kind = _KIND_BY_ITEM_TYPE.get(text(at(item, "type")), "")

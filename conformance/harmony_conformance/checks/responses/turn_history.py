@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from typing import LiteralString
 
 from harmony_conformance.checks.helpers.value_diff import text_difference
-from harmony_conformance.checks.responses.views import is_responses, output, response, told_a_response
+from harmony_conformance.checks.responses.views import is_responses, output, output_messages, response, told_a_response
 from harmony_conformance.evidence.exchange import Exchange, Series
-from harmony_conformance.evidence.expected_output import strip_endoftext
 from harmony_conformance.json_value import Json, at, canonical, items, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import (
@@ -24,7 +23,7 @@ from harmony_conformance.judge.check import (
 )
 from harmony_conformance.prompts.prompt_parser import show
 from harmony_conformance.redactable_text import quote, shorten
-from harmony_ref import HarmonyError, Message, Role, parse, text_of
+from harmony_ref import Message, text_of
 
 _Pair = tuple[Exchange, Exchange]
 
@@ -87,13 +86,9 @@ def called_a_built_in_tool(x: Exchange) -> bool:
 def _calls(x: Exchange) -> list[Message]:
     """Return the complete calls to declared built-in tools in the model's output."""
     declared = [text(name) for name in items(at(x.chat_request, "chat_template_kwargs", "builtin_tools"))]
-    if not declared or not x.output.ids or not x.reached_stop:
+    if not declared or not x.reached_stop:
         return []
-    try:
-        messages = parse(strip_endoftext(x.output.ids), role=Role.ASSISTANT)
-    except HarmonyError:
-        return []
-    return [message for message in messages if (message.recipient or "").partition(".")[0] in declared]
+    return [message for message in output_messages(x) if (message.recipient or "").partition(".")[0] in declared]
 
 
 @check(SHOULD, spec="responses#built-in", when=(is_responses, on.ended_well, told_a_response, called_a_built_in_tool))

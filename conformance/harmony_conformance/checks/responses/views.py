@@ -7,9 +7,11 @@ from typing import LiteralString
 
 from harmony_conformance.apis.registry import RESPONSES
 from harmony_conformance.evidence.exchange import Exchange
+from harmony_conformance.evidence.expected_output import strip_endoftext
 from harmony_conformance.json_value import Json, JsonObject, at, items, members, number, text
 from harmony_conformance.judge import conditions as on
 from harmony_conformance.judge.check import condition, only_on
+from harmony_ref import HarmonyError, Message, Role, parse
 
 ENDS: dict[str, LiteralString] = {
     "response.completed": "completed",
@@ -21,6 +23,8 @@ ENDS: dict[str, LiteralString] = {
 
 ADDED = "response.output_item.added"
 """The event that announces an item."""
+ITEM_DONE = "response.output_item.done"
+"""The event that finishes an item."""
 
 TEXTS: dict[str, LiteralString] = {
     "response.output_text": "output_text",
@@ -32,6 +36,9 @@ TEXTS: dict[str, LiteralString] = {
 }
 """The kind of text by the prefix of its `.delta` and `.done` events."""
 
+SHOWN = frozenset({"output_text", "refusal"})
+"""The kinds of text of an answer. Only they need deltas: reasoning may be hidden or summarised, and arguments may come whole."""
+
 WHOLE_IN = {"refusal": "refusal", "arguments": "arguments", "code": "code"}
 """The member with the complete text by kind, if it is not `text`."""
 
@@ -41,6 +48,9 @@ WHOLE_IN = {"refusal": "refusal", "arguments": "arguments", "code": "code"}
 def is_responses(x: Exchange) -> bool:
     """ordinary exchanges on the Responses API"""
     return x.api == RESPONSES.name and on.is_conversation.holds(x)
+
+
+STREAMED = (is_responses, on.was_streamed, on.ended_well)
 
 
 @condition
@@ -83,6 +93,14 @@ def placed_events(x: Exchange) -> list[tuple[JsonObject, int | str | None]]:
             index = announced.get(name, index)
         placed.append((event, index if index is not None else name or None))
     return placed
+
+
+def output_messages(x: Exchange) -> tuple[Message, ...]:
+    """Return the messages of the model's output; empty if it is malformed."""
+    try:
+        return tuple(parse(strip_endoftext(x.output.ids or ()), role=Role.ASSISTANT))
+    except HarmonyError:
+        return ()
 
 
 def id_of(event: JsonObject) -> str:
