@@ -1,14 +1,10 @@
-"""The errors of `harmony_ref.huggingface.chat_template`; the tree is drawn there."""
+"""The errors of `harmony_ref.huggingface.chat_template`, which shows their hierarchy."""
 
 from harmony_ref.errors import HarmonyError
 
 
 class ChatTemplateError(HarmonyError):
-    """A chat template that cannot be rendered.
-
-    Attributes:
-        line: the line of the template, from 1; None where the fault is in no line of it.
-    """
+    """A chat template that cannot be rendered; `line` is the line of the template, from 1, if the error has one."""
 
     def __init__(self, text: str, *, line: int | None = None) -> None:
         super().__init__(text if line is None else f"line {line}: {text}")
@@ -16,11 +12,7 @@ class ChatTemplateError(HarmonyError):
 
 
 class ChatTemplateSyntaxError(ChatTemplateError):
-    """The template is not Jinja.
-
-    Attributes:
-        problem: what Jinja says of it, without the line.
-    """
+    """The template is not valid Jinja; `problem` is Jinja's message without the line."""
 
     def __init__(self, problem: str, *, line: int) -> None:
         super().__init__(problem, line=line)
@@ -28,11 +20,7 @@ class ChatTemplateSyntaxError(ChatTemplateError):
 
 
 class ChatTemplateUndefinedError(ChatTemplateError):
-    """The template takes an attribute or item of something that is not there, or calls it.
-
-    Attributes:
-        problem: what Jinja says of it, without the line.
-    """
+    """The template uses an attribute or item of an undefined value, or calls it; `problem` is Jinja's message."""
 
     def __init__(self, problem: str, *, line: int | None) -> None:
         super().__init__(problem, line=line)
@@ -40,11 +28,7 @@ class ChatTemplateUndefinedError(ChatTemplateError):
 
 
 class ChatTemplateRaisedError(ChatTemplateError):
-    """The template called `raise_exception`.
-
-    Attributes:
-        message: what it was called with.
-    """
+    """The template called `raise_exception` with `message`."""
 
     def __init__(self, message: str, *, line: int | None) -> None:
         super().__init__(message, line=line)
@@ -52,15 +36,11 @@ class ChatTemplateRaisedError(ChatTemplateError):
 
 
 class ChatTemplateSecurityError(ChatTemplateError):
-    """The sandbox refused what the template does."""
+    """The sandbox refused an operation of the template."""
 
 
 class ChatTemplateFailedError(ChatTemplateError):
-    """Any other exception of the template's own code.
-
-    Attributes:
-        exception: the name of its class.
-    """
+    """Any other exception in the template's code; `exception` is the name of its class."""
 
     def __init__(self, text: str, *, exception: str, line: int | None) -> None:
         super().__init__(f"{exception}: {text}", line=line)
@@ -68,11 +48,9 @@ class ChatTemplateFailedError(ChatTemplateError):
 
 
 class ChatTemplateInputError(ChatTemplateError):
-    """Messages, tools, documents or variables that no template is given.
+    """Invalid messages, tools, documents or variables.
 
-    Attributes:
-        pointer: JSON pointer to the fault, such as `/messages/0`.
-        expected: what would have been right.
+    `pointer` is a JSON pointer such as `/messages/0`, `expected` a phrase for a valid value.
     """
 
     def __init__(self, text: str, *, pointer: str, expected: str) -> None:

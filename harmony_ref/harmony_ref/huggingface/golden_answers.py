@@ -1,14 +1,14 @@
-"""What this package answers to the golden vectors of the kinds `template` and `response_schema`.
+"""Compute this package's results for the golden vectors of the kinds `template` and `response_schema`.
 
-Input and answer are the JSON of golden/schema/template.schema.json and golden/schema/response_schema.schema.json.
-A template or schema that is somebody else's work is only named there, by its sha256; the caller brings it.
+Input and result are the JSON of golden/schema/template.schema.json and golden/schema/response_schema.schema.json.
+A vector only names a third-party template or schema, by its sha256; the caller provides it.
 """
 
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 
 from harmony_ref.errors import HarmonyError
 from harmony_ref.huggingface.chat_template import (
@@ -32,6 +32,8 @@ from harmony_ref.rendering.render import (
 )
 from harmony_ref.tokenizer.tokens import decode, encode_with_special_tokens
 
+_Objects: TypeAlias = Sequence[Mapping[str, Json]]
+
 _NAMED: Final = {"name", "sha256"}
 
 _RENDERERS: Final[Mapping[str, Callable[[Conversation], list[int]]]] = {
@@ -50,22 +52,17 @@ _ERROR_KINDS: Final[Mapping[type[ChatTemplateError], str]] = {
 
 
 class AbsentSourceError(HarmonyError):
-    """A vector is about a text that the caller did not bring.
-
-    Attributes:
-        name: what it is.
-        sha256: of the text, or of a schema's canonical JSON.
-    """
+    """A vector needs a text that the caller did not provide: its name, and its sha256 or that of canonical JSON."""
 
     def __init__(self, *, name: str, sha256: str) -> None:
-        super().__init__(f"{name} is not there: a text with sha256 {sha256}")
+        super().__init__(f"missing {name}: a text with sha256 {sha256}")
         self.name = name
         self.sha256 = sha256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _WrittenDate:
-    """A date as a vector gives it: its texts, by format."""
+    """The date of a vector: its texts by format."""
 
     texts: Mapping[str, Json]
 
@@ -74,22 +71,22 @@ class _WrittenDate:
 
 
 def canonical_sha256(schema: Json) -> str:
-    """The sha256 by which vectors name a schema: of its JSON with sorted members, without blanks, in UTF-8."""
+    """Return the sha256 of a schema in vectors: of its JSON with sorted members, without blanks, in UTF-8."""
     text = json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def template_answer(given: Mapping[str, Json], templates: Mapping[str, str]) -> dict[str, Json]:
-    """The answer to a `template` vector.
+    """Return the result for the input of a `template` vector.
 
     Args:
-        given: its input.
+        given: the input.
         templates: texts of templates by their sha256.
 
     Raises:
-        AbsentSourceError: it is about a template that is not among them.
+        AbsentSourceError: the template is not among them.
     """
-    answer = _rendered(given, _source(given["template"], templates))
+    answer = _render(given, _source(given["template"], templates))
     harmony = given.get("harmony")
     if isinstance(harmony, Mapping):
         answer["harmony"] = _harmony_rendering(harmony)
@@ -99,14 +96,14 @@ def template_answer(given: Mapping[str, Json], templates: Mapping[str, str]) -> 
 
 
 def response_schema_answer(given: Mapping[str, Json], schemas: Mapping[str, Json]) -> dict[str, Json]:
-    """The answer to a `response_schema` vector.
+    """Return the result for the input of a `response_schema` vector.
 
     Args:
-        given: its input.
+        given: the input.
         schemas: schemas by `canonical_sha256`.
 
     Raises:
-        AbsentSourceError: it is about a schema that is not among them.
+        AbsentSourceError: the schema is not among them.
     """
     schema = cast("Mapping[str, Json]", _source(given["schema"], schemas))
     response = str(given["response"])
@@ -129,19 +126,19 @@ def _source(value: Json, sources: Mapping[str, object]) -> object:
     return sources[sha256]
 
 
-def _rendered(given: Mapping[str, Json], template: object) -> dict[str, Json]:
+def _render(given: Mapping[str, Json], template: object) -> dict[str, Json]:
     continued = given.get("continue_final_message", False)
     now = given.get("now")
     try:
         rendered = render_chat_template(
             str(template),
-            _objects(given["messages"]) or (),
-            tools=_objects(given.get("tools")),
-            documents=_objects(given.get("documents")),
+            cast("_Objects | None", given["messages"]) or (),
+            tools=cast("_Objects | None", given.get("tools")),
+            documents=cast("_Objects | None", given.get("documents")),
             add_generation_prompt=bool(given.get("add_generation_prompt", False)),
             continue_final_message=continued if isinstance(continued, str) else bool(continued),
-            special_tokens=_members(given.get("special_tokens")),
-            variables=_members(given.get("variables")),
+            special_tokens=cast("Mapping[str, Json]", given.get("special_tokens") or {}),
+            variables=cast("Mapping[str, Json]", given.get("variables") or {}),
             now=_WrittenDate(texts=now) if isinstance(now, Mapping) else None,
         )
     except ChatTemplateError as error:
@@ -151,29 +148,22 @@ def _rendered(given: Mapping[str, Json], template: object) -> dict[str, Json]:
     return {"text": rendered.text, "generation_spans": [list(span) for span in rendered.generation_spans]}
 
 
-def _objects(value: Json) -> Sequence[Mapping[str, Json]] | None:
-    return None if value is None else cast("Sequence[Mapping[str, Json]]", value)
-
-
-def _members(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _error(error: ChatTemplateError) -> dict[str, Json]:
-    """What two implementations can both say of an error; the words of a refusal are each one's own."""
-    said: dict[str, Json] = {"kind": _ERROR_KINDS[type(error)]}
+    """Return the part of an error that implementations share; they differ in the texts of refusals."""
+    shared: dict[str, Json] = {"kind": _ERROR_KINDS[type(error)]}
     match error:
-        case ChatTemplateSyntaxError(problem=text) | ChatTemplateUndefinedError(problem=text):
-            said["text"] = text
-        case ChatTemplateRaisedError(message=text):
-            said["text"] = text
-        case ChatTemplateFailedError(exception=text):
-            said["text"] = text
+        case (
+            ChatTemplateSyntaxError(problem=text)
+            | ChatTemplateUndefinedError(problem=text)
+            | ChatTemplateRaisedError(message=text)
+            | ChatTemplateFailedError(exception=text)
+        ):
+            shared["text"] = text
         case _:
             pass
     if error.line is not None:
-        said["line"] = error.line
-    return said
+        shared["line"] = error.line
+    return shared
 
 
 def _harmony_rendering(harmony: Mapping[str, Json]) -> Json:

@@ -1,16 +1,16 @@
-"""The Jinja in which transformers renders chat templates: what a template may name, and what it may not do.
+"""The Jinja sandbox in which transformers renders chat templates.
 
-An immutable sandbox that trims the newline after a block tag and the blanks before it, with
+The sandbox is immutable, trims the newline after a block tag and the blanks before it, and has:
 
-    {% break %}, {% continue %}                 leave a loop, or one turn of it
-    {% generation %} … {% endgeneration %}      what the assistant generates; its place is recorded
+    {% break %}, {% continue %}                 leave a loop, or one iteration
+    {% generation %} … {% endgeneration %}      output of the assistant; its position is recorded
     value | tojson(ensure_ascii=false, indent=none, separators=none, sort_keys=false)    without HTML escapes
-    raise_exception(message)                    ends the rendering
-    strftime_now(format)                        the date that the caller gave
-    dict(…), dict.fromkeys(…), namespace(…)     without the attributes of Python's own classes
+    raise_exception(message)                    aborts the rendering
+    strftime_now(format)                        the date from the caller
+    dict(…), dict.fromkeys(…), namespace(…)     without the attributes of Python's classes
 
-Source: transformers 5.23.0, `utils/chat_template_utils.py`. The sandbox bounds what a template can reach, not how long it
-runs or how much it writes: a stranger's template is a program, and wants a process of its own.
+Source: transformers 5.23.0, `utils/chat_template_utils.py`. The sandbox limits access, not time and output: run an
+untrusted template in a separate process.
 """
 
 import json
@@ -47,21 +47,21 @@ _TEMPLATE_FILE: Final = "<template>"
 
 
 class Moment(Protocol):
-    """A `datetime.datetime` or `datetime.date`; whatever can be written as `strftime` does."""
+    """A `datetime.datetime`, `datetime.date`, or any object with their `strftime`."""
 
     def strftime(self, format: str, /) -> str:  # noqa: A002 - the name datetime gives it
-        """The moment in this format."""
+        """Return the moment in this format."""
         ...
 
 
 class Generations(jinja2.ext.Extension):
-    """The tag `generation`, and where its blocks stood in what was rendered.
+    """The tag `generation`, which records the positions of its blocks in the result.
 
-    A block inside a macro, a captured block or another `generation` counts from the start of what has been written to the
-    result by then, as in transformers: its text may stand further on.
+    As in transformers, a block inside a macro, a captured block or another `generation` is recorded at the length of
+    the result so far. Its text may appear later.
 
     Attributes:
-        written: characters of the result so far; counted by whoever takes them.
+        written: characters of the result so far; the consumer of the result counts them.
         spans: start and end, in characters, of each block.
     """
 
@@ -73,59 +73,59 @@ class Generations(jinja2.ext.Extension):
         self.spans: list[tuple[int, int]] = []
 
     def parse(self, parser: jinja2.parser.Parser) -> jinja2.nodes.Node:
-        """Called by Jinja at each tag."""
+        """Parse one block; called by Jinja at each tag."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return jinja2.nodes.CallBlock(self.call_method("_generated"), [], [], body).set_lineno(line)
+        return jinja2.nodes.CallBlock(self.call_method("_record"), [], [], body).set_lineno(line)
 
-    def _generated(self, caller: Callable[[], str]) -> str:
+    def _record(self, caller: Callable[[], str]) -> str:
         text = caller()
         self.spans.append((self.written, self.written + len(text)))
         return text
 
 
 class _TemplateRaisedError(jinja2.TemplateError):
-    """What `raise_exception` raises: other errors of Jinja have classes of their own."""
+    """Raised by `raise_exception`, to distinguish it from Jinja's errors."""
 
 
 class _Dict:
-    """`dict` without the attributes by which a template could reach Python's classes."""
+    """`dict` without the attributes that lead to Python's classes."""
 
     def __call__(self, *args: Iterable[tuple[str, object]], **kwargs: object) -> dict[str, object]:
         return dict(*args, **kwargs)
 
     def fromkeys(self, keys: Iterable[object], value: object = None) -> dict[object, object]:
-        """As of `dict`."""
+        """Return `dict.fromkeys`."""
         return dict.fromkeys(keys, value)
 
 
 class _Namespace(jinja2.utils.Namespace):
-    """Jinja's, which a template writes into, without names that begin with an underscore."""
+    """Jinja's writable namespace, without names that begin with an underscore."""
 
     def __init__(self, /, *args: Iterable[tuple[str, object]], **kwargs: object) -> None:
         attributes: dict[str, object] = dict(*args, **kwargs)
         for name in attributes:
-            _allow_name(name)
+            _check_name(name)
         super().__init__(attributes)
 
     def __setitem__(self, name: str, value: object) -> None:
-        _allow_name(name)
+        _check_name(name)
         super().__setitem__(name, value)
 
 
 def render(source: str, variables: Mapping[str, object], *, now: Moment | None) -> tuple[str, list[tuple[int, int]]]:
-    """The text of a template, and the spans of its `generation` blocks.
+    """Render a template, and return its text and the spans of its `generation` blocks.
 
     Args:
         source: the template.
-        variables: what it may name.
-        now: what `strftime_now` writes; None where the template is not to know.
+        variables: its variables.
+        now: the date for `strftime_now`; None to reject its use.
 
     Raises:
-        ChatTemplateError: one of its kinds.
+        ChatTemplateError: one of its subclasses.
     """
     try:
-        return _rendered(source, variables, now)
+        return _render(source, variables, now)
     except ChatTemplateError:
         raise
     except jinja2.TemplateSyntaxError as error:
@@ -136,14 +136,25 @@ def render(source: str, variables: Mapping[str, object], *, now: Moment | None) 
         raise ChatTemplateSecurityError(str(error), line=_line(error.__traceback__)) from error
     except jinja2.UndefinedError as error:
         raise ChatTemplateUndefinedError(str(error), line=_line(error.__traceback__)) from error
-    except Exception as error:  # a template is a program: what its code raises has no bound
+    except Exception as error:  # a template is a program and can raise anything
         name = type(error).__name__
         raise ChatTemplateFailedError(str(error), exception=name, line=_line(error.__traceback__)) from error
 
 
-def _rendered(source: str, variables: Mapping[str, object], now: Moment | None) -> tuple[str, list[tuple[int, int]]]:
+def _render(source: str, variables: Mapping[str, object], now: Moment | None) -> tuple[str, list[tuple[int, int]]]:
+    def strftime_now(format: str) -> str:  # noqa: A002 - templates may name the argument
+        if now is None:
+            raise ChatTemplateInputError("strftime_now was called", pointer="/now", expected="a date")
+        return now.strftime(format)
+
+    names = {
+        "raise_exception": _raise_exception,
+        "strftime_now": strftime_now,
+        "dict": _Dict(),
+        "namespace": _Namespace,
+    }
     environment = _environment()
-    template = jinja2.Template.from_code(environment, _compiled(source), environment.make_globals(_globals(now)))
+    template = jinja2.Template.from_code(environment, _compile(source), environment.make_globals(names))
     generations = environment.extensions[Generations.identifier]
     assert isinstance(generations, Generations)
     blocks: list[str] = []
@@ -154,7 +165,7 @@ def _rendered(source: str, variables: Mapping[str, object], now: Moment | None) 
 
 
 def _environment() -> jinja2.Environment:
-    """A fresh one for each rendering: it holds the spans."""
+    """Return a new environment: its extension stores the spans of one rendering."""
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generations, jinja2.ext.loopcontrols]
     )
@@ -162,22 +173,8 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def _globals(now: Moment | None) -> dict[str, object]:
-    def strftime_now(format: str) -> str:  # noqa: A002 - templates may name the argument
-        if now is None:
-            raise ChatTemplateInputError("strftime_now was called", pointer="/now", expected="a date")
-        return now.strftime(format)
-
-    return {
-        "raise_exception": _raise_exception,
-        "strftime_now": strftime_now,
-        "dict": _Dict(),
-        "namespace": _Namespace,
-    }
-
-
 @lru_cache(maxsize=_COMPILED_TEMPLATES)
-def _compiled(source: str) -> CodeType:
+def _compile(source: str) -> CodeType:
     return _environment().compile(source)
 
 
@@ -195,13 +192,13 @@ def _tojson(
     return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
-def _allow_name(name: object) -> None:
+def _check_name(name: object) -> None:
     if isinstance(name, str) and name.startswith("_"):
         raise SecurityError(f"a namespace may not hold {name!r}: its name begins with an underscore")
 
 
 def _line(traceback: TracebackType | None) -> int | None:
-    """The line of the template that was being rendered; Jinja puts it in the place of its own."""
+    """Return the template's line of an error, which Jinja puts into the traceback."""
     line = None
     while traceback is not None:
         if traceback.tb_frame.f_code.co_filename == _TEMPLATE_FILE:

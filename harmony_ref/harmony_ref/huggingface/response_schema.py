@@ -1,24 +1,24 @@
-"""A Hugging Face response schema evaluated as transformers evaluates it, to compare it with Harmony.
+"""Evaluate a Hugging Face response schema as transformers does, to compare it with Harmony.
 
     message = parse_response("<think>…</think>Hello", tokenizer_config["response_schema"])
 
-A response schema is a JSON Schema with keywords (`x-regex`, `x-parser`, …, see `harmony_ref.huggingface.response_extraction`) that take
-a response apart, from the whole text down to the leaves:
+A response schema is a JSON Schema with keywords (`x-regex`, `x-parser`, …) that parse a response from the whole text
+down to the leaves. `harmony_ref.huggingface.response_extraction` documents the keywords.
 
-1. A rule with `const` gives it, whatever it is given. A rule that is given nothing gives nothing.
-2. The keywords make a new value of the value. A pattern without a match gives nothing.
-3. An `object` hands a text to each property whole, and leaves out those that find nothing. Of an object it hands each
-   member to its property, or to `additionalProperties`; `default` stands in for a member that is not there.
-4. An `array` hands each item to `items`, or one by one to `prefixItems`. Nothing, or nothing in it, is an empty array.
-5. `string`, `integer`, `number` and `boolean` convert a text; `any`, and a rule without a type, leave the value as it is.
+1. A rule with `const` returns it for every value. Any other rule returns null for null.
+2. The keywords transform the value. A pattern without a match returns null.
+3. An `object` passes a text to each property, and drops properties without a result. It passes each member of an object
+   to its property, or to `additionalProperties`; `default` replaces an absent member.
+4. An `array` passes each item to `items`, or each to its rule of `prefixItems`. An empty value is an empty array.
+5. `string`, `integer`, `number` and `boolean` convert a text; `any`, and a rule without a type, return the value.
 
-    ResponseSchemaError             (a HarmonyError) the rule's JSON pointer, the problem, what would have been right
-    ├── SchemaRuleError             the rule can not be followed, whatever the response
-    └── ResponseMismatchError       the rule met a value that it is not for
+    ResponseSchemaError             (a HarmonyError) the rule's JSON pointer, the problem, the expected value
+    ├── SchemaRuleError             the rule is invalid for every response
+    └── ResponseMismatchError       the rule does not fit the value
 
-Source: the response-parsing guide of transformers, and what its 5.14.1 does, the last version that knows response schemas;
-5.15.0 drops them without a word in favour of `response_template`, which is not supported here. Nor are the keywords
-`x-mapping` and `x-mapping-regex`, which 5.0.0 still had and no guide names: like any unknown keyword they are ignored.
+Source: the response-parsing guide of transformers and the code of 5.14.1, the last version with response schemas. 5.15.0
+dropped them silently in favour of `response_template`, which is not supported here. The keywords `x-mapping` and
+`x-mapping-regex` of 5.0.0, which no guide mentions, are ignored as any unknown keyword.
 """
 
 from collections.abc import Callable, Mapping
@@ -40,17 +40,17 @@ _FALSE: Final = ("false", "0")
 
 
 def parse_response(response: str, schema: Mapping[str, Json]) -> Json:
-    """What a response says by a response schema, most often a message `{"role", "content", "thinking", "tool_calls"}`.
+    """Parse a response by a response schema, usually into a message `{"role", "content", "thinking", "tool_calls"}`.
 
     Args:
         response: the decoded completion, special tokens included.
         schema: `response_schema` of a tokenizer.
 
     Returns:
-        A value of the schema's form; None where its outermost pattern has no match.
+        A value of the schema's form; None if its outermost pattern has no match.
 
     Raises:
-        ResponseSchemaError: one of its kinds.
+        ResponseSchemaError: one of its subclasses.
     """
     try:
         return _evaluate(response, schema, "")
@@ -72,30 +72,30 @@ def _evaluate(value: Json, rule: Json, at: str) -> Json:
     except NoMatchError:
         return None
     kind = "any" if rule.get("type") is None else rule["type"]
-    reader = _READERS.get(kind) if isinstance(kind, str) else None
-    if reader is None:
-        expected = ", ".join(_READERS)
+    convert = _CONVERTERS.get(kind) if isinstance(kind, str) else None
+    if convert is None:
+        expected = ", ".join(_CONVERTERS)
         raise SchemaRuleError(SchemaProblem.UNKNOWN_TYPE, repr(kind), pointer=f"{at}/type", expected=expected)
-    return reader(value, rule, at)
+    return convert(value, rule, at)
 
 
 def _object(value: Json, rule: Rule, at: str) -> Json:
     match value:
         case str():
-            found = _object_of_text(value, rule, at)
+            members = _object_of_text(value, rule, at)
         case Mapping():
-            found = _object_of_members(value, rule, at)
+            members = _object_of_members(value, rule, at)
         case _:
             problem = SchemaProblem.NOT_AN_OBJECT
             raise ResponseMismatchError(problem, repr(value), pointer=at, expected="an object or a text")
     required = rule.get("required", [])
     if not isinstance(required, list | tuple):
         raise SchemaRuleError(SchemaProblem.NOT_A_RULE, repr(required), pointer=f"{at}/required", expected="a list")
-    missing = [name for name in required if name not in found]
+    missing = [str(name) for name in required if name not in members]
     if missing:
-        names = ", ".join(map(str, missing))
+        names = ", ".join(missing)
         raise ResponseMismatchError(SchemaProblem.MISSING, names, pointer=f"{at}/required", expected="all of them")
-    return found
+    return members
 
 
 def _object_of_text(text: str, rule: Rule, at: str) -> dict[str, Json]:
@@ -103,30 +103,30 @@ def _object_of_text(text: str, rule: Rule, at: str) -> dict[str, Json]:
         raise SchemaRuleError(
             SchemaProblem.NO_PROPERTIES, repr(text), pointer=at, expected="properties that read the text, or a keyword"
         )
-    read = {name: _evaluate(text, child, _below(at, name)) for name, child in _properties(rule, at).items()}
-    return {name: value for name, value in read.items() if value is not None}
+    values = {name: _evaluate(text, child, _pointer(at, name)) for name, child in _properties(rule, at).items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _object_of_members(members: Mapping[str, Json], rule: Rule, at: str) -> dict[str, Json]:
     properties = _properties(rule, at)
-    found: dict[str, Json] = {}
+    values: dict[str, Json] = {}
     for name, property_rule in properties.items():
-        here = _below(at, name)
+        pointer = _pointer(at, name)
         if not isinstance(property_rule, Mapping):
-            raise SchemaRuleError(SchemaProblem.NOT_A_RULE, repr(property_rule), pointer=here, expected="an object")
+            raise SchemaRuleError(SchemaProblem.NOT_A_RULE, repr(property_rule), pointer=pointer, expected="an object")
         if "const" in property_rule:
-            found[name] = property_rule["const"]
+            values[name] = property_rule["const"]
         elif name in members:
-            found[name] = _evaluate(members[name], property_rule, here)
+            values[name] = _evaluate(members[name], property_rule, pointer)
         elif "default" in property_rule:
-            found[name] = property_rule["default"]
+            values[name] = property_rule["default"]
     additional = rule.get("additionalProperties", True)
     if additional is not False:
         child: Rule = additional if isinstance(additional, Mapping) else {}
         for name, value in members.items():
             if name not in properties:
-                found[name] = _evaluate(value, child, f"{at}/additionalProperties")
-    return found
+                values[name] = _evaluate(value, child, f"{at}/additionalProperties")
+    return values
 
 
 def _properties(rule: Rule, at: str) -> Mapping[str, Json]:
@@ -200,20 +200,16 @@ def _boolean(value: Json, _: Rule, at: str) -> Json:
     raise ResponseMismatchError(SchemaProblem.NOT_A_BOOLEAN, repr(value), pointer=at, expected=expected)
 
 
-def _any(value: Json, _: Rule, __: str) -> Json:
-    return value
-
-
-_READERS: Final[Mapping[str, Callable[[Json, Rule, str], Json]]] = {
+_CONVERTERS: Final[Mapping[str, Callable[[Json, Rule, str], Json]]] = {
     "object": _object,
     "array": _array,
     "string": _string,
     "integer": _integer,
     "number": _number,
     "boolean": _boolean,
-    "any": _any,
+    "any": lambda value, _, __: value,
 }
 
 
-def _below(at: str, name: str) -> str:
+def _pointer(at: str, name: str) -> str:
     return f"{at}/properties/{name.replace('~', '~0').replace('/', '~1')}"

@@ -1,4 +1,4 @@
-"""The errors of `harmony_ref.huggingface.response_schema`; the tree is drawn there."""
+"""The errors of `harmony_ref.huggingface.response_schema`, which shows their hierarchy."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ from harmony_ref.errors import HarmonyError
 
 
 class SchemaProblem(StrEnum):
-    """What is wrong with a rule, or with the value that it met."""
+    """An error in a rule, or in the value that it was applied to."""
 
     NOT_A_RULE = "not a rule"
     UNKNOWN_TYPE = "unknown type"
@@ -35,12 +35,9 @@ class SchemaProblem(StrEnum):
 
 
 class ResponseSchemaError(HarmonyError):
-    """A response that a response schema does not read.
+    """A response that a response schema cannot parse.
 
-    Attributes:
-        problem: what is wrong.
-        pointer: JSON pointer, into the schema, to the rule.
-        expected: what would have been right.
+    `pointer` is the JSON pointer of the rule in the schema, `expected` a phrase for a correct rule or value.
     """
 
     def __init__(self, problem: SchemaProblem, found: str, *, pointer: str, expected: str) -> None:
@@ -51,8 +48,8 @@ class ResponseSchemaError(HarmonyError):
 
 
 class SchemaRuleError(ResponseSchemaError):
-    """The rule can not be followed, whatever the response."""
+    """The rule is invalid for every response."""
 
 
 class ResponseMismatchError(ResponseSchemaError):
-    """The rule can be followed, and the value that it met is not what it is for."""
+    """The rule is valid, but does not fit the value."""

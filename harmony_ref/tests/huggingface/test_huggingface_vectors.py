@@ -266,6 +266,6 @@ def test_there_are_vectors(kind, at_least):
 
 def test_a_vector_about_an_absent_text_says_which():
     given = {"template": {"name": "another template", "sha256": "0" * 64}, "messages": [{"role": "user"}]}
-    with pytest.raises(AbsentSourceError, match="another template is not there") as caught:
+    with pytest.raises(AbsentSourceError, match="missing another template") as caught:
         template_answer(given, {})
     assert (caught.value.name, caught.value.sha256) == ("another template", "0" * 64)
