@@ -245,7 +245,7 @@ def test_how_many_tokens_an_event_has_is_asked_only_where_it_can_be():
     step = next(step for step in expand(PAST) if step.event_tokens is not None)
     sent = build_request(step, RequestProfile(model="m", script_method=ScriptMethod.REFERENCE, extra={}), {}).json
     assert (sent["harmony_event_tokens"], sent["ignore_eos"], sent["stream"]) == (step.event_tokens, True, True)
-    with pytest.raises(StepSkippedError, match="how many tokens an event of a stream has"):
+    with pytest.raises(StepSkippedError, match="does not support a number of tokens per event"):
         build_request(step, RequestProfile(model="m", script_method=ScriptMethod.VLLM, extra={}), {})
 
 
@@ -258,7 +258,7 @@ HI = {"id": "hi", "request": "r", "script": "<|channel|>final<|message|>hi<|retu
         ([], "g: no rows"),
         ([{**HI, "id": ""}], "g: a row has no `id`"),
         ([{**HI, "request": "other"}], "g, row hi: unknown request 'other'"),
-        ([{**HI, "script": 7}], "g, row hi: a script is a text, or a list"),
+        ([{**HI, "script": 7}], "g, row hi: invalid script: expected a text, or a list"),
         ([{**HI, "limits": [0]}], "g, row hi: invalid limit 0: expected 1 to 5 tokens"),
         ([{**HI, "limits": [6]}], "g, row hi: invalid limit 6: expected 1 to 5 tokens"),
     ],
